@@ -31,9 +31,6 @@ from eventlog.log import (
     Outcome,
 )
 
-__all__ = ["Admitted", "KnownEvent", "KnownRequest", "StreamState", "admit", "check_size", "recall"]
-
-
 DAMAGED_BITS_MAX = 8
 """Two hashes of 128 bits that differ in no more are one damaged hash: two contents come that close once in 10^26."""
 
@@ -213,7 +210,7 @@ def _is_other(stored: object, own: bytes) -> bool:
     if stored == own:
         return False
     if not isinstance(stored, bytes) or len(stored) != len(own):
-        raise LogCorrupt("a stored content hash is none")
+        raise LogCorrupt("a stored content hash has the wrong length")
     if (int.from_bytes(stored, "big") ^ int.from_bytes(own, "big")).bit_count() <= DAMAGED_BITS_MAX:
         raise LogCorrupt("a stored content hash is not what was written")
     return True

@@ -9,8 +9,6 @@ from typing import Any
 from eventlog.futures import settle
 from eventlog.log import Append, AppendResult, EventLog, Outcome
 
-__all__ = ["AsyncAppender"]
-
 OnOutcome = Callable[[Outcome], None]
 
 

@@ -13,24 +13,8 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Protocol
 
-from eventlog.errors import LogCorrupt
+from eventlog.errors import StreamCorrupt
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
-
-__all__ = [
-    "KEY_BYTES",
-    "SALT_BYTES",
-    "LogIdentity",
-    "Verified",
-    "check_commitment",
-    "commit_to",
-    "content_hash",
-    "envelope",
-    "genesis",
-    "link",
-    "request_hash",
-    "verify_chain",
-    "verify_stream",
-]
 
 HASH_BYTES = 32
 CONTENT_HASH_BYTES = 16
@@ -123,22 +107,26 @@ def link(previous: bytes, sealed_envelope: bytes, commitment: bytes) -> bytes:
 
 
 def check_commitment(event: RecordedEvent, salt: bytes, commitment: bytes) -> None:
-    """Raise LogCorrupt unless the event matches its commitment."""
+    """Raise StreamCorrupt unless the event matches its commitment."""
     if commit_to(salt, envelope(event), event.payload) != commitment:
-        raise LogCorrupt(f"position {event.position} is not what was written")
+        raise StreamCorrupt(f"position {event.position} is not what was written", event.stream, event.version)
 
 
 def verify_chain(events: Iterable[SealedEvent], *, after: Verified) -> Verified:
-    """Walk consecutive events of one stream on from `after`. Raises LogCorrupt at the first that does not fit."""
+    """Walk consecutive events of one stream on from `after`. Raises StreamCorrupt at the first that does not fit."""
     version, chain = after.version, after.chain
     for sealed in events:
         event = sealed.event
         if event.version != version + 1:
-            raise LogCorrupt(f"version {version + 1} is missing before position {event.position}")
+            raise StreamCorrupt(
+                f"version {version + 1} is missing before position {event.position}", event.stream, version + 1
+            )
         check_commitment(event, sealed.salt, sealed.commitment)
         chain = link(chain, envelope(event), sealed.commitment)
         if chain != sealed.chain:
-            raise LogCorrupt(f"position {event.position} does not follow from the events before it")
+            raise StreamCorrupt(
+                f"position {event.position} does not follow from the events before it", event.stream, event.version
+            )
         version = event.version
     return Verified(version, chain)
 
@@ -151,7 +139,7 @@ class _SealedReads(Protocol):
 
 
 def verify_stream(log: _SealedReads, stream: StreamId) -> Verified:
-    """Walk a whole stream from its first event. Raises LogCorrupt at the first that is not as written."""
+    """Walk a whole stream from its first event. Raises StreamCorrupt at the first that is not as written."""
     verified = Verified(0, genesis(log.log_id, stream))
     while page := log.read_sealed(stream, after=verified.version, limit=VERIFY_PAGE_EVENTS):
         verified = verify_chain(page, after=verified)

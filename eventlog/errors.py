@@ -1,4 +1,4 @@
-"""What can go wrong in an event log, and whether trying again can help.
+"""Errors of an event log, and whether trying again can help.
 
 EventLogError
 ├── WrongExpectedVersion   the stream is not where the caller thought; nothing was written
@@ -12,11 +12,12 @@ EventLogError
 │   └── LogForked          the log was opened by the parent of this process
 ├── LogLocked              another process owns the file
 ├── LogUnsafe              the place or the setting cannot keep what the log promises; refused when it is opened
-│   ├── LogOlder           an older version wrote the file, and it has not been upgraded
+│   ├── LogOlder           a version before the first release wrote the file
 │   └── LogNewer           a newer version wrote the file, or a table beside the log
 ├── LogFailed              an I/O error left the file in doubt; the process must stop, a new one recovers
 ├── LogGone                the log's file is not in its place; nothing is acknowledged into the one that is open
 └── LogCorrupt             a row or a file is not what was written; never served, never retried
+    ├── StreamCorrupt      what is damaged belongs to one stream
     └── LogForeign         the file is no log: another program's database, or none
 """
 
@@ -25,26 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-__all__ = [
-    "EventIdConflict",
-    "EventLogError",
-    "EventTooLarge",
-    "KnownEvents",
-    "LogClosed",
-    "LogCorrupt",
-    "LogFailed",
-    "LogForeign",
-    "LogForked",
-    "LogFull",
-    "LogGone",
-    "LogLocked",
-    "LogNewer",
-    "LogOlder",
-    "LogUnavailable",
-    "LogUnsafe",
-    "RequestKeyConflict",
-    "WrongExpectedVersion",
-]
+from eventlog.event import StreamId
 
 
 class EventLogError(Exception):
@@ -116,7 +98,7 @@ class LogUnsafe(EventLogError):
 
 
 class LogOlder(LogUnsafe):
-    """An older version of the program wrote the file; starting a sidecar on it upgrades it."""
+    """A version before the first release wrote the file; no later one reads it."""
 
 
 class LogNewer(LogUnsafe):
@@ -134,7 +116,17 @@ class LogGone(EventLogError):
 
 
 class LogCorrupt(EventLogError):
-    """What was read is not what was written."""
+    """Stored data differs from the data that was written."""
+
+
+class StreamCorrupt(LogCorrupt):
+    """Stored data of one stream differs from the data that was written; `version` is that of its first damaged event, 0
+    while it is unknown."""
+
+    def __init__(self, what: str, stream: StreamId, version: int = 0) -> None:
+        super().__init__(what)
+        self.stream = stream
+        self.version = version
 
 
 class LogForeign(LogCorrupt):

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["EVENT_ID_BYTES", "NewEvent", "RecordedEvent", "SealedEvent", "StreamId"]
-
 EVENT_ID_BYTES = 16
 
 

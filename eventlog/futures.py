@@ -9,8 +9,6 @@ from typing import Any
 
 from eventlog.log import Append, AppendResult, EventLog, Outcome
 
-__all__ = ["settle", "submit"]
-
 
 class _Futures:
     """Resolves the futures that appends were posted with as tickets."""

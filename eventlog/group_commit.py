@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 from eventlog.errors import LogClosed, LogFailed, LogUnavailable
 from eventlog.log import Append, CompletionQueue, Outcome
 
-__all__ = ["GROUP_BYTES_MAX", "GROUP_EVENTS_MAX", "QUEUE_BYTES_MAX", "QUEUE_EVENTS_MAX", "GroupCommit"]
-
 GROUP_EVENTS_MAX = 1_000
 GROUP_BYTES_MAX = 1 << 20
 """A group ends before the append that would exceed a cap; a larger append is a group by itself."""

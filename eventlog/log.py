@@ -9,31 +9,6 @@ from typing import Any, NamedTuple, Protocol
 
 from eventlog.event import NewEvent, RecordedEvent, SealedEvent, StreamId
 
-__all__ = [
-    "ANY",
-    "APPEND_BYTES_MAX",
-    "APPEND_EVENTS_MAX",
-    "EVERYTHING",
-    "EXISTS",
-    "NO_STREAM",
-    "PAGE_BYTES_MAX",
-    "PAGE_EVENTS_MAX",
-    "PAYLOAD_BYTES_MAX",
-    "SCAN_EVENTS_MAX",
-    "Append",
-    "AppendHook",
-    "AppendResult",
-    "Committed",
-    "CompletionQueue",
-    "EventFilter",
-    "EventLog",
-    "ExpectedVersion",
-    "Outcome",
-    "Page",
-    "RequestKey",
-    "exactly",
-]
-
 PAYLOAD_BYTES_MAX = 1 << 20
 """Largest payload of one event: a page of events must fit gRPC's default message limit of 4 MiB."""
 

@@ -33,8 +33,6 @@ from eventlog.log import (
 )
 from eventlog.paging import up_to_bytes
 
-__all__ = ["MemoryEventLog"]
-
 
 class MemoryEventLog:
     """An EventLog without a disk. Appends are committed on the caller's thread."""

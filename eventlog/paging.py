@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-__all__ = ["up_to_bytes"]
-
 T = TypeVar("T")
 
 

@@ -21,8 +21,6 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-__all__ = ["HEAD_REVISION", "METADATA", "REVISIONS", "REVISION_TABLE", "events", "log", "requests", "streams", "types"]
-
 HEAD_REVISION = "0002"
 """The newest migration: a file at this revision is opened without loading the migrations."""
 

@@ -16,23 +16,6 @@ from typing import Generic, Protocol, TypeVar
 from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import EVERYTHING, PAGE_EVENTS_MAX, EventFilter, EventLog
 
-__all__ = [
-    "BATCH_BYTES_MAX",
-    "CHECKPOINT_EVENTS",
-    "Batch",
-    "CaughtUp",
-    "Checkpoint",
-    "CommitWakeUp",
-    "FellBehind",
-    "Heartbeat",
-    "Item",
-    "Timing",
-    "WakeUp",
-    "log_pages",
-    "stream_pages",
-    "subscribe",
-]
-
 CHECKPOINT_EVENTS = 4_000
 """Events that may fail to match before a consumer gets a checkpoint."""
 

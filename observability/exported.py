@@ -1,7 +1,7 @@
 """Tracing that exports through the OpenTelemetry SDK; the only file that imports it, and only if configured.
 
-Invariant: attributes come from the `_…_attributes` functions below, one fact at a time; the SDK's own recording of
-exceptions, which copies their messages, is never used.
+Invariant: every attribute is a field of a fact, never a text of an error: the SDK's own recording of exceptions, which
+copies their messages, is never used.
 """
 
 from __future__ import annotations
@@ -38,8 +38,6 @@ from observability.facts import (
     SpanFact,
 )
 from observability.tracing import CURRENT, SHUTDOWN_S, Span, TraceIds, TracingSettings, parse_traceparent
-
-__all__ = ["LINKS_MAX", "ExportedTracing", "open_exported"]
 
 LINKS_MAX = 32
 """Most links of one commit span: a transaction can contain a thousand appends, at a microsecond each."""
@@ -82,24 +80,33 @@ class ExportedTracing:
         self._gen_ai = provider.get_tracer("abridged", version, schema_url=semconv.GEN_AI_SCHEMA_URL)
 
     def span(self, fact: SpanFact) -> AbstractContextManager[Span]:
-        links: tuple[Link, ...] = ()
         match fact:
             case RpcStarted():
+                attributes: Attributes = {
+                    semconv.RPC_SYSTEM_NAME: semconv.RPC_SYSTEM_GRPC,
+                    semconv.RPC_METHOD: fact.method,
+                }
                 parent = _remote(fact.traceparent)
+                return _ExportedSpan(self._tracer.start_span(fact.method, parent, SpanKind.SERVER, attributes))
             case PassStarted():
-                parent, links = _ROOT, _links((fact.trigger_traceparent,))
+                trigger = {semconv.ABRIDGED_TRIGGER: str(fact.trigger), **_room_attributes(fact)}
+                attributes = {**_source_attributes(fact), **trigger}
+                attributes[semconv.ABRIDGED_SUMMARIZATION_ID] = fact.summarization_id
+                links = _links((fact.trigger_traceparent,))
+                span = self._gen_ai.start_span(semconv.SPAN_SUMMARIZE, _ROOT, attributes=attributes, links=links)
+                span.add_event(semconv.EVENT_TRIGGERED, trigger)
+                return _ExportedSpan(span)
             case PreparationStarted():
-                parent = _ROOT
+                attributes = {**_source_attributes(fact), **_room_attributes(fact)}
+                return _ExportedSpan(self._gen_ai.start_span(semconv.SPAN_PREPARE, _ROOT, attributes=attributes))
             case ChatStarted():
-                parent = _local(CURRENT.get())
+                name = f"{semconv.OPERATION_CHAT} {fact.model}"
+                parent, attributes = _local(CURRENT.get()), _chat_attributes(fact)
+                return _ExportedSpan(
+                    self._gen_ai.start_span(name, parent, SpanKind.CLIENT, attributes), broken=_BROKEN_CHAT
+                )
             case _:
                 assert_never(fact)
-        name, kind = _name(fact)
-        tracer = self._tracer if isinstance(fact, RpcStarted) else self._gen_ai
-        span = tracer.start_span(name, parent, kind, _start_attributes(fact), links)
-        if isinstance(fact, PassStarted):
-            span.add_event(semconv.EVENT_TRIGGERED, _trigger_attributes(fact))
-        return _ExportedSpan(span, _BROKEN_CHAT if isinstance(fact, ChatStarted) else {})
 
     def record_commit(self, fact: BatchCommitted) -> None:
         distinct = dict.fromkeys(fact.traceparents)
@@ -127,9 +134,9 @@ class ExportedTracing:
 class _ExportedSpan:
     __slots__ = ("_before", "_broken", "_settled", "sdk_span", "traceparent")
 
-    def __init__(self, sdk_span: api.Span, broken: Attributes) -> None:
+    def __init__(self, sdk_span: api.Span, *, broken: Attributes | None = None) -> None:
         self.sdk_span = sdk_span
-        self._broken = broken
+        self._broken = broken or {}
         self._settled = False
         context = sdk_span.get_span_context()
         ids = TraceIds(f"{context.trace_id:032x}", f"{context.span_id:016x}", context.trace_flags.sampled)
@@ -150,7 +157,8 @@ class _ExportedSpan:
     def note(self, fact: Fact) -> None:
         if not self.sdk_span.is_recording():
             return
-        self.sdk_span.set_attributes(_end_attributes(fact))
+        attributes, error_type = _outcome(fact)
+        self.sdk_span.set_attributes(attributes)
         if isinstance(fact, PassEnded) and fact.record is not None:
             record = fact.record
             self.sdk_span.add_event(
@@ -163,7 +171,6 @@ class _ExportedSpan:
                     semconv.ABRIDGED_IDENTIFIER_SURVIVAL: record.identifier_survival,
                 },
             )
-        error_type = _error_type(fact)
         if error_type:
             self._fail(error_type)
         # The response decides how it ended; an exception that then leaves the coroutine adds nothing.
@@ -197,50 +204,16 @@ class _PassesToo(sdk_sampling.Sampler):
         return f"PassesToo({self._configured.get_description()})"
 
 
-def _name(fact: SpanFact) -> tuple[str, SpanKind]:
-    match fact:
-        case RpcStarted():
-            return fact.method, SpanKind.SERVER
-        case PassStarted():
-            return semconv.SPAN_SUMMARIZE, SpanKind.INTERNAL
-        case PreparationStarted():
-            return semconv.SPAN_PREPARE, SpanKind.INTERNAL
-        case ChatStarted():
-            return f"{semconv.OPERATION_CHAT} {fact.model}", SpanKind.CLIENT
-        case _:
-            assert_never(fact)
-
-
-def _start_attributes(fact: SpanFact) -> Attributes:
-    match fact:
-        case RpcStarted():
-            return {semconv.RPC_SYSTEM_NAME: semconv.RPC_SYSTEM_GRPC, semconv.RPC_METHOD: fact.method}
-        case PassStarted():
-            return {
-                semconv.GEN_AI_CONVERSATION_ID: fact.conversation_id,
-                semconv.GEN_AI_REQUEST_MODEL: fact.model,
-                semconv.ABRIDGED_SUMMARIZATION_ID: fact.summarization_id,
-                semconv.ABRIDGED_MESSAGES: fact.messages,
-                **_trigger_attributes(fact),
-            }
-        case PreparationStarted():
-            return {
-                semconv.GEN_AI_CONVERSATION_ID: fact.conversation_id,
-                semconv.GEN_AI_REQUEST_MODEL: fact.model,
-                semconv.ABRIDGED_MESSAGES: fact.messages,
-                semconv.ABRIDGED_DEPTH: fact.depth,
-                semconv.ABRIDGED_RATIO: fact.ratio,
-                semconv.ABRIDGED_TOKENS_BEFORE: fact.tokens_before,
-            }
-        case ChatStarted():
-            return _chat_attributes(fact)
-        case _:
-            assert_never(fact)
-
-
-def _trigger_attributes(fact: PassStarted) -> Attributes:
+def _source_attributes(fact: PassStarted | PreparationStarted) -> Attributes:
     return {
-        semconv.ABRIDGED_TRIGGER: fact.trigger.value,
+        semconv.GEN_AI_CONVERSATION_ID: fact.conversation_id,
+        semconv.GEN_AI_REQUEST_MODEL: fact.model,
+        semconv.ABRIDGED_MESSAGES: fact.messages,
+    }
+
+
+def _room_attributes(fact: PassStarted | PreparationStarted) -> Attributes:
+    return {
         semconv.ABRIDGED_DEPTH: fact.depth,
         semconv.ABRIDGED_RATIO: fact.ratio,
         semconv.ABRIDGED_TOKENS_BEFORE: fact.tokens_before,
@@ -267,43 +240,33 @@ def _chat_attributes(fact: ChatStarted) -> Attributes:
     return always | {name: value for name, value in known.items() if value is not None}
 
 
-def _end_attributes(fact: Fact) -> Attributes:
+def _outcome(fact: Fact) -> tuple[Attributes, str]:
+    """The attributes that a fact adds to its span, and the error type; empty unless the fact is a failure."""
     match fact:
         case RpcEnded():
-            named = {
-                semconv.GEN_AI_CONVERSATION_ID: fact.conversation_id,
-                semconv.ABRIDGED_ERROR_REASON: fact.reason,
-            }
-            return {semconv.RPC_RESPONSE_STATUS_CODE: fact.code, **{name: told for name, told in named.items() if told}}
+            attributes: Attributes = {semconv.RPC_RESPONSE_STATUS_CODE: fact.code}
+            if fact.conversation_id:
+                attributes[semconv.GEN_AI_CONVERSATION_ID] = fact.conversation_id
+            if fact.reason:
+                attributes[semconv.ABRIDGED_ERROR_REASON] = fact.reason
+            return attributes, fact.code if fact.code in semconv.RPC_SERVER_ERRORS else ""
         case PassEnded():
-            skipped = {semconv.ABRIDGED_SKIP_REASON: fact.skip_reason.value} if fact.skip_reason is not None else {}
-            return {semconv.ABRIDGED_OUTCOME: fact.outcome.value, semconv.GEN_AI_REQUEST_MODEL: fact.model, **skipped}
+            attributes = {semconv.ABRIDGED_OUTCOME: fact.outcome.value, semconv.GEN_AI_REQUEST_MODEL: fact.model}
+            if fact.skip_reason is not None:
+                attributes[semconv.ABRIDGED_SKIP_REASON] = str(fact.skip_reason)
+            failed = fact.outcome in {PassOutcome.ERROR, PassOutcome.CANCELLED}
+            return attributes, str(fact.error_class or "") if failed else ""
         case ChatAsked():
-            return {semconv.SERVER_ADDRESS: fact.server_address, semconv.SERVER_PORT: fact.server_port}
-        case ChatFailed():
-            return _BROKEN_CHAT
+            return {semconv.SERVER_ADDRESS: fact.server_address, semconv.SERVER_PORT: fact.server_port}, ""
         case ChatAnswered():
             return {
                 semconv.GEN_AI_RESPONSE_MODEL: fact.model,
                 semconv.GEN_AI_RESPONSE_FINISH_REASONS: (fact.finish_reason,),
                 semconv.GEN_AI_USAGE_INPUT_TOKENS: fact.input_tokens,
                 semconv.GEN_AI_USAGE_OUTPUT_TOKENS: fact.output_tokens,
-            }
-        case _:
-            assert_never(fact)
-
-
-def _error_type(fact: Fact) -> str:
-    match fact:
-        case RpcEnded():
-            return fact.code if fact.code in semconv.RPC_SERVER_ERRORS else ""
-        case PassEnded():
-            failed = fact.outcome in {PassOutcome.ERROR, PassOutcome.CANCELLED}
-            return fact.error_class.value if failed and fact.error_class is not None else ""
+            }, ""
         case ChatFailed():
-            return fact.error_class.value
-        case ChatAsked() | ChatAnswered():
-            return ""
+            return _BROKEN_CHAT, str(fact.error_class)
         case _:
             assert_never(fact)
 

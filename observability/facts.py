@@ -1,7 +1,8 @@
-"""What happened, as plain values: the shell reports each fact once, and metrics and spans both read it.
+"""Facts about calls, passes, models and the log, as plain values: each is reported once; metrics and spans read it.
 
-No fact has a field for conversation text, so none can reach a metric or a span through one. Enum values are label
-values. Enums that also exist in the domain are copies, which a test compares: this package imports nothing above it.
+No fact has a field for conversation text, so no text can reach a metric or a span through one. Enum values are label
+values. This package imports nothing above it: words of the domain, such as triggers and error classes, arrive as text,
+and `MetricLabels` lists them.
 """
 
 from __future__ import annotations
@@ -9,36 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-
-__all__ = [
-    "BREAKER_VALUES",
-    "BatchCommitted",
-    "BreakerState",
-    "ChatAnswered",
-    "ChatAsked",
-    "ChatFailed",
-    "ChatStarted",
-    "ConversationsCounted",
-    "ErrorClass",
-    "Fact",
-    "HeldBy",
-    "LogMeasured",
-    "PassEnded",
-    "PassOutcome",
-    "PassStarted",
-    "PassTrigger",
-    "PreparationOutcome",
-    "PreparationStarted",
-    "RecallMeasured",
-    "RecordCommitted",
-    "RewriteCause",
-    "RpcEnded",
-    "RpcStarted",
-    "SearchMode",
-    "SkipReason",
-    "SpanFact",
-    "TitleOutcome",
-]
 
 
 class PassOutcome(StrEnum):
@@ -53,7 +24,7 @@ class PassOutcome(StrEnum):
 
 
 class PreparationOutcome(StrEnum):
-    """What became of a record that was prepared before its trigger."""
+    """How a record ended that was prepared before its trigger."""
 
     USED = "used"
     EXTENDED = "extended"
@@ -63,7 +34,7 @@ class PreparationOutcome(StrEnum):
 
 
 class TitleOutcome(StrEnum):
-    """What came of asking a model for a title."""
+    """How a request for a title ended."""
 
     CHANGED = "changed"
     REFUSED = "refused"
@@ -81,90 +52,27 @@ class RewriteCause(StrEnum):
     REWOUND = "rewound"
 
 
-class PassTrigger(StrEnum):
-    """Why a pass began."""
-
-    RATIO = "ratio"
-    EMERGENCY = "emergency"
-    PERIODIC = "periodic"
-    FOLLOW_UP = "follow_up"
-    FORCED = "forced"
-    REMAKE = "remake"
-
-
-class ErrorClass(StrEnum):
-    """Why a model did not make the record."""
-
-    TRANSPORT = "TRANSPORT"
-    MODEL_MISSING = "MODEL_MISSING"
-    MODEL_REFUSED = "MODEL_REFUSED"
-    TRUNCATED = "TRUNCATED"
-    INVALID = "INVALID"
-    CANCELLED = "CANCELLED"
-    INTERNAL = "INTERNAL"
-
-
-class SkipReason(StrEnum):
-    """Why nothing was compressed although a pass was due."""
-
-    IRREDUCIBLE = "IRREDUCIBLE"
-    NO_GAIN = "NO_GAIN"
-    DEPTH_LIMIT = "DEPTH_LIMIT"
-
-
-class BreakerState(StrEnum):
-    """Whether a model host is called."""
-
-    CLOSED = "closed"
-    HALF_OPEN = "half_open"
-    OPEN = "open"
-
-
 class SearchMode(StrEnum):
-    """What a search compared."""
+    """The index that a search compared."""
 
     WORDS = "words"
     MEANING = "meaning"
     BOTH = "both"
 
 
-class HeldBy(StrEnum):
-    """Why a window past its trigger is left as it is."""
-
-    PASS_PENDING = "PASS_PENDING"  # noqa: S105 - a state, not a password
-    DISABLED = "DISABLED"
-    WAITING_AFTER_FAILURE = "WAITING_AFTER_FAILURE"
-    IRREDUCIBLE = "IRREDUCIBLE"
-    DEPTH_LIMIT = "DEPTH_LIMIT"
-    MIN_MESSAGES = "MIN_MESSAGES"
-    COOLDOWN = "COOLDOWN"
-    HYSTERESIS = "HYSTERESIS"
-
-
 @dataclass(frozen=True, slots=True)
 class ConversationsCounted:
-    """The state of all conversations.
-
-    Attributes:
-        over_budget: Conversations whose window costs more than their budget.
-        held: Conversations whose window is past its trigger, by what holds it; a missing reason is 0.
-    """
+    """Conversations whose window costs more than their budget, and those past their trigger by the reason that holds
+    them; a missing reason counts 0."""
 
     over_budget: int
-    held: Mapping[HeldBy, int]
+    held: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class RecallMeasured:
-    """How far the search index is.
-
-    Attributes:
-        words_position: The position of the log up to which words are indexed.
-        vectors_position: That up to which vectors are.
-        words_behind: Positions of the log whose words are not indexed yet.
-        vectors_behind: Those whose vectors are not.
-        stopped: Whether it follows the log no longer.
-    """
+    """The positions of the log up to which words and vectors are indexed, how many positions are not yet, and whether
+    the index has stopped following the log."""
 
     words_position: int
     vectors_position: int
@@ -175,12 +83,7 @@ class RecallMeasured:
 
 @dataclass(frozen=True, slots=True)
 class LogMeasured:
-    """The log's disk usage.
-
-    Attributes:
-        size_bytes: Size of the log's files, write-ahead log included.
-        free_bytes: What may still be written on their volume.
-    """
+    """The size of the log's files, write-ahead log included, and the bytes that their volume still takes."""
 
     size_bytes: int
     free_bytes: int
@@ -216,14 +119,8 @@ class RpcEnded:
 
 @dataclass(frozen=True, slots=True)
 class BatchCommitted:
-    """One transaction of the log.
-
-    Attributes:
-        started_ns: When it began, in nanoseconds since the epoch.
-        ended_ns: When it was on disk, in nanoseconds since the epoch.
-        events: Number of events in it.
-        traceparents: Those of its appends.
-    """
+    """One transaction of the log, with the number of its events and the traceparents of its appends. It began and was
+    on disk at these times, in nanoseconds since the epoch."""
 
     started_ns: int
     ended_ns: int
@@ -236,9 +133,7 @@ class PassStarted:
     """A pass was claimed.
 
     Attributes:
-        conversation_id: The conversation.
         summarization_id: The pass.
-        trigger: Why it began.
         depth: The depth of the resulting record.
         ratio: The token ratio at the trigger.
         tokens_before: Tokens that the record replaces in the window.
@@ -249,7 +144,7 @@ class PassStarted:
 
     conversation_id: str
     summarization_id: str
-    trigger: PassTrigger
+    trigger: str
     depth: int
     ratio: float
     tokens_before: int
@@ -298,7 +193,6 @@ class PassEnded:
     """A pass ended, or was skipped before it began.
 
     Attributes:
-        outcome: How it ended.
         trigger: Why it began; None if it was skipped before.
         model: The model that made the record, otherwise the last one asked; empty if none was.
         duration_s: From claim to commit; None if it never began.
@@ -312,14 +206,14 @@ class PassEnded:
     """
 
     outcome: PassOutcome
-    trigger: PassTrigger | None
+    trigger: str | None
     model: str = ""
     duration_s: float | None = None
     attempts: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
-    error_class: ErrorClass | None = None
-    skip_reason: SkipReason | None = None
+    error_class: str | None = None
+    skip_reason: str | None = None
     record: RecordCommitted | None = None
     trace_id: str = ""
 
@@ -331,9 +225,7 @@ class ChatStarted:
     Attributes:
         provider: `ollama`, for example.
         model: The model's name at the provider.
-        conversation_id: The conversation being summarized.
-        prompt_name: The prompt template's name.
-        prompt_version: The prompt template's version.
+        prompt_name: The name of the prompt's template.
         temperature: Sampling temperature; None if the provider decides.
         seed: Sampling seed; None if the provider decides.
         output_tokens_max: Limit on the answer; None without one.
@@ -355,12 +247,7 @@ class ChatStarted:
 
 @dataclass(frozen=True, slots=True)
 class ChatAsked:
-    """A call goes to a host. If the call moves on to another host, the last fact counts.
-
-    Attributes:
-        server_address: The host's name or IP address.
-        server_port: Its TCP port.
-    """
+    """A call goes to a host, by name or IP address, and TCP port. If it moves on to another, the last fact counts."""
 
     server_address: str
     server_port: int
@@ -373,8 +260,6 @@ class ChatAnswered:
     Attributes:
         model: The name that the server returned.
         finish_reason: The provider's value, `stop` or `length`.
-        input_tokens: Tokens of the prompt.
-        output_tokens: Tokens of the answer.
     """
 
     model: str
@@ -387,7 +272,7 @@ class ChatAnswered:
 class ChatFailed:
     """The model returned no usable answer."""
 
-    error_class: ErrorClass
+    error_class: str
 
 
 SpanFact = RpcStarted | PassStarted | PreparationStarted | ChatStarted
@@ -395,6 +280,3 @@ SpanFact = RpcStarted | PassStarted | PreparationStarted | ChatStarted
 
 Fact = RpcEnded | PassEnded | ChatAsked | ChatAnswered | ChatFailed
 """Facts that a span records before it ends."""
-
-BREAKER_VALUES: Mapping[BreakerState, int] = {BreakerState.CLOSED: 0, BreakerState.HALF_OPEN: 1, BreakerState.OPEN: 2}
-"""Gauge values by state: worse is higher, so the maximum over hosts is the worst."""

@@ -1,21 +1,9 @@
-"""The lists of label values and their maximum lengths, which bound the number of series."""
+"""The lists of label values and their maximum lengths, which bound the number of metric series."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-__all__ = [
-    "CALL_SERIES_MAX",
-    "EVENT_TYPES_MAX",
-    "GRPC_CODES",
-    "HOSTS_NAMED_MAX",
-    "METHODS_MAX",
-    "MODELS_NAMED_MAX",
-    "OTHER",
-    "TIMED_METHODS_MAX",
-    "MetricLabels",
-]
 
 OTHER = "_OTHER"
 MODELS_NAMED_MAX = 3
@@ -57,6 +45,10 @@ class MetricLabels:
         methods: Full names of the served methods, `package.Service/Method`; at most `METHODS_MAX`.
         timed_methods: Methods with a duration series of their own; at most `TIMED_METHODS_MAX`. The others share one.
         event_types: At most `EVENT_TYPES_MAX`.
+        triggers: Why passes begin.
+        error_classes: Why models do not make a record.
+        skip_reasons: Why nothing is compressed although a pass is due.
+        held_by: Why a window past its trigger stays as it is.
     """
 
     models: Sequence[str] = ()
@@ -64,6 +56,10 @@ class MetricLabels:
     methods: Sequence[str] = ()
     timed_methods: Sequence[str] = ()
     event_types: Sequence[str] = ()
+    triggers: Sequence[str] = ()
+    error_classes: Sequence[str] = ()
+    skip_reasons: Sequence[str] = ()
+    held_by: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         assert len(self.methods) <= METHODS_MAX, "more methods than the series budget allows"

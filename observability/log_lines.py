@@ -17,12 +17,10 @@ from typing import TextIO
 
 import structlog
 
-__all__ = ["WAITING_BYTES_MAX", "LogLines"]
-
 WAITING_BYTES_MAX = 1 << 20
 
 END_S = 0.5
-"""How long the end of the process waits for a reader to take the buffered lines."""
+"""Seconds that the end of the process waits for a reader to take the buffered lines."""
 
 
 class LogLines:
@@ -71,7 +69,7 @@ class _Unread:
         self._lock = threading.Lock()
 
     def take(self, line: bytes) -> bool:
-        """Whether the line was written or buffered. Raises OSError if the reader has gone."""
+        """Write or buffer the line; False if neither is possible. Raises OSError if the reader has gone."""
         with self._lock:
             self._drain()
             if len(self._waiting) + len(line) > WAITING_BYTES_MAX:

@@ -24,8 +24,6 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from observability.log_lines import LogLines
 from observability.tracing import current_trace
 
-__all__ = ["IDENTIFIER_CHARS_MAX", "LogSettings", "configure_logs"]
-
 IDENTIFIER_CHARS_MAX = 256
 ITEMS_MAX = 32
 DEPTH_MAX = 4
@@ -73,7 +71,7 @@ _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.:/-]{0,79}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """How log lines look and what they may contain.
+    """The form of log lines, and whether they may contain conversation text.
 
     Attributes:
         level: The lowest level that is written.

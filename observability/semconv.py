@@ -1,68 +1,16 @@
 """Names of spans, attributes and span events, each spelled only here.
 
 RPC names follow the OpenTelemetry semantic conventions 1.44, GenAI names those of the conventions' own repository
-(status Development, no release so far). Names that no convention covers begin with `abridged.`. `SPAN_ATTRIBUTES`
-is closed: a span carries nothing else, so a message's text cannot become an attribute.
+(status Development, no release so far). Names that no convention covers begin with `abridged.`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-__all__ = [
-    "ABRIDGED_ATTEMPT",
-    "ABRIDGED_COMMIT_EVENTS",
-    "ABRIDGED_DEPTH",
-    "ABRIDGED_ERROR_REASON",
-    "ABRIDGED_IDENTIFIER_SURVIVAL",
-    "ABRIDGED_MESSAGES",
-    "ABRIDGED_OUTCOME",
-    "ABRIDGED_RATIO",
-    "ABRIDGED_RATIO_AFTER",
-    "ABRIDGED_SKIP_REASON",
-    "ABRIDGED_SUMMARIZATION_ID",
-    "ABRIDGED_TOKENS_AFTER",
-    "ABRIDGED_TOKENS_BEFORE",
-    "ABRIDGED_TRIGGER",
-    "ERROR_TYPE",
-    "EVENT_COMMITTED",
-    "EVENT_TRIGGERED",
-    "GEN_AI_CONVERSATION_COMPACTED",
-    "GEN_AI_CONVERSATION_ID",
-    "GEN_AI_OPERATION_NAME",
-    "GEN_AI_PROMPT_NAME",
-    "GEN_AI_PROMPT_VERSION",
-    "GEN_AI_PROVIDER_NAME",
-    "GEN_AI_REQUEST_MAX_TOKENS",
-    "GEN_AI_REQUEST_MODEL",
-    "GEN_AI_REQUEST_SEED",
-    "GEN_AI_REQUEST_TEMPERATURE",
-    "GEN_AI_RESPONSE_FINISH_REASONS",
-    "GEN_AI_RESPONSE_MODEL",
-    "GEN_AI_SCHEMA_URL",
-    "GEN_AI_USAGE_INPUT_TOKENS",
-    "GEN_AI_USAGE_OUTPUT_TOKENS",
-    "OPERATION_CHAT",
-    "RPC_METHOD",
-    "RPC_RESPONSE_STATUS_CODE",
-    "RPC_SERVER_ERRORS",
-    "RPC_SYSTEM_GRPC",
-    "RPC_SYSTEM_NAME",
-    "SCHEMA_URL",
-    "SERVER_ADDRESS",
-    "SERVER_PORT",
-    "SPANS_OF_RECORDS",
-    "SPAN_ATTRIBUTES",
-    "SPAN_COMMIT",
-    "SPAN_PREPARE",
-    "SPAN_SUMMARIZE",
-]
-
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
-"""For the resource, calls and commits."""
+"""The schema of the resource, of calls and of commits."""
 
 GEN_AI_SCHEMA_URL = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
-"""For passes and model calls: the URL in model/manifest.yaml of semantic-conventions-genai."""
+"""The schema of passes and model calls: the URL in model/manifest.yaml of semantic-conventions-genai."""
 
 SPAN_COMMIT = "commit batch"
 SPAN_SUMMARIZE = "summarize"
@@ -113,71 +61,3 @@ ABRIDGED_ATTEMPT = "abridged.summarization.attempt"
 ABRIDGED_COMMIT_EVENTS = "abridged.commit.events"
 ABRIDGED_ERROR_REASON = "abridged.error.reason"
 """The reason in the ErrorInfo that a caller got: more specific than the status, and set for callers' mistakes too."""
-
-_RPC = frozenset(
-    {
-        RPC_SYSTEM_NAME,
-        RPC_METHOD,
-        RPC_RESPONSE_STATUS_CODE,
-        GEN_AI_CONVERSATION_ID,
-        ABRIDGED_ERROR_REASON,
-        ERROR_TYPE,
-    }
-)
-_PASS = frozenset(
-    {
-        GEN_AI_CONVERSATION_ID,
-        GEN_AI_REQUEST_MODEL,
-        ABRIDGED_SUMMARIZATION_ID,
-        ABRIDGED_TRIGGER,
-        ABRIDGED_OUTCOME,
-        ABRIDGED_SKIP_REASON,
-        ABRIDGED_DEPTH,
-        ABRIDGED_RATIO,
-        ABRIDGED_TOKENS_BEFORE,
-        ABRIDGED_MESSAGES,
-        ERROR_TYPE,
-    }
-)
-_PREPARATION = frozenset(
-    {
-        GEN_AI_CONVERSATION_ID,
-        GEN_AI_REQUEST_MODEL,
-        ABRIDGED_DEPTH,
-        ABRIDGED_RATIO,
-        ABRIDGED_TOKENS_BEFORE,
-        ABRIDGED_MESSAGES,
-        ERROR_TYPE,
-    }
-)
-_CHAT = frozenset(
-    {
-        GEN_AI_PROVIDER_NAME,
-        GEN_AI_OPERATION_NAME,
-        GEN_AI_REQUEST_MODEL,
-        GEN_AI_REQUEST_TEMPERATURE,
-        GEN_AI_REQUEST_SEED,
-        GEN_AI_REQUEST_MAX_TOKENS,
-        GEN_AI_RESPONSE_MODEL,
-        GEN_AI_RESPONSE_FINISH_REASONS,
-        GEN_AI_USAGE_INPUT_TOKENS,
-        GEN_AI_USAGE_OUTPUT_TOKENS,
-        GEN_AI_CONVERSATION_ID,
-        GEN_AI_CONVERSATION_COMPACTED,
-        GEN_AI_PROMPT_NAME,
-        GEN_AI_PROMPT_VERSION,
-        ABRIDGED_ATTEMPT,
-        SERVER_ADDRESS,
-        SERVER_PORT,
-        ERROR_TYPE,
-    }
-)
-
-SPAN_ATTRIBUTES: Mapping[str, frozenset[str]] = {
-    "rpc": _RPC,
-    "commit": frozenset({ABRIDGED_COMMIT_EVENTS}),
-    "pass": _PASS,
-    "preparation": _PREPARATION,
-    "chat": _CHAT,
-}
-"""Every attribute that a span of each kind may carry."""

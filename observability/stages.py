@@ -1,6 +1,6 @@
-"""Where the time of a call goes: stages that the code on its way names, summed by name.
+"""The time of a call by stage: the code that a call passes names its stages, and equal names add up.
 
-What a task or thread measures goes to the call that began it. Outside a call nothing is kept, and a stage costs half a
+A task or thread measures for the call that began it. Outside a call nothing is stored, and a stage costs half a
 microsecond.
 """
 
@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 from contextvars import ContextVar
 from enum import StrEnum
-
-__all__ = ["Stage", "Stages", "begin_stages", "spent", "stage"]
 
 
 class Stage(StrEnum):
@@ -36,7 +34,7 @@ _CURRENT: ContextVar[Stages | None] = ContextVar("stages", default=None)
 
 
 def begin_stages() -> Stages:
-    """What the stages of the current task, and of what it starts, are added to from now on."""
+    """Return an empty sum, to which the current task and every task that it starts add their stages from now on."""
     stages: Stages = {}
     _CURRENT.set(stages)
     return stages
@@ -50,7 +48,7 @@ def spent(name: Stage, seconds: float) -> None:
 
 
 class stage:  # noqa: N801 - read as a statement
-    """Measures the stage that its block is, however the block ends."""
+    """Times its block as a stage, however the block ends."""
 
     __slots__ = ("_began_s", "_name")
 

@@ -19,25 +19,8 @@ import structlog
 
 from observability.facts import BatchCommitted, Fact, PassStarted, PreparationStarted, RpcStarted, SpanFact
 
-__all__ = [
-    "CURRENT",
-    "SHUTDOWN_S",
-    "SilentSpan",
-    "SilentTracing",
-    "Span",
-    "TraceIds",
-    "Tracing",
-    "TracingSettings",
-    "current_trace",
-    "current_traceparent",
-    "note",
-    "open_tracing",
-    "parse_traceparent",
-    "sampled_trace_id",
-]
-
 SHUTDOWN_S = 2.0
-"""How long `close` waits for a collector; the whole process has 5 s to exit."""
+"""Seconds that `close` waits for a collector; the whole process has 5 s to exit."""
 
 _SAMPLERS = frozenset(
     {
@@ -82,7 +65,7 @@ class TraceIds:
 
 @dataclass(frozen=True, slots=True)
 class TracingSettings:
-    """What the standard OTEL_* variables set.
+    """The values of the standard OTEL_* variables that this package reads.
 
     The SDK itself reads headers, certificates, timeouts, limits and resource attributes.
 

@@ -98,7 +98,7 @@ RENDERINGS = ("anthropic", "ollama", "openai")
 """Names of the JSON forms of a context."""
 
 SEARCH_MODES = ("both", "meaning", "words")
-"""What a search may compare."""
+"""The ways to compare texts that a search may name."""
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", RECEIVE_BYTES_MAX),
@@ -291,7 +291,8 @@ class SidecarClient:
     async def search(
         self, conversation_id: str, query: str, *, mode: str = "", limit: int = 10
     ) -> SearchHistoryResponse:
-        """What fits the query, best first; an empty id searches all conversations. `mode` is one of SEARCH_MODES."""
+        """Return the best entries for the query, best first; an empty id searches all conversations. `mode` is one of
+        SEARCH_MODES."""
         request = _pb.SearchHistoryRequest(
             conversation_id=conversation_id,
             query=query,
@@ -415,7 +416,7 @@ class SidecarClient:
             call.cancel()
 
     async def server_info(self) -> GetServerInfoResponse:
-        """What runs there."""
+        """Return version, limits and state of the server."""
         return await self._unary(self._server.GetServerInfo, server_info_service_pb2.GetServerInfoRequest())
 
     async def is_serving(self) -> bool:
@@ -446,7 +447,7 @@ class SidecarClient:
 
 
 def fact_of(event: Event) -> DomainEvent | None:
-    """What an event says; None when it is newer than this program."""
+    """Return the fact of an event; None when it is newer than this program."""
     body = event.WhichOneof("body")
     try:
         return None if body is None else fact(getattr(event, body))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["DEFAULT_PATIENCE", "Patience", "SidecarError"]
-
 
 @dataclass(frozen=True, slots=True)
 class Patience:
@@ -17,7 +15,7 @@ class Patience:
     pause_max_s: float = 2.0
 
     def pause_s(self, attempt: int, error: SidecarError, *, uniform: Callable[[float, float], float]) -> float | None:
-        """Seconds until the next attempt, None when there is none. `attempt` counts from 1."""
+        """Seconds until the next attempt, None at the end. `attempt` counts from 1."""
         if not error.retryable or attempt >= self.attempts_max:
             return None
         if error.retry_after_s is not None:

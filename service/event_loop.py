@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-__all__ = ["loop_factory"]
-
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes the loop for asyncio.Runner: uvloop's where it is installed, else asyncio's own."""
+    """Return the factory of the loop for asyncio.Runner: uvloop's where it is installed, else asyncio's own."""
     try:
         import uvloop
     except ImportError:  # a platform that has none

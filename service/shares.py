@@ -1,4 +1,4 @@
-"""What each namespace holds of something that the server has a bounded amount of: places, slots, bytes.
+"""Shares a bounded amount among namespaces: places, slots, bytes.
 
 A namespace gets no more than is left free: one alone gets half, two that want everything get a third each, and n leave
 one part in n + 1 for the next. That is the dynamic threshold of shared-memory switches (Choudhury and Hahne,
@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from threading import Lock
-
-__all__ = ["Shares"]
 
 
 class Shares:
@@ -51,5 +49,5 @@ class Shares:
             self._free += amount
 
     def held(self, namespace: str) -> int:
-        """What the namespace holds."""
+        """Return the namespace's share."""
         return self._held[namespace]

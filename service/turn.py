@@ -1,5 +1,5 @@
-"""What may be done in one turn of the event loop; what weighs more is done by the pool of readers, and what may take
-seconds by a pool of its own, so that no read waits for it.
+"""Decides where work runs: light work in a turn of the event loop, more in the pool of readers, and work of seconds in
+a pool of its own, so that no read waits for it.
 
 States and requests do not change, so any thread may read them.
 """
@@ -12,27 +12,25 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
-__all__ = ["TURN_WEIGHT_MAX", "aside", "at_length"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
 TURN_WEIGHT_MAX: Final = 1_000
-"""What weighs 1 takes up to 20 µs on a slow machine, such as to read, count or render a message or a tool call; so a
-turn takes less than half of the 50 ms after which other callers would notice."""
+"""The most that may run in one turn: weight 1 takes up to 20 µs on a slow machine, such as to read, count or render a
+message or a tool call; so a turn takes less than half of the 50 ms after which other callers would notice."""
 
 LONG_THREADS: Final = 2
 
 _long: Final = ThreadPoolExecutor(LONG_THREADS, thread_name_prefix="long")
 
 
-async def aside(weight: int, work: Callable[[], T]) -> T:
-    """What `work` returns or raises: done at once when it is light, else in a thread."""
+async def run_off_loop(weight: int, work: Callable[[], T]) -> T:
+    """Return the result of `work`: run at once when it is light, else in a thread."""
     if weight <= TURN_WEIGHT_MAX:
         return work()
     return await asyncio.to_thread(work)
 
 
 async def at_length(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `work` returns or raises, done in a thread for work that takes as long as a whole source is read."""
+    """Return the result of `work`, run in a thread for as long as a whole source takes."""
     return await asyncio.get_running_loop().run_in_executor(_long, partial(work, *args, **kwargs))

@@ -23,20 +23,15 @@ from tests.support.time_assertions import short_waits, time_assertions
 
 ROOT = Path(__file__).parent.parent
 PRODUCT = ("service/", "eventlog/", "observability/")
-PURE = ("service/domain/", "service/extraction/")
+MEASUREMENTS = "bench/"
+LOADED_BY_NAME = re.compile(r"((?:service|bench)(?:\.\w+)+):(\w+)")
+"""A name for pkgutil.resolve_name: the arrow that no import statement shows."""
+PURE = ("service/domain/", "service/extraction/", "service/grounding/", "service/prompts/", "service/text/")
 PURE_PACKAGES = tuple(folder.replace("/", ".") for folder in PURE)
 
-FILE_LINES_MAX = 400
-TEST_FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 70
 README_LINES_MAX = 150
 
-LONG_FILES: dict[str, str] = {
-    "service/client.py": "a list: one method a call",
-    "service/codec/events.py": "a list: how each kind of event is stored",
-    "service/domain/events.py": "a list: each kind of event, and the values that only events have",
-    "service/config/settings.py": "one table of settings, and the page of them follows it",
-}
 LONG_FUNCTIONS: dict[str, str] = {}
 BROAD_EXCEPTS: dict[str, str] = {
     "eventlog/async_append.py": "one append's listener does not silence the others of its group",
@@ -124,6 +119,10 @@ def product_files() -> list[str]:
     return [name for name in python_files() if name.startswith(PRODUCT)]
 
 
+def own_files() -> list[str]:
+    return [name for name in python_files() if name.startswith((*PRODUCT, MEASUREMENTS))]
+
+
 def functions(name: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     return (n for n in ast.walk(tree(name)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
 
@@ -136,6 +135,14 @@ def imported(name: str) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    yield from (module for module, _ in loaded_by_name(name))
+
+
+def loaded_by_name(name: str) -> Iterator[tuple[str, str]]:
+    """Modules and names that a file hands to pkgutil.resolve_name as `module:name`."""
+    for node in ast.walk(tree(name)):
+        if isinstance(node, ast.Constant) and (found := LOADED_BY_NAME.fullmatch(str(node.value))):
+            yield found[1], found[2]
 
 
 def module_of(name: str) -> str:
@@ -146,16 +153,6 @@ def calls(name: str) -> Iterator[tuple[str, ast.Call]]:
     for node in ast.walk(tree(name)):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func), node
-
-
-def test_no_file_is_longer_than_a_reader_can_hold():
-    """Past 400 lines a file has a reason, or two nouns; tests are lists of sentences and may go to 800."""
-    long = {name for name in python_files() if text(name).count("\n") > _lines_max(name)}
-    assert long == set(LONG_FILES)
-
-
-def _lines_max(name: str) -> int:
-    return TEST_FILE_LINES_MAX if Path(name).name.startswith("test_") else FILE_LINES_MAX
 
 
 def test_every_function_fits_on_a_screen():
@@ -188,11 +185,23 @@ def test_every_module_says_what_it_owns():
     assert [name for name in python_files() if text(name).strip() and not ast.get_docstring(tree(name))] == []
 
 
+def test_docstrings_begin_with_what_a_thing_is_or_does():
+    """No headless clause opens one, and `none` stands for nothing."""
+    headless = re.compile(r"\A\s*(?:What|So many)\b|\b(?:is|are) none\b(?! of\b)")
+    strings = (
+        (name, node.value.value, node.lineno)
+        for name in own_files()
+        for node in ast.walk(tree(name))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    )
+    assert [f"{name}:{line}" for name, said, line in strings if headless.search(said)] == []
+
+
 def test_broad_excepts_stand_at_supervision_boundaries_only():
     """Anywhere else they hide the failure that should rise."""
     broad = {
         name
-        for name in product_files()
+        for name in own_files()
         for node in ast.walk(tree(name))
         if isinstance(node, ast.ExceptHandler) and _is_broad(node) and not isinstance(node.body[-1], ast.Raise)
     }
@@ -219,7 +228,7 @@ def test_whoever_silences_a_check_says_which_and_why():
 def test_the_environment_is_read_in_one_place():
     """Settings arrive as arguments everywhere else. The package itself has one variable, that of a library."""
     reading = {
-        n for n in product_files() if re.search(r"\bos\.(environ|getenv)|from os import .*(environ|getenv)", text(n))
+        n for n in own_files() if re.search(r"\bos\.(environ|getenv)|from os import .*(environ|getenv)", text(n))
     }
     assert reading == {"service/__init__.py", "service/config/sources.py"}
 
@@ -237,44 +246,32 @@ def test_the_rules_import_the_standard_library_alone():
 
 
 def test_every_module_of_the_product_is_used_by_the_product():
-    """What only tests import is dead. Migrations are found by their folder."""
-    used = {module for name in product_files() for module in imported(name)}
+    """A module that only tests or measurements import is dead. Migrations are found by their folder."""
+    of_product = {module for name in product_files() for module in imported(name)}
+    of_all = {module for name in own_files() for module in imported(name)}
     unused = {
         module_of(name)
-        for name in product_files()
-        if not name.endswith("__init__.py") and "/migrations/" not in name and module_of(name) not in used
+        for name in own_files()
+        if not name.endswith("__init__.py")
+        and "/migrations/" not in name
+        and module_of(name) not in (of_all if name.startswith(MEASUREMENTS) else of_product)
     }
     assert unused == set(UNIMPORTED_MODULES)
 
 
-def test_a_module_exports_what_others_use_and_nothing_else():
-    """`__all__` is what a reader may rely on. A module that is itself a value is read by names that no import has."""
-    used, values = _uses()
-    hidden, idle = set(), set()
-    for name in product_files():
-        module, exports = module_of(name), _exports(name)
-        if exports is not None:
-            others = used.get(module, set())
-            hidden |= {f"{module}.{other}" for other in others - exports if not other.startswith("_")}
-            idle |= {f"{module}.{other}" for other in exports - others if module not in values}
+def test_a_private_name_is_used_in_its_own_file_alone():
+    """So whoever changes one has seen its uses; a test may check it by itself."""
+    own = {module_of(name) for name in own_files()}
+    used = _uses()
 
-    assert hidden == set(), "is used elsewhere, so it belongs in __all__"
-    assert idle == set(), "is used by nobody else, so it does not belong in __all__"
+    assert {f"{module}.{name}" for module in own for name in used.get(module, ()) if re.match(r"_(?!_)", name)} == set()
 
 
-def _exports(name: str) -> set[str] | None:
-    for node in tree(name).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return set(ast.literal_eval(node.value))
-    return None
-
-
-def _uses() -> tuple[dict[str, set[str]], set[str]]:
-    """The names of each module that other files use, and the modules that are values themselves."""
+def _uses() -> dict[str, set[str]]:
+    """The names of each module that the product and its measurements use elsewhere."""
     modules = {module_of(name) for name in python_files()}
     used: dict[str, set[str]] = {}
-    values: set[str] = set()
-    for name in python_files():
+    for name in own_files():
         aliases: dict[str, str] = {}
         for node in ast.walk(tree(name)):
             if isinstance(node, ast.ImportFrom) and node.module:
@@ -283,20 +280,18 @@ def _uses() -> tuple[dict[str, set[str]], set[str]]:
                         aliases[alias.asname or alias.name] = module
                     else:
                         used.setdefault(node.module, set()).add(alias.name)
-        attributes = [node for node in ast.walk(tree(name)) if isinstance(node, ast.Attribute)]
-        for node in attributes:
-            if isinstance(node.value, ast.Name) and (owner := aliases.get(node.value.id)):
-                used.setdefault(owner, set()).add(node.attr)
-        owners = {id(node.value) for node in attributes}
-        names = [node for node in ast.walk(tree(name)) if isinstance(node, ast.Name) and id(node) not in owners]
-        values |= {aliases[node.id] for node in names if node.id in aliases}
-    return used, values
+        for module, loaded in loaded_by_name(name):
+            used.setdefault(module, set()).add(loaded)
+        for node in ast.walk(tree(name)):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
+                used.setdefault(aliases[node.value.id], set()).add(node.attr)
+    return used
 
 
 def test_the_page_of_the_architecture_names_every_package():
     """Whoever looks for a thing finds its folder, and no file that is gone."""
     page = text("docs/architecture.md")
-    packages = {f"{Path(name).parent}/" for name in product_files() if "/migrations/" not in name}
+    packages = {f"{Path(name).parent}/" for name in own_files() if "/migrations/" not in name}
     named = set(re.findall(r"`([\w/]+(?:/|\.py))`", page))
 
     assert packages <= named

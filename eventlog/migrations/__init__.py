@@ -1,4 +1,4 @@
-"""Makes the newest schema, step by step. Imports alembic, so it is itself imported only when a file is written anew."""
+"""Makes the newest schema, step by step. It imports alembic, so nothing imports it before a migration is due."""
 
 from __future__ import annotations
 

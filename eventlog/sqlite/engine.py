@@ -19,23 +19,6 @@ from eventlog.sqlite.file import create_like, refuse_orphan, side_files, wal_of
 from eventlog.sqlite.wal import is_begun
 from eventlog.sqlite.writer import BUSY_WAIT_MS, CHECKPOINT_PAGES
 
-__all__ = [
-    "READERS_MAX",
-    "dropped",
-    "empty_wal",
-    "has_tables",
-    "identity_of",
-    "is_as_made",
-    "make_tables",
-    "reader_engine",
-    "refuse_foreign",
-    "refuse_newer",
-    "require_current",
-    "stored_identity",
-    "unwritten",
-    "writer_engine",
-]
-
 READERS_MAX = 4
 READER_WAIT_S = 10.0
 STATEMENTS_KEPT = 256
@@ -166,16 +149,14 @@ def require_current(connection: Connection) -> None:
     """Raise LogOlder when the schema is an older version's, LogNewer a newer one's, LogCorrupt when it is no log's."""
     tables = inspect(connection).get_table_names()
     stored: str | None = connection.execute(text(_STORED_REVISION)).scalar() if REVISION_TABLE in tables else None
-    refuse_newer(stored)
+    if stored is not None and stored > HEAD_REVISION:
+        raise LogNewer(f"the file was written by a newer version (schema {stored}, known is {HEAD_REVISION})")
     if stored is not None and stored < HEAD_REVISION:
-        raise LogOlder("the file was written by an earlier version: start a sidecar on it once, which upgrades it")
+        raise LogOlder(
+            "the file was written before the first release, which this version does not read; it is unchanged. Keep "
+            "the version that wrote it for this file, or set log.path to a new one"
+        )
     _require_schema(connection)
-
-
-def refuse_newer(revision: str | None) -> None:
-    """Raise LogNewer when a newer version wrote the file that is at `revision`."""
-    if revision is not None and revision > HEAD_REVISION:
-        raise LogNewer(f"the file was written by a newer version (schema {revision}, known is {HEAD_REVISION})")
 
 
 def stored_identity(connection: Connection) -> LogIdentity | None:

@@ -14,8 +14,6 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFull, LogUnavailable
 from eventlog.sqlite.file import NO_ROOM, has_room
 
-__all__ = ["DATABASE_ERRORS", "no_room", "opening", "original", "translated", "translating"]
-
 DATABASE_ERRORS = (sqlite3.Error, DBAPIError)
 """The driver's errors, bare and as SQLAlchemy wraps them."""
 
@@ -50,6 +48,12 @@ def original(error: sqlite3.Error | DBAPIError) -> BaseException | None:
     return error.orig if isinstance(error, DBAPIError) else error
 
 
+def is_read_only(error: sqlite3.Error | DBAPIError) -> bool:
+    """Whether a write failed because the file can only be read."""
+    code = getattr(original(error), "sqlite_errorcode", None)
+    return code is not None and code & _PRIMARY == sqlite3.SQLITE_READONLY
+
+
 def translated(
     error: sqlite3.Error | DBAPIError, *, has_room: Callable[[], bool] = lambda: True
 ) -> EventLogError | None:
@@ -60,7 +64,7 @@ def translated(
     cause = original(error)
     code = getattr(cause, "sqlite_errorcode", None)  # errors that the driver itself raises carry no code
     if code is None and isinstance(cause, sqlite3.OperationalError) and str(cause).startswith(_NO_TEXT):
-        return LogCorrupt("a stored text is none")  # the driver's message has the text
+        return LogCorrupt("a stored text is not UTF-8")  # the driver's message has the text
     if code is None or not isinstance(cause, sqlite3.Error):
         return None
     name = f"{cause.sqlite_errorname}: {cause}"
@@ -78,7 +82,7 @@ def translating(*, has_room: Callable[[], bool] = lambda: True) -> Iterator[None
     except PoolTimeout as error:
         raise LogUnavailable("too many reads are waiting") from error
     except UnicodeDecodeError as error:  # the driver's, of what SQLite says of a damaged schema
-        raise LogCorrupt("the schema's text is none") from error
+        raise LogCorrupt("the schema's text is not UTF-8") from error
     except DATABASE_ERRORS as error:
         outcome = translated(error, has_room=has_room)
         if outcome is None:

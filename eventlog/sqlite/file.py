@@ -17,28 +17,6 @@ from tempfile import TemporaryFile
 
 from eventlog.errors import LogForeign, LogGone, LogLocked, LogUnsafe
 
-__all__ = [
-    "MOUNTINFO",
-    "NO_ROOM",
-    "FileLock",
-    "OpenFiles",
-    "StartupWarning",
-    "create_like",
-    "create_private",
-    "file_system_of",
-    "flush_folder",
-    "flush_recovered",
-    "has_room",
-    "refuse_empty",
-    "refuse_network_file_system",
-    "refuse_orphan",
-    "side_files",
-    "size_bytes",
-    "volume_free_bytes",
-    "wal_of",
-    "wal_reset_warning",
-]
-
 PRIVATE_MODE = 0o600
 REWRITE_BYTES = 1 << 20
 PROBE_BYTES = 1 << 16
@@ -228,7 +206,7 @@ def size_bytes(path: Path) -> int:
 
 
 def volume_free_bytes(path: Path) -> int:
-    """What this process may still write on the volume of `path`."""
+    """Return the bytes that this process may still write on the volume of `path`."""
     return shutil.disk_usage(path).free
 
 

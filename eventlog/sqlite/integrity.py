@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from eventlog.schema import METADATA, REVISION_TABLE
-
-__all__ = ["findings", "own_findings"]
+from eventlog.schema import METADATA, REVISION_TABLE, events, log
 
 FINDINGS_MAX = 100
 """Findings that are named: a file with more is beyond repair."""
 
 _OWN = (REVISION_TABLE, *METADATA.tables)
+_NOT_APPENDED_TO = {REVISION_TABLE, log.name, events.name}
+"""Events go to their table's end, and a writer that finds the last one there reads no other page to add one."""
 
 
 def findings(connection: Connection) -> list[str]:
@@ -26,9 +26,21 @@ def findings(connection: Connection) -> list[str]:
 def own_findings(connection: Connection) -> list[str]:
     """Those of the log's own tables and their indexes, at most FINDINGS_MAX of each."""
     there = {row.name for row in connection.exec_driver_sql("PRAGMA table_list") if row.schema == "main"}
-    return [line for name in _OWN if name in there for line in _lines(connection, f"PRAGMA integrity_check({name})")]
+    return [line for name in _OWN if name in there for line in findings_of(connection, name)]
+
+
+def findings_of(connection: Connection, table: str) -> list[str]:
+    """Those of one table and its indexes, at most FINDINGS_MAX."""
+    return _lines(connection, f"PRAGMA integrity_check({table})")
+
+
+def appended_to(connection: Connection) -> list[str]:
+    """The tables that an append writes anywhere but at their ends, also those of read tables."""
+    there = sorted(row.name for row in connection.exec_driver_sql("PRAGMA table_list") if row.schema == "main")
+    return [name for name in there if name not in _NOT_APPENDED_TO and not name.startswith("sqlite_")]
 
 
 def _lines(connection: Connection, check: str) -> list[str]:
     found = [str(message) for (message,) in connection.exec_driver_sql(check) if message != "ok"]
-    return [line for message in found for line in message.splitlines() if not line.startswith("***")]
+    lines = [line for message in found for line in message.splitlines() if not line.startswith("***")]
+    return lines[:FINDINGS_MAX]

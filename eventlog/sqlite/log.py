@@ -72,8 +72,6 @@ from eventlog.sqlite.reader import SqliteReader
 from eventlog.sqlite.wal import require_whole
 from eventlog.sqlite.writer import SqliteWriter
 
-__all__ = ["SqliteEventLog"]
-
 _LOGGER = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -351,7 +349,7 @@ def _require_fit(path: Path, check: Callable[[Connection], object] | None) -> No
 
 
 def _flushed_or_due(path: Path) -> Callable[[], None] | None:
-    """Flush what a killed process left; what does so when there is room, if there is none now."""
+    """Flush the pages that a killed process left; without room, return the function that does so later."""
     flush_found = partial(flush_recovered, path)
     try:
         flush_found()

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine
 
 from eventlog.admission import KnownEvent, KnownRequest, StreamState
 from eventlog.chain import LogIdentity, envelope, genesis, link
-from eventlog.errors import LogCorrupt
+from eventlog.errors import LogCorrupt, StreamCorrupt
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
 from eventlog.log import PAGE_BYTES_MAX, SCAN_EVENTS_MAX, Append, EventFilter, Page
 from eventlog.paging import up_to_bytes
@@ -31,8 +31,6 @@ from eventlog.sqlite.sql import (
     select_stream,
     select_window,
 )
-
-__all__ = ["SqliteReader"]
 
 _STREAM_FORWARD = select_stream("e.version > ?", "e.version")
 _STREAM_BACKWARD = select_stream("e.version < ?", "e.version DESC")
@@ -77,17 +75,18 @@ class SqliteReader:
     def read_stream(
         self, stream: StreamId, *, after: int, limit: int, backward: bool, bytes_max: int
     ) -> list[RecordedEvent]:
-        if not backward:
-            events, _ = self._page(_STREAM_FORWARD, (*stream, after, limit), recorded, bytes_max)
-            _require_gapless((event.version for event in events), after=after)
+        with _of(stream):
+            if not backward:
+                events, _ = self._page(_STREAM_FORWARD, (*stream, after, limit), recorded, bytes_max)
+                _require_gapless((event.version for event in events), after=after, stream=stream)
+                return events
+            events, whole = self._page(_STREAM_BACKWARD, (*stream, after or _END, limit), recorded, bytes_max)
+            versions = [event.version for event in events]
+            if versions:
+                # Only the reader knows whether it begins at the stream's end; it ends at the first event or at a limit.
+                first = 0 if whole and len(versions) < limit else versions[-1] - 1
+                _require_gapless(reversed(versions), after=first, stream=stream)
             return events
-        events, whole = self._page(_STREAM_BACKWARD, (*stream, after or _END, limit), recorded, bytes_max)
-        versions = [event.version for event in events]
-        if versions:
-            # Only the reader knows whether it begins at the stream's end; it ends at the first event or at a limit.
-            first = 0 if whole and len(versions) < limit else versions[-1] - 1
-            _require_gapless(reversed(versions), after=first)
-        return events
 
     def read_all(self, *, after: int, limit: int, backward: bool, head: int) -> list[RecordedEvent]:
         """`head` was committed before this call."""
@@ -129,7 +128,8 @@ class SqliteReader:
         return Page(tuple(looked_at[place] for place in found), start + 1 if backward else end, head)
 
     def read_sealed(self, stream: StreamId, *, after: int, limit: int) -> list[SealedEvent]:
-        return self._page(_STREAM_FORWARD, (*stream, after, limit), sealed)[0]
+        with _of(stream):
+            return self._page(_STREAM_FORWARD, (*stream, after, limit), sealed)[0]
 
     def known(self, append: Append) -> StreamState:
         """The stream with what it knows of the append's event ids and request key."""
@@ -201,7 +201,8 @@ class SqliteReader:
     def _page(
         self, statement: str, parameters: Sequence[Any], read: Callable[[Row], T], bytes_max: int = PAGE_BYTES_MAX
     ) -> tuple[list[T], bool]:
-        """What `read` makes of the rows up to `bytes_max` of payload, and whether the byte limit left the page whole.
+        """Apply `read` to the rows up to `bytes_max` of payload; the flag tells whether the byte limit left the page
+        whole.
 
         Rows after the page are never read. Checks run after the snapshot has ended, because hashing takes longer.
         """
@@ -217,6 +218,17 @@ class SqliteReader:
             closing(pooled.cursor()) as cursor,
         ):
             yield cursor
+
+
+@contextmanager
+def _of(stream: StreamId) -> Iterator[None]:
+    """Have damage that is met while the stream is read name it."""
+    try:
+        yield
+    except StreamCorrupt:
+        raise
+    except LogCorrupt as error:
+        raise StreamCorrupt(str(error), stream) from error
 
 
 def _number(cursor: Any, stream: StreamId) -> int | None:
@@ -248,7 +260,7 @@ def _window(after: int, size: int, head: int, backward: bool) -> tuple[int, int]
     return after, max(after, min(after + size, head))
 
 
-def _require_gapless(numbers: Iterable[int], *, after: int, up_to: int = 0) -> None:
+def _require_gapless(numbers: Iterable[int], *, after: int, up_to: int = 0, stream: StreamId | None = None) -> None:
     last = after
     for number in numbers:
         if number != last + 1:
@@ -257,7 +269,8 @@ def _require_gapless(numbers: Iterable[int], *, after: int, up_to: int = 0) -> N
     else:
         if last >= up_to:
             return
-    raise LogCorrupt(f"what has the number {last + 1} is missing")
+    what = f"what has the number {last + 1} is missing"
+    raise LogCorrupt(what) if stream is None else StreamCorrupt(what, stream, last + 1)
 
 
 def _payload_bytes(row: Row) -> int:

@@ -15,23 +15,8 @@ from typing import Any
 from sqlalchemy import Table
 
 from eventlog.chain import check_commitment, envelope
-from eventlog.errors import LogCorrupt
+from eventlog.errors import LogCorrupt, StreamCorrupt
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
-
-__all__ = [
-    "PAYLOAD",
-    "Row",
-    "event_row",
-    "insert_into",
-    "recorded",
-    "runs",
-    "sealed",
-    "select_known_events",
-    "select_known_requests",
-    "select_stream",
-    "select_streams",
-    "select_window",
-]
 
 Row = tuple[Any, ...]
 
@@ -169,12 +154,12 @@ def event_row(sealed_event: SealedEvent, stream: int, event_type: int) -> Row:
 
 
 def recorded(row: Row) -> RecordedEvent:
-    """The event of a row. Raises LogCorrupt if it is not as written."""
+    """The event of a row. Raises StreamCorrupt if it is not as written."""
     try:
         event = _event(row)
         check_commitment(event, row[10], row[11])
     except _NOT_AS_WRITTEN as error:
-        raise LogCorrupt(f"position {row[0]} is not what was written") from error
+        raise _damaged(row, "is not what was written") from error
     return event
 
 
@@ -185,13 +170,21 @@ def sealed(row: Row) -> SealedEvent:
         envelope(event)
         return SealedEvent(event, bytes(row[12]), bytes(row[10]), bytes(row[11]), bytes(row[13]))
     except _NOT_AS_WRITTEN as error:
-        raise LogCorrupt(f"position {row[0]} is not what was written") from error
+        raise _damaged(row, "is not what was written") from error
 
 
 def _event(row: Row) -> RecordedEvent:
     if row[PAYLOAD] is None:
-        raise LogCorrupt(f"position {row[0]} has no payload")
+        raise _damaged(row, "has no payload")
     # As a tuple makes itself: by its own constructor a named tuple costs twice as much, and this runs for every event.
     stream = tuple.__new__(StreamId, (row[1], row[2]))
     fields = (row[0], stream, row[3], row[4], row[5], row[6], row[7], row[8], row[9])
     return tuple.__new__(RecordedEvent, fields)
+
+
+def _damaged(row: Row, what: str) -> LogCorrupt:
+    """The error for a row, which names its stream and version as far as they can be read."""
+    position, namespace, name, version, *_ = row
+    if not (isinstance(namespace, str) and isinstance(name, str) and isinstance(version, int)):
+        return LogCorrupt(f"position {position} {what}")
+    return StreamCorrupt(f"position {position} {what}", StreamId(namespace, name), version)

@@ -7,38 +7,35 @@ empty index for a write-ahead log that has none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from eventlog.chain import LogIdentity, Verified, check_commitment, content_hash, genesis, verify_chain
+from eventlog.chain import LogIdentity, Verified, content_hash, genesis, verify_chain
 from eventlog.errors import LogCorrupt
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
 from eventlog.log import PAGE_BYTES_MAX, PAGE_EVENTS_MAX
 from eventlog.sqlite.engine import reader_engine, refuse_foreign, require_current, stored_identity
 from eventlog.sqlite.errors import DATABASE_ERRORS, original
-from eventlog.sqlite.file import FileLock, refuse_empty, wal_of
-from eventlog.sqlite.integrity import findings, own_findings
+from eventlog.sqlite.file import FileLock, refuse_empty, refuse_orphan, size_bytes, wal_of
+from eventlog.sqlite.integrity import appended_to, findings, findings_of, own_findings
+from eventlog.sqlite.losses import RANGES_MAX, Loss, Suspect
 from eventlog.sqlite.reader import SqliteReader
+from eventlog.sqlite.sources import LEAF_EVENTS_MAX, Sources
+from eventlog.sqlite.survey import Ranges
 from eventlog.sqlite.wal import require_whole
+from eventlog.sqlite.writer import ends_of
 
-__all__ = ["LogVerification", "log_id_of"]
-
-_POSITIONS = "SELECT count(*), coalesce(max(position), 0) FROM events NOT INDEXED"
-_POSITIONS_INDEXED = "SELECT count(*), coalesce(max(position), 0) FROM events INDEXED BY sqlite_autoindex_events_1"
-_ENDS = "SELECT stream, count(*) FROM events NOT INDEXED GROUP BY stream"
-_ENDS_INDEXED = "SELECT stream, count(*) FROM events INDEXED BY sqlite_autoindex_events_1 GROUP BY stream"
-_NUMBERS = "SELECT id, namespace, name FROM streams NOT INDEXED"
-_NUMBERS_INDEXED = "SELECT id, namespace, name FROM streams INDEXED BY sqlite_autoindex_streams_1"
-_PLACES = "SELECT version, position FROM events INDEXED BY sqlite_autoindex_events_1 WHERE stream = ? ORDER BY version"
-"""Table and index say the same, so that what a damaged page of one hides is read from the other."""
+_INDEXES = ("sqlite_autoindex_events_1", "sqlite_autoindex_events_2")
 
 
 class Finding(NamedTuple):
-    """What is damaged; not the log's own is what a rebuild of the read table makes again."""
+    """A damage; a rebuild of the read table makes again whatever is not the log's own."""
 
     what: str
     is_own: bool = True
@@ -63,15 +60,17 @@ class LogVerification:
         self.reader = reader
         self._wal = wal_of(path)
         self._identity = identity
-        self._numbers: dict[StreamId, Any] = {}
+        self._sources = Sources(reader, size_bytes(path))
 
     @classmethod
     @contextmanager
     def opened(cls, path: Path) -> Iterator[LogVerification]:
         """Open the log in `path` for checks. Raises LogLocked when a process owns it, LogOlder or LogNewer when
-        another version wrote it, LogForeign when it is no log, LogCorrupt when damage hides which it is."""
-        path = path.resolve(strict=True)
-        refuse_foreign(path)
+        another version wrote it, LogGone when only its write-ahead log is there, LogForeign for another
+        program's file, LogCorrupt when damage hides which it is."""
+        path = path.resolve()
+        refuse_orphan(path)
+        refuse_foreign(path.resolve(strict=True))
         refuse_empty(path)
         with ExitStack() as resources:
             resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
@@ -93,67 +92,123 @@ class LogVerification:
         return self._identity.secret(purpose)
 
     def event_count(self) -> int:
-        """The number of events, whatever they contain."""
-        return int(self._asked(_POSITIONS, _POSITIONS_INDEXED)[0][0])
+        """The number of events, whatever they contain; where pages of their table and of its index are lost, of those
+        that can be read."""
+        try:
+            return self._sources.positions()[0]
+        except LogCorrupt:
+            return sum(self._sources.ends.values())
 
     def structure(self) -> Iterator[Finding]:
-        """What is wrong with the file, its write-ahead log, its indexes, and its positions."""
+        """Yield the damage to the file, its write-ahead log, its indexes, and its positions."""
         try:
             require_whole(self._wal)
         except LogCorrupt as error:
             yield Finding(str(error))
-        if found := self._found(findings):
+        if found := self._findings:
             own = self._found(own_findings)
             yield from map(Finding, own)
             yield from (Finding(what, is_own=False) for what in found if what not in own)
-        for number, *names in self._asked(_NUMBERS, _NUMBERS_INDEXED):
-            if not all(isinstance(name, str) for name in names):
-                yield Finding(f"stream {number} has no name")
-        ((count, last),) = self._asked(_POSITIONS, _POSITIONS_INDEXED)
+        if self.nameless.count:
+            numbers = listed(self.nameless.kept[:RANGES_MAX], len(self.nameless.kept) - RANGES_MAX)
+            yield Finding(f"{self.nameless.count:,} streams have lost their names; their numbers: {numbers}")
+        try:
+            count, last = self._sources.positions()
+        except LogCorrupt as error:
+            yield Finding(f"the events and their index: {error}")
+            return
         if count != last:
             yield Finding(f"{count} events have positions up to {last}")
         if count:
             try:
                 self.reader.check_identity(self._identity)
             except LogCorrupt as error:
-                yield Finding(str(error))
+                yield Finding(f"the first streams: {error}")
+
+    def require_start(self) -> None:
+        """Raise LogCorrupt if no process can open the log: reads what a writer begins with."""
+        require_whole(self._wal)
+        try:
+            self.reader.check_identity(self._identity)
+        except LogCorrupt as error:
+            raise LogCorrupt(f"the first streams: {error}") from error
+        try:
+            self.reader.read(lambda connection: ends_of(_driver(connection)))
+        except LogCorrupt as error:
+            raise LogCorrupt(f"the types, the last stream, or the last event cannot be read: {error}") from error
+
+    def append_hazard(self) -> str:
+        """Describe the damage to pages that an append to any stream may read, which stops the process that appends;
+        empty without any.
+
+        Appends read pages beside their own where one is full.
+        """
+        if not self._findings:
+            return ""
+        with suppress(LogCorrupt):  # where a page of the events' own is lost, which their indexes may have survived
+            if found := self.reader.read(partial(findings_of, table="events")):
+                return f"the table events or an index of it is damaged: {found[0]}"
+        for index in _INDEXES:
+            try:
+                self._sources.walk(index)
+            except LogCorrupt as error:
+                return f"the index {index} of events is damaged: {error}"
+        try:
+            tables = self.reader.read(appended_to)
+        except LogCorrupt as error:
+            return str(error)
+        for table in tables:
+            if found := self._found(partial(findings_of, table=table)):
+                return f"the table {table} or an index of it is damaged: {found[0]}"
+        if free := [line for line in self._findings if "freelist" in line.lower()]:
+            return free[0]
+        if any(last - first >= LEAF_EVENTS_MAX for first, last in self._sources.lost.kept):
+            return "the table of events has lost a page that leads to others"
+        return ""
 
     def streams(self) -> dict[StreamId, int]:
-        """Every stream that has a name, with the number of its events in the table, or in the index beside it."""
-        counts: dict[Any, int] = dict(self._asked(_ENDS, _ENDS_INDEXED))
-        self._numbers = {
-            StreamId(namespace, name): number
-            for number, namespace, name in self._asked(_NUMBERS, _NUMBERS_INDEXED)
-            if isinstance(namespace, str) and isinstance(name, str)
-        }
-        return {stream: counts.get(number, 0) for stream, number in self._numbers.items()}
+        """Every stream whose name can be read, with the number of its events in the table, or in the index beside
+        it."""
+        return {stream: self._sources.ends.get(number, 0) for stream, number in self._sources.numbers.items()}
 
-    def events(self, stream: StreamId) -> Iterator[SealedEvent]:
-        """The stream's events in order. Raises LogCorrupt at the first that does not follow from those before it."""
+    def pages(self, stream: StreamId) -> Iterator[Sequence[SealedEvent]]:
+        """The stream's events in order, in pages. Raises LogCorrupt at the first that does not follow from those before
+        it."""
         verified = Verified(0, genesis(self.log_id, stream))
         while page := self.reader.read_sealed(stream, after=verified.version, limit=PAGE_EVENTS_MAX):
-            for sealed in page:
-                verified = verify_chain((sealed,), after=verified)
-                yield sealed
+            verified = verify_chain(page, after=verified)
+            yield page
 
-    def damaged_positions(self, stream: StreamId) -> Iterator[int]:
-        """The positions of one of the `streams` whose events cannot be read, are not as written, or do not follow from
-        the event before. The index of versions tells which there are; raises LogCorrupt if that is damaged.
+    def losses(self, ends: Mapping[StreamId, int]) -> Iterator[tuple[StreamId, Loss]]:
+        """Return the losses of each of these `streams`; `ends` has the number of events that each is known to have had,
+        or 0.
+
+        Reads the table of events once around what cannot be read, and then, where positions are lost, the index of
+        each stream for the positions that are its own.
         """
-        before: Verified | None = Verified(0, genesis(self.log_id, stream))
-        for version, position in self._asked(_PLACES, parameters=(self._numbers[stream],)):
-            try:
-                (found,) = self.reader.read_sealed(stream, after=version - 1, limit=1)
-                if found.event.position != position:
-                    raise LogCorrupt("the index leads to another event")
-                if before is None:
-                    check_commitment(found.event, found.salt, found.commitment)
-                    before = Verified(version, found.chain)
-                else:
-                    before = verify_chain((found,), after=before)
-            except (LogCorrupt, ValueError):
-                before = None
-                yield position
+        types = self._sources.types()
+        suspects = {self._sources.numbers[stream]: Suspect(stream, genesis(self.log_id, stream)) for stream in ends}
+        lost = self._sources.lost
+        for position, number, version in self._sources.places():
+            if (suspect := suspects.get(number)) is not None and isinstance(version, int):
+                suspect.take(position, version, self._sources.event(position, suspect.stream, types))
+        for number, suspect in suspects.items():
+            if lost.count:
+                until = ends[suspect.stream] or suspect.version + lost.count
+                for _, position in self._sources.places_of(number, last=until):
+                    if position in lost:
+                        suspect.found(position)
+            yield suspect.stream, suspect.loss(ends[suspect.stream])
+
+    @property
+    def nameless(self) -> Ranges:
+        """The numbers of streams whose names cannot be read, neither in their table nor in the index of names."""
+        return self._sources.nameless
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether so many reads failed that some of the file was not read: more may be lost than is named."""
+        return self._sources.is_cut
 
     def read_stream(self, stream: StreamId, *, after: int, limit: int, backward: bool) -> list[RecordedEvent]:
         """A page of a stream, as EventLog reads it."""
@@ -163,24 +218,28 @@ class LogVerification:
         """Whether repeats of the event with this content would be recognized."""
         return content_hash(self._identity.key, sealed.event.type, content) == sealed.content_hash
 
+    @cached_property
+    def _findings(self) -> list[str]:
+        """Of SQLite's own check of the whole file."""
+        return self._found(findings)
+
     def _found(self, check: Callable[[Connection], list[str]]) -> list[str]:
         try:
             return self.reader.read(check)
         except LogCorrupt as error:
-            return [str(error)]
+            return [f"SQLite's own check cannot go on: {error}"]
 
-    def _asked(self, query: str, instead: str = "", *, parameters: tuple[Any, ...] = ()) -> list[Any]:
-        """The rows of `query`; if a page of it is damaged, those of the query `instead`."""
 
-        def read(connection: Connection) -> list[Any]:
-            return [tuple(row) for row in connection.exec_driver_sql(query, parameters)]
+def _driver(connection: Connection) -> sqlite3.Connection:
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    return driver
 
-        try:
-            return self.reader.read(read)
-        except LogCorrupt:
-            if not instead:
-                raise
-        return self._asked(instead, parameters=parameters)
+
+def listed(ranges: Iterable[tuple[int, int]], more: int = 0) -> str:
+    """Ranges of numbers as a text, with the number of those that are left out."""
+    named = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in ranges)
+    return f"{named} and {more} more" if more > 0 else named
 
 
 @contextmanager
@@ -194,4 +253,4 @@ def _read(path: Path) -> Iterator[tuple[SqliteReader, LogIdentity]]:
                 raise LogCorrupt("the file does not say which log it is")
             yield reader, identity
         except DATABASE_ERRORS as error:
-            raise LogCorrupt(f"its tables are not those of a log: {original(error)}") from error
+            raise LogCorrupt(f"it is damaged: {original(error)}") from error

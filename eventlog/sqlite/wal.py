@@ -1,4 +1,4 @@
-"""What a killed process left in the write-ahead log, and whether SQLite's recovery would drop some of it.
+"""Reads the write-ahead log of a killed process, and tells whether SQLite's recovery would drop some of it.
 
 Recovery takes frames up to the first whose checksum does not fit, and silently drops the rest. That is right for the
 last transaction before a power cut, which was never acknowledged. It is wrong for one that was flushed and damaged
@@ -14,12 +14,10 @@ from typing import BinaryIO, NamedTuple
 
 from eventlog.errors import LogCorrupt
 
-__all__ = ["is_begun", "require_whole"]
-
 _HEADER_BYTES = 32
 _FRAME_BYTES = 24
 _SECTOR_BYTES = 512
-"""What a disk writes whole or not at all."""
+"""The unit that a disk writes whole or not at all."""
 _MAGIC = 0x377F0682
 _MASK = 0xFFFFFFFF
 

@@ -17,11 +17,11 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.admission import Admitted, KnownEvent, KnownRequest, StreamState, admit
 from eventlog.chain import LogIdentity, genesis
-from eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFull, LogGone
+from eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFull, LogGone, LogUnavailable
 from eventlog.event import StreamId
 from eventlog.log import Append, AppendHook, AppendResult, Outcome
 from eventlog.schema import events, requests, streams, types
-from eventlog.sqlite.errors import DATABASE_ERRORS, no_room, translated
+from eventlog.sqlite.errors import DATABASE_ERRORS, is_read_only, no_room, translated
 from eventlog.sqlite.file import NO_ROOM, OpenFiles, has_room, wal_of
 from eventlog.sqlite.sql import (
     event_row,
@@ -31,8 +31,6 @@ from eventlog.sqlite.sql import (
     select_known_requests,
     select_streams,
 )
-
-__all__ = ["BUSY_WAIT_MS", "CHECKPOINT_PAGES", "STREAMS_KEPT_MAX", "WAL_BYTES_MAX", "SqliteWriter"]
 
 CHECKPOINT_PAGES = 2_000
 """SQLite copies the write-ahead log back into the file at the first commit past this many pages (PASSIVE)."""
@@ -73,6 +71,24 @@ _States = dict[StreamId, StreamState]
 _Judged = tuple[_States, Admitted]
 _Judge = Callable[[Sequence[Append], dict[StreamId, _Tip]], _Judged]
 """Decides on a group of appends, and returns the streams' states after it."""
+
+
+class Ends(NamedTuple):
+    """The state that a writer begins with: the numbers of event types by name, the last stream's number, the last
+    position."""
+
+    types: dict[str, int]
+    last_stream: int
+    head: int
+
+
+def ends_of(driver: sqlite3.Connection) -> Ends:
+    """The ends of the log as they are on disk. Raises what SQLite raises for a damaged page."""
+    return Ends(
+        dict(driver.execute(_TYPES).fetchall()),
+        driver.execute(_LAST_STREAM).fetchone()[0],
+        driver.execute(_LAST_POSITION).fetchone()[0],
+    )
 
 
 class _HookRefused(Exception):
@@ -120,9 +136,7 @@ class SqliteWriter:
         self._payload_bytes = 0
         self._next_look = 0
         self._tips: dict[StreamId, _Tip] = {}
-        self._types: dict[str, int] = dict(driver.execute(_TYPES).fetchall())
-        self._last_stream: int = driver.execute(_LAST_STREAM).fetchone()[0]
-        self.head: int = driver.execute(_LAST_POSITION).fetchone()[0]
+        self._types, self._last_stream, self.head = ends_of(driver)
 
     def commit(self, appends: Sequence[Append]) -> Sequence[Outcome]:
         """Write the admissible appends of the group and flush them; returns one outcome per append, in order."""
@@ -152,7 +166,8 @@ class SqliteWriter:
             return [self._translated(error) for _ in appends]
 
     def write(self, query: Callable[[Connection], T]) -> T:
-        """Run `query` in its own transaction. Raises what an append would fail with."""
+        """Run `query` in its own transaction. Raises what an append would fail with, but LogUnavailable for a file that
+        can only be read: nothing is in doubt, and appends find out by themselves."""
         if self._failed is not None:
             raise _again(self._failed)
         try:
@@ -164,6 +179,8 @@ class SqliteWriter:
             self._stop(gone)
             raise
         except DATABASE_ERRORS as error:
+            if is_read_only(error):
+                raise LogUnavailable("the file can only be read") from error
             raise self._translated(error) from error
         return written
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from service.api.errors import PermissionDenied, Unauthenticated
 
-__all__ = ["Authenticator", "Caller", "Grant", "current_caller", "set_caller"]
-
 ALL_SCOPES = frozenset({"append", "read", "read-all", "admin"})
 _BEARER = "bearer "
 

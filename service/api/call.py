@@ -7,8 +7,6 @@ from typing import Any, Protocol
 
 from google.rpc.status_pb2 import Status
 
-__all__ = ["Call", "Refused", "StreamingCall", "UnaryCall"]
-
 
 class Refused(Exception):
     """The call ends in an error, with the status that its caller gets."""
@@ -23,7 +21,7 @@ class Call(Protocol):
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """What came with the call beside its request, by lower-case name."""
+        """Return the call's metadata, by lower-case name."""
         ...
 
     def time_remaining(self) -> float | None:
@@ -31,7 +29,7 @@ class Call(Protocol):
         ...
 
     async def read(self) -> tuple[Any, int]:
-        """Wait for the one request; returns it with its size in bytes. Raises an EdgeError when it is none."""
+        """Wait for the one request; returns it with its size in bytes. Raises an EdgeError for anything else."""
         ...
 
     def encoded(self, answer: Any) -> bytes:

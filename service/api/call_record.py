@@ -1,4 +1,4 @@
-"""What is written down of a call: its span, how it ended, how long it took.
+"""Records a call: its span, how it ended, how long it took.
 
 Calls of gRPC's own services make no spans: a probe that asks every second would be most of what a collector gets.
 """
@@ -14,6 +14,7 @@ import structlog
 from google.rpc.code_pb2 import Code
 from google.rpc.status_pb2 import Status
 
+from eventlog.errors import StreamCorrupt
 from observability.facts import RpcEnded, RpcStarted
 from observability.metrics import Metrics
 from observability.stages import begin_stages
@@ -23,8 +24,6 @@ from service.api.errors import internal_status, status_of
 from service.api.methods import UNKNOWN, Method
 from service.api.rich_status import reason_of
 from service.api.slow_calls import SlowCalls
-
-__all__ = ["CallRecord", "status_for"]
 
 _log = structlog.get_logger()
 _UNSEEN = SilentTracing()
@@ -41,7 +40,19 @@ def status_for(method: Method, error: BaseException) -> Status:
     if status is None or status.code == Code.DATA_LOSS or isinstance(error, MemoryError):
         error_id = uuid4().hex
         status = status or internal_status(error_id)
-        _log.error("rpc.failed", method=method.name, error_id=error_id, error_type=type(error).__name__, exc_info=error)
+        damaged = (
+            {"conversation_id": error.stream.name, "event_version": error.version}
+            if isinstance(error, StreamCorrupt)
+            else {}
+        )
+        _log.error(
+            "rpc.failed",
+            method=method.name,
+            error_id=error_id,
+            error_type=type(error).__name__,
+            **damaged,
+            exc_info=error,
+        )
     return status
 
 

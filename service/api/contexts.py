@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -14,7 +12,7 @@ from abridged.v1 import conversation_service_pb2, error_reason_pb2
 from eventlog.event import StreamId
 from observability.stages import Stage, stage
 from service.api import wire
-from service.api.context import ContextQuery, context_of
+from service.api.context_response import ContextQuery, context_of
 from service.api.errors import WaitTooShort, internal_status, status_of
 from service.api.fitting import RESPONSE_BYTES_MAX
 from service.api.quotas import Quotas
@@ -25,17 +23,9 @@ from service.codec.wire_format import field
 from service.conversations.changes import Changes
 from service.conversations.conversations import Conversations
 from service.conversations.policies import Policies
-from service.domain.commands import ApplyRules
 from service.domain.conversation import Conversation
 from service.domain.errors import TooLarge, WaitedPassFailed
-from service.domain.policy import Policy
-from service.domain.triggers import may_stand_in
-from service.passes.reactor import Reactor
-
-__all__ = ["Contexts"]
-
-STAND_INS_MAX = 4
-"""Extractive passes that one GetContext may wait for: the pending one, and what its end requests."""
+from service.passes.stand_ins import StandIns
 
 _pb = conversation_service_pb2
 _CONTEXT = _pb.AppendMessagesResponse.CONTEXT_FIELD_NUMBER
@@ -49,13 +39,13 @@ class Contexts:
     def __init__(
         self,
         conversations: Conversations,
-        reactor: Reactor,
+        stand_ins: StandIns,
         changes: Changes,
         policies: Policies,
         quotas: Quotas,
     ) -> None:
         self._conversations = conversations
-        self._reactor = reactor
+        self._stand_ins = stand_ins
         self._changes = changes
         self._policies = policies
         self._quotas = quotas
@@ -78,7 +68,7 @@ class Contexts:
         if pending is not None and request.HasField("wait"):
             state = await self.waited(key, wire.seconds(request.wait), context)
         waited_for = pending.pass_id if pending else ""
-        return await self._made(key, state, request, waited_for=waited_for, context=context)
+        return await self._rendered(key, state, request, waited_for=waited_for, context=context)
 
     async def after_append(
         self,
@@ -90,7 +80,8 @@ class Contexts:
         waited_for: str,
         context: Any,
     ) -> bytes:
-        """The response to an append with the window that is now `state`'s, serialized; or with why there is none.
+        """Serialize the response to an append with the window that is now `state`'s, or with the reason for having no
+        window.
 
         `waited_for` is the pass that the append waited for. What was appended stays so: only the end of the call, or of
         the process, is raised. A window of more than RESPONSE_BYTES_MAX is left out, because a client that takes no
@@ -98,7 +89,7 @@ class Contexts:
         """
         try:
             self._quotas.require_room(key.namespace, reads=True)
-            made = await self._made(key, state, options, waited_for=waited_for, context=context)
+            made = await self._rendered(key, state, options, waited_for=waited_for, context=context)
             if len(made) > RESPONSE_BYTES_MAX:
                 raise TooLarge("context", size=len(made), limit=RESPONSE_BYTES_MAX)
             context.add_done_callback(self._quotas.sending(key.namespace, len(made), reads=True))
@@ -118,7 +109,7 @@ class Contexts:
                 timeout_s=min(wanted_s, wire.patience_s(context.time_remaining())) if has_room else 0.0,
             )
 
-    async def _made(
+    async def _rendered(
         self,
         key: StreamId,
         state: Conversation,
@@ -132,39 +123,20 @@ class Contexts:
             _require_no_failure(state, waited_for=waited_for)
         query = ContextQuery.of(asked, default_role=policy.summary_role)
         if not query.original:
-            state = await self._held(key, state, policy, context)
+            # Where too many wait, this call keeps its place instead: its wait is for work that is done for it.
+            state = await self._stand_ins.relieve(
+                key,
+                state,
+                policy,
+                patience_s=wire.patience_s(context.time_remaining()),
+                waiting=lambda: self._quotas.waiting_if_room(key.namespace),
+            )
         with self._quotas.making(key.namespace) as grow, stage(Stage.RENDER):
             return await context_of(self._conversations, key, state, query, policy, grow)
 
-    async def _held(self, key: StreamId, state: Conversation, policy: Policy, context: Any) -> Conversation:
-        """The state with a window below its emergency ratio, where extraction brings it there before the patience ends.
-
-        The caller has already waited for the model's record; a window that no chat model takes is of no use.
-        """
-        loop = asyncio.get_running_loop()
-        until = loop.time() + wire.patience_s(context.time_remaining())
-        for _ in range(STAND_INS_MAX):
-            if state.pending is None and may_stand_in(state, policy):
-                # The operator's policy may be another one since the last event: the rules are asked once more.
-                state, _ = await self._conversations.execute(key, lambda _: ApplyRules())
-            plan, patience_s = state.due_pass, until - loop.time()
-            if plan is None or patience_s <= 0 or not may_stand_in(state, policy):
-                return state
-            self._reactor.stand_in(key, plan.pass_id)
-            # Where too many wait, this call keeps its place instead: what it waits for is made for it.
-            with self._quotas.waiting_if_room(key.namespace):
-                state = await self._changes.until(
-                    key,
-                    lambda: self._conversations.state(key),
-                    _ended_is(plan.pass_id),
-                    timeout_s=patience_s,
-                    waiting=Stage.STAND_IN,
-                )
-        return state
-
 
 def _failure(error: Exception) -> _pb.ContextFailure:
-    """What a caller may know of it, as a status would say it; what it may not, and damage, is logged."""
+    """Describe the failure as a status would, for the caller; log damage and whatever a caller may not know."""
     status = status_of(error)
     if status is None or status.code == Code.DATA_LOSS:
         error_id = uuid4().hex
@@ -185,7 +157,3 @@ def _require_no_failure(state: Conversation, *, waited_for: str) -> None:
         return
     if ended.plan.pass_id == waited_for or ended.plan.message_version == state.message_version:
         raise WaitedPassFailed(ended.plan.pass_id, ended.error_class.value, ended.cause)
-
-
-def _ended_is(pass_id: str) -> Callable[[Conversation], bool]:
-    return lambda state: state.pending is None or state.pending.pass_id != pass_id

@@ -15,6 +15,7 @@ from google.rpc.status_pb2 import Status
 from abridged.v1 import conversation_pb2, conversation_service_pb2, conversation_service_pb2_grpc, summary_pb2
 from eventlog.event import StreamId
 from service.api import wire
+from service.api.amendments import Amendments, record_ever
 from service.api.auth import current_caller
 from service.api.contexts import Contexts
 from service.api.episodes import episode_named, episode_view, episodes_in_use
@@ -25,7 +26,6 @@ from service.api.quotas import Quotas
 from service.api.search import HistorySearch
 from service.api.views import conversation_shown, current_pass, key_of, pass_named
 from service.api.watch import Watching, watch
-from service.api.ways_back import WaysBack, record_ever
 from service.codec.enums import RATINGS
 from service.codec.ledger import ledger_to_proto
 from service.codec.values import record_to_proto
@@ -41,10 +41,9 @@ from service.domain.conversation import Conversation, lineage
 from service.domain.errors import PassNotFound
 from service.domain.events import SummarizationRequested, UsageReported
 from service.passes.reactor import Reactor
+from service.passes.stand_ins import StandIns
 from service.telemetry.telemetry import Telemetry
-from service.turn import aside
-
-__all__ = ["ConversationServicer", "RequestLimits"]
+from service.turn import run_off_loop
 
 _pb = conversation_service_pb2
 Entry = TypeVar("Entry", bound=Proto)
@@ -52,7 +51,7 @@ Entry = TypeVar("Entry", bound=Proto)
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """What one append may bring, and how many of a stream are under way."""
+    """Limits of one append, and of the appends of a stream that are under way."""
 
     message_bytes_max: int
     batch_messages_max: int
@@ -86,13 +85,13 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         self._models = models
         self._policies = policies
         self._limits = limits
-        self._contexts = Contexts(conversations, reactor, changes, policies, quotas)
+        self._contexts = Contexts(conversations, StandIns(conversations, reactor, changes), changes, policies, quotas)
         self._watching = watching
         self._search = search
         self._telemetry = telemetry
         self._new_id = new_id
         self._token_key = token_key
-        self._ways_back = WaysBack(conversations, policies, token_key=token_key)
+        self._amendments = Amendments(conversations, policies, token_key=token_key)
 
     async def AppendMessages(  # type: ignore[override]  # serialized already where it has a window, see sent_window
         self, request: _pb.AppendMessagesRequest, context: Any
@@ -108,7 +107,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             batch_messages_max=self._limits.batch_messages_max,
             batch_bytes_max=self._limits.batch_bytes_max,
         )
-        messages, contents = await aside(wire.parts(request), read)
+        messages, contents = await run_off_loop(wire.parts(request), read)
         has_settings = request.HasField("settings")
         appended = await self._conversations.append(
             key,
@@ -305,7 +304,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         record = record_ever(state, request.summary_id)
         rating = state.ratings.get(record.id)
         live = any(r.id == record.id for r in lineage(state))
-        ids, more = await self._ways_back.message_ids(state, record) if request.with_message_ids else ((), False)
+        ids, more = await self._amendments.message_ids(state, record) if request.with_message_ids else ((), False)
         return _pb.GetSummaryResponse(
             message_ids=ids,
             more_message_ids=more,
@@ -317,34 +316,34 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         )
 
     async def ExpandSummary(self, request: _pb.ExpandSummaryRequest, context: Any) -> _pb.ExpandSummaryResponse:
-        return await self._ways_back.expand(request)
+        return await self._amendments.expand(request)
 
     async def RevokeSummary(self, request: _pb.RevokeSummaryRequest, context: Any) -> _pb.RevokeSummaryResponse:
-        return await self._ways_back.revoke(request)
+        return await self._amendments.revoke(request)
 
     async def RateSummary(self, request: _pb.RateSummaryRequest, context: Any) -> _pb.RateSummaryResponse:
-        return await self._ways_back.rate(request)
+        return await self._amendments.rate(request)
 
     async def PinMessages(self, request: _pb.PinMessagesRequest, context: Any) -> _pb.PinMessagesResponse:
-        return await self._ways_back.pin(request)
+        return await self._amendments.pin(request)
 
     async def UnpinMessages(self, request: _pb.UnpinMessagesRequest, context: Any) -> _pb.UnpinMessagesResponse:
-        return await self._ways_back.unpin(request)
+        return await self._amendments.unpin(request)
 
     async def RewindConversation(
         self, request: _pb.RewindConversationRequest, context: Any
     ) -> _pb.RewindConversationResponse:
-        return await self._ways_back.rewind(request)
+        return await self._amendments.rewind(request)
 
     async def CloseConversation(
         self, request: _pb.CloseConversationRequest, context: Any
     ) -> _pb.CloseConversationResponse:
-        return await self._ways_back.close(request)
+        return await self._amendments.close(request)
 
     async def ReopenConversation(
         self, request: _pb.ReopenConversationRequest, context: Any
     ) -> _pb.ReopenConversationResponse:
-        return await self._ways_back.reopen(request)
+        return await self._amendments.reopen(request)
 
     async def ListEpisodes(self, request: _pb.ListEpisodesRequest, context: Any) -> _pb.ListEpisodesResponse:
         state = await self._conversations.state(key_of(request.conversation_id))
@@ -367,7 +366,8 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
             yield response
 
     async def SearchHistory(self, request: _pb.SearchHistoryRequest, context: Any) -> _pb.SearchHistoryResponse:
-        return await self._search(request, current_caller().namespace)
+        async with self._watching.noticing():
+            return await self._search(request, current_caller().namespace)
 
     async def _view(self, key: StreamId, state: Conversation) -> conversation_pb2.Conversation:
         return await conversation_shown(self._conversations, self._policies, key, state)

@@ -9,8 +9,6 @@ from typing import Any
 from service.api.errors import DeadlinePassed
 from service.api.wire import IDLE_WITHOUT_DEADLINE_S, WAIT_WITHOUT_DEADLINE_S
 
-__all__ = ["WORK_S", "default_deadline_s", "in_time"]
-
 WORK_S = 30.0
 _WAITS_S: Mapping[str, float] = {
     "abridged.v1.ConversationService/AppendMessages": WAIT_WITHOUT_DEADLINE_S,
@@ -21,7 +19,7 @@ _WAITS_S: Mapping[str, float] = {
     "abridged.v1.ConversationService/SummarizeConversation": WAIT_WITHOUT_DEADLINE_S,
     "abridged.v1.ServerInfoService/WaitIdle": IDLE_WITHOUT_DEADLINE_S,
 }
-"""What a call without a deadline may wait for, beside WORK_S for its work."""
+"""Seconds that a call without a deadline may wait, beside WORK_S for its work."""
 
 
 def default_deadline_s(method: str) -> float:
@@ -30,7 +28,7 @@ def default_deadline_s(method: str) -> float:
 
 
 async def in_time(handling: Awaitable[Any], seconds: float) -> Any:
-    """What `handling` returns. Raises DeadlinePassed when it takes longer."""
+    """Return the result of `handling`. Raises DeadlinePassed when it takes longer."""
     try:
         async with asyncio.timeout(seconds) as limit:
             return await handling

@@ -15,8 +15,6 @@ from typing import Any, NoReturn
 
 from service.api.errors import ServerStopping
 
-__all__ = ["Drain"]
-
 LOOK_S = 0.01
 QUIET_LOOKS = 15
 """Looks in a row without a new call: then the transport holds nothing back, and a caller that retries within 0.1 s is

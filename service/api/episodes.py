@@ -9,8 +9,6 @@ from service.domain.conversation import Conversation
 from service.domain.errors import EpisodeNotFound
 from service.domain.record import SummaryRecord
 
-__all__ = ["episode_named", "episode_view", "episodes_in_use"]
-
 _pb = conversation_service_pb2
 
 

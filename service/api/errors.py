@@ -32,25 +32,6 @@ from service.api.rich_status import bad_request, packed, retry_info
 from service.domain import errors as domain
 from service.recall import errors as recall
 
-__all__ = [
-    "STATUSES",
-    "CompressedRequest",
-    "CursorOutOfRange",
-    "DeadlinePassed",
-    "EdgeError",
-    "InvalidRequest",
-    "PermissionDenied",
-    "RequestTooLarge",
-    "ServerStopping",
-    "ServiceNotFound",
-    "TooManyRequests",
-    "Unauthenticated",
-    "UnknownMethod",
-    "WaitTooShort",
-    "internal_status",
-    "status_of",
-]
-
 LOG_RETRY_S = 0.5
 FULL_RETRY_S = 5.0
 MEMORY_RETRY_S = 1.0
@@ -150,7 +131,7 @@ class _Row:
     reason: int
     metadata: Callable[[Any], Mapping[str, object]] = lambda _: {}
     details: Callable[[Any], tuple[Any, ...]] = lambda _: ()
-    text: str = ""
+    text: str | Callable[[Any], str] = ""
 
 
 def _no_such(kind: str, reason: Any, name: Callable[[Any], str]) -> _Row:
@@ -208,7 +189,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
         _C.INVALID_ARGUMENT,
         _R.ERROR_REASON_TOO_LARGE,
         lambda e: {"size": e.size, "limit": e.limit},
-        lambda e: (bad_request(((e.what, str(e)),)),),
+        lambda e: (bad_request(((e.what, f"{e.size} bytes, the limit is {e.limit}"),)),),
     ),
     domain.InvalidPageToken: _Row(
         _C.INVALID_ARGUMENT,
@@ -344,7 +325,16 @@ STATUSES: Mapping[type[Exception], _Row] = {
         text="the server is out of memory; the same ids make a retry safe",
     ),
     log.LogCorrupt: _Row(
-        _C.DATA_LOSS, _R.ERROR_REASON_LOG_CORRUPT, text="something that is stored is damaged or missing"
+        _C.DATA_LOSS,
+        _R.ERROR_REASON_LOG_CORRUPT,
+        text="something that is stored is damaged or missing, and nothing was changed; stop the sidecar and run "
+        "`abridged log verify`, which says what",
+    ),
+    log.StreamCorrupt: _Row(
+        _C.DATA_LOSS,
+        _R.ERROR_REASON_LOG_CORRUPT,
+        lambda e: {"conversation_id": e.stream.name, "version": e.version},
+        text=lambda e: _damaged(e.stream.name, e.version),
     ),
 }
 """A type stands for its subclasses too; an error whose type is not here is a bug and answered as INTERNAL."""
@@ -356,12 +346,22 @@ def status_of(error: Exception) -> Status | None:
     if row is None:
         return None
     metadata = {name: str(value) for name, value in row.metadata(error).items()}
-    return packed(row.code, row.reason, row.text or str(error), metadata, row.details(error))
+    text = row.text(error) if callable(row.text) else row.text or str(error)
+    return packed(row.code, row.reason, text, metadata, row.details(error))
 
 
 def internal_status(error_id: str) -> Status:
     """A bug: an id that the server's log carries, and nothing else."""
     return packed(_C.INTERNAL, _R.ERROR_REASON_INTERNAL, f"internal error {error_id}", {"error_id": error_id}, ())
+
+
+def _damaged(conversation_id: str, version: int) -> str:
+    """By its version, because positions count the events of all namespaces."""
+    where = f"event {version} of conversation {conversation_id}" if version else f"conversation {conversation_id}"
+    return (
+        f"{where} is damaged, so the conversation is refused; its events were not changed, and no snapshot of it "
+        "was removed; stop the sidecar, run `abridged log verify`, which says what is damaged, and restore a backup"
+    )
 
 
 def _setting(field: str) -> str:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from abridged.v1 import event_log_service_pb2, event_log_service_pb2_grpc
-from eventlog.errors import LogCorrupt
+from eventlog.errors import LogCorrupt, StreamCorrupt
 from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import PAYLOAD_BYTES_MAX, EventFilter
 from eventlog.subscription import (
@@ -39,8 +39,6 @@ from service.codec.wire_format import field
 from service.conversations.table import ConversationTable
 from service.domain.errors import ConversationNotFound
 from service.telemetry.progress import Progress
-
-__all__ = ["EventLogServicer"]
 
 READ_DEFAULT = 100
 
@@ -73,7 +71,8 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
             read = partial(self._of_conversation, StreamId(namespace, request.conversation_id))
         else:
             read = partial(self._of_namespace, namespace)
-        events, cursor, end = await asyncio.to_thread(read, request.after, limit, backward=request.backward)
+        async with self._watching.noticing():
+            events, cursor, end = await asyncio.to_thread(read, request.after, limit, backward=request.backward)
         answer = _pb.ReadEventsResponse(next_after=cursor, end=end)
         events_field = _pb.ReadEventsResponse.EVENTS_FIELD_NUMBER
         return self._encoded.repeated(events_field, events) + answer.SerializeToString()
@@ -91,12 +90,12 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         if backward:
             newest = events[0].version if events else 0
             if newest < min(after - 1 if after else head, head):
-                raise LogCorrupt(f"a stream of {head} events ends at {newest}")
+                raise StreamCorrupt(f"a stream of {head} events ends at {newest}", stream, newest + 1)
             return events, cursor, cursor == 1
         # What the bytes of a page or its limit cut off is read next; where nothing is, nothing may be missing.
         if not events:
             if after < head:
-                raise LogCorrupt(f"a stream of {head} events ends at {after}")
+                raise StreamCorrupt(f"a stream of {head} events ends at {after}", stream, after + 1)
             self._check_cursor(after, head)
         return events, cursor, cursor >= head
 
@@ -135,7 +134,7 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
             clock=self._watching.now_s,
             timing=self._watching.timing,
         )
-        async with aclosing(until_stopped(self._watching.stopping, items)) as taken:
+        async with self._watching.noticing(), aclosing(until_stopped(self._watching.stopping, items)) as taken:
             async for item in taken:
                 yield await self._response(namespace, item)
 

@@ -15,8 +15,6 @@ from service.codec.events import current_form
 from service.codec.values import timestamp
 from service.codec.wire_format import LENGTH_DELIMITED, VARINT, field, length, tag, varint
 
-__all__ = ["EventEncoder"]
-
 TEXTS_KEPT = 1_024
 """Encoded names, types and times that are remembered: events that were written together share most of theirs."""
 
@@ -54,7 +52,8 @@ class EventEncoder:
         return b"".join(pieces)
 
     def _parts(self, event: RecordedEvent) -> tuple[bytes, bytes, bytes, bytes]:
-        """What joined is an event: all up to its payload, that, what says that a body comes, and the body."""
+        """Four pieces that, joined, are an event: all up to its payload, the payload, the header of a body, and the
+        body."""
         position, stream, version, event_id, event_type, schema_version, time_us, trace_context, payload = event
         size = length(len(payload))
         fields = b"".join(

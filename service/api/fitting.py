@@ -7,8 +7,6 @@ from typing import TypeVar
 
 from eventlog.paging import up_to_bytes
 
-__all__ = ["RESPONSE_BYTES_MAX", "fitting"]
-
 T = TypeVar("T")
 
 RESPONSE_BYTES_MAX = 3 << 20

@@ -29,8 +29,6 @@ from service.api.request_reader import RequestReader
 from service.api.rich_status import retry_ms
 from service.api.validation import Validation
 
-__all__ = ["GuardedServer"]
-
 _Handler = Any
 """grpc.RpcMethodHandler, which is generic over messages that differ from method to method."""
 

@@ -10,8 +10,6 @@ from grpc_health.v1.health import aio
 
 from service.api.errors import ServiceNotFound
 
-__all__ = ["HealthServicer"]
-
 
 class HealthServicer(aio.HealthServicer):  # type: ignore[misc]  # the library leaves it untyped
     """Tells the status of the server, under the empty name, and of each of `services`."""

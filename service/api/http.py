@@ -19,19 +19,6 @@ import structlog
 
 from observability.metrics import Metrics
 
-__all__ = [
-    "CONNECTIONS_MAX",
-    "HEAD_BYTES_MAX",
-    "Check",
-    "HttpRequest",
-    "HttpResponse",
-    "HttpServer",
-    "Route",
-    "health_routes",
-    "http_server_at",
-    "metrics_route",
-]
-
 HEAD_BYTES_MAX = 8 * 1024
 PATIENCE_S = 5.0
 """Seconds that a peer may take to send its head, and again to receive the answer."""

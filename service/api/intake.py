@@ -13,8 +13,6 @@ from typing import Any
 
 from service.api.errors import EdgeError, TooManyRequests
 
-__all__ = ["ASIDE_MAX", "LARGE_BYTES", "READING_MAX", "STRANGERS_READING_MAX", "Intake", "Lane"]
-
 READING_MAX = 8
 """Requests of a namespace that are read at a time; others wait unread, first come, first served. The transport holds at
 most `UNREAD_BYTES_MAX` of a request that is not being read."""
@@ -108,8 +106,8 @@ class Lane:
         self._passing_on: tuple[float, asyncio.TimerHandle] | None = None
 
     async def read(self, receive: Callable[[], Awaitable[Received]]) -> Received:
-        """What `receive` returns, called when there is a place. Raises TooManyRequests when it takes too long, or too
-        many wait."""
+        """Return the result of `receive`, called when there is a place. Raises TooManyRequests when it takes too long,
+        or too many wait."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None, "a transport runs each call as a task"
         request = _Request(task, loop.time())
@@ -251,7 +249,7 @@ class Intake:
         self._rooms: defaultdict[str, _Room] = defaultdict(lambda: _Room(bytes_max))
 
     async def read(self, namespace: str, receive: Callable[[], Awaitable[Received]]) -> Received:
-        """What `receive` returns: the one request of a call. Raises TooManyRequests when it is late."""
+        """Return the result of `receive`: the one request of a call. Raises TooManyRequests when it is late."""
         return await self._lanes[namespace].read(receive)
 
     async def take(self, namespace: str, receive: Callable[[], Awaitable[Received]]) -> Received:

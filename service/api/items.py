@@ -26,8 +26,6 @@ from service.api.methods import Method
 from service.api.quotas import Quotas
 from service.api.slow_calls import SlowCalls
 
-__all__ = ["Items", "in_order"]
-
 Serve = Callable[[Any], Awaitable[Any]]
 """Serves one request."""
 

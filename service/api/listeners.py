@@ -19,15 +19,13 @@ from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import Any
 
-__all__ = ["NO_REUSE", "AddressTaken", "AddressUnusable", "bind", "guarded", "try_port"]
-
 NO_REUSE = ("grpc.so_reuseport", 0)
 """The server option without which two sidecars would share a port and its calls."""
 
 _UNIX = "unix:"
 SOCKET_MODE = 0o660
 SOCKET_PATH_BYTES_MAX = 107
-"""What fits into the kernel's sockaddr_un with its end."""
+"""The longest path that fits into the kernel's sockaddr_un with its end."""
 
 
 class ListenError(Exception):

@@ -1,4 +1,4 @@
-"""What a scrape reads before it responds: counts over the read table, sizes of the log.
+"""Reads the figures of a scrape: counts over the read table, sizes of the log.
 
 Never on the event loop, and one look at a time however many ask: a disk that hangs costs one thread of the pool, and
 scrapes report within `LOOK_S` that the figures are unknown.
@@ -10,11 +10,9 @@ import asyncio
 from collections.abc import Callable
 
 from eventlog.errors import EventLogError
-from observability.facts import ConversationsCounted, HeldBy, LogMeasured, RecallMeasured
+from observability.facts import ConversationsCounted, LogMeasured, RecallMeasured
 from observability.metrics import Metrics
 from service.conversations.table import ConversationTable
-
-__all__ = ["Look"]
 
 LOOK_S = 2.0
 """A scrape has 10 s by Prometheus' default; a count reads only the conversations that it counts."""
@@ -24,7 +22,7 @@ class Look:
     """Calling it sets the gauges.
 
     `measured` says how large the log is, None for a log without a file; `recall` how far the search index is, None
-    where there is none.
+    without one.
     """
 
     def __init__(
@@ -70,6 +68,5 @@ class Look:
             standing = self._table.standing()
         except EventLogError:
             return None
-        return ConversationsCounted(
-            standing.over_budget, {HeldBy(reason): count for reason, count in standing.held.items()}
-        )
+        held = {reason.value: count for reason, count in standing.held.items()}
+        return ConversationsCounted(standing.over_budget, held)

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from observability.labels import OTHER
 
-__all__ = ["METHOD_SCOPES", "UNKNOWN", "Method"]
-
 OPEN_SERVICES = frozenset({"grpc.health.v1.Health"})
 """Services that need no credential, since a health check has none, and that are answered under any load."""
 
@@ -45,7 +43,7 @@ METHOD_SCOPES: Mapping[str, str] = {
     "abridged.v1.ServerInfoService/GetServerInfo": "read",
     "abridged.v1.ServerInfoService/WaitIdle": "read",
 }
-"""What a credential needs for each method."""
+"""The scope that each method requires."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""What every call goes through, whatever its transport: span, credential, request (let in by `intake`), quota,
-deadline, errors, metrics. A stream takes its quota before its request is read.
+"""Takes every call, whatever its transport, through span, credential, request (let in by `intake`), quota, deadline,
+errors and metrics. A stream takes its quota before its request is read.
 
 Streams of ours and those of gRPC's own services, which may need no credential, have places apart, so that the latter
 cannot take the former's.
@@ -29,8 +29,6 @@ from service.api.items import Items
 from service.api.methods import UNKNOWN, Method
 from service.api.quotas import Quotas
 from service.api.slow_calls import SlowCalls
-
-__all__ = ["Pipeline"]
 
 
 class Pipeline:
@@ -96,7 +94,7 @@ class Pipeline:
             self._intake.let_go(namespace, size)
 
     def _handled(self, method: Method, call: UnaryCall, request: Any, record: CallRecord) -> Awaitable[Any]:
-        """What the handler returns, within the deadline of the method where the caller has set none."""
+        """Return the handler's result, within the deadline of the method where the caller has set none."""
         record.conversation_id = getattr(request, "conversation_id", "")
         handling = call.handled(request)
         return handling if call.time_remaining() is not None else in_time(handling, self._deadline_s(method.name))

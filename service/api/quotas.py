@@ -1,4 +1,4 @@
-"""What the calls of one namespace may hold of the server: places, waits, streams, bytes of unwritten responses.
+"""Bounds the calls of one namespace: places, waits, streams, bytes of unwritten responses.
 
 gRPC holds a response until the transport has written it, however slowly its client reads. So a response is counted
 before it is made: a client that does not read is refused the next one, without effect on others.
@@ -15,10 +15,8 @@ from service.api.errors import TooManyRequests
 from service.api.fitting import RESPONSE_BYTES_MAX
 from service.shares import Shares
 
-__all__ = ["ANSWER_BYTES_MIN", "Limits", "Quotas"]
-
 ANSWER_BYTES_MIN = 4_096
-"""What a call takes until its response is written, however small that is."""
+"""The least that a call takes until its response is written."""
 
 WRITTEN_PART = 8
 """Responses to calls that write are short; their own room is this fraction of the room for the others."""
@@ -43,7 +41,7 @@ UNTAKEN = _Limit("responses that were not read", 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What all namespaces hold together, at most."""
+    """The most that all namespaces hold together."""
 
     concurrent_rpcs_max: int
     streams_max: int
@@ -52,7 +50,7 @@ class Limits:
 
 
 class Quotas:
-    """What calls hold. `shared` says whether credentials know more than one namespace.
+    """The calls' shares of the server. `shared` says whether credentials know more than one namespace.
 
     Streams of gRPC's own services have separate places, as many as ours; so do responses to calls that write, so
     that unread responses block no append.

@@ -1,4 +1,4 @@
-"""What `/readyz` checks: the log can be written and read, and its disk has room. The model's health is a detail beside
+"""Checks for `/readyz`: the log can be written and read, and its disk has room. The model's health is a detail beside
 it and decides nothing."""
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from service.api.http import Check
 from service.conversations.rebuild import Rebuild
 from service.models.model import ModelError, SummaryModel
 from service.recall.projection import Projection
-
-__all__ = ["FREE_BYTES_MIN", "log_checks", "model_check", "rebuild_check", "recall_check", "space_check"]
 
 FREE_BYTES_MIN = 64 << 20
 """Below this the log may be full before it has looked again: its write-ahead log grows to WAL_BYTES_MAX (48
@@ -61,7 +59,7 @@ def rebuild_check(rebuild: Rebuild) -> Check:
 
 
 def space_check(free_bytes: Callable[[], int]) -> Check:
-    """Whether the log's volume has room. `append` tells only when there is none left: it writes nothing itself."""
+    """Whether the log's volume has room. `append` tells only when no room is left: it writes nothing itself."""
 
     async def space() -> str:
         try:

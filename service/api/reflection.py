@@ -13,13 +13,11 @@ from google.protobuf import descriptor_pool, json_format
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-__all__ = ["reflection_handlers"]
-
 REFLECTION_SERVICES = ("grpc.reflection.v1.ServerReflection", reflection.SERVICE_NAME)
 
 
 def reflection_handlers(services: Iterable[str]) -> tuple[grpc.GenericRpcHandler, ...]:
-    """What serves reflection of `services` and of itself."""
+    """Return the handlers that serve reflection of `services` and of itself."""
     _describe_v1()
     servicer = reflection.aio.ReflectionServicer((*services, *REFLECTION_SERVICES))
     method: Any = grpc.stream_stream_rpc_method_handler(

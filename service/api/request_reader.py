@@ -16,8 +16,6 @@ from google.protobuf.message import DecodeError, Message
 from service.api.errors import CompressedRequest, InvalidRequest, RequestTooLarge
 from service.api.validation import Validation
 
-__all__ = ["FIELDS_MAX", "RequestReader"]
-
 FIELDS_MAX = 16_384
 """Fields of one request, with those of its messages, settings and masks: 32 a message in the largest append."""
 
@@ -62,7 +60,7 @@ class RequestReader:
         return request
 
     def _largest_field(self, data: bytes) -> str:
-        """The name of the field that most bytes belong to, among the first fields; empty if there is none."""
+        """The name of the field that most bytes belong to, among the first fields; empty without any."""
         sizes: Counter[int] = Counter()
         at = 0
         with suppress(IndexError):
@@ -78,7 +76,7 @@ class RequestReader:
 
 
 def _left(data: bytes, at: int, end: int, nested: _Nested, left: int) -> int:
-    """What is left of `left` fields after those of the message in `data[at:end]`.
+    """Return how many of `left` fields remain after those of the message in `data[at:end]`.
 
     Raises InvalidRequest when there are more; IndexError when the bytes are no message.
     """

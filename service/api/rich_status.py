@@ -13,8 +13,6 @@ from google.rpc.status_pb2 import Status
 
 from abridged.v1 import error_reason_pb2
 
-__all__ = ["bad_request", "packed", "reason_of", "retry_info", "retry_ms"]
-
 DOMAIN = "abridged.dev"
 """Distinguishes our reasons from those of other services: a name of the project, not an address."""
 

@@ -24,8 +24,6 @@ from service.recall.query import Query, parsed
 from service.recall.recall import Hit, Recall
 from service.recall.search import HITS_MAX, Mode, Search
 
-__all__ = ["HistorySearch"]
-
 HITS_DEFAULT = 10
 
 _pb = conversation_service_pb2
@@ -38,7 +36,7 @@ _KIND_VALUES: dict[Kind, Any] = {kind: value for value, kind in _KINDS.items()}
 
 @dataclass(frozen=True, slots=True)
 class HistorySearch:
-    """What SearchHistory does; `recall` is None where the settings switch it off."""
+    """Carries out SearchHistory; `recall` is None where the settings switch it off."""
 
     recall: Recall | None
     table: ConversationTable
@@ -81,13 +79,13 @@ def _search(request: _pb.SearchHistoryRequest, namespace: str, best_mode: Mode) 
 
 
 def _known(field: str, values: Iterable[int], of: Callable[[int], T]) -> tuple[T, ...]:
-    """What the contract's numbers mean."""
+    """Translate the contract's numbers."""
     known: list[T] = []
     for place, value in enumerate(values):
         try:
             known.append(of(value))
         except KeyError:
-            raise InvalidRequest(((f"{field}[{place}]", "is none that this version knows"),)) from None
+            raise InvalidRequest(((f"{field}[{place}]", "is not supported by this version"),)) from None
     return tuple(known)
 
 

@@ -15,8 +15,6 @@ from service.domain.events import MessageAppended
 from service.domain.policy import SummaryRole
 from service.domain.render import RenderedMessage, rendered, rendered_summaries, sending_order
 
-__all__ = ["sent_window"]
-
 
 class SentWindow(NamedTuple):
     """The bytes of a window's messages, those messages, their digests in a row, and what to cache of them."""

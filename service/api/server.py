@@ -31,8 +31,6 @@ from service.api.server_info_servicer import ServerInfoServicer
 from service.api.text_servicer import TextServicer
 from service.api.validation import Validation
 
-__all__ = ["CONNECTIONS_MAX", "SERVICES", "Connections", "GrpcServer", "Servicers"]
-
 SERVICES = tuple(
     file.DESCRIPTOR.services_by_name[name].full_name
     for file, name in (
@@ -53,8 +51,8 @@ transport, so it lies far above what we refuse ourselves; each costs about 12 kB
 UNREAD_BYTES_MAX, and all of them are to fit into 400 MB with the rest of the process."""
 
 UNREAD_BYTES_MAX = 2_048
-"""What a call may have sent before it is taken up: without credential, so it is kept small. More is let come when the
-request is read, a round trip later."""
+"""The bytes that a call may have sent before it is taken up: without credential, so they are few. More is let come when
+the request is read, a round trip later."""
 
 CONNECTIONS_MAX = 4_096
 """Open connections of all listeners: each takes a descriptor, and about 30 kB."""
@@ -82,7 +80,7 @@ class Connections:
 
 @dataclass(frozen=True, slots=True)
 class Servicers:
-    """What is served."""
+    """The services of the server."""
 
     conversations: ConversationServicer
     event_log: EventLogServicer

@@ -20,23 +20,23 @@ from service.conversations.conversations import Conversations
 from service.passes.queue import Backlog
 from service.recall.recall import Recall, Standing
 
-__all__ = ["ServerFacts", "ServerInfoServicer"]
-
 CAPABILITIES = (
     "profile.chain",
+    "profile.episodes",
+    "profile.rolling",
     "rendering.anthropic",
     "rendering.ollama",
     "rendering.openai",
     "view.original",
 )
-"""What clients may rely on, beside the searches that the settings switch on; anything else is refused."""
+"""Words that clients may rely on, beside the searches that the settings switch on; anything else is refused."""
 
 _pb = server_info_service_pb2
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What does not change while the server runs. `limits` has the contract's Limits by field name."""
+    """The server's constants while it runs. `limits` has the contract's Limits by field name."""
 
     version: str
     log_id: str

@@ -6,8 +6,6 @@ import structlog
 
 from observability.stages import Stage, Stages
 
-__all__ = ["SlowCalls"]
-
 DEADLINE = "DEADLINE_EXCEEDED"
 
 _log = structlog.get_logger()

@@ -25,8 +25,6 @@ from service.models.model import Completion
 from service.shares import Shares
 from service.summarizer.texts import TextSummarizer, TextSummary
 
-__all__ = ["TextServicer"]
-
 RETRY_S = 5.0
 """Until one of the texts under way may have ended: a model's call takes seconds, or minutes without a GPU."""
 

@@ -10,8 +10,6 @@ from protovalidate import Validator, Violation
 
 from service.api.errors import InvalidRequest
 
-__all__ = ["ALL_LISTED_FIELDS_MAX", "PATTERNS", "Validation"]
-
 KEY_CHARS_SHOWN = 64
 ALL_LISTED_FIELDS_MAX = 128
 """Of a request with more fields the first violation is named, not every one: naming one costs what checking twenty
@@ -55,7 +53,7 @@ class Validation:
 
 
 def _words(violation: Violation) -> str:
-    """What the value must be, without regular expressions or numbers of enumerations."""
+    """Describe the value that the rule wants, without regular expressions or numbers of enumerations."""
     rule, message = violation.proto.rule_id, violation.proto.message
     if rule == "string.pattern":
         text = "must be set" if violation.field_value == "" else f"must be {PATTERNS[violation.rule_value]}"

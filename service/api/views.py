@@ -14,9 +14,7 @@ from service.conversations.overview import Overview
 from service.conversations.policies import Policies
 from service.domain.conversation import Conversation, EndedPass
 from service.domain.triggers import held_by
-from service.turn import aside
-
-__all__ = ["conversation_shown", "current_pass", "key_of", "pass_named"]
+from service.turn import run_off_loop
 
 
 def key_of(conversation_id: str) -> StreamId:
@@ -29,7 +27,7 @@ async def conversation_shown(
 ) -> conversation_pb2.Conversation:
     """The conversation with everything that its state says and the caller may read: a title is made from messages."""
     policy, now_us = policies.of(state.settings), conversations.now_us()
-    held = await aside(conversations.window_weight(key), partial(held_by, state, policy, now_us))
+    held = await run_off_loop(conversations.window_weight(key), partial(held_by, state, policy, now_us))
     shown = wire.conversation_view(Overview.of(state), held_by=held)
     shown.epoch = state.epoch
     shown.pinned_numbers.extend(sorted(state.pins))

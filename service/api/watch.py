@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Executor
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -23,8 +23,6 @@ from service.codec.values import timestamp
 from service.codec.wire_format import field
 from service.telemetry.progress import Progress, ProgressBoard, Stage
 
-__all__ = ["Watching", "until_stopped", "watch"]
-
 E = TypeVar("E")
 
 _pb = conversation_service_pb2
@@ -33,7 +31,8 @@ _STAGES = {stage: _pb.PassStage.Value(f"PASS_STAGE_{stage.name}") for stage in S
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """What streams are made of. `stopping` is set when the server wants them to end."""
+    """The parts that streams need. `stopping` is set when the server wants them to end; what reads events reads them in
+    a block of `noticing`, see ConversationLog."""
 
     log: EventLog
     executor: Executor
@@ -43,6 +42,7 @@ class Watching:
     now_us: Callable[[], int]
     now_s: Callable[[], float]
     timing: Timing
+    noticing: Callable[[], AbstractAsyncContextManager[None]]
 
 
 async def watch(watching: Watching, key: StreamId, *, after: int) -> AsyncGenerator[Any, None]:
@@ -62,7 +62,7 @@ async def watch(watching: Watching, key: StreamId, *, after: int) -> AsyncGenera
     pages = stream_pages(watching.log, watching.executor, stream=key, encoded=encoded)
     items = subscribe(pages, watching.wake_up, after=after, clock=watching.now_s, timing=watching.timing)
     with watching.board.watching(key) as queue:
-        async with aclosing(until_stopped(watching.stopping, items, queue)) as taken:
+        async with watching.noticing(), aclosing(until_stopped(watching.stopping, items, queue)) as taken:
             async for item in taken:
                 for response in _responses(watching, item):
                     yield response

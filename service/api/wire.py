@@ -40,30 +40,6 @@ from service.domain.message import Message, Role
 from service.domain.profiles.profile import HeldBy
 from service.domain.render import RenderedMessage
 
-__all__ = [
-    "IDLE_WITHOUT_DEADLINE_S",
-    "MASK_PATHS_MAX",
-    "NANOS_PER_S",
-    "PAGE_SIZE_MAX",
-    "WAIT_WITHOUT_DEADLINE_S",
-    "context_message",
-    "conversation_view",
-    "ended_pass",
-    "masked",
-    "message_digest",
-    "messages_of",
-    "page_size",
-    "parts",
-    "patience_s",
-    "pending_pass",
-    "read_page_token",
-    "requested",
-    "seconds",
-    "usage_of",
-    "with_kept",
-    "write_page_token",
-]
-
 WAIT_WITHOUT_DEADLINE_S = 60.0
 """The longest that a call without a deadline waits, whatever it asks for."""
 
@@ -73,8 +49,8 @@ IDLE_WITHOUT_DEADLINE_S = 600.0
 DEADLINE_MARGIN_S = 0.05
 DEADLINE_MARGIN_SHARE = 0.05
 DEADLINE_MARGIN_MAX_S = 1.0
-"""What is left of a deadline when a wait ends, so that the answer still arrives: the share of what was left, within
-these bounds. A busy machine takes longer than the least of them to make an answer."""
+"""The share of a deadline that a wait leaves, so that the answer still arrives, and its bounds. A busy machine takes
+longer than the least of them to make an answer."""
 
 NANOS_PER_S = 1_000_000_000
 ADDRESS_CHARS_MAX = 2_048
@@ -134,7 +110,7 @@ def messages_of(
 
 
 def requested(proto: conversation_pb2.ConversationSettings) -> Settings:
-    """What a client asks for; context length and calibration are still to be resolved."""
+    """Return the client's settings; context length and calibration are still to be resolved."""
     return Settings(
         model=proto.model,
         requested_context_length=proto.context_length,
@@ -314,7 +290,7 @@ def read_page_token(key: bytes, scope: str, token: str) -> int:
 
 _CHECK_BYTES = 12
 _CURSOR_MAX = (1 << 63) - 1
-"""What the log's positions are; a larger one would be an error of the database."""
+"""The largest position of a log; a larger one would be an error of the database."""
 
 
 def _check(key: bytes, scope: str, body: bytes) -> bytes:
@@ -322,7 +298,7 @@ def _check(key: bytes, scope: str, body: bytes) -> bytes:
 
 
 def _require_fitting_role(message: Message, place: int) -> None:
-    """What the contract's field rules cannot say cheaply: rules over two fields cost twice what all others do."""
+    """Check the rules over two fields, which as field rules of the contract cost twice as much as all others."""
     if message.tool_calls and message.role is not Role.ASSISTANT:
         raise InvalidRequest(((f"messages[{place}].tool_calls", "only an assistant message makes tool calls"),))
     if bool(message.tool_call_id) != (message.role is Role.TOOL):

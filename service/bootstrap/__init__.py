@@ -22,7 +22,6 @@ from service.bootstrap.core import open_core
 from service.bootstrap.descriptors import take_all as take_all_descriptors
 from service.bootstrap.edge import Running, Sidecar, assembled
 from service.bootstrap.providers import unused_settings
-from service.bootstrap.upgrade import upgrade_if_due
 from service.config.settings import Settings, TelemetrySettings
 from service.event_loop import loop_factory
 from service.models.model import ModelMissing, SummaryModel
@@ -87,8 +86,6 @@ async def serve(
             guarded(address, resources)
         if settings.server.http_listen:
             try_port(settings.server.http_listen, setting="server.http_listen")
-        if not await upgrade_if_due(settings, stop=stop, free_bytes=free_bytes):
-            return
         core = open_core(settings, environ, resources, on_fatal=end, now_us=now_us)
         if reason := await asyncio.to_thread(core.log.full):
             _log.warning("log.full", hint=f"{reason}: it is only read until there is room; no restart is needed")

@@ -27,6 +27,7 @@ from service.bootstrap.summarizers import summarizers_of, texts_of
 from service.codec.events import EVENT_TYPES
 from service.config.prompt_file import title_template
 from service.config.settings import Settings
+from service.conversations.cache import ConversationCache
 from service.conversations.changes import Changes
 from service.conversations.chat_models import ChatModels
 from service.conversations.context_lengths import ContextLengths
@@ -50,11 +51,9 @@ from service.summarizer.texts import TextSummarizer
 from service.telemetry.commits import CommitReport
 from service.telemetry.models import TracedModel
 from service.telemetry.progress import ProgressBoard
-from service.telemetry.telemetry import Telemetry
+from service.telemetry.telemetry import Telemetry, metric_labels
 from service.tokenizers.model_counters import ModelCounters
 from service.version import VERSION
-
-__all__ = ["Core", "new_id", "open_core"]
 
 READ_THREADS = 4
 
@@ -71,7 +70,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """What the servers need; `rebuild` rebuilds the read table if the backend has one."""
+    """The parts that the servers need; `rebuild` rebuilds the read table if the backend has one."""
 
     log: EventLog
     table: ConversationTable
@@ -117,7 +116,7 @@ def open_core(
     policies = _policies(settings, summarizers)
     board = ProgressBoard()
     telemetry = Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content)
-    report = CommitReport(telemetry, clock_ns=time.time_ns)
+    report = CommitReport(metrics, tracing, clock_ns=time.time_ns)
     log, table, rebuild, snapshots = open_log(settings, report, policies, resources, on_fatal, now_us)
 
     # Closed before the log, in which running model calls may still end.
@@ -215,14 +214,18 @@ def _conversations(
     listeners: _Listeners,
     now_us: Callable[[], int],
 ) -> Conversations:
+    cache = ConversationCache()
     return Conversations(
-        ConversationLog(log, table=table, new_id=new_id, traceparent=current_traceparent, snapshots=snapshots),
+        ConversationLog(
+            log, table=table, new_id=new_id, traceparent=current_traceparent, snapshots=snapshots, cached=cache.get
+        ),
         policies=policies,
         counting=Counting(counter, want=counter.want),
         clock_us=now_us,
         new_id=new_id,
         on_changed=listeners.changed,
         on_loaded=listeners.loaded,
+        cache=cache,
     )
 
 
@@ -297,7 +300,7 @@ def _chat_models(
 
 
 def _labels(settings: Settings) -> MetricLabels:
-    return MetricLabels(
+    return metric_labels(
         # The first names get series of their own: the preferred model and its fallback.
         models=tuple(dict.fromkeys((settings.summarizer.models[0], EXTRACTIVE, *settings.summarizer.models))),
         hosts=host_labels(settings),

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import resource
 
-__all__ = ["for_connections", "take_all"]
-
 RESERVED = 256
 """Descriptors not available to gRPC's callers: 64 connections of the HTTP port, the log, models, traces, the loop."""
 

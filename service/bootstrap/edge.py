@@ -39,8 +39,6 @@ from service.recall.recall import Recall
 from service.shares import Shares
 from service.version import VERSION
 
-__all__ = ["Running", "Sidecar", "assembled", "quotas_of", "servicers"]
-
 
 @dataclass(frozen=True, slots=True)
 class Running:
@@ -164,7 +162,17 @@ def servicers(
     """The services of `core` and of its index. `resources` closes what they hold; `stopping` ends the streams."""
     wake_up = CommitWakeUp(core.log)
     resources.callback(wake_up.close)
-    watching = Watching(core.log, core.executor, wake_up, core.board, stopping, core.now_us, time.monotonic, Timing())
+    watching = Watching(
+        core.log,
+        core.executor,
+        wake_up,
+        core.board,
+        stopping,
+        core.now_us,
+        time.monotonic,
+        Timing(),
+        core.conversations.log.noticing,
+    )
     server = settings.server
     return Servicers(
         conversations=ConversationServicer(

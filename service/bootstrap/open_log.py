@@ -26,8 +26,6 @@ from service.domain.profiles.profile import HeldBy
 from service.domain.triggers import held_by
 from service.telemetry.commits import CommitReport
 
-__all__ = ["open_log"]
-
 _log = structlog.get_logger()
 
 
@@ -68,7 +66,7 @@ def open_log(
 
     def prepare(connection: Connection) -> None:
         table.prepare(connection)
-        prepare_snapshots(connection, anew=not table.is_complete)
+        prepare_snapshots(connection)
 
     log = SqliteEventLog.open(
         settings.log.path,

@@ -10,8 +10,6 @@ from service.domain.record import FormName
 from service.summarizer.forms import DraftForm, forms_with
 from service.summarizer.raw import raw_schema, with_raw
 
-__all__ = ["own_forms"]
-
 
 def own_forms(group: SummarizerSettings) -> Mapping[FormName, DraftForm]:
     """Raises InvalidPolicy for a file that cannot be read or used."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import structlog
 
-__all__ = ["ProgressLines"]
-
 LINE_EVENTS = 100_000
 """Events between two log lines: a second or two of folding."""
 

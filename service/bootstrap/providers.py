@@ -9,11 +9,10 @@ from pathlib import Path
 
 import structlog
 
-from observability.facts import BreakerState, ChatAsked
+from observability.facts import ChatAsked
 from observability.metrics import Metrics
 from observability.tracing import note
 from service.config.settings import Settings, TokenSettings
-from service.models.breaker import BreakerState as HostState
 from service.models.model import ModelError, SummaryModel
 from service.models.preference import PreferredModel
 from service.models.provider import OpenProvider, Surroundings
@@ -22,12 +21,8 @@ from service.tokenizers.choice import counter_named
 from service.tokenizers.exact import require_exact
 from service.tokenizers.model_counters import ModelCounters
 
-__all__ = ["Providers", "host_labels", "model_counters", "unused_settings"]
-
 Traced = Callable[[SummaryModel], SummaryModel]
 """Wraps a model so that its calls are spans."""
-
-_BREAKER = {state: BreakerState(state.value) for state in HostState}
 
 _log = structlog.get_logger()
 
@@ -72,7 +67,7 @@ class Providers:
         around = Surroundings(
             clock=clock_s,
             cache_dir=cache_dir,
-            on_breaker=lambda host, state: metrics.breaker_changed(host, _BREAKER[state]),
+            on_breaker=metrics.breaker_changed,
             on_asked=lambda host, port: note(ChatAsked(host, port)),
             on_less=lambda model, sent: _log.warning("model.asked_for_less", model=model, hint=sent),
         )

@@ -9,19 +9,16 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
 import structlog
-from sqlalchemy import Connection
 
 from eventlog.event import StreamId
-from eventlog.sqlite.engine import require_current
 from eventlog.sqlite.file import volume_free_bytes
 from eventlog.sqlite.rewrite import Rewrite, rewritten
 from service.bootstrap.core import open_core
 from service.bootstrap.progress_lines import ProgressLines
 from service.config.settings import Settings
 from service.conversations.rebuild import Rebuild, RebuildReport, Rebuilt
+from service.conversations.set_aside import carried
 from service.conversations.table_schema import refuse_lost_end
-
-__all__ = ["rebuild_if_due", "rebuilt_anew"]
 
 _log = structlog.get_logger()
 
@@ -42,10 +39,10 @@ async def rebuilt_anew(settings: Settings, environ: Mapping[str, str], report: R
     """Rebuild the read table of `settings.log.path`, whichever version made it and however damaged it is.
 
     The log is copied into a new file without it, because a damaged table does not tell which pages are its own. Raises
-    an EventLogError if that fails: LogOlder for a log that needs an upgrade first, LogFull without room for a copy.
+    an EventLogError if that fails: LogFull without room for a copy.
     """
     ended = threading.Event()
-    rewrite = Rewrite(_require_rebuildable, volume_free_bytes, goes_on=lambda: not ended.is_set())
+    rewrite = Rewrite(refuse_lost_end, volume_free_bytes, goes_on=lambda: not ended.is_set(), carry=carried)
     try:
         await asyncio.to_thread(rewritten, settings.log.path, rewrite)
     finally:
@@ -54,11 +51,6 @@ async def rebuilt_anew(settings: Settings, environ: Mapping[str, str], report: R
         core = open_core(settings, environ, resources, on_fatal=lambda _: None, now_us=_now_us)
         assert core.rebuild is not None, "the log is a file"
         return await asyncio.to_thread(core.rebuild, report)
-
-
-def _require_rebuildable(connection: Connection) -> None:
-    require_current(connection)
-    refuse_lost_end(connection)
 
 
 def _left_out(stream: StreamId, error: Exception) -> None:

@@ -24,8 +24,6 @@ from service.recall.recall import Recall
 from service.recall.vectors import Embedder
 from service.recall.wordllama import WordLlamaEmbedder
 
-__all__ = ["embedded_dimension", "index_path", "open_recall", "reindexed"]
-
 EMBED_CALLS_MAX = 2
 """Calls to one host for vectors: one for the index and one for a search beside it."""
 

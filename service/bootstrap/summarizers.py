@@ -21,8 +21,6 @@ from service.summarizer.forms import DraftForm
 from service.summarizer.summarizer import Summarizers
 from service.summarizer.texts import DOCUMENT_FORMS, PASSES_OF_A_TEXT, TextSummarizer
 
-__all__ = ["summarizers_of", "texts_of"]
-
 
 def summarizers_of(
     settings: Settings,
@@ -32,7 +30,7 @@ def summarizers_of(
     *,
     passes: int = 1,
 ) -> Summarizers:
-    """What makes records in these forms: the model, or extraction alone without one.
+    """Return the maker of records in these forms: the model, or extraction alone without one.
 
     A source may take the calls and the time of so many `passes`.
     """
@@ -65,7 +63,7 @@ def _window(settings: Settings, model: SummaryModel) -> int:
 def texts_of(
     settings: Settings, model: SummaryModel | None, counter: TokenCounter, resources: AsyncExitStack
 ) -> TextSummarizer:
-    """What summarizes texts; `resources` ends its process."""
+    """Return the summarizer of texts; `resources` ends its process."""
     deadline_s = PASSES_OF_A_TEXT * settings.summarizer.deadline_s
     extracted = ExtractionProcess(settings.tokens.counter_name, deadline_s=deadline_s)
     resources.push_async_callback(extracted.close)

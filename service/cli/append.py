@@ -15,23 +15,20 @@ from service.cli.chat_file import Fault, read_chats
 from service.cli.failures import CommandFailed
 from service.cli.figures import pass_line, usage_line
 from service.cli.file_report import FileReport
-from service.cli.kept_settings import kept_settings
 from service.cli.options import Invocation, label_of, sidecar_options
 from service.cli.plain_json import as_json
-from service.cli.playback import Playing, play
+from service.cli.playback import Playing, kept_settings, play
 from service.cli.sidecar import call, configuration
 from service.cli.terminal import say
 from service.client import AppendMessagesResponse, ConversationSettings, Patience, SidecarClient, SidecarError
 from service.domain.message import Message, Role
-
-__all__ = ["append"]
 
 BATCH_MAX = 512
 MESSAGE_OPTIONS = frozenset({"role", "name", "message_id", "tool_call_id"})
 FILE_OPTIONS = frozenset({"prefix", "batch", "settle"})
 FILE_WAIT_S = 60.0
 FILE_PATIENCE = Patience(attempts_max=10, pause_base_s=0.25, pause_max_s=10.0)
-"""At most half a minute: long enough to survive a restart of the sidecar while a file is played."""
+"""Retries for half a minute, so that playing a file survives a restart of the sidecar."""
 
 FILE_FORM = """
 \b

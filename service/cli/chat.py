@@ -27,11 +27,9 @@ from service.models.ollama.chat import ChatAnswer, OllamaChat
 from service.models.ollama.host import open_hosts
 from service.models.ollama.settings import OllamaGroup
 
-__all__ = ["chat"]
-
 PASS_WAIT_S = 120.0
 ANSWER_SHARE = 8
-"""An eighth of the context is reserved for the answer."""
+"""The chat reserves an eighth of the context for the answer."""
 INDENT = "  "
 """Precedes each line of a model's answer, so that it cannot pass for a line of this program."""
 HELP = "/ratio  /summaries  /resummarize  /quit"
@@ -52,7 +50,7 @@ def chat(invocation: Invocation, *, model: str, conversation: str) -> None:
     conversation = conversation or f"chat-{uuid.uuid4().hex[:12]}"
     with asyncio.Runner() as runner:
         try:
-            talk = runner.run(_Chat.begun(settings, name, conversation))
+            talk = runner.run(_Chat.connected(settings, name, conversation))
         except SidecarError as error:
             raise of_sidecar_error(error) from error
         try:
@@ -101,8 +99,8 @@ class _Chat:
         )
 
     @classmethod
-    async def begun(cls, settings: Settings, name: str, conversation: str) -> _Chat:
-        """Connect to both sides. Raises SidecarError and CommandFailed."""
+    async def connected(cls, settings: Settings, name: str, conversation: str) -> _Chat:
+        """Connect to the sidecar and to Ollama. Raises SidecarError and CommandFailed."""
         async with AsyncExitStack() as resources:
             client = await resources.enter_async_context(client_for(settings.client))
             await client.server_info()

@@ -16,8 +16,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from service.domain.message import Message, Role, ToolCall
 
-__all__ = ["LINE_BYTES_MAX", "Fault", "FileChat", "read_chats"]
-
 LINE_BYTES_MAX = 64 << 20
 """A chat of a hundred thousand messages; parsed, it takes about four times as much memory."""
 
@@ -151,5 +149,5 @@ def _explained(error: ValidationError) -> str:
     found = error.errors(include_url=False, include_input=False)[:FAULTS_PER_MESSAGE_MAX]
     places = ((".".join(str(part) for part in one["loc"]), _FORMS.get(one["type"], one["msg"])) for one in found)
     # Each line is parsed by itself, so pydantic always says "line 1".
-    told = "; ".join(f"{place} {form}".lstrip() for place, form in places)
-    return told.replace("Invalid JSON:", "is not JSON:").replace("at line 1 column", "at column")
+    problems = "; ".join(f"{place} {form}".lstrip() for place, form in places)
+    return problems.replace("Invalid JSON:", "is not JSON:").replace("at line 1 column", "at column")

@@ -1,4 +1,4 @@
-"""`abridged compress`: a forced pass, and what came of it."""
+"""`abridged compress`: forces a pass and shows its outcome."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from service.cli.plain_json import as_json, word
 from service.cli.sidecar import call
 from service.cli.terminal import say
 from service.client import Conversation, SidecarClient, Summarization, SummaryRecord
-
-__all__ = ["compress"]
 
 
 @click.command(short_help="Force a pass.")
@@ -36,23 +34,25 @@ def compress(invocation: Invocation, conversation: str, *, wait_s: float, as_jso
     """
 
     async def work(client: SidecarClient) -> tuple[Summarization, Conversation, list[SummaryRecord]]:
-        made = await client.summarize(conversation, wait_s=wait_s)
+        summarization = await client.summarize(conversation, wait_s=wait_s)
         state = await client.conversation(conversation)
-        return made, state, await client.summaries(conversation) if made.summary_id else []
+        return summarization, state, await client.summaries(conversation) if summarization.summary_id else []
 
-    made, state, records = call(invocation, work)
+    summarization, state, records = call(invocation, work)
     if as_json_:
-        say(as_json(made))
+        say(as_json(summarization))
     else:
-        say(pass_line(made))
+        say(pass_line(summarization))
         for record in records:
-            if record.id == made.summary_id:
+            if record.id == summarization.summary_id:
                 say(record_line(record))
         say(usage_line(state.usage))
-    how = word(made, "state")
+    how = word(summarization, "state")
     if how == "FAILED":
-        raise CommandFailed(f"the pass failed: {word(made, 'error_class')}", hint="`abridged doctor` checks the models")
+        raise CommandFailed(
+            f"the pass failed: {word(summarization, 'error_class')}", hint="`abridged doctor` checks the models"
+        )
     if how == "PENDING" and wait_s:
         raise CommandFailed(
-            f"pass {short(made.id)} has not ended yet", hint=f"follow it with `abridged watch {conversation}`"
+            f"pass {short(summarization.id)} has not ended yet", hint=f"follow it with `abridged watch {conversation}`"
         )

@@ -1,4 +1,4 @@
-"""`abridged config`: check the settings, and show where each of them comes from."""
+"""`abridged config`: checks the settings, and shows the source of each."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from service.cli.sidecar import configuration
 from service.cli.terminal import say, say_text
 from service.config.sources import environment
 from service.version import VERSION
-
-__all__ = ["config"]
 
 
 @click.group(short_help="Check and show the settings.")

@@ -1,4 +1,4 @@
-"""`abridged context`: what to send to the chat model now."""
+"""`abridged context`: shows the window to send to the chat model now."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from service.cli.plain_json import as_json, json_text, word
 from service.cli.sidecar import call
 from service.cli.terminal import excerpt, say, say_text, width
 from service.client import RENDERINGS, ContextMessage, GetContextResponse, TooLargeMessage
-
-__all__ = ["context", "context_line", "context_lines", "message_text", "whole_message"]
 
 MARK_CHARS_MAX = 40
 TEXT_CHARS_MIN = 20
@@ -95,7 +93,7 @@ def context_line(entry: ContextMessage | TooLargeMessage, *, columns: int) -> st
 
 
 def whole_message(entry: ContextMessage | TooLargeMessage) -> str:
-    """A message as context_line shows it, with all of its text, in as many lines as it has."""
+    """A message as context_line shows it, with the whole of its text on its own lines."""
     if isinstance(entry, TooLargeMessage):
         return _head(entry) + _TOO_LARGE
     who = " ".join(excerpt(mark, chars_max=MARK_CHARS_MAX) for mark in _marks(entry) if mark)

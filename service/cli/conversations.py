@@ -10,8 +10,6 @@ from service.cli.sidecar import call
 from service.cli.terminal import excerpt, say, width
 from service.client import Conversation
 
-__all__ = ["conversations"]
-
 ROW = "{:<32} {:>8} {:>8} {:>10} {:>6}  {}"
 LIMIT_MAX = 10_000
 
@@ -38,7 +36,7 @@ def conversations(
     VERSION is the number of messages ever appended, MESSAGES and TOKENS are those in the window.
     """
     wanted = dict(label_of(label) for label in labels)
-    # One more says whether there are more.
+    # One more than the limit shows whether there are more.
     found = call(
         invocation,
         lambda client: client.conversations(limit=limit + 1, labels=wanted, min_ratio=min_ratio, closed=closed),

@@ -31,8 +31,6 @@ from service.models.ollama.speed import speed_of
 from service.models.settings import text_of
 from service.summarizer.by_extraction import EXTRACTIVE
 
-__all__ = ["bundled_conversation", "demo"]
-
 CONTEXT_LENGTH = 4_096
 """Tokens; the context length of the imagined chat model."""
 
@@ -41,8 +39,8 @@ UNANSWERED = "check `ollama ps` and the host's log, then try again"
 PAUSE_S = 0.06
 """Between two messages on a terminal: slow enough to see the ratio climb."""
 
-TOLD_SHARE = 0.05
-"""How often a silent wait is reported, as a share of the longest wait for a first byte: every 15 s of 300."""
+REPORT_SHARE = 0.05
+"""Interval of the reports during a silent wait, as a share of the longest wait for a first byte: 15 s of 300."""
 
 
 @click.command(short_help="See the main job end to end.")
@@ -111,7 +109,7 @@ async def _summarizer(settings: Settings) -> dict[str, Any]:
             )
         except ModelError as error:
             return _extractive(f"{model} did not answer: {error}.", UNANSWERED)
-        say_text(f"Summaries by {model}, which {_told(speed, settings)}.")
+        say_text(f"Summaries by {model}, which {_speed_text(speed, settings)}.")
         return {}
     problem = found.problem or found.models[0].problem
     is_missing = not found.problem and found.models[0].is_missing
@@ -125,7 +123,7 @@ def _extractive(says: str, remedy: str) -> dict[str, Any]:
     return {"summarizer.models": [EXTRACTIVE]}
 
 
-def _told(speed: ModelSpeed, settings: Settings) -> str:
+def _speed_text(speed: ModelSpeed, settings: Settings) -> str:
     tokens = longest_prompt(settings, source_tokens_max=CONTEXT_LENGTH)
     lines = (speed_line(speed, settings, prompt_tokens=tokens), advice(speed, settings, prompt_tokens=tokens))
     return ";\n".join(line for line in lines if line)
@@ -142,8 +140,7 @@ async def _play(settings: Settings) -> None:
     """Play the conversation, and on a terminal keep the sidecar running."""
     _end_on_sigterm()
     # Imported late: it loads the whole server.
-    from service.cli.demo_show import show
-    from service.cli.own_sidecar import own_sidecar
+    from service.cli.demo_show import own_sidecar, show
 
     started = time.monotonic()
     async with own_sidecar(settings, environment()) as sidecar:
@@ -153,7 +150,7 @@ async def _play(settings: Settings) -> None:
             sidecar,
             bundled_conversation(),
             context_length=CONTEXT_LENGTH,
-            told_every_s=settings.ollama.first_byte_timeout_s * TOLD_SHARE,
+            reported_every_s=settings.ollama.first_byte_timeout_s * REPORT_SHARE,
             started_s=time.monotonic() - started,
             pause_s=PAUSE_S if interactive else 0.0,
             program=program if interactive else "",

@@ -1,14 +1,17 @@
-"""What the demo shows: the ratio climbing, the trigger, the pass, its record, the context, the metrics."""
+"""Runs the demo's sidecar and shows the ratio climbing, the trigger, the pass, its record, the context, the metrics."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from service.bootstrap import Running
+from service.bootstrap import Running, logging_as_set, serve
 from service.cli.chat_file import FileChat
 from service.cli.context import context_line, context_lines, message_text
 from service.cli.figures import bar, pass_line, record_line, short
@@ -25,10 +28,9 @@ from service.client import (
     WatchConversationResponse,
     fact_of,
 )
+from service.config.settings import Settings
 from service.domain.events import SummarizationCompleted, SummarizationFailed, SummarizationSkipped
 from service.domain.message import Message
-
-__all__ = ["show", "success_figures"]
 
 NEAR_FULL = 0.8
 SHOWN_EVERY = 4
@@ -41,21 +43,21 @@ async def show(
     chat: FileChat,
     *,
     context_length: int,
-    told_every_s: float,
+    reported_every_s: float,
     started_s: float,
     pause_s: float,
     program: str,
 ) -> None:
     """Play `chat` through the sidecar and print everything; raises SidecarError.
 
-    Waits for each pass to end, which the sidecar's own clocks guarantee; reports a silent wait every `told_every_s`.
+    Waits for the end of each pass, which the sidecar's clocks guarantee; reports silence every `reported_every_s`.
     `program` starts the commands that are printed for trying; empty if the sidecar does not keep running.
     """
     console = Console(highlight=False, soft_wrap=True, width=width())
     address = sidecar.grpc_addresses[0]
     console.print(f"Sidecar ready after {started_s:.2f} s: gRPC {address}, HTTP {sidecar.http_address}.")
     async with SidecarClient(address) as client:
-        stage = _Stage(client, chat.conversation_id, console, told_every_s=told_every_s)
+        stage = _Stage(client, chat.conversation_id, console, reported_every_s=reported_every_s)
         console.rule(f"{len(chat.messages)} messages into a context of {context_length:,} tokens")
         await stage.play(chat, context_length=context_length, pause_s=pause_s)
         await stage.show_record()
@@ -68,15 +70,37 @@ async def show(
         console.print(_invitation(sidecar, chat.conversation_id, program), markup=False)
 
 
-class _Stage:
-    """One conversation and the console that shows it."""
+@asynccontextmanager
+async def own_sidecar(settings: Settings, environ: Mapping[str, str]) -> AsyncIterator[Running]:
+    """Serve while the body runs. Raises what `serve` raises, also if the sidecar stops before the body ends."""
+    undo_logs = logging_as_set(settings.telemetry)
+    stop = asyncio.Event()
+    ready: asyncio.Future[Running] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve(settings, environ, stop=stop, ready=ready.set_result))
+    either: set[asyncio.Future[Any]] = {serving, ready}
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            ready.cancel()
+            await serving
+        yield await ready
+    finally:
+        stop.set()
+        try:
+            await serving
+        finally:
+            undo_logs()
 
-    def __init__(self, client: SidecarClient, conversation: str, console: Console, *, told_every_s: float) -> None:
+
+class _Stage:
+    """Shows one conversation on a console."""
+
+    def __init__(self, client: SidecarClient, conversation: str, console: Console, *, reported_every_s: float) -> None:
         self._client = client
         self._conversation = conversation
         self._console = console
-        self._told_every_s = told_every_s
-        self._told_at_s = 0.0
+        self._reported_every_s = reported_every_s
+        self._reported_at_s = 0.0
         self._ended: set[str] = set()
         self._heard = asyncio.Event()
 
@@ -100,7 +124,7 @@ class _Stage:
                 await asyncio.gather(watching, return_exceptions=True)
 
     async def show_record(self) -> None:
-        """The newest record, as JSON."""
+        """Print the newest record as JSON, and the messages that one of its statements rests on."""
         records = await self._client.summaries(self._conversation)
         self._console.rule(f"the newest of {len(records)} records, as stored in the log")
         for record in records[:1]:
@@ -108,7 +132,7 @@ class _Stage:
             await self._show_evidence(record)
 
     async def _show_evidence(self, record: SummaryRecord) -> None:
-        """A statement of the record that names its messages, and these as they were appended."""
+        """Print a statement of the record that names its messages, and these messages as they were appended."""
         found = next((s for s in (*record.context.decisions, *record.key_points) if s.message_numbers), None)
         if found is None:
             return
@@ -118,7 +142,7 @@ class _Stage:
             self._tell(context_line(message, columns=self._console.width))
 
     async def show_context(self) -> None:
-        """What would be sent to the chat model now, and how much it would have been without the sidecar."""
+        """Print the context to send now, and its tokens beside those of all messages."""
         original = await self._client.context(self._conversation, original=True)
         context = await self._client.context(self._conversation)
         self._console.rule("the context to send: number, tokens, role, text")
@@ -159,18 +183,18 @@ class _Stage:
 
     async def _end_of(self, pass_id: str, watching: asyncio.Task[None]) -> None:
         """Wait until the watcher reports the pass's end, printing a line now and then; raises what ends the watcher."""
-        began_s = self._told_at_s = time.monotonic()
+        began_s = self._reported_at_s = time.monotonic()
         while pass_id not in self._ended:
             self._heard.clear()
             hearing = asyncio.create_task(self._heard.wait())
-            await asyncio.wait({hearing, watching}, timeout=self._told_every_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({hearing, watching}, timeout=self._reported_every_s, return_when=asyncio.FIRST_COMPLETED)
             hearing.cancel()
             if watching.done():
                 watching.result()
                 raise AssertionError("the sidecar of this process ends its streams with an error or not at all")
             now_s = time.monotonic()
-            if now_s - self._told_at_s >= self._told_every_s:
-                self._told_at_s = now_s
+            if now_s - self._reported_at_s >= self._reported_every_s:
+                self._reported_at_s = now_s
                 says = f"pass {short(pass_id)} has been running for {now_s - began_s:.0f} s"
                 self._tell(f"     ~ {says}", style="dim")
 
@@ -189,14 +213,14 @@ class _Stage:
             return ""
         if word(item.progress, "stage") == "PROGRESS":
             now_s = time.monotonic()
-            if not item.progress.output_chars or now_s - self._told_at_s < PROGRESS_EVERY_S:
+            if not item.progress.output_chars or now_s - self._reported_at_s < PROGRESS_EVERY_S:
                 return ""
-            self._told_at_s = now_s
+            self._reported_at_s = now_s
         return progress_text(item.progress)
 
 
 def _pass_ended_by(event: Event) -> str:
-    """The id of the pass that an event ends; empty if it ends none."""
+    """Return the id of the pass that an event ends; empty if no pass ends with it."""
     match fact_of(event):
         case SummarizationCompleted(pass_id=pass_id) | SummarizationFailed(pass_id=pass_id):
             return pass_id
@@ -207,7 +231,7 @@ def _pass_ended_by(event: Event) -> str:
 
 
 def success_figures(exposition: str) -> list[str]:
-    """The non-zero pass counters of a /metrics text, and the resulting success ratio."""
+    """Return the non-zero pass counters of a /metrics text, and the success ratio that follows."""
     counted: dict[str, float] = {}
     lines: list[str] = []
     for line in exposition.splitlines():

@@ -1,4 +1,4 @@
-"""`abridged doctor`: everything that a sidecar depends on, asked one by one, with what to do about it."""
+"""`abridged doctor`: checks the sidecar, its models, search and log one by one, with a remedy for each fault."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import click
 from eventlog.errors import EventLogError, LogForeign, LogUnsafe
 from eventlog.sqlite.file import MOUNTINFO, refuse_network_file_system, refuse_orphan, wal_reset_warning
 from eventlog.sqlite.verification import log_id_of
+from service.bootstrap.recall import embedded_dimension
 from service.cli.failures import CommandFailed
 from service.cli.http_port import HttpPortError, get, reachable
 from service.cli.options import Invocation, sidecar_options
 from service.cli.prerequisites import log_path_problem
-from service.cli.searching import examined_search
 from service.cli.sidecar import client_for, configuration, failure_at
 from service.cli.speed import advice, longest_prompt, speed_line
 from service.cli.terminal import say
@@ -29,13 +29,15 @@ from service.config.settings import ClientSettings, LogSettings, Settings, is_lo
 from service.config.sources import Configuration
 from service.models.inventory import FAIL, OK, SKIP, WARN, Finding, ModelSpeed
 from service.models.model import ModelError
-
-__all__ = ["doctor", "examined_models"]
+from service.models.settings import SettingUnusable
+from service.recall.errors import EmbedderAway, RecallMissing
 
 TIMEOUT_S = 3.0
 ANOTHERS_LOG = "log: --address may be another sidecar, with another log"
+SEARCH_OFF = "search: off; recall.index switches it on"
+REINDEX = "stop the sidecar and run `abridged log reindex`"
 UNANSWERED = "it loads, or works for others, or is too slow: see `ollama ps` and the host's own log, then try again"
-GONE = "the file was moved or replaced, or the sidecar was started with another log.path: see docs/operations.md"
+GONE = "the file was moved or replaced, or the sidecar was started with another log.path: see docs/production.md"
 
 
 @click.command(short_help="Check the sidecar, Ollama and the log.")
@@ -70,12 +72,12 @@ def doctor(invocation: Invocation, *, live: bool, speed: bool) -> None:
 
 
 def _is_own(found: Configuration) -> bool:
-    """Whether the sidecar that is asked is the one of these settings, as far as they can say."""
+    """Whether these settings name no other sidecar than their own."""
     return found.origins["client.address"].kind == "default"
 
 
 def _asked(found: Configuration) -> ClientSettings:
-    """How to reach the sidecar of these settings. Its tokens go to nobody but the address that it listens at."""
+    """Return how to reach the sidecar of these settings. Its tokens go to the address that it listens at alone."""
     client, server = found.settings.client, found.settings.server
     if not _is_own(found):
         return client
@@ -114,7 +116,7 @@ async def _examined(settings: Settings, client: ClientSettings, *, is_own: bool,
     if not any(model.startswith("ollama:") for model in models):
         findings.append(Finding(OK, f"Ollama is not asked: the models are {', '.join(models)}"))
     findings += await examined_models(settings, models, asks=asks)
-    findings += await examined_search(settings, info)
+    findings += await _search(settings, info)
     if settings.log.backend == "sqlite":
         serving = info.log_id if info is not None else ""
         findings += _log(settings.log, serving) if is_own else [Finding(SKIP, ANOTHERS_LOG)]
@@ -138,7 +140,7 @@ async def _sidecar(settings: ClientSettings) -> tuple[Finding, GetServerInfoResp
 
 
 def _readiness(address: str) -> Iterator[Finding]:
-    """What `/readyz` of a sidecar that serves says: it may take calls and no appends."""
+    """Ask `/readyz`: a sidecar that serves may accept calls and refuse appends."""
     try:
         status, body = get(address, "/readyz", timeout_s=TIMEOUT_S)
         checks = json.loads(body)["checks"]
@@ -151,11 +153,11 @@ def _readiness(address: str) -> Iterator[Finding]:
         if status == HTTPStatus.OK:
             yield Finding(OK, f"readiness {address}: {', '.join(checks)}")
         else:
-            yield Finding(FAIL, f"readiness {address}: {unfit or 'starting'}", "see docs/operations.md")
+            yield Finding(FAIL, f"readiness {address}: {unfit or 'starting'}", "see docs/production.md")
 
 
 async def examined_models(settings: Settings, models: Sequence[str], *, asks: bool) -> list[Finding]:
-    """What each provider finds of its hosts and of `models`; `asks` has the speed of each model measured."""
+    """Return each provider's findings about its hosts and `models`; `asks` has each model's speed measured."""
     findings: list[Finding] = []
     for provider in settings.providers_of(models):
         for server in await provider.inventory(timeout_s=TIMEOUT_S, clock=time.monotonic):
@@ -178,8 +180,46 @@ async def _speed(model: str, ask: Callable[[], Awaitable[ModelSpeed]], settings:
     return Finding(WARN if hint else OK, what, hint)
 
 
+async def _search(settings: Settings, info: GetServerInfoResponse | None) -> list[Finding]:
+    """Check the search extra, the embedding model and the index; `info` is the sidecar's answer, None without one."""
+    findings: list[Finding] = []
+    if settings.recall.index != "off":
+        findings.append(await _embedder(settings))
+    if info is not None and info.HasField("recall"):
+        findings += _index_findings(info)
+    return findings or [Finding(OK, SEARCH_OFF)]
+
+
+async def _embedder(settings: Settings) -> Finding:
+    name = settings.recall.embedder if settings.recall.index == "both" else ""
+    try:
+        dimension = await embedded_dimension(settings)
+    except RecallMissing as error:
+        return Finding(FAIL, f"search: {error}", "or set recall.index = off")
+    except (SettingUnusable, EmbedderAway) as error:
+        hint = "until it responds vectors lag and searches by meaning fail; `ollama pull` fetches a missing model"
+        return Finding(WARN, f"search: {name} does not embed: {error}", hint)
+    return Finding(
+        OK, f"search: {name} embeds, {dimension} numbers a text" if name else "search: the extra is installed"
+    )
+
+
+def _index_findings(info: GetServerInfoResponse) -> Iterator[Finding]:
+    recall = info.recall
+    made_by = f"words, and vectors by {recall.embedder}" if recall.embedder else "words"
+    if recall.stopped:
+        yield Finding(FAIL, f"search index: stopped: {recall.stopped}", REINDEX)
+        return
+    indexed = min(recall.words_position, recall.vectors_position)
+    if indexed < recall.head_position:
+        what = f"search index: {made_by}, up to position {indexed:,} of {recall.head_position:,}"
+        yield Finding(WARN, what, "it follows the log; if this does not grow, see docs/features/search.md")
+        return
+    yield Finding(OK, f"search index: {made_by}, up to date")
+
+
 def _log(settings: LogSettings, serving: str) -> Iterator[Finding]:
-    """`serving` is the id of the log that the sidecar of these settings has; empty when none answers."""
+    """Check the log's file and disk; `serving` is the id of the sidecar's log, empty if no sidecar answers."""
     path = settings.path.absolute()
     yield _file(path, serving)
     try:
@@ -203,7 +243,7 @@ def _file(path: Path, serving: str) -> Finding:
     except LogForeign as error:
         return Finding(FAIL, f"log: {error}", "check log.path")
     except EventLogError as error:
-        return Finding(FAIL, f"log {path}: {error}", "put the log's own file there, or a backup: docs/operations.md")
+        return Finding(FAIL, f"log {path}: {error}", "put the log's own file there, or a backup: docs/production.md")
     if found != serving and serving:
         what = f"it is log {found[:8]}" if found else "no log is there"
         return Finding(FAIL, f"log {path}: {what}, and the sidecar serves log {serving[:8]}", GONE)

@@ -9,9 +9,7 @@ from service.cli.options import Invocation, sidecar_options
 from service.cli.plain_json import as_json, word
 from service.cli.sidecar import call
 from service.cli.terminal import say, say_text
-from service.client import Episode, EpisodeFigures, SidecarClient
-
-__all__ = ["episodes"]
+from service.client import Episode, EpisodeFigures
 
 
 @click.command(short_help="Show the episodes of a conversation.")
@@ -21,11 +19,7 @@ __all__ = ["episodes"]
 @click.pass_obj
 def episodes(invocation: Invocation, conversation: str, *, as_json_: bool) -> None:
     """Show the episodes of CONVERSATION, newest first. Only profile EPISODES makes any."""
-
-    async def work(client: SidecarClient) -> list[Episode]:
-        return await client.episodes(conversation)
-
-    found = call(invocation, work)
+    found = call(invocation, lambda client: client.episodes(conversation))
     if as_json_:
         for episode in found:
             say(as_json(episode))

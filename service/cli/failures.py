@@ -1,4 +1,4 @@
-"""How commands fail: one line on what happened, lines with details, one on what to do; never a traceback.
+"""The failures of commands: a line on the failure, lines with details, a line with the remedy; never a traceback.
 
 click.ClickException
 ├── CommandFailed    exit code 1
@@ -16,8 +16,6 @@ import click
 from service.cli.terminal import one_line
 from service.client import SidecarError
 from service.config.sources import ConfigError
-
-__all__ = ["CommandFailed", "Misconfigured", "of_config_error", "of_sidecar_error"]
 
 _HINTS_BY_REASON = {
     "CONVERSATION_NOT_FOUND": "check the id, and that the token belongs to the conversation's namespace",
@@ -70,7 +68,7 @@ class Misconfigured(CommandFailed):
 
 
 def of_sidecar_error(error: SidecarError, *, hints: Mapping[str, str] = _NO_HINTS) -> CommandFailed:
-    """The failure for whoever typed the command; `hints`, by reason, take precedence over the usual ones."""
+    """Return a call's error as a failure of the command; `hints`, by reason, take precedence over the usual ones."""
     by_reason = {**_HINTS_BY_REASON, **hints}
     hint = by_reason.get(error.reason, "") if error.reason else _HINTS_BY_CODE.get(error.code, "")
     what = error.message
@@ -82,5 +80,5 @@ def of_sidecar_error(error: SidecarError, *, hints: Mapping[str, str] = _NO_HINT
 
 
 def of_config_error(error: ConfigError) -> Misconfigured:
-    """Everything that is wrong with the settings, one line per problem."""
+    """Return every problem of the settings as one failure, a line each."""
     return Misconfigured("the settings cannot be used:", details=[str(problem) for problem in error.problems])

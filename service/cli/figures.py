@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from service.cli.plain_json import word
 from service.client import ActionItem, Episode, Summarization, SummaryRecord, TokenUsage
 
-__all__ = ["bar", "pass_line", "ranges", "record_line", "short", "statement_lines", "usage_line"]
-
 
 def bar(ratio: float, *, cells: int) -> str:
     """A ratio as a bar, full from 1 on."""
@@ -17,7 +15,7 @@ def bar(ratio: float, *, cells: int) -> str:
 
 
 def usage_line(usage: TokenUsage) -> str:
-    """How full the window is."""
+    """Return the window's ratio, as a number and a bar, and its tokens."""
     used = usage.window_tokens + usage.overhead_tokens
     return f"ratio {usage.ratio:.2f} {bar(usage.ratio, cells=20)} {used:,} of {usage.budget_tokens:,} tokens"
 
@@ -65,7 +63,7 @@ def statement_lines(record: SummaryRecord) -> Iterator[str]:
 
 
 def short(identifier: str) -> str:
-    """Enough of an id to distinguish it from its neighbours."""
+    """Return the eight characters that distinguish an id from others of its conversation."""
     return identifier.rpartition("-")[2][:8]
 
 

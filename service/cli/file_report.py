@@ -11,8 +11,6 @@ from service.cli.plain_json import json_text
 from service.cli.playback import Outcome
 from service.cli.terminal import say
 
-__all__ = ["FileReport"]
-
 
 class FileReport:
     """Reports each finished conversation, and counts."""
@@ -31,7 +29,7 @@ class FileReport:
 
     @property
     def unwell(self) -> str:
-        """What went wrong; empty if nothing did."""
+        """Counts of refusals and failures in words; empty without any."""
         counts = (
             (self._lines_refused, "line", " refused"),
             (self._messages_refused, "message", " refused"),
@@ -43,7 +41,7 @@ class FileReport:
 
     @property
     def advice(self) -> str:
-        """Where to read why, as the end of a sentence."""
+        """The end of the sentence that says where to read the reason."""
         return "; `abridged summaries CONVERSATION` says why its last pass failed" if self._failed else " and why"
 
     def fault(self, fault: Fault) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from http.client import HTTPConnection, HTTPException
 
-__all__ = ["HttpPortError", "get", "reachable"]
-
 BODY_BYTES_MAX = 4 << 20
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1"}  # noqa: S104  # compared with, not bound
 
 
 class HttpPortError(Exception):
-    """Nothing is listening there, or it does not speak HTTP."""
+    """No process listens at the address, or it does not speak HTTP."""
 
 
 def reachable(address: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 import click
 
-from eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogFull, LogLocked, LogOlder, LogUnsafe
+from eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogFull, LogGone, LogLocked, LogUnsafe
 from eventlog.event import StreamId
 from service.cli.failures import CommandFailed, Misconfigured
 from service.cli.options import Invocation, settings_options
@@ -16,15 +17,15 @@ from service.cli.sidecar import configuration
 from service.cli.terminal import say
 from service.config.sources import environment
 
-__all__ = ["log"]
-
 PROGRESS_EVENTS = 20_000
-SEE_OPERATIONS = "see docs/operations.md"
-SEE_UPGRADE = f"{SEE_OPERATIONS}, Upgrade"
+LINES_MAX = 100
+"""Findings about conversations that are printed without `--all`."""
+
+SEE_OPERATIONS = "see docs/production.md"
 CHECK_PATH = "check the name of the file, or log.path"
 
 
-_file = click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+_file = click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
 
 
 @click.group(short_help="Check a log file, or rebuild its read table or search index.")
@@ -35,8 +36,9 @@ def log() -> None:
 @log.command()
 @_file
 @settings_options
+@click.option("--all", "is_all", is_flag=True, help=f"Print every finding, also more than {LINES_MAX}.")
 @click.pass_obj
-def verify(invocation: Invocation, file: Path | None) -> None:
+def verify(invocation: Invocation, file: Path | None, is_all: bool) -> None:
     """Report everything that is damaged in FILE, or in the configured log.
 
     Checks the file's structure and indexes, that positions and versions have no gaps, every event against its
@@ -47,64 +49,28 @@ def verify(invocation: Invocation, file: Path | None) -> None:
     """
     path = file or configuration(invocation).settings.log.path
     # What reads a log is loaded by this command alone.
-    from eventlog.sqlite.verification import LogVerification
-    from service.conversations.snapshots import PURPOSE, SqlSnapshots, has_snapshots
-    from service.conversations.sql_table import SqlConversationTable
-    from service.conversations.table_schema import Fault, table_fault
-    from service.conversations.verification import damages
+    from service.cli.log_verification import verified
 
-    found = in_events = 0
-    damaged: set[str] = set()
     try:
-        with LogVerification.opened(path) as verification:
-            table = SqlConversationTable()
-            table.read_through(verification.reader.read)
-            try:
-                fault = verification.reader.read(table_fault)
-            except LogCorrupt:  # also of a page that was found damaged: SQLite repeats it when the snapshot ends
-                fault = Fault.DAMAGED
-            has_them = fault is None and verification.reader.read(has_snapshots)
-            if fault in (Fault.OLDER, Fault.NEWER, Fault.INTERRUPTED):
-                say(f"not checked: the read table, because it {fault}", is_error=True)
-            elif fault is not None:
-                found += 1
-                say(f"damaged  log: the read table {fault}")
-            events = verification.event_count()
-            progress = _Progress()
-            for damage in damages(
-                verification,
-                table if fault is None else None,
-                SqlSnapshots(verification.secret(PURPOSE), verification.reader.read) if has_them else None,
-                walked=lambda done: progress(done, events),
-            ):
-                found += 1
-                in_events += not damage.of_table
-                damaged |= {damage.where} if damage.where and not damage.of_table else set()
-                say(f"damaged  {damage.where or 'log'}: {damage.what}")
-            conversations = len(verification.streams())
-            summary = f"{events:,} events in {conversations:,} conversations, log {verification.log_id[:8]}"
+        summary = verified(path, sys.maxsize if is_all else LINES_MAX, _Progress())
     except FileNotFoundError as error:
         raise Misconfigured(f"there is no log at {path}", hint="name its file, or set log.path") from error
     except LogForeign as error:
         raise CommandFailed(str(error), hint=CHECK_PATH) from error
     except LogLocked as error:
         raise CommandFailed(str(error), hint="stop the sidecar, or verify a backup") from error
-    except LogOlder as error:
-        raise CommandFailed(str(error), hint=SEE_UPGRADE) from error
     except LogUnsafe as error:
         raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
+    except LogGone as error:
+        raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
+    except LogCorrupt as error:
+        raise CommandFailed(
+            f"{path} cannot be read: {error}",
+            details=("no sidecar starts on this file; no file was changed",),
+            hint="restore a backup",
+        ) from error
     except (EventLogError, OSError) as error:
         raise CommandFailed(f"{path} cannot be read: {error}", hint="restore a backup") from error
-    if found:
-        raise CommandFailed(
-            f"{path} is damaged: {found} {'finding' if found == 1 else 'findings'}",
-            details=(
-                f"{conversations - len(damaged):,} of {conversations:,} conversations are whole; no file was changed",
-            ),
-            hint="restore a backup, see docs/operations.md"
-            if in_events
-            else "stop the sidecar and run `abridged log rebuild`",
-        )
     say(f"ok: {summary}")
 
 
@@ -113,11 +79,12 @@ def verify(invocation: Invocation, file: Path | None) -> None:
 @settings_options
 @click.pass_obj
 def rebuild(invocation: Invocation, file: Path | None) -> None:
-    """Rebuild the read table of FILE, or of the configured log, from its events, and drop its snapshots.
+    """Rebuild the read table of FILE, or of the configured log, from its events, which replace its snapshots.
 
     The sidecar does this at start if an older version made the table. Run it for a table that a newer version made, and
     for a damaged one. The log is copied into a new file, which replaces the old one when it is complete, so the volume
-    needs that much room. Exits with 1 if a conversation cannot be read; it gets no row.
+    needs that much room. Exits with 1 if a conversation cannot be read: it gets no row, its events are copied as they
+    are, and its snapshot is kept, set aside.
     """
     settings = configuration(invocation).settings
     path = file or settings.log.path
@@ -127,21 +94,23 @@ def rebuild(invocation: Invocation, file: Path | None) -> None:
     from service.bootstrap import logging_as_set
     from service.bootstrap.rebuild import rebuilt_anew
     from service.conversations.rebuild import RebuildReport
+    from service.conversations.set_aside import SET_ASIDE
 
     of_file = settings.model_copy(update={"log": settings.log.model_copy(update={"path": path, "backend": "sqlite"})})
 
     def left_out(stream: StreamId, error: Exception) -> None:
         say(f"left out  {stream.namespace}/{stream.name}: {error}")
 
+    def kept(stream: StreamId, version: int) -> None:
+        say(f"kept      {stream.namespace}/{stream.name}: its snapshot at event {version}, in {SET_ASIDE.name}")
+
     undo_logs = logging_as_set(settings.telemetry)
     try:
-        done = asyncio.run(rebuilt_anew(of_file, environment(), RebuildReport(_Progress(), left_out)))
+        done = asyncio.run(rebuilt_anew(of_file, environment(), RebuildReport(_Progress(), left_out, kept)))
     except LogLocked as error:
         raise CommandFailed(str(error), hint="stop the sidecar, then run this again") from error
     except LogForeign as error:
         raise CommandFailed(str(error), hint=CHECK_PATH) from error
-    except LogOlder as error:
-        raise CommandFailed(str(error), hint=SEE_UPGRADE) from error
     except (LogUnsafe, LogFull) as error:
         raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
     except (EventLogError, OSError) as error:

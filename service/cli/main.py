@@ -1,185 +1,46 @@
-"""The command `abridged`: what all commands share, and where each one is.
+"""The command `abridged`: the options of all commands, and the table of their modules.
 
-A command is imported on use: the sidecar must not load what only a terminal needs, nor the reverse.
+A command is imported on use: the sidecar must not load the modules that only a terminal needs, nor the reverse.
 """
 
 from __future__ import annotations
 
+import pkgutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from io import TextIOWrapper
 
 import click
 
 from service.cli.options import sidecar_options
 
-__all__ = ["main"]
-
-
-def _append() -> click.Command:
-    from service.cli.append import append
-
-    return append
-
-
-def _bench() -> click.Command:
-    from service.bench.command import bench
-
-    return bench
-
-
-def _chat() -> click.Command:
-    from service.cli.chat import chat
-
-    return chat
-
-
-def _compress() -> click.Command:
-    from service.cli.compress import compress
-
-    return compress
-
-
-def _conversations() -> click.Command:
-    from service.cli.conversations import conversations
-
-    return conversations
-
-
-def _config() -> click.Command:
-    from service.cli.config import config
-
-    return config
-
-
-def _context() -> click.Command:
-    from service.cli.context import context
-
-    return context
-
-
-def _demo() -> click.Command:
-    from service.cli.demo import demo
-
-    return demo
-
-
-def _doctor() -> click.Command:
-    from service.cli.doctor import doctor
-
-    return doctor
-
-
-def _log() -> click.Command:
-    from service.cli.log import log
-
-    return log
-
-
-def _episodes() -> click.Command:
-    from service.cli.episodes import episodes
-
-    return episodes
-
-
-def _expand() -> click.Command:
-    from service.cli.ways_back import expand
-
-    return expand
-
-
-def _pin() -> click.Command:
-    from service.cli.ways_back import pin
-
-    return pin
-
-
-def _rate() -> click.Command:
-    from service.cli.ways_back import rate
-
-    return rate
-
-
-def _revoke() -> click.Command:
-    from service.cli.ways_back import revoke
-
-    return revoke
-
-
-def _close() -> click.Command:
-    from service.cli.ways_back import close
-
-    return close
-
-
-def _reopen() -> click.Command:
-    from service.cli.ways_back import reopen
-
-    return reopen
-
-
-def _rewind() -> click.Command:
-    from service.cli.ways_back import rewind
-
-    return rewind
-
-
-def _search() -> click.Command:
-    from service.cli.search import search
-
-    return search
-
-
-def _serve() -> click.Command:
-    from service.cli.serve import serve
-
-    return serve
-
-
-def _summaries() -> click.Command:
-    from service.cli.summaries import summaries
-
-    return summaries
-
-
-def _summarize() -> click.Command:
-    from service.cli.summarize import summarize
-
-    return summarize
-
-
-def _watch() -> click.Command:
-    from service.cli.watch import watch
-
-    return watch
-
-
-COMMANDS: Mapping[str, Callable[[], click.Command]] = {
-    "serve": _serve,
-    "demo": _demo,
-    "chat": _chat,
-    "append": _append,
-    "conversations": _conversations,
-    "context": _context,
-    "watch": _watch,
-    "compress": _compress,
-    "summaries": _summaries,
-    "episodes": _episodes,
-    "expand": _expand,
-    "rate": _rate,
-    "revoke": _revoke,
-    "pin": _pin,
-    "rewind": _rewind,
-    "close": _close,
-    "reopen": _reopen,
-    "search": _search,
-    "summarize": _summarize,
-    "doctor": _doctor,
-    "config": _config,
-    "log": _log,
-    "bench": _bench,
+COMMANDS: Mapping[str, str] = {
+    "serve": "service.cli.serve:serve",
+    "demo": "service.cli.demo:demo",
+    "chat": "service.cli.chat:chat",
+    "append": "service.cli.append:append",
+    "conversations": "service.cli.conversations:conversations",
+    "context": "service.cli.context:context",
+    "watch": "service.cli.watch:watch",
+    "compress": "service.cli.compress:compress",
+    "summaries": "service.cli.summaries:summaries",
+    "episodes": "service.cli.episodes:episodes",
+    "expand": "service.cli.repairs:expand",
+    "rate": "service.cli.repairs:rate",
+    "revoke": "service.cli.repairs:revoke",
+    "pin": "service.cli.repairs:pin",
+    "rewind": "service.cli.repairs:rewind",
+    "close": "service.cli.repairs:close",
+    "reopen": "service.cli.repairs:reopen",
+    "search": "service.cli.search:search",
+    "summarize": "service.cli.summarize:summarize",
+    "doctor": "service.cli.doctor:doctor",
+    "config": "service.cli.config:config",
+    "protos": "service.cli.protos:protos",
+    "log": "service.cli.log:log",
+    "bench": "service.cli.bench:bench",
 }
-"""In the order in which a newcomer needs them."""
+"""Module and name of each command, in the order in which a newcomer needs them."""
 
 
 class _Commands(click.Group):
@@ -187,8 +48,10 @@ class _Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        found = COMMANDS.get(cmd_name)
-        return None if found is None else found()
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = pkgutil.resolve_name(COMMANDS[cmd_name])
+        return command
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["Invocation", "label_of", "settings_options", "sidecar_options"]
-
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 

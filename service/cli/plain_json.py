@@ -16,8 +16,6 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from service.cli.terminal import escaped
 
-__all__ = ["as_json", "as_plain", "json_text", "word"]
-
 
 def as_json(message: Message, *, indent: int | None = None) -> str:
     """The message as one JSON object, on one line unless indented."""
@@ -65,7 +63,7 @@ def _single(field: Any, value: Any) -> Any:
 
 
 def _time_text(value: Timestamp | Duration) -> Any:
-    """As protobuf's JSON has it; its fields where they are out of range, which logs of earlier versions may hold."""
+    """Format a time as protobuf's JSON does, or return its fields: logs of earlier versions hold times out of range."""
     try:
         return value.ToJsonString()
     except ValueError:

@@ -11,22 +11,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from service.cli.chat_file import Fault, FileChat
-from service.cli.kept_settings import kept_settings
 from service.cli.plain_json import word
 from service.client import ConversationSettings, SidecarClient, SidecarError
 from service.domain.message import Message
 from service.domain.profiles.profile import HeldBy
 
-__all__ = ["Outcome", "Playing", "play"]
-
 _PLACE = re.compile(r"messages\[(\d+)\]")
+_KEPT_FIELDS = ("model", "context_length", "reserved_output_tokens", "overhead_tokens")
 NOT_DUE = frozenset({HeldBy.MIN_MESSAGES, HeldBy.COOLDOWN, HeldBy.HYSTERESIS})
 """Reasons that delay a live chat's next pass for a while, and a finished chat's for ever."""
 
 
 @dataclass(frozen=True, slots=True)
 class Playing:
-    """How to play a file.
+    """The options of playing a file.
 
     Attributes:
         settings: For the conversations that are new.
@@ -63,7 +61,7 @@ class Outcome:
         failed: Passes that failed, in this run alone.
         errors: Their classes, each once, as ErrorClass values, sorted.
         held_by: Why a window over its trigger stays there, as a HeldBy value; empty if nothing holds it.
-        kept: A note on the settings that an existing conversation did not adopt; empty if there are none.
+        kept: A note on the settings that an existing conversation did not adopt; empty without any.
         is_over: Whether the window is at or over its trigger ratio.
     """
 
@@ -113,7 +111,7 @@ async def play(
             if error.code != "INVALID_ARGUMENT":
                 raise
             # The chat itself is refused for its id or settings: none of its messages can be appended.
-            faults.append(Fault(chat.line, "", _told(error)))
+            faults.append(Fault(chat.line, "", _refusal_text(error)))
             if not appended + known:
                 return Outcome(conversation_id, 0, 0, tuple(faults))
             break
@@ -187,7 +185,7 @@ def _refused(error: SidecarError, batch: Sequence[Message]) -> dict[str, str]:
     return refused
 
 
-def _told(error: SidecarError) -> str:
+def _refusal_text(error: SidecarError) -> str:
     return "; ".join(f"{field} {description}" for field, description in error.violations) or error.message
 
 
@@ -216,3 +214,14 @@ async def _outcome(
         kept=kept_settings(playing.settings, state.settings),
         is_over=state.usage.ratio >= trigger,
     )
+
+
+def kept_settings(asked: ConversationSettings, stands: ConversationSettings) -> str:
+    """A note on which settings in `asked` differ from those the conversation has, `stands`; empty if none do."""
+    kept = [
+        f"--{field.replace('_', '-')} ({getattr(stands, field) or 'none'})"
+        for field in _KEPT_FIELDS
+        if getattr(asked, field) and getattr(asked, field) != getattr(stands, field)
+    ]
+    kept += [f"--label {key}" for key, value in asked.labels.items() if stands.labels.get(key) != value]
+    return f"already exists and keeps its own {', '.join(kept)}" if kept else ""

@@ -1,6 +1,6 @@
-"""What the settings name and a sidecar needs at start: checked before anything is opened, and reported all at once.
+"""Checks the files, addresses and packages that the settings name, before a sidecar opens any, and reports all at once.
 
-Nothing is checked over a network: an unreachable model affects only passes.
+No check uses a network: an unreachable model affects only passes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from service.tokenizers.choice import counter_named
 from service.tokenizers.errors import TokenizerMissing
 from service.tokenizers.exact import require_exact
 
-__all__ = ["check_prerequisites", "log_path_problem"]
-
 
 def check_prerequisites(found: Configuration) -> None:
     """Raise Misconfigured with every setting whose value names something missing or unusable."""
@@ -41,7 +39,7 @@ def check_prerequisites(found: Configuration) -> None:
 
 
 def log_path_problem(path: Path) -> str:
-    """Why `path` cannot hold a log; empty if it can."""
+    """Return the reason why `path` cannot hold a log; empty if it can."""
     folder = path.absolute().parent
     if not folder.is_dir():
         return "its folder does not exist"

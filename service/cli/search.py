@@ -11,8 +11,6 @@ from service.cli.sidecar import call
 from service.cli.terminal import say, say_text
 from service.client import SEARCH_MODES, SearchHistoryResponse, SearchHit, SearchMode, SidecarClient, role_name
 
-__all__ = ["search"]
-
 WEAK_SIMILARITY = 0.25
 """wordllama with 256 numbers gave no unrelated pair of eight questions and ten sentences a cosine above 0.2, and those
 that fit mostly 0.36 to 0.68. Models that give more to what is unrelated are marked too rarely."""

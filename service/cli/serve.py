@@ -10,8 +10,6 @@ from service.cli.sidecar import configuration
 from service.cli.startup import explained
 from service.config.sources import environment
 
-__all__ = ["serve"]
-
 
 @click.command(short_help="Run the sidecar.")
 @settings_options
@@ -23,7 +21,7 @@ def serve(invocation: Invocation) -> None:
     """
     found = configuration(invocation)
     check_prerequisites(found)
-    # Loads everything that serves, which no other command needs.
+    # The import loads the server, which no other command needs.
     from service.bootstrap import run
 
     with explained():

@@ -1,4 +1,4 @@
-"""How a command gets its settings and calls the sidecar; every expected failure becomes a click exception here."""
+"""Loads a command's settings and calls the sidecar; every expected failure becomes a click exception here."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from service.client import Patience, SidecarClient, SidecarError
 from service.config.settings import ClientSettings
 from service.config.sources import ConfigError, Configuration, environment, load
 
-__all__ = ["call", "client_for", "configuration", "failure_at", "run"]
-
 HTTP_PROBE_S = 1.0
 _NO_HINTS: Mapping[str, str] = MappingProxyType({})
 
@@ -23,7 +21,7 @@ T = TypeVar("T")
 
 
 def configuration(invocation: Invocation, forced: Mapping[str, Any] | None = None) -> Configuration:
-    """The settings; `forced` overrides every source. Raises Misconfigured."""
+    """Load the settings; `forced` overrides every source. Raises Misconfigured."""
     flags: dict[str, Any] = {}
     for assignment in invocation.assignments:
         name, equals, value = assignment.partition("=")
@@ -37,7 +35,7 @@ def configuration(invocation: Invocation, forced: Mapping[str, Any] | None = Non
 
 
 def client_for(settings: ClientSettings, *, patience: Patience | None = None) -> SidecarClient:
-    """A client for the configured sidecar; call this inside an event loop."""
+    """Return a client for the configured sidecar; call this inside an event loop."""
     return SidecarClient(
         settings.address,
         token=settings.token.get_secret_value() if settings.token else "",
@@ -70,7 +68,7 @@ def call(
 
 
 def failure_at(address: str, error: SidecarError, *, hints: Mapping[str, str] = _NO_HINTS) -> CommandFailed:
-    """The failure of a call to `address`; detects an HTTP port, which a gRPC client cannot recognize."""
+    """Return a call's error as a failure; says so if `address` is an HTTP port, which a gRPC client cannot see."""
     if error.code == "UNAVAILABLE" and not error.reason and _answers_http(address):
         return CommandFailed(
             f"{address} is an HTTP port: health and metrics, no calls", hint="use the port of server.listen (gRPC)"

@@ -1,4 +1,4 @@
-"""What a model's speed means for the settings: whether it reads a pass's longest prompt in time."""
+"""Judges whether a model is fast enough for the settings: it must read a pass's longest prompt in time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import math
 from service.config.settings import Settings
 from service.domain.policy import SUMMARY_TOKENS_MAX
 from service.models.inventory import ModelSpeed
-
-__all__ = ["advice", "longest_prompt", "speed_line"]
 
 FRAME_TOKENS = 500
 """Instructions and the previous record, in addition to the source."""
@@ -29,7 +27,7 @@ def longest_prompt(settings: Settings, *, source_tokens_max: int) -> int:
 
 
 def speed_line(speed: ModelSpeed, settings: Settings, *, prompt_tokens: int) -> str:
-    """The speed, and how long a pass waits for its first byte."""
+    """Say how fast the model is, and how long a pass waits for its first byte."""
     found = f"reads {_per_second(speed.read)}, writes {_per_second(speed.written)}"
     wait_s = speed.read_s(prompt_tokens)
     if wait_s is None:
@@ -40,7 +38,7 @@ def speed_line(speed: ModelSpeed, settings: Settings, *, prompt_tokens: int) -> 
 
 
 def advice(speed: ModelSpeed, settings: Settings, *, prompt_tokens: int) -> str:
-    """Which settings to change if a pass would time out; empty if it would not."""
+    """Name the settings to change if a pass would time out; empty if it would not."""
     wait_s = speed.read_s(prompt_tokens)
     _, limit_s = _limit(settings)
     if wait_s is None or speed.read is None or wait_s <= limit_s:

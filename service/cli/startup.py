@@ -1,18 +1,16 @@
-"""Why a sidecar did not start or had to stop, in words for whoever started it."""
+"""Explains to the operator why a sidecar did not start or had to stop."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from eventlog.errors import EventLogError, LogForeign, LogLocked, LogNewer, LogUnsafe
+from eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogLocked, LogNewer, LogUnsafe
 from service.api.listeners import AddressTaken, AddressUnusable
 from service.cli.failures import CommandFailed, Misconfigured
 from service.domain.errors import InvalidPolicy
 from service.models.settings import SettingUnusable
 from service.recall.errors import RecallError
-
-__all__ = ["explained"]
 
 # A file that was in order a moment ago: each names itself.
 _SETTINGS = (InvalidPolicy, SettingUnusable)
@@ -20,8 +18,8 @@ _SETTINGS = (InvalidPolicy, SettingUnusable)
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn what `service.bootstrap` may raise after `check_prerequisites` into CommandFailed, or Misconfigured where a
-    setting is to blame."""
+    """Turn the errors that `service.bootstrap` raises after `check_prerequisites` into CommandFailed, or Misconfigured
+    where a setting is to blame."""
     try:
         yield
     except RecallError as error:
@@ -36,8 +34,12 @@ def explained() -> Iterator[None]:
         raise CommandFailed(str(error), hint="set log.path to a local disk") from error
     except LogForeign as error:
         raise CommandFailed(str(error), hint="check log.path") from error
+    except LogCorrupt as error:
+        raise CommandFailed(
+            f"the log is damaged: {error}", hint="`abridged log verify` says more; restore a backup"
+        ) from error
     except EventLogError as error:
-        raise CommandFailed(f"{error.__class__.__name__}: {error}", hint="see docs/operations.md") from error
+        raise CommandFailed(f"{error.__class__.__name__}: {error}", hint="see docs/production.md") from error
     except AddressTaken as error:
         raise CommandFailed(
             str(error), hint=f"stop the process that uses it, or set {error.setting} to another address"

@@ -11,8 +11,6 @@ from service.cli.sidecar import call
 from service.cli.terminal import say, say_text
 from service.client import SidecarClient, Summarization, SummaryRecord
 
-__all__ = ["summaries"]
-
 
 @click.command(short_help="Show the records of a conversation.")
 @click.argument("conversation")

@@ -14,8 +14,6 @@ from service.cli.sidecar import call
 from service.cli.terminal import say, say_text
 from service.client import SidecarClient, SummarizeTextResponse
 
-__all__ = ["summarize"]
-
 STANDARD_INPUT = "-"
 
 
@@ -45,19 +43,21 @@ def summarize(invocation: Invocation, file: str, *, max_tokens: int | None, as_j
                 hint="split it, or raise server.batch_bytes_max of the sidecar: a request may have twice as much",
             )
         answer = SummarizeTextResponse()
-        told = ""
+        shown = ""
         async for answer in client.summarize_text(text, max_tokens=max_tokens or 0):
             line = _progress(answer)
-            if line and line != told:
+            if line and line != shown:
                 say(line, is_error=True)
-                told = line
+                shown = line
         return answer
 
-    made = call(invocation, work, hints={"SUMMARIZATION_FAILED": "see summarizer.models and policy.fallback"}).summary
+    summary = call(
+        invocation, work, hints={"SUMMARIZATION_FAILED": "see summarizer.models and policy.fallback"}
+    ).summary
     if as_json_:
-        say(as_json(made))
+        say(as_json(summary))
     else:
-        say_text(made.text)
+        say_text(summary.text)
 
 
 def _read(file: str) -> bytes:

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import click
 
-__all__ = ["escaped", "excerpt", "is_interactive", "one_line", "printable", "program_name", "say", "say_text", "width"]
-
 WIDTH_MIN = 40
 WIDTH_MAX = 120
 

@@ -35,10 +35,8 @@ from service.domain.events import (
 )
 from service.domain.events import Event as DomainEvent
 
-__all__ = ["event_text", "fact_line", "json_line", "progress_text", "watch"]
-
 NUMBERS_SHOWN_MAX = 8
-"""Of pinned messages; a line is for reading."""
+"""Pinned messages that a line names; the rest is an ellipsis."""
 
 
 @click.command(short_help="Follow what happens to a conversation.")
@@ -85,7 +83,7 @@ def json_line(item: WatchConversationResponse) -> str:
 
 
 def progress_text(progress: PassProgress) -> str:
-    """What a running pass is doing."""
+    """Return the progress of a running pass as one line."""
     parts = [f"pass {short(progress.summarization_id)} {word(progress, 'stage').lower()}", progress.model]
     if progress.attempt > 1:
         parts.append(f"attempt {progress.attempt}")
@@ -101,10 +99,10 @@ def event_text(event: Event, *, chars_max: int) -> str:
     fact = fact_of(event)
     if fact is None:
         return f"{event.type} (version {event.schema_version}, newer than this program)"
-    return _told(fact, chars_max=chars_max)
+    return _fact_text(fact, chars_max=chars_max)
 
 
-def _told(event: DomainEvent, *, chars_max: int) -> str:
+def _fact_text(event: DomainEvent, *, chars_max: int) -> str:
     match event:
         case ConversationOpened():
             return f"opened: context length {event.settings.context_length:,} ({event.settings.context_length_source})"

@@ -10,7 +10,6 @@ from typing import Any, Generic, TypeVar
 
 from abridged.v1 import conversation_pb2, conversation_service_pb2, event_pb2, message_pb2, summary_pb2
 from service.domain.attachments import Omission
-from service.domain.checks.identifiers import IdentifierKind
 from service.domain.events import ContextLengthSource, ErrorClass, Rating, SkipReason, Trigger
 from service.domain.history_tools import HistoryTool
 from service.domain.ledger import Use
@@ -19,29 +18,7 @@ from service.domain.policy import DepthLimit, Fallback, ProfileName, SummaryRole
 from service.domain.profiles.profile import HeldBy
 from service.domain.record import FormName, Provenance
 from service.domain.tokens import TokenSource
-
-__all__ = [
-    "CONTEXT_LENGTH_SOURCES",
-    "DEPTH_LIMITS",
-    "DRAFT_FORMS",
-    "ERROR_CLASSES",
-    "FALLBACKS",
-    "HELD_BY",
-    "HISTORY_TOOLS",
-    "IDENTIFIER_KINDS",
-    "IDENTIFIER_USES",
-    "OMISSIONS",
-    "PROFILES",
-    "PROVENANCES",
-    "RATINGS",
-    "ROLES",
-    "SKIP_REASONS",
-    "SUMMARY_ROLES",
-    "TOKEN_SOURCES",
-    "TOOL_OUTPUTS",
-    "TRIGGERS",
-    "EnumMap",
-]
+from service.text.identifiers import IdentifierKind
 
 E = TypeVar("E", bound=Enum)
 

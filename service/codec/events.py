@@ -40,9 +40,6 @@ from service.domain.ledger import NOTHING_FOUND
 from service.domain.record import FormName
 from service.domain.tokens import TokenSource
 
-__all__ = ["EVENT_TYPES", "UnknownEvent", "current_form", "decode", "encode", "fact", "sent_content"]
-
-
 COUNTS_KEPT = 4_096
 """Encoded token counts that are remembered: nearly all are those of short messages."""
 
@@ -123,7 +120,7 @@ def current_form(type_name: str, schema_version: int, payload: bytes) -> bytes |
 
 
 def sent_content(payload: bytes) -> bytes:
-    """What the client sent, in canonical form, from the stored payload of a MessageAppended."""
+    """Return the client's own message, in canonical form, from the stored payload of a MessageAppended."""
     return canonical(event_pb2.MessageAppended.FromString(payload).message)
 
 

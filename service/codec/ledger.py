@@ -8,8 +8,6 @@ from abridged.v1 import event_pb2, summary_pb2
 from service.codec.enums import IDENTIFIER_KINDS, IDENTIFIER_USES, TOKEN_SOURCES
 from service.domain.ledger import LedgerEntry, LedgerFinds, Replaced
 
-__all__ = ["finds_from_proto", "finds_to_proto", "ledger_to_proto"]
-
 
 def ledger_to_proto(entries: Iterable[LedgerEntry]) -> list[summary_pb2.LedgerEntry]:
     """Entries of a ledger in the contract's form."""
@@ -30,7 +28,7 @@ def ledger_to_proto(entries: Iterable[LedgerEntry]) -> list[summary_pb2.LedgerEn
 
 
 def finds_to_proto(finds: LedgerFinds) -> event_pb2.LedgerFinds:
-    """What a pass adds to the ledger, in the contract's form."""
+    """Return a pass's additions to the ledger in the contract's form."""
     return event_pb2.LedgerFinds(
         entries=ledger_to_proto(finds.entries),
         replaced=[event_pb2.ReplacedIdentifier(key=r.key, number=r.number) for r in finds.replaced],
@@ -41,7 +39,7 @@ def finds_to_proto(finds: LedgerFinds) -> event_pb2.LedgerFinds:
 
 
 def finds_from_proto(proto: event_pb2.LedgerFinds) -> LedgerFinds:
-    """What a pass adds to the ledger, in the domain's form."""
+    """Return a pass's additions to the ledger in the domain's form."""
     return LedgerFinds(
         tuple(
             LedgerEntry(

@@ -21,8 +21,6 @@ from service.domain.conversation import Conversation
 from service.domain.policy import Policy
 from service.domain.sequence import Sequence
 
-__all__ = ["STATE_CODEC", "state_from_bytes", "state_to_bytes"]
-
 FOLD: Final = 3
 """Raised when the fold makes another state of the same events, so that states of before are not read."""
 

@@ -11,8 +11,6 @@ from itertools import chain, repeat
 from abridged.v1 import summary_pb2
 from service.domain.record import ActionItem, RecordContext, RecordEvidence
 
-__all__ = ["context_from_proto", "context_to_proto", "evidence_from_proto", "statements_to_proto", "texts_of"]
-
 _Numbers = tuple[tuple[int, ...], ...]
 
 
@@ -41,7 +39,7 @@ def context_to_proto(context: RecordContext, evidence: RecordEvidence) -> summar
 
 
 def texts_of(statements: Iterable[summary_pb2.Statement]) -> tuple[str, ...]:
-    """What the items of a list say."""
+    """Return the texts of a list's items."""
     return tuple(statement.text for statement in statements)
 
 
@@ -58,7 +56,7 @@ def context_from_proto(proto: summary_pb2.SummaryContext) -> RecordContext:
 
 
 def evidence_from_proto(proto: summary_pb2.SummaryRecord) -> RecordEvidence:
-    """What the statements of a record rest on."""
+    """Return the messages that the statements of a record rest on."""
     context = proto.context
     return RecordEvidence(
         key_points=_numbers(proto.key_points),

@@ -41,30 +41,6 @@ from service.domain.record import (
     SummaryRecord,
 )
 
-__all__ = [
-    "canonical",
-    "duration",
-    "figures_to_proto",
-    "message_from_proto",
-    "message_to_proto",
-    "overrides_from_proto",
-    "overrides_to_proto",
-    "policy_from_proto",
-    "policy_to_proto",
-    "quality_to_proto",
-    "ranges_from_proto",
-    "ranges_to_proto",
-    "record_from_proto",
-    "record_to_proto",
-    "requested_settings",
-    "settings_from_bytes",
-    "settings_from_proto",
-    "settings_to_bytes",
-    "settings_to_proto",
-    "timestamp",
-    "timestamp_us",
-]
-
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _POLICY_ENUMS: Mapping[str, EnumMap[Any]] = {
     "profile": PROFILES,
@@ -128,7 +104,7 @@ def message_to_proto(message: Message) -> message_pb2.Message:
 
 
 def canonical(proto: message_pb2.Message) -> bytes:
-    """What the client sent, in one form for all clients, for comparing repeated messages."""
+    """Return the client's message in one form for all clients, for comparing repeated messages."""
     return proto.SerializeToString(deterministic=True)
 
 
@@ -330,7 +306,7 @@ def settings_to_proto(settings: Settings) -> event_pb2.ResolvedSettings:
 
 
 def requested_settings(settings: Settings) -> conversation_pb2.ConversationSettings:
-    """What the client set, unchanged."""
+    """Return the client's settings, unchanged."""
     return conversation_pb2.ConversationSettings(
         model=settings.model,
         context_length=settings.requested_context_length,

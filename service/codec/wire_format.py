@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-__all__ = ["LENGTH_DELIMITED", "VARINT", "field", "length", "tag", "varint"]
-
 LENGTHS_KEPT = 4_096
 """Encoded lengths that are remembered: nearly all are those of short messages."""
 
@@ -32,7 +30,7 @@ length = lru_cache(LENGTHS_KEPT)(varint)
 
 
 def tag(number: int, wire_type: int) -> bytes:
-    """What comes before the value of the field of that number."""
+    """Return the bytes before the value of the field of that number."""
     return varint(number << 3 | wire_type)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-__all__ = ["PREFIX", "did_you_mean"]
-
 PREFIX = "ABRIDGED_"
 """Of our environment variables."""
 

@@ -13,8 +13,6 @@ from pydantic import BeforeValidator, Field
 
 from service.domain.policy import RANGES, Policy, Range
 
-__all__ = ["IN_LOWER_CASE", "policy_fields"]
-
 _HELP: Mapping[str, str] = {
     "profile": "Rules by which passes run, fixed when a conversation opens.",
     "enabled": "Off stops new passes at once; appends and reads continue.",

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from service.domain.errors import InvalidPolicy
-from service.domain.prompt import PromptTemplate, template_from_text
 from service.domain.record import FormName
-from service.domain.title import TITLE_TEMPLATE
-
-__all__ = ["own_prompts", "raw_schema_text", "title_template"]
+from service.prompts.prompt import PromptTemplate, template_from_text
+from service.prompts.title import TITLE_TEMPLATE
 
 
 def own_prompts(path: Path | None, form: FormName = FormName.FACETS) -> Mapping[FormName, PromptTemplate]:

@@ -33,21 +33,6 @@ from service.models.provider import Provider
 from service.models.scripted.provider import Scripted
 from service.models.settings import Seconds, Secret, SettingsGroup
 
-__all__ = [
-    "EXTRACTIVE_PREFIX",
-    "PROVIDER_TYPES",
-    "ClientSettings",
-    "LogSettings",
-    "PolicySettings",
-    "ServerSettings",
-    "Settings",
-    "SummarizerSettings",
-    "TelemetrySettings",
-    "TokenGrant",
-    "TokenSettings",
-    "is_local_address",
-]
-
 EXTRACTIVE_PREFIX = "extractive"
 """Stands for a provider in the name of a summarizer that asks no model."""
 
@@ -79,7 +64,9 @@ def _listen_address(value: str) -> str:
         return value
     host, colon, port = value.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise PydanticCustomError("listen", "an address is 'host:port' or 'unix:/absolute/path'")
+        raise PydanticCustomError(
+            "listen", "an address is 'host:port', with a port up to 65535, or 'unix:/absolute/path'"
+        )
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         raise PydanticCustomError("listen", "an IPv6 host stands in brackets, '[::1]:7420'")
     return value
@@ -103,7 +90,7 @@ def _provider_model(value: str) -> str:
     if examples[prefix] and not model:
         named = f"{prefix}:{examples[prefix]}"
         raise PydanticCustomError("model", "a model needs its name, '{named}'", {"named": named})
-    return value
+    return f"{EXTRACTIVE_PREFIX}:default" if value == EXTRACTIVE_PREFIX else value
 
 
 def _embedder(value: str) -> str:
@@ -437,7 +424,7 @@ class Settings(SettingsGroup):
     @model_validator(mode="after")
     def _titles_need_a_model(self) -> Self:
         if self.titles.enabled and self.title_models[0].partition(":")[0] == EXTRACTIVE_PREFIX:
-            raise PydanticCustomError("titles", "titles need a model; extraction is none", {"field": "titles.models"})
+            raise PydanticCustomError("titles", "titles need a model, not extraction", {"field": "titles.models"})
         return self
 
     def policy_for(self, model: str, profile: ProfileName | None = None) -> Policy:

@@ -25,8 +25,6 @@ from service.config.settings import EXTRACTIVE_PREFIX, PROVIDER_TYPES, PolicySet
 from service.domain.errors import InvalidPolicy
 from service.domain.profiles.registry import profile_of
 
-__all__ = ["ConfigError", "Configuration", "Origin", "Problem", "Setting", "environment", "known_settings", "load"]
-
 CONFIG_VARIABLE = "ABRIDGED_CONFIG"
 STANDARD_VARIABLES = {
     **{variable: f"{p.name}.{field}" for p in PROVIDER_TYPES for variable, field in p.variables.items()},
@@ -122,7 +120,7 @@ def load(
     """Settings from all sources; raises ConfigError with everything that is wrong.
 
     `flags` maps dotted names to values, text or already typed. `config_path` is the file of `--config`; without it
-    `ABRIDGED_CONFIG` names one, and without that there is none.
+    `ABRIDGED_CONFIG` names one; without that, no file is read.
     """
     named = config_path or (Path(environ[CONFIG_VARIABLE]) if environ.get(CONFIG_VARIABLE) else None)
     loading = _Loading()

@@ -1,4 +1,4 @@
-"""What an append asks for, and where its messages are afterwards."""
+"""Plans an append, and finds its messages afterwards."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from service.domain.errors import MessageRemoved
 from service.domain.events import Event, MessageAppended, Settings
 from service.domain.message import Message
 from service.domain.ranges import covers
-
-__all__ = ["AppendRequest", "Appended", "newly_placed", "placed", "remaining", "sent_messages"]
 
 
 class AppendRequest(NamedTuple):
@@ -77,7 +75,8 @@ def placed(request: AppendRequest, known: dict[str, int], fresh: dict[str, Place
 def remaining(
     counted: Iterable[CountedMessage], known: Mapping[str, int], state: Conversation
 ) -> tuple[CountedMessage, ...]:
-    """What is not on disk yet. Raises MessageRemoved if some of it was, and is no longer in the conversation."""
+    """Return the messages that are not on disk yet. Raises MessageRemoved if some of it was, and is no longer in the
+    conversation."""
     for number in sorted(known.values()):
         if covers(state.removed, number):
             raise MessageRemoved(number)

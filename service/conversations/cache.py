@@ -16,8 +16,6 @@ from service.domain.conversation import Conversation
 from service.domain.events import MessageAppended
 from service.domain.render import RenderedMessage
 
-__all__ = ["NOTHING_SENT", "SENT_BYTES_MIN", "ConversationCache", "Sent", "SentMessage"]
-
 CONVERSATIONS_MAX = 2_048
 MESSAGES_MAX = 100_000
 """Messages in the windows of all cached conversations."""
@@ -27,7 +25,7 @@ BYTES_MAX = 128 << 20
 them, which its allocators keep."""
 
 SENT_BYTES_MIN = 448
-"""What a message that was sent takes beside its own bytes: the entry and its place among the others."""
+"""The bytes that a sent message takes beside its own: the entry and its place among the others."""
 
 _TEXT_BYTES = 1 << 10
 """Bytes of text that weigh as much as a message."""
@@ -82,7 +80,7 @@ class Sent(NamedTuple):
         return self._replace(size=self.size - self.prefixes.size + prefixes.size, prefixes=prefixes)
 
     def after_a_pass(self) -> Self:
-        """What is still of use when the window has changed: what a response began with, not its messages."""
+        """Keep the parts that outlive a changed window: the beginning of a response, not its messages."""
         return self._replace(factor=1.0, messages=MappingProxyType({}), size=self.prefixes.size)
 
 
@@ -140,7 +138,7 @@ class ConversationCache:
         return state
 
     def sent(self, key: StreamId) -> Sent:
-        """What `keep_sent` cached, without messages if a pass has ended since; nothing if it is not cached."""
+        """Return the response that `keep_sent` cached, without messages if a pass has ended since."""
         kept = self._kept.get(key)
         return NOTHING_SENT if kept is None else kept.sent
 

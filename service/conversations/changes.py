@@ -10,8 +10,6 @@ from eventlog.event import StreamId
 from observability.stages import Stage, stage
 from service.domain.conversation import Conversation
 
-__all__ = ["Changes"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiter:

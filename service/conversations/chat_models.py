@@ -1,4 +1,4 @@
-"""What a conversation's chat model implies for its settings: context length and calibration, as far as known.
+"""Derives settings from a conversation's chat model: context length and calibration, as far as known.
 
 A conversation opens at once with what is known. Once the model's server has described the model, an event updates the
 conversations that wait for it.
@@ -18,8 +18,6 @@ from service.domain.conversation import Conversation
 from service.domain.errors import DomainError
 from service.domain.events import ContextLengthSource, Settings
 from service.domain.tokens import UNTAUGHT, Taught
-
-__all__ = ["FACTORS_MAX", "ChatModels"]
 
 WAITING_MAX = 10_000
 """Most conversations that wait for a description; later ones keep the default until an update."""
@@ -45,7 +43,7 @@ class ChatModels:
             self._learn(namespace, model, taught)
 
     def taught(self, namespace: str, model: str) -> Taught:
-        """What the namespace's usage reports have taught about a model."""
+        """Return the namespace's calibration of a model by its usage reports."""
         return self._taught.get(namespace, {}).get(model, UNTAUGHT)
 
     def resolved(self, settings: Settings) -> Settings:

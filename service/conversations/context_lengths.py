@@ -12,8 +12,6 @@ from fnmatch import fnmatchcase
 
 from service.domain.events import ContextLengthSource
 
-__all__ = ["ASKING_MAX", "ASK_AGAIN_S", "MODELS_REMEMBERED_MAX", "ContextLengths"]
-
 Describe = Callable[[str], Awaitable[int | None]]
 """Asks the model's server for a context length in tokens; None if it does not say or cannot be asked."""
 
@@ -24,7 +22,7 @@ ASK_AGAIN_S = 60.0
 
 
 class ContextLengths:
-    """What is known of models' context lengths. Lives on one event loop."""
+    """Known context lengths of models. Lives on one event loop."""
 
     def __init__(
         self,

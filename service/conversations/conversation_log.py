@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from eventlog.async_append import AsyncAppender
-from eventlog.errors import LogCorrupt, LogUnavailable
+from eventlog.errors import LogCorrupt, LogUnavailable, StreamCorrupt
 from eventlog.event import NewEvent, StreamId
 from eventlog.log import ANY, Append, AppendResult, EventLog, Outcome, RequestKey, exactly
 from observability.stages import Stage, stage
@@ -35,7 +36,8 @@ from service.domain.events import (
 from service.domain.message import Message
 from service.domain.record import MessageRange
 
-__all__ = ["ConversationLog", "OnChanged", "SentMessages"]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 FOLDS_MAX = 5
 
@@ -44,7 +46,7 @@ OnChanged = Callable[[StreamId, Conversation, Sequence[Event]], None]
 
 
 class SentMessages(NamedTuple):
-    """What a client sent, as its idempotency is judged: content by message id, and the request's own key."""
+    """A client's messages as idempotency compares them: content by message id, and the request's own key."""
 
     contents: Mapping[str, bytes]
     request: RequestKey | None = None
@@ -61,11 +63,14 @@ class ConversationLog:
         new_id: Callable[[], str],
         traceparent: Callable[[], str],
         snapshots: SnapshotWriter | None = None,
+        cached: Callable[[StreamId], Conversation | None] = lambda _: None,
     ) -> None:
-        """`table` says where streams end; without `snapshots` every stream is read from its beginning."""
+        """`table` says where streams end; without `snapshots` every stream is read from its beginning. `cached`
+        returns a state that is in memory, which is kept in the file when the events turn out not to prove it."""
         self._log = log
         self._table = table
         self._snapshots = snapshots
+        self._cached = cached
         self._appender = AsyncAppender(log)
         self._new_id = new_id
         self._traceparent = traceparent
@@ -77,10 +82,33 @@ class ConversationLog:
         their ids.
         """
         with stage(Stage.LOAD):
-            found = await asyncio.to_thread(self._fold, key)
-        if self._snapshots is not None and len(found.positions) >= SNAPSHOT_EVENTS:
-            self._snapshots.offer(key, found.state)
+            found = await self._read(self._fold, key)
+            if found.before and self.is_doubted(key):  # since it began with the snapshot
+                found = await self._read(self._fold, key)
+        if self._snapshots is not None:
+            self._snapshots.doubted.discard(key)
+            if len(found.positions) >= SNAPSHOT_EVENTS:
+                self._snapshots.offer(key, found.state)
         return found.state
+
+    def is_doubted(self, key: StreamId) -> bool:
+        """Whether damaged events of the conversation were read since it was last folded whole: no state of it that is
+        in memory is to be served then."""
+        return self._snapshots is not None and key in self._snapshots.doubted
+
+    @asynccontextmanager
+    async def noticing(self) -> AsyncIterator[None]:
+        """Have a conversation doubted whose events turn out to be damaged while the block reads them."""
+        try:
+            yield
+        except StreamCorrupt as error:
+            if self._snapshots is not None:
+                await self._snapshots.doubt(error.stream, self._cached(error.stream))
+            raise
+
+    async def _read(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        async with self.noticing():
+            return await asyncio.to_thread(read, *args, **kwargs)
 
     def post(
         self,
@@ -119,9 +147,7 @@ class ConversationLog:
         Raises EventIdConflict or RequestKeyConflict when they, or the request, are known with other content.
         """
         with stage(Stage.LOAD):
-            return await asyncio.to_thread(
-                self._log.known, Append(key, self._repeats(key, messages, sent), ANY, sent.request)
-            )
+            return await self._read(self._log.known, Append(key, self._repeats(key, messages, sent), ANY, sent.request))
 
     async def repeat(self, key: StreamId, messages: Sequence[Message], sent: SentMessages) -> None:
         """Append messages that are all on disk already, which stores the request's key."""
@@ -142,13 +168,13 @@ class ConversationLog:
         """
         contents = {self.message_event_id(key, m.id): sent.contents[m.id] for m in messages}
         for event_id, version in versions.items():
-            (stored,) = await asyncio.to_thread(self._log.read_stream, key, after=version - 1, limit=1) or (None,)
+            (stored,) = await self._read(self._log.read_stream, key, after=version - 1, limit=1) or (None,)
             if stored is None or stored.event_id != event_id or sent_content(stored.payload) == contents[event_id]:
                 raise LogCorrupt("a stored content hash, or its index, is not what was written")
 
     async def numbers_of(self, key: StreamId, known: Mapping[bytes, int]) -> dict[str, int]:
         """Numbers, by id, of the messages among the events that are known to have these versions."""
-        return await asyncio.to_thread(self._numbers_of, key, known)
+        return await self._read(self._numbers_of, key, known)
 
     async def originals(
         self,
@@ -166,7 +192,7 @@ class ConversationLog:
         TooLarge, having read no further, when they are stored in more than `bytes_max` bytes.
         `on_read` is called in a thread with the bytes of each message; it may end the reading by raising.
         """
-        return await asyncio.to_thread(self._originals, key, head, limit, within, bytes_max, on_read)
+        return await self._read(self._originals, key, head, limit, within, bytes_max, on_read)
 
     async def originals_page(
         self, key: StreamId, *, head: int, within: Sequence[MessageRange], limit: int, bytes_max: int
@@ -175,17 +201,17 @@ class ConversationLog:
 
         They are at most `limit`, stored in `bytes_max` bytes, but always one. The stream has `head` events at least.
         """
-        return await asyncio.to_thread(self._originals_page, key, head, within, limit, bytes_max)
+        return await self._read(self._originals_page, key, head, within, limit, bytes_max)
 
     async def message_ids(
         self, key: StreamId, *, head: int, within: Sequence[MessageRange], limit: int
     ) -> tuple[Sequence[str], bool]:
         """The ids of the first `limit` messages of ascending ranges, and whether more follow; holds no message."""
-        return await asyncio.to_thread(self._message_ids, key, head, within, limit)
+        return await self._read(self._message_ids, key, head, within, limit)
 
     async def requested_by(self, key: StreamId, pass_id: str) -> str:
         """The traceparent of the call that triggered a pass, from its event; empty when it had none."""
-        return await asyncio.to_thread(self._requested_by, key, self._event_id(key, f"requested/{pass_id}"))
+        return await self._read(self._requested_by, key, self._event_id(key, f"requested/{pass_id}"))
 
     def message_event_id(self, key: StreamId, message_id: str) -> bytes:
         """The id of a message's event: the same whenever the same message is sent again."""
@@ -281,8 +307,8 @@ class ConversationLog:
         raise LogUnavailable("the conversation changes faster than it is read")
 
     def _resumed(self, key: StreamId, row: Row) -> Replayed | None:
-        """The conversation from its snapshot on; None if there is none that fits the log, and leads to its row."""
-        snapshot = self._snapshots.snapshots.fitting(key, self._log) if self._snapshots is not None else None
+        """The conversation from its snapshot on; None without one that fits the log and leads to its row."""
+        snapshot = self._snapshots.fitting(key) if self._snapshots is not None else None
         if snapshot is None:
             return None
         try:
@@ -303,7 +329,8 @@ class ConversationLog:
         return NewEvent(event_id, type_name, payload, schema_version, content, trace_context)
 
     def _identity(self, event: Event) -> str:
-        """What makes an event the same event when it is written again; what cannot be repeated gets a new id."""
+        """Return the identity by which an event written again is the same event; an event that cannot be repeated gets
+        a new id."""
         match event:
             case MessageAppended():
                 return f"message/{event.message.id}"

@@ -33,6 +33,7 @@ from service.conversations.policies import Policies
 from service.conversations.queued_appends import Queued, QueuedAppends, written
 from service.conversations.state_size import window_size
 from service.conversations.table import Projected
+from service.domain.amendments import needed
 from service.domain.commands import AppendMessages, ChangeSettings, Command, CountedMessage
 from service.domain.conversation import Conversation
 from service.domain.decide import decide, require_possible
@@ -45,10 +46,7 @@ from service.domain.profiles.profile import DecisionContext
 from service.domain.profiles.registry import profile_of
 from service.domain.record import MessageRange
 from service.domain.tokens import calibrated_tokens
-from service.domain.ways_back import needed
-from service.turn import TURN_WEIGHT_MAX, aside
-
-__all__ = ["ATTEMPTS_MAX", "Conversations", "OnLoaded"]
+from service.turn import TURN_WEIGHT_MAX, run_off_loop
 
 ATTEMPTS_MAX = 5
 
@@ -84,8 +82,8 @@ class Conversations:
         self._queues: WeakValueDictionary[StreamId, QueuedAppends] = WeakValueDictionary()
 
     async def state(self, key: StreamId) -> Conversation:
-        """The conversation now; raises ConversationNotFound."""
-        state = self._cache.get(key)
+        """The conversation now; raises ConversationNotFound, or LogCorrupt if its events do not prove it."""
+        state = self._cached(key)
         if state is None:
             queue = self._queue(key)
             async with queue.turn:
@@ -100,7 +98,7 @@ class Conversations:
         return self._cache.bytes_of(key)
 
     def window_weight(self, key: StreamId) -> int:
-        """What work on all of the conversation's window weighs; see `service.turn`."""
+        """Return the weight of work on the conversation's whole window; see `service.turn`."""
         return self._cache.weight_of(key)
 
     def sent(self, key: StreamId) -> Sent:
@@ -157,11 +155,11 @@ class Conversations:
         return may_prepare(state, self._policies.of(state.settings))
 
     async def preparable(self, key: StreamId) -> PassPlan | None:
-        """The plan of the record to prepare now; None if there is none. Raises ConversationNotFound."""
+        """The plan of the record to prepare now; None without one. Raises ConversationNotFound."""
         state = await self.state(key)
         policy = self._policies.of(state.settings)
         context = DecisionContext(profile_of(policy.profile), policy, self._clock_us(), self._new_id())
-        return await aside(self.window_weight(key), lambda: preparable(state, context))
+        return await run_off_loop(self.window_weight(key), lambda: preparable(state, context))
 
     def now_us(self) -> int:
         """Microseconds since the epoch."""
@@ -176,6 +174,8 @@ class Conversations:
         """
         queue = self._queue(key)
         async with queue.turn:
+            if self.log.is_doubted(key):
+                return None
             newest = await queue.newest()
             state = newest.state if newest else await self._current(key)
             try:
@@ -348,18 +348,21 @@ class Conversations:
         if weight > TURN_WEIGHT_MAX and not _may_look_at_window(state, command, context):
             weight = 0
         with stage(Stage.DECIDE):
-            return await aside(weight, lambda: decide(state, command, context))
+            return await run_off_loop(weight, lambda: decide(state, command, context))
 
     def _ids(self, key: StreamId, messages: Sequence[Message], event_ids: Sequence[bytes]) -> tuple[str, ...]:
         return tuple(m.id for m in messages if self.log.message_event_id(key, m.id) in event_ids)
 
+    def _cached(self, key: StreamId) -> Conversation | None:
+        return None if self.log.is_doubted(key) else self._cache.get(key)
+
     async def _current(self, key: StreamId) -> Conversation:
-        state = self._cache.get(key)
+        state = self._cached(key)
         if state is None:
             state = await self.log.fold(key)
             if state.is_open:
                 # Meanwhile a commit whose caller has gone may have put a newer one.
-                size = await aside(len(state.window), partial(window_size, state.window))
+                size = await run_off_loop(len(state.window), partial(window_size, state.window))
                 state = self._cache.put(key, state, size)
                 self._on_loaded(key, state)
         return state

@@ -12,9 +12,7 @@ from observability.stages import Stage, stage
 from service.domain.commands import CountedMessage
 from service.domain.message import Message
 from service.domain.tokens import TokenCount, TokenCounter, TokenSource, message_tokens
-from service.turn import aside
-
-__all__ = ["Counting"]
+from service.turn import run_off_loop
 
 COUNTED_CHARS = 50
 """Characters that weigh as much as counting a short text: the BPE takes most of a microsecond for two of them."""
@@ -37,13 +35,13 @@ class Counting:
         counter = self.by_model(model)
         weight = len(texts) + sum(map(len, texts)) // COUNTED_CHARS
         source = counter.source_for(model)
-        return await aside(weight, lambda: tuple(TokenCount(counter.count(text), source) for text in texts))
+        return await run_off_loop(weight, lambda: tuple(TokenCount(counter.count(text), source) for text in texts))
 
     async def counted(self, messages: Sequence[Message], model: str) -> tuple[CountedMessage, ...]:
         """The messages as `model` counts them, as estimates until `credited` knows that it is the conversation's."""
         counter = self.by_model(model)
         with stage(Stage.COUNT):
-            return await aside(sum(map(_weight, messages)), lambda: tuple(_one(m, counter) for m in messages))
+            return await run_off_loop(sum(map(_weight, messages)), lambda: tuple(_one(m, counter) for m in messages))
 
     async def credited(self, messages: tuple[CountedMessage, ...], model: str) -> tuple[CountedMessage, ...]:
         """The counts by the counter of the conversation's `model`, marked as exact if that has its own vocabulary."""

@@ -7,8 +7,6 @@ from typing import NamedTuple, Self
 from service.domain.conversation import Conversation, LastSummarization
 from service.domain.events import Settings
 
-__all__ = ["Overview"]
-
 
 class Overview(NamedTuple):
     """A conversation in figures. `depth` is the live record's, None without one; times are in microseconds."""

@@ -16,15 +16,13 @@ from service.domain.errors import InvalidPolicy
 from service.domain.events import Settings
 from service.domain.policy import Policy, ProfileName, largest_summary, overridden
 
-__all__ = ["Policies"]
-
 _CACHED_MAX = 1_024
 
 _RATIOS = frozenset({"trigger_token_ratio", "reset_token_ratio", "emergency_token_ratio", "tail_token_ratio"})
 """Fields that limit one another."""
 
 _Key = tuple[str, ProfileName, tuple[tuple[str, Any], ...]]
-"""What a policy follows from: the model, the profile and the client's overrides."""
+"""The inputs of a policy: the model, the profile and the client's overrides."""
 
 _log = structlog.get_logger()
 

@@ -8,8 +8,6 @@ from typing import NamedTuple
 from service.domain.policy import SummaryRole
 from service.domain.render_json import Rendering
 
-__all__ = ["DIGEST_BYTES", "FORMS_MAX", "NO_PREFIXES", "Prefixes", "ResponseForm", "segment_digest"]
-
 FORMS_MAX = 4
 """Forms of a conversation that are remembered: one for each chat model that its caller may ask in turn."""
 
@@ -17,11 +15,11 @@ DIGEST_BYTES = 16
 """Of one segment. Two texts with one digest are not found by chance, nor in 2**64 tries on purpose."""
 
 RESPONSE_BYTES = 256
-"""What a remembered response takes in memory beside its digests."""
+"""The memory that a remembered response takes beside its digests."""
 
 
 class ResponseForm(NamedTuple):
-    """What a caller may choose about the bytes of the same window."""
+    """A caller's choices about the bytes of the same window."""
 
     role: SummaryRole
     rendering: Rendering | None = None

@@ -15,8 +15,6 @@ from observability.stages import Stage, spent, stage
 from service.conversations.table import Projected
 from service.domain.conversation import Conversation
 
-__all__ = ["Queued", "QueuedAppends", "written"]
-
 
 @dataclass(slots=True)
 class Queued:

@@ -2,28 +2,33 @@
 
 It starts with an empty table, and the last batch marks it complete, so an interrupted rebuild starts over. Memory holds
 one conversation, a batch of rows and a page of names, however long the log is.
+
+The snapshots of conversations that were read to their end go, because their events make better ones. Those of others
+may be all that is left of their state: they are set aside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
-from eventlog.errors import LogCorrupt
+import structlog
+
+from eventlog.errors import LogCorrupt, StreamCorrupt
 from eventlog.event import StreamId
 from eventlog.log import EventLog
 from service.codec.events import UnknownEvent
 from service.conversations.replay import replayed, require_known
 from service.conversations.row import Row
+from service.conversations.set_aside import NotSetAside, drop_proven, set_aside, set_aside_rest
 from service.conversations.sql_table import SqlConversationTable
-
-__all__ = ["BATCH_ROWS", "Rebuild", "RebuildReport", "Rebuilt"]
 
 BATCH_ROWS = 256
 """Rows per transaction: as many as one statement takes."""
 
-Write = Callable[[Callable[[Any], None]], None]
-"""Runs a function in a transaction of the log's database."""
+Write = Callable[[Callable[[Any], Any]], Any]
+"""Runs a function in a transaction of the log's database and returns its result."""
 
 
 class Rebuilt(NamedTuple):
@@ -35,13 +40,16 @@ class Rebuilt(NamedTuple):
 
 
 class RebuildReport(NamedTuple):
-    """Called on the rebuild's thread with events done and their total, and with each unreadable stream."""
+    """Called on the rebuild's thread with events done and their total, with each unreadable stream, and with each of
+    them that has snapshots set aside, and the version of the newest."""
 
     walked: Callable[[int, int], None] = lambda _done, _total: None
     left_out: Callable[[StreamId, Exception], None] = lambda _stream, _error: None
+    kept: Callable[[StreamId, int], None] = lambda _stream, _version: None
 
 
 _UNHEARD = RebuildReport()
+_log = structlog.get_logger()
 
 
 class Rebuild:
@@ -71,15 +79,17 @@ class Rebuild:
         """
         head = self._log.head()
         conversations = 0
-        left_out: set[StreamId] = set()
+        left_out: dict[StreamId, int] = {}
         batch: list[Row] = []
         for stream in self._streams():
             conversations += 1
             try:
                 row = self._row(stream)
             except (LogCorrupt, UnknownEvent) as error:
-                left_out.add(stream)
+                left_out[stream] = error.version if isinstance(error, StreamCorrupt) else 0
                 report.left_out(stream, error)
+                if version := self._beside(partial(set_aside, key=stream)):
+                    report.kept(stream, version)
                 continue
             batch.append(row)
             self._done += row.event_version
@@ -92,6 +102,7 @@ class Rebuild:
             raise LogCorrupt(
                 f"of {head} events {self._done} are found in {conversations} streams; `abridged log verify` says more"
             )
+        self._beside(set_aside_rest)
         self._write(lambda transaction: self._table.complete(transaction, left_out=left_out))
         return Rebuilt(conversations - len(left_out), self._done, len(left_out))
 
@@ -110,4 +121,14 @@ class Rebuild:
 
     def _insert(self, rows: list[Row]) -> None:
         if rows:
+            proven = {StreamId(row.namespace, row.id): row.event_version for row in rows}
             self._write(lambda transaction: self._table.insert(transaction, rows))
+            self._beside(partial(drop_proven, proven=proven))
+
+    def _beside(self, change: Callable[[Any], int]) -> int:
+        """Change the snapshots in a transaction of its own; one that fails leaves them as they are, and returns 0."""
+        try:
+            return int(self._write(change))
+        except NotSetAside as error:
+            _log.warning("snapshot.not_set_aside", error_type=type(error.__cause__).__name__, hint=str(error))
+            return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from eventlog.errors import LogCorrupt
+from eventlog.errors import StreamCorrupt
 from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import EventLog
 from service.codec.events import decode
@@ -15,8 +15,6 @@ from service.domain.events import Event, MessageAppended
 from service.domain.fold import Originals, fold
 from service.domain.ranges import covers
 from service.domain.record import MessageRange
-
-__all__ = ["PAGE_EVENTS", "Replayed", "originals_of", "recorded_originals", "replayed", "require_known"]
 
 PAGE_EVENTS = 500
 
@@ -48,7 +46,7 @@ class Replayed(NamedTuple):
 def replayed(log: EventLog, key: StreamId, *, head: int = 0, snapshot: Snapshot | None = None) -> Replayed:
     """The conversation in a stream that has at least `head` events, folded from a snapshot of it or from the beginning.
 
-    Raises LogCorrupt if the stream is not as written or ends earlier, UnknownEvent if a newer version of the program
+    Raises StreamCorrupt if the stream is not as written or ends earlier, UnknownEvent if a newer version of the program
     wrote one of its events. Memory grows with the conversation's window and its number of events.
     """
     positions: dict[bytes, int] = {}
@@ -63,12 +61,12 @@ def replayed(log: EventLog, key: StreamId, *, head: int = 0, snapshot: Snapshot 
 
 
 def recorded_events(log: StreamReader, key: StreamId, *, head: int = 0, after: int = 0) -> Iterator[RecordedEvent]:
-    """Every event of the stream after `after`. Raises LogCorrupt if it has fewer than `head` events."""
+    """Every event of the stream after `after`. Raises StreamCorrupt if it has fewer than `head` events."""
     while page := log.read_stream(key, after=after, limit=PAGE_EVENTS, backward=False):
         yield from page
         after = page[-1].version
     if after < head:
-        raise LogCorrupt(f"a stream of {head} events ends at {after}")
+        raise StreamCorrupt(f"a stream of {head} events ends at {after}", key, after + 1)
 
 
 def recorded_originals(
@@ -76,7 +74,7 @@ def recorded_originals(
 ) -> Iterator[tuple[RecordedEvent, MessageAppended]]:
     """The messages of ascending `ranges` with their events; reads nothing after the ranges, and little before them.
 
-    Raises LogCorrupt if the stream has fewer than `head` events and ends before the ranges do.
+    Raises StreamCorrupt if the stream has fewer than `head` events and ends before the ranges do.
     """
     if not ranges:
         return
@@ -98,6 +96,6 @@ def originals_of(log: StreamReader, key: StreamId) -> Originals:
 
 
 def require_known(log: EventLog, key: StreamId, positions: Mapping[bytes, int]) -> None:
-    """Raise LogCorrupt unless repeats of all the stream's events would be recognized."""
+    """Raise StreamCorrupt unless repeats of all the stream's events would be recognized."""
     if log.known_ids(key, positions) != positions:
-        raise LogCorrupt("the index of event ids is not what was written")
+        raise StreamCorrupt("the index of event ids is not what was written", key)

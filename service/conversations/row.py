@@ -11,8 +11,6 @@ from service.codec.values import settings_from_bytes
 from service.conversations.overview import Overview
 from service.domain.conversation import LastSummarization
 
-__all__ = ["Row", "checked", "sealed"]
-
 SEAL_BYTES = 12
 
 

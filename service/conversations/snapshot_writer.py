@@ -1,4 +1,6 @@
-"""Writes snapshots of states, one at a time, away from the appends that led to them."""
+"""Writes snapshots of states, one at a time, away from the appends that led to them; and sets one aside when its stream
+turns out to be damaged.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,14 @@ from typing import Any
 
 import structlog
 
-from eventlog.errors import EventLogError
+from eventlog.errors import EventLogError, LogCorrupt
 from eventlog.event import StreamId
 from eventlog.log import EventLog
+from service.codec.events import UnknownEvent
+from service.conversations.replay import replayed, require_known
+from service.conversations.set_aside import set_aside
 from service.conversations.snapshots import Snapshot, SqlSnapshots, is_worth_keeping, put
 from service.domain.conversation import Conversation
-
-__all__ = ["SNAPSHOT_EVENTS", "SnapshotWriter", "crosses"]
 
 SNAPSHOT_EVENTS = 256
 """Events of a conversation between two snapshots: folding them takes about as long as reading a snapshot."""
@@ -23,8 +26,8 @@ SNAPSHOT_EVENTS = 256
 WAITING_MAX = 64
 """States that wait to be written; another one is left to the next crossing, or to the reader that folds it."""
 
-Write = Callable[[Callable[[Any], None]], None]
-"""Runs a function in a transaction of the log's database."""
+Write = Callable[[Callable[[Any], Any]], Any]
+"""Runs a function in a transaction of the log's database and returns its result."""
 
 _log = structlog.get_logger()
 
@@ -35,14 +38,41 @@ def crosses(before: int, after: int) -> bool:
 
 
 class SnapshotWriter:
-    """Takes states on the event loop and writes each in a thread, the newest of a conversation alone."""
+    """Takes states on the event loop and writes each in a thread, the newest of a conversation alone.
+
+    `doubted` are the conversations of which damaged events were read since they were last folded whole, whose snapshots
+    are neither read nor written. It changes on the event loop.
+    """
 
     def __init__(self, log: EventLog, snapshots: SqlSnapshots, write: Write) -> None:
         self.snapshots = snapshots
+        self.doubted: set[StreamId] = set()
         self._log = log
         self._write = write
         self._waiting: dict[StreamId, Conversation] = {}
         self._task: asyncio.Task[None] | None = None
+
+    def fitting(self, key: StreamId) -> Snapshot | None:
+        """The snapshot from which the conversation may be folded; None without one, or when it is doubted."""
+        return None if key in self.doubted else self.snapshots.fitting(key, self._log)
+
+    async def doubt(self, key: StreamId, state: Conversation | None) -> None:
+        """Have the conversation folded from its whole stream alone until that succeeds. If it fails now, set its
+        snapshot aside in the file, and beside it `state`, which was in memory.
+
+        A snapshot that cannot be moved stays where it is, and is not read by this process.
+        """
+        if key in self.doubted:
+            return
+        self.doubted.add(key)
+        self._waiting.pop(key, None)
+        try:
+            version = await asyncio.to_thread(self._set_aside_unless_proven, key, state)
+        except EventLogError as error:
+            _log.warning("snapshot.not_set_aside", conversation_id=key.name, error_type=type(error).__name__)
+        else:
+            if version:
+                _log.error("snapshot.set_aside", conversation_id=key.name, event_version=version)
 
     def offer(self, key: StreamId, state: Conversation) -> None:
         """Write a snapshot of the state soon, unless it is too large or too many wait."""
@@ -72,10 +102,29 @@ class SnapshotWriter:
                 _log.warning("snapshot.not_written", error_type=type(error).__name__)
 
     def _take(self, key: StreamId, state: Conversation) -> None:
+        row = self._row(key, state)
+        if row is not None:
+            self._write(lambda transaction: put(transaction, row) if key not in self.doubted else None)
+
+    def _row(self, key: StreamId, state: Conversation) -> tuple[Any, ...] | None:
+        """The state's snapshot as it is written; None if it is too large, or the log does not have its last event."""
         version = state.event_version
         for sealed in self._log.read_sealed(key, after=version - 1, limit=1):
-            if sealed.event.version != version:
-                return
-            row = self.snapshots.row(key, Snapshot(state, version, sealed.event.position, sealed.chain))
-            if row is not None:
-                self._write(partial(put, row=row))
+            if sealed.event.version == version:
+                return self.snapshots.row(key, Snapshot(state, version, sealed.event.position, sealed.chain))
+        return None
+
+    def _set_aside_unless_proven(self, key: StreamId, state: Conversation | None) -> int:
+        """The version of the newest snapshot that is set aside, 0 without one, or if the whole stream leads to it."""
+        version = max(self.snapshots.version_of(key), state.event_version if state is not None else 0)
+        if not version:
+            return 0
+        try:
+            found = replayed(self._log, key)
+            require_known(self._log, key, found.positions)
+            if found.state.event_version >= version:
+                return 0
+        except (LogCorrupt, UnknownEvent):
+            pass
+        row = self._row(key, state) if state is not None else None
+        return int(self._write(partial(set_aside, key=key, row=row)))

@@ -1,7 +1,8 @@
 """Snapshots of conversations' states in the log's database, so that opening a long one reads only its end.
 
 A snapshot is never trusted over the log: it is sealed under the log's own secret, and it counts only if its stream has,
-at its version, the event whose position and chain hash it names. One that does not fit is ignored.
+at its version, the event whose position and chain hash it names. One that does not fit is ignored. One whose stream is
+damaged may be the only copy of its state, and is kept (`service.conversations.set_aside`).
 """
 
 from __future__ import annotations
@@ -19,18 +20,6 @@ from eventlog.log import EventLog
 from eventlog.sqlite.engine import dropped, is_as_made
 from service.codec.state import STATE_CODEC, state_from_bytes, state_to_bytes
 from service.domain.conversation import Conversation
-
-__all__ = [
-    "BYTES_MAX",
-    "MESSAGES_MAX",
-    "PURPOSE",
-    "Snapshot",
-    "SqlSnapshots",
-    "has_snapshots",
-    "is_worth_keeping",
-    "prepare",
-    "put",
-]
 
 MESSAGES_MAX = 4_096
 """Messages in the window of a state that is kept: reading more of them takes as long as folding them."""
@@ -79,11 +68,16 @@ class SqlSnapshots:
         self._read = read
 
     def of(self, key: StreamId) -> Snapshot | None:
-        """The conversation's snapshot; None if there is none, or if this version did not write it."""
+        """The conversation's snapshot; None without one, or if this version did not write it."""
         row = self._row(key)
         if row is None or row.codec != self._codec or not self._is_sealed(row):
             return None
         return Snapshot(state_from_bytes(row.state), row.event_version, row.position, row.chain)
+
+    def version_of(self, key: StreamId) -> int:
+        """The version after which the conversation's snapshot was taken, whoever wrote it; 0 without one."""
+        row = self._row(key)
+        return 0 if row is None else int(row.event_version)
 
     def is_damaged(self, key: StreamId) -> bool:
         """Whether the conversation has a snapshot whose seal does not fit."""
@@ -103,7 +97,7 @@ class SqlSnapshots:
         return found if at == [(found.event_version, found.position, found.chain)] else None
 
     def row(self, key: StreamId, snapshot: Snapshot) -> tuple[Any, ...] | None:
-        """What `put` writes; None for a state that is too large to keep."""
+        """Return the row that `put` writes; None for a state that is too large to keep."""
         state = state_to_bytes(snapshot.state)
         if len(state) > BYTES_MAX:
             return None
@@ -126,9 +120,12 @@ class SqlSnapshots:
         return digest.digest()
 
 
-def prepare(connection: Connection, *, anew: bool) -> None:
-    """Make the table in the transaction that opens the log; anew, or if it is not as this version makes it, empty."""
-    if anew or not has_snapshots(connection):
+def prepare(connection: Connection) -> None:
+    """Make the table in the transaction that opens the log, in the place of one that is not as this version makes it.
+
+    What a fault of the read table makes doubtful stays until the rebuild has read the events that it is a state of.
+    """
+    if not has_snapshots(connection):
         dropped(connection, SNAPSHOTS.name)
         connection.execute(CreateTable(SNAPSHOTS))
 

@@ -7,7 +7,7 @@ streams and the positions of both have to agree.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.schema import CreateIndex, CreateTable, DropIndex
 
-from eventlog.errors import LogCorrupt, LogNewer, LogUnavailable
+from eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, StreamCorrupt
 from eventlog.event import StreamId
 from eventlog.log import Committed
 from eventlog.sqlite.engine import dropped
@@ -46,8 +46,6 @@ from service.domain.conversation import Conversation
 from service.domain.profiles.profile import HeldBy
 from service.domain.tokens import Taught
 
-__all__ = ["STREAMS_PAGE", "SqlConversationTable"]
-
 T = TypeVar("T")
 _Execute = Callable[..., Any]
 
@@ -65,7 +63,7 @@ class SqlConversationTable:
         self._held = held
         self._encoded = EncodedSettings()
         self._read: Read | None = None
-        self._left_out: frozenset[StreamId] = frozenset()
+        self._left_out: Mapping[StreamId, int] = {}
         self.is_complete = True
 
     def check(self, connection: Connection) -> Fault | None:
@@ -122,12 +120,12 @@ class SqlConversationTable:
         """The conversation's row as a commit would write it; `position` is its last event's."""
         return row_of(stream, state, position, settings_to_bytes(state.settings), self._held(state))
 
-    def complete(self, connection: Connection, *, left_out: Set[StreamId]) -> None:
-        """The rows are all there but those of streams that could not be read: these are refused, and the next start
-        makes the table again.
+    def complete(self, connection: Connection, *, left_out: Mapping[StreamId, int]) -> None:
+        """The rows are all there but those of streams that could not be read, with the versions of their damaged
+        events: these are refused, and the next start makes the table again.
         """
         connection.exec_driver_sql(_COMPLETED, (int(not left_out), CONVERSATIONS.name))
-        self._left_out = frozenset(left_out)
+        self._left_out = dict(left_out)
         self.is_complete = True
 
     def project(self, transaction: Any, committed: Sequence[Committed]) -> None:
@@ -147,7 +145,8 @@ class SqlConversationTable:
     def row(self, key: StreamId) -> Row | None:
         """See ConversationTable."""
         if key in self._left_out:
-            raise LogCorrupt("the conversation could not be read when the read table was made")
+            what = "the conversation could not be read when the read table was made"
+            raise StreamCorrupt(what, key, self._left_out[key])
         found = self._through(lambda execute: execute(_ROW, key).fetchone())
         return None if found is None else checked(found)
 

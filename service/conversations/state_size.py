@@ -1,4 +1,4 @@
-"""What a cached state takes in memory: its window, and beside it the ledger, records, passes and settings.
+"""Weighs a cached state in memory: its window, and beside it the ledger, records, passes and settings.
 
 Sizes are in bytes: texts and the ledger's entries are measured, and what surrounds them has constants, which
 `tests/integration/test_cached_memory.py` holds to what the objects take.
@@ -17,8 +17,6 @@ from service.domain.ledger import Ledger
 from service.domain.ranges import partitioned, ranges_of, without
 from service.domain.record import SummaryRecord, statements_of
 from service.domain.sequence import Sequence
-
-__all__ = ["StateSize", "WindowSize", "state_size", "window_size"]
 
 _MESSAGE_BYTES: Final = 448
 """A message beside its texts."""

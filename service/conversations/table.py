@@ -24,26 +24,10 @@ from service.domain.profiles.profile import HeldBy
 from service.domain.profiles.registry import profile_of
 from service.domain.tokens import Taught
 
-__all__ = [
-    "Attention",
-    "ConversationTable",
-    "EncodedSettings",
-    "Held",
-    "ListQuery",
-    "MemoryConversationTable",
-    "Projected",
-    "Standing",
-    "is_row_of",
-    "nothing_held",
-    "projected_rows",
-    "row_of",
-    "taught_by",
-]
-
 _SEPARATOR = "\x1f"
 
 Held = Callable[[Conversation], HeldBy | None]
-"""What holds a window past its trigger, as of its last event."""
+"""The reason that holds a window past its trigger, as of its last event."""
 
 SETTINGS_KEPT_MAX = 2_048
 """Conversations whose encoded settings are cached: as many as have their states in memory."""
@@ -85,7 +69,7 @@ class Attention:
 
     @classmethod
     def of(cls, row: Row) -> Self:
-        """What the conversation's row says."""
+        """Return the figures of a conversation's row."""
         waits_us, idle_us = (row.wait_until_us, 0) if row.failures_in_row else (0, row.wait_until_us)
         return cls(row.namespace, row.id, bool(row.pending_pass), waits_us, bool(row.fallback), idle_us)
 
@@ -196,7 +180,7 @@ def projected_rows(committed: Sequence[Committed], encoded: EncodedSettings, hel
 
 
 def _read_before(projected: Projected, _ranges: object) -> Sequence[MessageAppended]:
-    """What the events of an append bring back was read when it was decided."""
+    """Refuses to read: the messages that an append brings back were read when it was decided."""
     return projected.originals
 
 

@@ -25,8 +25,6 @@ from eventlog.sqlite.engine import is_as_made
 from eventlog.sqlite.errors import DATABASE_ERRORS, translated
 from service.conversations.row import Row, checked
 
-__all__ = ["CONVERSATIONS", "PROJECTIONS", "VERSION", "Fault", "refuse_lost_end", "require_same_head", "table_fault"]
-
 VERSION = 5
 """Of the rows. It is raised with whatever changes a column, what one says, or the seal: then tables of the versions
 before are made again from the log, and none is altered."""
@@ -101,7 +99,7 @@ class Fault(StrEnum):
 
 
 def table_fault(connection: Connection) -> Fault | None:
-    """What is wrong with the read table as a whole; None when its rows can be read."""
+    """Return the fault of the read table as a whole; None when its rows can be read."""
     try:
         return _found_fault(connection)
     except DATABASE_ERRORS as error:

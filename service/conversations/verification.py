@@ -5,37 +5,42 @@ Only what the fold determines is compared: `held_by` also depends on the current
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from eventlog.errors import LogCorrupt
 from eventlog.event import SealedEvent, StreamId
-from eventlog.sqlite.verification import LogVerification
+from eventlog.sqlite.losses import RANGES_MAX, Loss
+from eventlog.sqlite.survey import FAILURES_MAX, Ranges
+from eventlog.sqlite.verification import LogVerification, listed
 from service.codec.events import UnknownEvent, decode, sent_content
-from service.conversations.replay import originals_of
+from service.conversations.replay import PAGE_EVENTS, originals_of
 from service.conversations.snapshots import Snapshot, SqlSnapshots
 from service.conversations.table import ConversationTable, ListQuery, is_row_of
+from service.conversations.table_schema import Fault, require_same_head
 from service.domain.conversation import Conversation, initial_state
 from service.domain.events import MessageAppended
 from service.domain.fold import Originals, fold
-from service.domain.ranges import ranges_of
-
-__all__ = ["Damage", "damages"]
-
-RANGES_MAX: Final = 20
-"""Ranges of damaged positions that are named of one conversation."""
 
 
 class Damage(NamedTuple):
     """A damage, and where: `where` is a conversation as `namespace/id`, or empty for the log itself.
 
     What is `of_table` a rebuild of the read table mends, which writes the file anew; a row that knows of later events
-    is not.
+    is not. `is_lost` is true of a conversation some of whose events are not there, as they were written.
     """
 
     where: str
     what: str
     of_table: bool = False
+    is_lost: bool = False
+
+
+class Service(NamedTuple):
+    """A sidecar's service of a file: the reason for which it does not start, or else the hazard at an append."""
+
+    refusal: str
+    hazard: str
 
 
 def damages(
@@ -48,7 +53,8 @@ def damages(
     """Every damaged conversation, usually by its first damage, and what is damaged in the log itself.
 
     `table` and `snapshots` are None if they cannot be compared, because another version made them. `walked` is called
-    with the number of events after each conversation.
+    with the number of events after each conversation. Memory holds what is served of one conversation and, of each
+    stream, its name and a few ranges.
     """
     try:
         for finding in log.structure():
@@ -56,19 +62,59 @@ def damages(
     except LogCorrupt as error:
         yield Damage("", str(error))
     streams = log.streams()
+    suspects: dict[StreamId, str] = {}
     done = 0
     for stream, count in sorted(streams.items(), key=str):
-        for what, of_table in _of_conversation(log, table, snapshots, stream, count):
-            yield Damage(f"{stream.namespace}/{stream.name}", what, of_table)
+        for damage in _of_conversation(log, table, snapshots, stream, count):
+            if damage.is_lost:
+                suspects[stream] = damage.what
+            else:
+                yield damage
         done += count
         walked(done)
+    for stream, loss in log.losses({stream: _end(table, stream) for stream in suspects}) if suspects else ():
+        yield _suspected(log, snapshots, stream, suspects[stream], loss)
+    if log.gave_up:
+        yield Damage("", f"{FAILURES_MAX:,} reads have failed, and no more was read: more may be lost than is named")
     if table is None:
         return
+    unlisted = 0
     for namespace in sorted({str(stream.namespace) for stream in streams}):
         try:
             table.page(ListQuery(namespace, limit=1))
         except LogCorrupt as error:
-            yield Damage("", f"the read table of namespace {namespace}: {error}", of_table=True)
+            unlisted += 1
+            if unlisted <= RANGES_MAX:
+                yield Damage("", f"the read table of namespace {namespace}: {error}", of_table=True)
+    if unlisted > RANGES_MAX:
+        yield Damage("", f"the read table of {unlisted - RANGES_MAX:,} more namespaces", of_table=True)
+
+
+def service_of(log: LogVerification, table: ConversationTable | None, fault: Fault | None) -> Service:
+    """Judge how a sidecar serves the file: read the pages that its start reads, and those that appends write to.
+
+    `table` is None if the read table has a `fault`.
+    """
+    refusal = hazard = ""
+    try:
+        log.require_start()
+        if fault in (Fault.NEWER, Fault.DAMAGED):
+            raise LogCorrupt(f"the read table {fault}")
+        _require_rows(log, table)
+        hazard = log.append_hazard()
+    except LogCorrupt as error:
+        refusal = str(error)
+    return Service(refusal, hazard)
+
+
+def _require_rows(log: LogVerification, table: ConversationTable | None) -> None:
+    try:
+        log.reader.read(require_same_head)
+        if table is not None:
+            table.attention()
+            table.calibrations()
+    except LogCorrupt as error:
+        raise LogCorrupt(f"the read table: {error}") from error
 
 
 def _of_conversation(
@@ -77,62 +123,107 @@ def _of_conversation(
     snapshots: SqlSnapshots | None,
     stream: StreamId,
     count: int,
-) -> Iterator[tuple[str, bool]]:
-    """What is damaged, and whether that is the read table or a snapshot alone."""
+) -> Iterator[Damage]:
+    where = f"{stream.namespace}/{stream.name}"
     state, read = initial_state(), originals_of(log, stream)
-    taken, damage = _snapshot(snapshots, stream)
-    snapshot = taken
+    snapshot, damage = _snapshot(snapshots, stream)
     if damage:
-        yield damage, True
-    ids: dict[bytes, int] = {}
+        yield Damage(where, damage, of_table=True)
+    version = position = 0
+    repeatable = Ranges(RANGES_MAX)
+    unknown: LogCorrupt | None = None
     try:
-        for sealed in log.events(stream):
-            ids[sealed.event.event_id] = sealed.event.position
-            if not log.has_content(sealed, _content(sealed)):
-                yield f"position {sealed.event.position}: a repeat would not be known for one", False
-            state = _evolved(state, sealed, read)
-            if snapshot == Snapshot(state, state.event_version, sealed.event.position, sealed.chain):
-                snapshot = None
-    except (LogCorrupt, UnknownEvent) as error:
-        yield f"{error}{_lost(log, stream, taken, str(error))}", False
-        return
-    if len(ids) != count:
-        yield f"{count} events are stored, and {len(ids)} can be read", False
-        return
-    try:
-        if log.reader.known_ids(stream, ids) != ids:
-            yield "the index of event ids is not what was written", False
+        for page in log.pages(stream):
+            for sealed in page:
+                version, position = sealed.event.version, sealed.event.position
+                if not log.has_content(sealed, _content(sealed)):
+                    repeatable.add(position)
+                state = _evolved(state, sealed, read)
+                if snapshot == Snapshot(state, version, position, sealed.chain):
+                    snapshot = None
+            unknown = unknown or _unknown(log, stream, page)
     except LogCorrupt as error:
-        yield str(error), False
+        yield Damage(where, str(error), is_lost=True)
+        return
+    except UnknownEvent as error:
+        yield Damage(where, str(error))
+        return
+    if version != count:
+        yield Damage(where, f"{count} events are stored, and {version} can be read", is_lost=True)
+        return
+    if repeatable.count:
+        named = listed(repeatable.kept, repeatable.dropped)
+        yield Damage(where, f"position {named}: sent again, it would be appended a second time")
+    if unknown is not None:
+        yield Damage(where, f"{unknown}; {_INTACT.format(version)}")
         return
     if snapshot is not None:
-        yield "its snapshot is not the fold of its events", True
+        yield Damage(where, "its snapshot is not the fold of its events", of_table=True)
     if table is None:
         return
     try:
         row = table.row(stream)
     except LogCorrupt as error:
-        yield str(error), True
+        yield Damage(where, str(error), of_table=True)
         return
     if row is None:
-        yield "there is no row of it in the read table", True
-    elif not is_row_of(row, state, max(ids.values(), default=0)):
-        yield "its row in the read table is not the fold of its events", row.event_version <= state.event_version
+        yield Damage(where, "there is no row of it in the read table", of_table=True)
+    elif not is_row_of(row, state, position):
+        what = "its row in the read table is not the fold of its events"
+        is_lost = row.event_version > state.event_version
+        yield Damage(where, what, of_table=not is_lost, is_lost=is_lost)
 
 
-def _lost(log: LogVerification, stream: StreamId, snapshot: Snapshot | None, known: str) -> str:
-    """Which positions are damaged, unless one alone is `known`, and what of the conversation is served all the same."""
+def _unknown(log: LogVerification, stream: StreamId, page: Iterable[SealedEvent]) -> LogCorrupt | None:
+    """Why a repeat of these events would be taken for new, if it would."""
+    ids = {sealed.event.event_id: sealed.event.position for sealed in page}
     try:
-        positions = list(log.damaged_positions(stream))
+        known = log.reader.known_ids(stream, ids) == ids
     except LogCorrupt as error:
-        return f"; which positions are damaged is hidden: {error}"
-    ranges = ranges_of(positions)
-    named = ", ".join(str(r.first) if r.first == r.last else f"{r.first} to {r.last}" for r in ranges[:RANGES_MAX])
-    more = f" and {len(ranges) - RANGES_MAX} more" if len(ranges) > RANGES_MAX else ""
-    told = "" if known.startswith(f"position {named} ") else f"; damaged: {named}{more}"
-    if snapshot is None or not positions or positions[-1] >= snapshot.position:
-        return told
-    return f"{told}; served from its snapshot at position {snapshot.position} on, until a rebuild drops that"
+        return error
+    return None if known else LogCorrupt("the index of event ids is not what was written")
+
+
+_INTACT = "its {:,} events are intact, and what leads to them is damaged"
+
+
+def _suspected(
+    log: LogVerification, snapshots: SqlSnapshots | None, stream: StreamId, error: str, loss: Loss
+) -> Damage:
+    """Which positions are damaged, unless one alone is known, and what of the conversation is served all the same."""
+    where = f"{stream.namespace}/{stream.name}"
+    if loss.is_none and not log.gave_up:
+        return Damage(where, f"{error}; {_INTACT.format(loss.intact)}")
+    named = listed(loss.ranges, loss.more)
+    what = error if not named or error.startswith(f"position {named} ") else f"{error}; damaged: {named}"
+    if loss.unplaced:
+        return Damage(
+            where, f"{what}; {loss.unplaced:,} more of its events are in no page that can be read", is_lost=True
+        )
+    snapshot, _ = _snapshot(snapshots, stream)
+    if snapshot is not None and loss.last < snapshot.position and _is_read(log, stream, snapshot.event_version):
+        what += f"; served from its snapshot at position {snapshot.position} on, until a read meets the damage"
+    return Damage(where, what, is_lost=True)
+
+
+def _is_read(log: LogVerification, stream: StreamId, version: int) -> bool:
+    """Whether a stream can be read from the event with this version to its end."""
+    after = version - 1
+    try:
+        while page := log.reader.read_sealed(stream, after=after, limit=PAGE_EVENTS):
+            after = page[-1].event.version
+    except LogCorrupt:
+        return False
+    return after >= version
+
+
+def _end(table: ConversationTable | None, stream: StreamId) -> int:
+    """The number of events that a stream has according to its row; 0 if no row can be read."""
+    try:
+        row = table.row(stream) if table is not None else None
+    except LogCorrupt:
+        return 0
+    return row.event_version if row is not None else 0
 
 
 def _snapshot(snapshots: SqlSnapshots | None, stream: StreamId) -> tuple[Snapshot | None, str]:

@@ -16,18 +16,6 @@ from urllib.parse import unquote_to_bytes
 
 from service.domain.message import Attachment, Message, Role
 
-__all__ = [
-    "Omission",
-    "OmittedAttachment",
-    "Part",
-    "anthropic_part",
-    "described",
-    "is_data",
-    "ollama_part",
-    "openai_part",
-    "parts_of",
-]
-
 _DATA = "data:"
 
 _IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
@@ -173,7 +161,7 @@ def _essence(media_type: str) -> str:
 
 
 def _data(uri: str) -> str:
-    """The data of a `data:` URI in base64; empty if there is none or it is broken."""
+    """The data of a `data:` URI in base64; empty without any, or if it is broken."""
     head, _, data = uri.partition(",")
     raw = unquote_to_bytes(data)
     if not head.lower().endswith(";base64"):

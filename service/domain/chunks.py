@@ -5,17 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-__all__ = [
-    "answer_tokens_max",
-    "calls_needed",
-    "cut_text",
-    "grouped",
-    "output_tokens_max",
-    "part_tokens_max",
-    "source_room",
-    "writable_tokens",
-]
-
 OUTPUT_SLACK_TOKENS = 256
 """Room for the JSON around a summary."""
 

@@ -10,16 +10,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from service.domain.amendments_fold import marked
 from service.domain.conversation import Conversation
 from service.domain.events import MessageAppended, ResultMark
 from service.domain.message import Message, Role
 from service.domain.policy import Policy
 from service.domain.tokens import TokenSource, calibrated_tokens
-from service.domain.tool_error import is_error
-from service.domain.ways_back_fold import marked
 from service.domain.window import ToolPairs, pinned_units, relieved_ratio, tool_pairs, tool_units
-
-__all__ = ["clearable", "freed_tokens", "marks_that_suffice"]
+from service.text.tool_error import is_error
 
 MARK_CHARS_PER_TOKEN = 3
 """Marks are English words and digits: most tokenizers need a token for more than three characters of them."""
@@ -73,7 +71,7 @@ def clearable(state: Conversation, policy: Policy) -> tuple[ResultMark, ...]:
 
 
 def freed_tokens(state: Conversation, marks: Sequence[ResultMark]) -> int:
-    """What the window costs less with these marks in the place of their results."""
+    """Return the tokens that the window saves with these marks in the place of their results."""
     by_number = {mark.number: mark for mark in marks}
     after = [marked(m, by_number[m.number]) if m.number in by_number else m for m in state.window]
     estimated = sum(m.tokens for m in after if m.source is TokenSource.ESTIMATE)

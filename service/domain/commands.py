@@ -12,31 +12,6 @@ from service.domain.message import Message
 from service.domain.record import SummaryRecord
 from service.domain.tokens import UNTAUGHT, Taught, TokenCount, TokenSource
 
-__all__ = [
-    "AppendMessages",
-    "ApplyRules",
-    "ChangeSettings",
-    "ChangeTitle",
-    "CloseConversation",
-    "Command",
-    "CompletePass",
-    "CountedMessage",
-    "EndWait",
-    "FailPass",
-    "PinMessages",
-    "RateSummary",
-    "ReleasePass",
-    "RemakeFallback",
-    "ReopenConversation",
-    "ReportUsage",
-    "RequestPass",
-    "RevokeSummary",
-    "RewindConversation",
-    "StartPass",
-    "UnpinMessages",
-    "WayBack",
-]
-
 
 class CountedMessage(NamedTuple):
     """A message, its token count, and the name of the counter."""
@@ -211,7 +186,7 @@ class ReopenConversation:
     """Take messages again, and apply the rules at once."""
 
 
-WayBack = RevokeSummary | RateSummary | PinMessages | UnpinMessages | RewindConversation
+Amendment = RevokeSummary | RateSummary | PinMessages | UnpinMessages | RewindConversation
 
 Command = (
     AppendMessages
@@ -228,5 +203,5 @@ Command = (
     | ChangeTitle
     | CloseConversation
     | ReopenConversation
-    | WayBack
+    | Amendment
 )

@@ -28,19 +28,6 @@ from service.domain.record import MessageRange, SummaryRecord
 from service.domain.sequence import Sequence
 from service.domain.tokens import TokenSource, calibrated_tokens
 
-__all__ = [
-    "Conversation",
-    "EndedPass",
-    "LastSummarization",
-    "ShownRecord",
-    "current_id",
-    "initial_state",
-    "lineage",
-    "live_coverage",
-    "next_remake",
-    "record_named",
-]
-
 REMAKES_MAX = 2
 """How often a model may try to replace a fallback record before that record stays."""
 
@@ -104,7 +91,7 @@ class ShownRecord(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """What it takes as it is shown, as it was counted."""
+        """The tokens that it takes as it is shown, as it was counted."""
         return self.record.short_tokens if self.short else self.record.tokens_after
 
 
@@ -216,7 +203,7 @@ class Conversation(NamedTuple):
 
     @property
     def chat_messages_ever(self) -> int:
-        """How many messages the conversation has, without system messages and removed ones."""
+        """The number of its messages, without system messages and removed ones."""
         removed = sum(len(r) for r in self.removed)
         return self.message_version - removed - (len(self.window) - self.chat_messages)
 
@@ -254,7 +241,7 @@ class Conversation(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """How full the window is: (window + overhead) / budget."""
+        """The fill of the window: (window + overhead) / budget."""
         return (self.window_tokens + self.settings.overhead_tokens) / self.budget
 
     def waiting(self, now_us: int) -> bool:

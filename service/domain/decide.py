@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from service.domain.amendments import cancelled_by_pins, pending_cancelled, require_pins_fit, taken_back
 from service.domain.clearing import clearable
 from service.domain.commands import (
+    Amendment,
     AppendMessages,
     ApplyRules,
     ChangeSettings,
@@ -28,7 +30,6 @@ from service.domain.commands import (
     RequestPass,
     RewindConversation,
     StartPass,
-    WayBack,
 )
 from service.domain.conversation import Conversation, next_remake
 from service.domain.errors import (
@@ -68,10 +69,7 @@ from service.domain.record import SummaryRecord
 from service.domain.sizes import ledger_limits
 from service.domain.tokens import Taught, TokenSource, calibrated_factor
 from service.domain.triggers import cancelled, closed_with, followed_up, remade, ruled, superseded
-from service.domain.ways_back import cancelled_by_pins, pending_cancelled, require_pins_fit, taken_back
 from service.domain.window import summary_tokens
-
-__all__ = ["decide", "require_possible"]
 
 
 def decide(state: Conversation, command: Command, context: DecisionContext) -> list[Event]:
@@ -80,7 +78,7 @@ def decide(state: Conversation, command: Command, context: DecisionContext) -> l
         return _append(state, command, context)
     if not state.is_open:
         raise ConversationNotFound(state.id)
-    if isinstance(command, WayBack):
+    if isinstance(command, Amendment):
         return _take_back(state, command, context)
     match command:
         case ChangeSettings():
@@ -162,7 +160,7 @@ def _change_settings(state: Conversation, command: ChangeSettings, context: Deci
     return _with_trigger(state, events, context)
 
 
-def _take_back(state: Conversation, command: WayBack, context: DecisionContext) -> list[Event]:
+def _take_back(state: Conversation, command: Amendment, context: DecisionContext) -> list[Event]:
     if not isinstance(command, RateSummary):
         _require_not_closed(state)
     if isinstance(command, RewindConversation):
@@ -250,7 +248,7 @@ def _complete(state: Conversation, command: CompletePass, context: DecisionConte
 def _within_limits(
     before: Conversation, after: Conversation, record: SummaryRecord, command: CompletePass, context: DecisionContext
 ) -> LedgerFinds:
-    """What was found, with the most that the ledger may take after the pass."""
+    """Bound the finds by the most that the ledger may take after the pass."""
     limit, memory = ledger_limits(
         before,
         context.policy,

@@ -1,4 +1,4 @@
-"""What the hints of an episode's messages say of it: the user's sentiment, flows and tools."""
+"""Computes an episode's figures from the hints of its messages: the user's sentiment, flows and tools."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Final
 
 from service.domain.message import Message, Role
 from service.domain.record import EpisodeFigures
-
-__all__ = ["NAMES_MAX", "figures_of"]
 
 NAMES_MAX: Final = 64
 """Flows, and tools, that an episode lists."""

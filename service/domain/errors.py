@@ -1,4 +1,4 @@
-"""What the rules refuse, as a tree; each type has one status at the edge.
+"""The refusals of the rules, as a tree; each type has one status at the edge.
 
 DomainError
 ├── InvalidPolicy            settings that can never work; names the field
@@ -29,35 +29,6 @@ DomainError
 """
 
 from __future__ import annotations
-
-__all__ = [
-    "ConversationIsClosed",
-    "ConversationNotFound",
-    "DepthLimitReached",
-    "DomainError",
-    "EpisodeNotFound",
-    "InvalidPageToken",
-    "InvalidPolicy",
-    "MessageIdReused",
-    "MessageNotFound",
-    "MessageRemoved",
-    "ModelAway",
-    "NothingToSummarize",
-    "PassNotFound",
-    "PassSuperseded",
-    "PassesDisabled",
-    "PinsTooLarge",
-    "RequestIdReused",
-    "SummaryNotFound",
-    "SummaryNotInUse",
-    "TextNotSummarized",
-    "TooLarge",
-    "TooManyPasses",
-    "VersionNotReached",
-    "WaitedPassFailed",
-    "WindowTooLarge",
-    "WrongMessageVersion",
-]
 
 
 class DomainError(Exception):

@@ -1,4 +1,4 @@
-"""What has happened to a conversation: past-tense, frozen, and carrying every input of the fold."""
+"""The events of a conversation: past-tense, frozen, and carrying every input of the fold."""
 
 from __future__ import annotations
 
@@ -13,38 +13,6 @@ from service.domain.message import Message
 from service.domain.policy import Policy, ProfileName
 from service.domain.record import FormName, MessageRange, SummaryRecord
 from service.domain.tokens import TokenSource
-
-__all__ = [
-    "CAUSE_CHARS_MAX",
-    "ContextLengthSource",
-    "ConversationClosed",
-    "ConversationOpened",
-    "ConversationReopened",
-    "ConversationRewound",
-    "ErrorClass",
-    "Event",
-    "MessageAppended",
-    "MessagesPinned",
-    "MessagesUnpinned",
-    "PassPlan",
-    "Rating",
-    "ResultMark",
-    "Settings",
-    "SettingsChanged",
-    "SkipReason",
-    "SummarizationCleared",
-    "SummarizationCompleted",
-    "SummarizationFailed",
-    "SummarizationReleased",
-    "SummarizationRequested",
-    "SummarizationSkipped",
-    "SummarizationStarted",
-    "SummaryRated",
-    "SummaryRevoked",
-    "TitleChanged",
-    "Trigger",
-    "UsageReported",
-]
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -91,7 +59,7 @@ class Rating(StrEnum):
 
 
 class ContextLengthSource(StrEnum):
-    """Where a context length comes from, in order of trust."""
+    """The origin of a context length, in order of trust."""
 
     CONVERSATION = "conversation"
     MODEL = "model"
@@ -156,7 +124,7 @@ class ResultMark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PassPlan:
-    """What a pass does, fixed when it is requested.
+    """The work of a pass, fixed when it is requested.
 
     Attributes:
         pass_id: The pass's id.

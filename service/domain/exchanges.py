@@ -12,8 +12,6 @@ from service.domain.events import MessageAppended
 from service.domain.message import Role
 from service.domain.window import ToolPairs, tool_pairs, tool_units
 
-__all__ = ["answered_since", "exchanges", "whole_before_kept"]
-
 Messages = Sequence[MessageAppended]
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, assert_never
 
+from service.domain.amendments_fold import WayBackEvent, after_way_back, returning, with_marks
 from service.domain.conversation import Conversation, EndedPass, LastSummarization, ShownRecord, initial_state
 from service.domain.events import (
     ConversationClosed,
@@ -38,10 +39,6 @@ from service.domain.record import MessageRange
 from service.domain.render import said_by
 from service.domain.sequence import Sequence
 from service.domain.tokens import TokenSource
-from service.domain.ways_back_fold import WayBackEvent, after_way_back, returning, with_marks
-
-__all__ = ["Originals", "evolve", "fold"]
-
 
 Originals = Callable[[tuple[MessageRange, ...]], Messages[MessageAppended]]
 """Returns the messages of ascending ranges, as the log has them."""

@@ -13,8 +13,6 @@ from typing import Any
 
 from service.domain.render_json import Rendering
 
-__all__ = ["HistoryTool", "tools_json"]
-
 
 class HistoryTool(StrEnum):
     """A tool; its name ends in `_history`."""

@@ -13,26 +13,8 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from service.domain.checks.identifiers import IdentifierKind
 from service.domain.tokens import TokenSource, calibrated_tokens
-
-__all__ = [
-    "LEDGER_FRAME_TOKENS",
-    "NOTHING_FOUND",
-    "NO_LEDGER",
-    "NUMBERS_MAX",
-    "VALUES",
-    "Ledger",
-    "LedgerEntry",
-    "LedgerFinds",
-    "Replaced",
-    "Use",
-    "entry_piece",
-    "entry_text",
-    "joined_entries",
-    "ledger_lines",
-    "required_entries",
-]
+from service.text.identifiers import IdentifierKind
 
 NUMBERS_MAX: Final = 8
 """Messages that an entry names: the first and the newest ones."""
@@ -60,7 +42,7 @@ _USE_WEIGHTS: Final[Mapping[Use, float]] = MappingProxyType(
 )
 
 _NOISE: Final = 4.0
-"""What ranks an identifier that one tool result names once below all that were used."""
+"""Ranks an identifier that one tool result names once below all that were used."""
 
 NOISE_SHARE: Final = 0.5
 """Part of the limit that these may fill: a window is better used by messages."""
@@ -100,7 +82,7 @@ class LedgerEntry(NamedTuple):
     Attributes:
         kind: Its kind.
         text: The identifier as it was written last.
-        context: The words before it in the newest message that names it; empty if there are none.
+        context: The words before it in the newest message that names it; empty without any.
         numbers: The messages that name it, ascending: the first one and the newest, NUMBERS_MAX at most.
         times: How many messages name it, as far as their numbers say it: only NUMBERS_MAX are known, so that a rewind
             past the newest of these leaves as many as are still known.
@@ -122,7 +104,7 @@ class LedgerEntry(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What two forms of one identifier share."""
+        """The key that two forms of one identifier share."""
         return self.text.casefold()
 
 
@@ -134,7 +116,7 @@ class Replaced(NamedTuple):
 
 
 class LedgerFinds(NamedTuple):
-    """What was found in messages that leave the window.
+    """The identifiers of messages that leave the window.
 
     Attributes:
         entries: Their identifiers, each once.
@@ -173,7 +155,7 @@ class Ledger(NamedTuple):
         entries: What it remembers, most needed first.
         shown: How many of them the window shows: the first ones.
         explained: How many of these with the words before them, if they are values: the first ones, too.
-        tokens: What these take in the window with their frame, uncorrected; 0 if there are none.
+        tokens: What these take in the window with their frame, uncorrected; 0 without entries.
         limit_tokens: Most tokens of those.
         memory_tokens: Most tokens of all that it remembers.
         source: Who counted them.
@@ -240,7 +222,7 @@ def ledger_lines(ledger: Ledger) -> list[str]:
 
 
 def entry_piece(text: str) -> str:
-    """What an entry adds to its line, at most; `text` is without the words before it, or with them."""
+    """Return the longest text that an entry adds to its line; `text` is without the words before it, or with them."""
     return f"; {text};" if " " in text else f" {text}"
 
 
@@ -356,7 +338,7 @@ def _says(text: str, entry: LedgerEntry) -> bool:
 
 
 _JOINING: Final = frozenset("-_/@#")
-"""What makes a name longer; a full stop ends sentences, too."""
+"""Characters that make a name longer; a full stop ends sentences, too."""
 
 _IN_PATHS: Final = frozenset("/")
 _PATHS: Final = frozenset({IdentifierKind.PATH, IdentifierKind.FILE})

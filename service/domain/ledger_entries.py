@@ -1,4 +1,4 @@
-"""What a ledger says of messages: their identifiers with counts, and which of them newer values have replaced.
+"""Makes ledger entries of messages: their identifiers with counts, and those that newer values have replaced.
 
 Values are replaced across messages alone, since one message often lists several of a kind, and only by what somebody
 says: a tool's result has a price for each flight, and an argument of a call is not a statement.
@@ -10,14 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from service.domain.checks.identifiers import IdentifierKind, serial
-from service.domain.envelope import unwrap_envelope
 from service.domain.events import MessageAppended
 from service.domain.ledger import NUMBERS_MAX, VALUES, Ledger, LedgerEntry, Replaced, Use
-from service.domain.mentions import Mention, mentions
 from service.domain.message import Message, Role
-
-__all__ = ["found_in"]
+from service.text.envelope import unwrap_envelope
+from service.text.identifiers import IdentifierKind, serial
+from service.text.mentions import Mention, mentions
 
 FOUND_MAX: Final = 4_096
 """Identifiers that are held while messages are read; of more the oldest that were named once are forgotten."""
@@ -65,7 +63,7 @@ def found_in(
 
 
 class _Reading:
-    """What has been read so far. `only_replaces` says that the messages stay: they add nothing."""
+    """The identifiers that have been read so far. `only_replaces` says that the messages stay: they add nothing."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.found: dict[str, Found] = {}
@@ -84,15 +82,18 @@ class _Reading:
     def read(self, m: MessageAppended) -> None:
         """Read one message; they come in order."""
         for text, use in _texts(m.message):
-            is_data = use is Use.TOOL or text.lstrip()[:1] in ("{", "[")
-            for mention in mentions(text):
+            named = list(mentions(text))
+            is_data = use is Use.TOOL or (use is not Use.CALL and text.lstrip()[:1] in ("{", "["))
+            # The model chooses what a call names, so calls count rows only within one of them.
+            rows = serial(mention.text for mention in named) if use is Use.CALL else frozenset()
+            for mention in named:
                 if use is not Use.TOOL or _is_worth_a_place(mention):
-                    self._named(mention, m.number, use, is_data=is_data)
+                    self._named(mention, m.number, use, is_data=is_data or mention.text in rows)
         if len(self.found) > 2 * FOUND_MAX:
             self._forget()
 
     def said_or_alone(self) -> dict[str, Found]:
-        """What was found, without names that only count the rows of data, one a message."""
+        """Return the finds without names that only count the rows of data, one a message."""
         counting = serial(key for key, found in self.found.items() if not found.is_said)
         return {key: found for key, found in self.found.items() if key not in counting}
 

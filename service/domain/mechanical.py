@@ -12,8 +12,6 @@ from typing import Final
 
 from service.domain.message import Message, Role
 
-__all__ = ["is_mechanical"]
-
 _CHARS_MAX: Final = 60
 """Longer messages are not checked: no phrase below is as long."""
 

@@ -8,8 +8,6 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-__all__ = ["Attachment", "Message", "Role", "ToolCall"]
-
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 

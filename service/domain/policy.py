@@ -1,4 +1,4 @@
-"""When and how to summarize: the policy, its overrides, and which values can never work."""
+"""The policy that says when and how to summarize, its overrides, and the values that can never work."""
 
 from __future__ import annotations
 
@@ -10,29 +10,6 @@ from typing import Any
 
 from service.domain.errors import InvalidPolicy
 from service.domain.record import FormName
-
-__all__ = [
-    "CLIENT_FIELDS",
-    "RANGES",
-    "RECORD_TOKENS_MIN",
-    "SUMMARY_TOKENS_MAX",
-    "SUMMARY_TOKENS_MIN",
-    "WAIT_S_MAX",
-    "DepthLimit",
-    "Fallback",
-    "Policy",
-    "ProfileName",
-    "Range",
-    "SummaryRole",
-    "ToolOutput",
-    "largest_summary",
-    "overridden",
-    "summary_cap",
-    "validated",
-    "wait_after_failures",
-    "wait_s",
-    "without_floors",
-]
 
 SUMMARY_TOKENS_MAX = 1_024
 SUMMARY_TOKENS_MIN = 128
@@ -53,7 +30,7 @@ class ProfileName(StrEnum):
 
 
 class DepthLimit(StrEnum):
-    """What happens when the chain has reached its maximum depth."""
+    """The behaviour when the chain has reached its maximum depth."""
 
     HALT = "halt"
     REBASE = "rebase"
@@ -68,7 +45,7 @@ class Fallback(StrEnum):
 
 
 class ToolOutput(StrEnum):
-    """How tool results enter a prompt."""
+    """The form in which tool results enter a prompt."""
 
     FULL = "full"
     CAPPED = "capped"

@@ -1,4 +1,4 @@
-"""What a pass takes from the window: all that may be compressed, or its oldest part within the limits of a pass.
+"""Selects what a pass takes from the window: all that may be compressed, or the oldest part within its limits.
 
 The rest is left to follow-ups and not looked at, so the work depends on what the pass reads, not on how many messages
 wait.
@@ -30,20 +30,18 @@ from service.domain.window import (
     tool_units,
 )
 
-__all__ = ["closed_units", "compressible", "portion_tokens_max", "prompt_tokens"]
-
 PLANNED_SHARE = 0.5
 """Share of a pass's calls that a range may plan with; the rest is for repairs and for parts that messages do not
 fill."""
 
 FAILURES_SEEN = 8
-"""How many recent failures of model calls halve the range, each once: it was too long for the pass's time."""
+"""Recent failures of model calls that halve the range, each once: it was too long for the pass's time."""
 
 _TOO_LONG = frozenset({ErrorClass.TRANSPORT, ErrorClass.TRUNCATED})
 
 
 def compressible(state: Conversation, policy: Policy, *, tail_messages: int, whole: bool = False) -> WindowSplit | None:
-    """How a pass would split the window; None if it would not be worth one.
+    """Splits the window as a pass would; None if it would not be worth one.
 
     It is worth one if it drops at least one message and at least min_range_tokens. In an emergency it is enough that
     what it drops, with the summary, clearly exceeds the smallest record, or exceeds it at all if the window needs no

@@ -15,8 +15,6 @@ from service.domain.profiles.profile import DecisionContext
 from service.domain.sizes import ledger_tokens_max
 from service.domain.window import relieved_ratio
 
-__all__ = ["has_grown", "may_prepare", "preparable", "suffices"]
-
 GROWN_SHARE = 0.5
 """How much a range must have grown before it is prepared again, as a share of its tokens in prompts."""
 

@@ -1,6 +1,6 @@
 """Text of others as data inside a frame of ours: a frame is a pair of tags that no text within can open or close.
 
-Frames are found as a model reads them (`service.domain.lookalikes`), so no other spelling of a tag gets through, nor
+Frames are found as a model reads them (`service.text.lookalikes`), so no other spelling of a tag gets through, nor
 one with invisible characters in it. Text without such tags, marks and lines is returned as it is.
 """
 
@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from service.domain.checks.chat_markup import strip_marks, without_marks
-from service.domain.lookalikes import LINE_ENDS, reading, replaced
-
-__all__ = ["attribute", "noted", "quoted"]
+from service.text.lookalikes import LINE_ENDS, reading, replaced
+from service.text.markup import strip_marks, without_marks
 
 FRAMES: Final = (
     "transcript",

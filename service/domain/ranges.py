@@ -10,8 +10,6 @@ from operator import attrgetter
 from service.domain.events import MessageAppended
 from service.domain.record import MessageRange
 
-__all__ = ["covers", "merged", "partitioned", "ranges_of", "without"]
-
 
 def merged(ranges: Iterable[MessageRange]) -> tuple[MessageRange, ...]:
     """The same messages in ascending ranges that neither touch nor overlap."""

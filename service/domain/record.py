@@ -6,28 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, repeat
 
-__all__ = [
-    "ACTION_ITEMS_MAX",
-    "DECISIONS_MAX",
-    "DOMAIN_ENTITIES_MAX",
-    "EVIDENCE_MAX",
-    "KEY_POINTS_MAX",
-    "PARTICIPANTS_MAX",
-    "STRING_CHARS_MAX",
-    "SUMMARY_CHARS_MAX",
-    "UNRESOLVED_MAX",
-    "ActionItem",
-    "EpisodeFigures",
-    "FormName",
-    "MessageRange",
-    "Provenance",
-    "RecordContext",
-    "RecordEvidence",
-    "RecordQuality",
-    "SummaryRecord",
-    "statements_of",
-]
-
 KEY_POINTS_MAX = 30
 PARTICIPANTS_MAX = 20
 DECISIONS_MAX = 20
@@ -41,7 +19,7 @@ EVIDENCE_MAX = 3
 
 
 class FormName(StrEnum):
-    """What a model is asked to write for a record; `service.summarizer.forms` has the prompts and schema of each."""
+    """The form in which a model writes a record; `service.summarizer.forms` has the prompts and schema of each."""
 
     FACETS = "facets"
     TEXT = "text"
@@ -134,7 +112,7 @@ class RecordQuality:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeFigures:
-    """What the messages of an episode say about it by their hints.
+    """The figures of an episode, from the hints of its messages.
 
     Mean and variance (of the whole, not of a sample) are of the `sentiment_messages` user messages that have a
     sentiment, and None without one. Flows and tools come in order of first appearance.
@@ -212,7 +190,7 @@ class SummaryRecord:
 
     @property
     def covered_count(self) -> int:
-        """How many messages the record covers."""
+        """The number of messages that the record covers."""
         return sum(len(r) for r in self.covered)
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from service.domain.conversation import Conversation, ShownRecord
-from service.domain.envelope import unwrap_envelope
 from service.domain.errors import WindowTooLarge
 from service.domain.events import MessageAppended
 from service.domain.ledger import NO_LEDGER, Ledger, ledger_lines
@@ -22,25 +21,7 @@ from service.domain.quoting import noted, quoted
 from service.domain.record import SummaryRecord
 from service.domain.tokens import TokenSource, calibrated_tokens
 from service.domain.window import ToolPairs, tool_pairs
-
-__all__ = [
-    "CLIPPED_CHARS_MIN",
-    "RenderedMessage",
-    "clipped",
-    "quoted_calls",
-    "quoted_result",
-    "rendered",
-    "rendered_originals",
-    "rendered_summaries",
-    "rendered_window",
-    "said_by",
-    "sending_order",
-    "short_text",
-    "shown_text",
-    "summary_message",
-    "summary_tag",
-    "summary_text",
-]
+from service.text.envelope import unwrap_envelope
 
 CLIPPED_CHARS_MIN = 64
 """Fewest characters that an excerpt keeps of a message, from both ends."""

@@ -15,13 +15,11 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any, NamedTuple, NoReturn, Self
 
-from service.domain import nested_json
 from service.domain.attachments import OmittedAttachment, Part, anthropic_part, ollama_part, openai_part, parts_of
 from service.domain.message import Message, Role
 from service.domain.quoting import noted, quoted
 from service.domain.render import quoted_calls, quoted_result
-
-__all__ = ["OPENING", "RenderedJson", "Rendering", "render_json"]
+from service.text import nested_json
 
 OPENING = "[The conversation begins with the assistant.]"
 """Anthropic's API requires a user message first."""
@@ -72,7 +70,7 @@ class Entry(NamedTuple):
 
 
 class RenderedJson(NamedTuple):
-    """What a request's body is made of, and the attachments left out of it.
+    """The parts of a request's body, and the attachments left out of it.
 
     `system` has no entry, or the text of all system messages, or with `has_blocks` one block for each.
     """

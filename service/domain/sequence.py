@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Generic, TypeVar
 
-__all__ = ["Sequence"]
-
 T = TypeVar("T")
 
 

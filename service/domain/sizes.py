@@ -1,17 +1,10 @@
-"""How large the record of a pass and the ledger should be, and how large they may be."""
+"""The intended and the greatest size of a pass's record and of the ledger."""
 
 from __future__ import annotations
 
 from service.domain.conversation import Conversation
 from service.domain.policy import RECORD_TOKENS_MIN, SUMMARY_TOKENS_MIN, Policy, ProfileName, summary_cap
 from service.domain.tokens import TokenSource, calibrated_tokens
-
-__all__ = [
-    "ledger_limits",
-    "ledger_tokens",
-    "ledger_tokens_max",
-    "record_sizes",
-]
 
 OVERRUN = 2
 """Models write more than they are asked for; a record of more than twice its size would leave the next pass no room."""
@@ -21,7 +14,7 @@ LEDGER_SHARE_MIN = 1 / 3
 """Part of its share that a ledger has even in a window that a pass could not bring below its trigger."""
 
 LEDGER_MEMORY = 2
-"""What a ledger remembers, in shares: what it shows, and about as much that comes back when that goes."""
+"""The memory of a ledger, in shares: the entries that it shows, and about as many that come back when those go."""
 
 
 def ledger_tokens(state: Conversation) -> int:

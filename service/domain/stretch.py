@@ -1,4 +1,4 @@
-"""What an episode may be made of: the oldest messages of a window that no other episode divides, by exchange.
+"""Selects the messages of an episode: the oldest messages of a window that no other episode divides, by exchange.
 
 So what an episode covers is without a gap, but for pins and system messages, and no two overlap.
 """
@@ -19,8 +19,6 @@ from service.domain.ranges import covers
 from service.domain.record import MessageRange
 from service.domain.window import counted_tokens, split
 
-__all__ = ["SEEN_BEYOND", "Stretch", "least_tokens", "rest", "stretch", "tokens_of"]
-
 SEEN_BEYOND: Final = 8
 """Messages after the longest episode that the search for topic shifts looks at."""
 
@@ -35,17 +33,18 @@ class Stretch(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """How many messages it has."""
+        """The number of its messages."""
         return sum(map(len, self.units))
 
 
 def least_tokens(policy: Policy) -> int:
-    """What the smallest record needs to replace to be worth it; an episode is longer than it may be below that."""
+    """Return the fewest tokens that the smallest record must replace to be worth it; an episode is longer than its
+    limit below that."""
     return int(RECORD_TOKENS_MIN / (1 - policy.min_gain)) + 1
 
 
 def tokens_of(state: Conversation, units: Iterable[Unit]) -> int:
-    """What the units cost in the window, estimates corrected."""
+    """The tokens that the units cost in the window, estimates corrected."""
     return counted_tokens(chain.from_iterable(units), state.settings.calibration_factor)
 
 

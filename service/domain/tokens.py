@@ -10,27 +10,8 @@ import math
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
-from service.domain.envelope import unwrap_envelope
 from service.domain.message import Message
-
-__all__ = [
-    "CALIBRATION_TOKENS_MIN",
-    "FACTOR_MAX",
-    "FACTOR_MIN",
-    "MESSAGE_OVERHEAD_TOKENS",
-    "NAME_OVERHEAD_TOKENS",
-    "TOOL_CALL_OVERHEAD_TOKENS",
-    "TRANSCRIPT_FRAME_TOKENS",
-    "UNTAUGHT",
-    "Taught",
-    "TokenCount",
-    "TokenCounter",
-    "TokenSource",
-    "calibrated_factor",
-    "calibrated_tokens",
-    "message_tokens",
-    "taught_ratio",
-]
+from service.text.envelope import unwrap_envelope
 
 MESSAGE_OVERHEAD_TOKENS: Final = 4
 """Frame of one message in the chat templates in use: start mark, role, line end, end mark (ChatML, Llama 3, Gemma)."""
@@ -71,7 +52,7 @@ class TokenCount(NamedTuple):
 
 
 class Taught(NamedTuple):
-    """What usage reports have taught about a model: the factor for estimates, and how many reports taught it."""
+    """A model's calibration by usage reports: the factor for estimates, and the number of reports."""
 
     factor: float = 1.0
     reports: int = 0

@@ -1,4 +1,4 @@
-"""Where a conversation turns to another topic: by the caller's hints, or by its words.
+"""Finds the places at which a conversation turns to another topic: by the caller's hints, or by its words.
 
 Without hints the words decide, as in TextTiling (M. Hearst, "TextTiling: Segmenting Text into Multi-paragraph Subtopic
 Passages", Computational Linguistics 23(1), 1997): messages on both sides of a gap are compared, and a gap whose
@@ -15,11 +15,9 @@ from itertools import pairwise
 from statistics import fmean, pstdev
 from typing import Final
 
-from service.domain.envelope import unwrap_envelope
 from service.domain.message import Message, Role
-from service.domain.words import word_keys
-
-__all__ = ["CHARS_READ", "topic_shifts"]
+from service.text.envelope import unwrap_envelope
+from service.text.words import word_keys
 
 CHARS_READ: Final = 2_000
 """Of each message its first characters: what it is about stands there, and the work is bounded."""
@@ -77,7 +75,7 @@ def _similarity(before: Sequence[frozenset[str]], after: Sequence[frozenset[str]
 
 
 def _depths(similar: Sequence[float]) -> list[float]:
-    """How far each value lies below the peaks on both sides of it, where the values rise without a break."""
+    """The depth of each value below the peaks on both sides of it, where the values rise without a break."""
     left = _peaks(similar)
     right = _peaks(similar[::-1])[::-1]
     return [one + other - 2 * value for one, other, value in zip(left, right, similar, strict=True)]

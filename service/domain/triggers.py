@@ -24,11 +24,10 @@ from service.domain.profiles.registry import profile_of
 from service.domain.record import SummaryRecord
 from service.domain.window import summary_tokens
 
-__all__ = ["cancelled", "closed_with", "followed_up", "held_by", "may_stand_in", "remade", "ruled", "superseded"]
-
 
 def ruled(state: Conversation, context: DecisionContext) -> list[Event]:
-    """What the rules want now: at most one pass, and the end of a remake that would delay it; none while closed."""
+    """Return the decision of the rules: at most one pass, and the end of a remake that would delay it; empty while
+    closed."""
     if state.closed or not context.policy.enabled:
         return []
     if state.pending is None:

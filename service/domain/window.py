@@ -1,4 +1,4 @@
-"""What is in the window, which messages belong together, and what may be compressed.
+"""Says which messages a window holds, which belong together, and which may be compressed.
 
 A tool call and its results are one unit, which no boundary divides. Everything else here follows from that.
 """
@@ -16,20 +16,6 @@ from service.domain.record import MessageRange
 from service.domain.sizes import ledger_tokens
 from service.domain.tokens import TokenSource, calibrated_tokens
 
-__all__ = [
-    "TAIL_MESSAGES_MIN",
-    "ToolPairs",
-    "WindowSplit",
-    "aimed_tokens",
-    "counted_tokens",
-    "pinned_units",
-    "relieved_ratio",
-    "split",
-    "summary_tokens",
-    "tool_pairs",
-    "tool_units",
-]
-
 RUNWAY = 0.15
 """Share of the budget below the reset ratio: a window that ends just under it would be due again a message or two
 later."""
@@ -40,7 +26,7 @@ TAIL_MESSAGES_MIN = 2
 
 @dataclass(frozen=True, slots=True)
 class ToolPairs:
-    """Which calls and results of a message list belong together, by message number.
+    """The calls and results of a message list that belong together, by message number.
 
     Attributes:
         results: The result's number by (message number, place of the call in it).
@@ -59,7 +45,7 @@ class ToolPairs:
 
 @dataclass(frozen=True, slots=True)
 class WindowSplit:
-    """What a pass would compress; the rest of the window stays verbatim.
+    """The messages that a pass would compress; the rest of the window stays verbatim.
 
     `kept_tokens` is the window without the dropped messages, a summary and the ledger, overhead included. A `cut` split
     leaves to follow-ups what could be dropped too, and its `kept_tokens` are those of the last of them.
@@ -131,8 +117,8 @@ def summary_tokens(state: Conversation, *record_ids: str) -> int:
 
 
 def aimed_tokens(state: Conversation, policy: Policy) -> int:
-    """What the window should cost after a pass, overhead included: below the reset ratio, with a runway to the next
-    pass."""
+    """Return the tokens that the window should have after a pass, overhead included: below the reset ratio, with a
+    runway to the next pass."""
     return int(max(policy.reset_token_ratio - RUNWAY, policy.reset_token_ratio / 2) * state.budget)
 
 

@@ -12,16 +12,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from service.domain.checks.identifiers import IdentifierKind, identifiers, serial
-from service.domain.checks.required import IDENTIFIER_CHARS_MAX, KIND_WEIGHTS, NUMBER_CHARS_MIN
-from service.domain.words import FUNCTION_WORDS
-
-__all__ = ["Day", "day_of", "fullest_forms", "ranked_entities"]
+from service.grounding.required import KIND_WEIGHTS, is_worth_naming
+from service.text.identifiers import MONTHS, identifiers, serial
+from service.text.phrases import Words, words_of
 
 _REPEATS_MAX: Final = 5
 
 _SAID_WEIGHT: Final = 1.0
-"""What somebody said counts more than what only a tool's result contains."""
+"""A name that somebody said counts more than one that only a tool's result contains."""
 
 _NAME_WEIGHT: Final = 1.5
 _PART: Final = r"[A-Z\u00c0-\u00d6\u00d8-\u00de\u0410-\u042f][\w'\u2019-]{1,30}"
@@ -29,7 +27,7 @@ _NAME: Final = re.compile(rf"(?<!\w){_PART}(?: (?:(?:of|of the|de|von|van) )?{_P
 """Capitalized words, with the words that join them and a year."""
 
 _MIDDLE: Final = re.compile(r"[a-z\u00df-\u00f6\u00f8-\u00ff\u0430-\u044f,;] \(?$")
-"""What precedes a name that does not open its sentence, label or cell."""
+"""Characters before a name that does not open its sentence, label or cell."""
 
 _ENDING: Final = re.compile(r"['\u2019](?:s|ll|m|d|ve|re|t)?$")
 _NAME_REPEATS_MIN: Final = 2
@@ -39,37 +37,11 @@ _CAPITALS_SHARE_MAX: Final = 0.15
 """If more words than this are capitalized, the language capitalizes every noun, and it marks no name."""
 
 _WORD: Final = re.compile(r"(?<![\w./@-])[^\W\d_]{2,40}(?:-[^\W\d_]{1,40})?(?![\w/@]|\.\w)")
-_COMMON_LINES: Final = """
-january february march april may june july august september october november december jan feb mar apr jun jul aug sep
-sept oct nov dec monday tuesday wednesday thursday friday saturday sunday the and but for nor yet with without from
-into onto over under about above after before between because since until also then than that this these those there
-here where when while which what who whom whose why how not now yes okay she her his him they them their you your our
-its has had have was were been being are can could will would shall should may might must does did done let please
-thanks thank hello dear sorry well just only even still very much many more most some any all each every both either
-neither another other such same own one two three four five six seven eight nine ten first second third next last new
-old good great best none null true false nan ok am pm est edt cst pst utc gmt id ids dob faq asap fyi usd eur tbd etc
-mr mrs ms dr i i'll i'm i'd i've it's let's that's act action address agenda amount appendix arrival article assembly
-bill board body book business cabin card case chair chairman chapter chief child children city class code college
-committee company conclusion council country county court credit customer data date day departure department
-description director economy edit error event example executive figure file flight general gift government group head
-health home hour house id idea image index input insurance issue item key law leg level line link list manager meeting
-member members men message method minister minutes model month name note notes number office officer option order
-output page part party passenger payment people person plan point police policy president price problem process
-product program project question reason record report request result review road room rule school secretary section
-series service services session set sir site stage standard start state states status step story street subject
-summary support system table team test text time title today tool topic total trip type unit update user value version
-warning way week woman women work year years
-"""
-_COMMON: Final = frozenset(_COMMON_LINES.split())
-"""Words that open sentences, name months or are capitalized out of respect; none is a name by itself."""
-
 _CARRIED_FIRST: Final = 3.0
 _CARRIED_LAST: Final = 1.0
 _MENTION: Final = 1.0
 
-_MONTH_NAMES: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MONTHS: Final = {name: number for number, name in enumerate(_MONTH_NAMES, start=1)}
-_MONTH: Final = r"(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\.?"
+_MONTH: Final = rf"(?P<month>{'|'.join(MONTHS)})[a-z]{{0,6}}\.?"
 _NAMED: Final = re.compile(rf"{_MONTH} (?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:,? (?P<year>\d{{4}}))?", re.IGNORECASE)
 _NAMED_LAST: Final = re.compile(
     rf"(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? {_MONTH}(?:,? (?P<year>\d{{4}}))?", re.IGNORECASE
@@ -119,15 +91,12 @@ def _identifier_scores(texts: Sequence[str], spoken: Sequence[str]) -> dict[str,
     for position, (text, words) in enumerate(zip(texts, spoken, strict=True), start=1):
         recency = position / len(texts)
         for found in identifiers(text):
-            weight = KIND_WEIGHTS.get(found.kind)
-            if weight is None or len(found.text) > IDENTIFIER_CHARS_MAX:
-                continue
-            if found.kind is IdentifierKind.NUMBER and len(found.text) < NUMBER_CHARS_MIN:
+            if not is_worth_naming(found):
                 continue
             counts[found.text] = counts.get(found.text, 0) + 1
             if words:
                 said.add(found.text)
-            scores[found.text] = weight + recency + min(counts[found.text], _REPEATS_MAX) / 2
+            scores[found.text] = KIND_WEIGHTS[found.kind] + recency + min(counts[found.text], _REPEATS_MAX) / 2
     counting = serial(name for name in scores if name not in said)
     return {name: score + _SAID_WEIGHT * (name in said) for name, score in scores.items() if name not in counting}
 
@@ -161,12 +130,12 @@ def _is_name(name: str, common: frozenset[str]) -> bool:
 
     A clause in capitals, such as `EXPRESS OR IMPLIED`, is no name.
     """
-    if any(word.isupper() and word.casefold() in FUNCTION_WORDS for word in name.split()):
+    if any(word.isupper() and word.casefold() in words_of(Words.GRAMMAR) for word in name.split()):
         return False
     words = [word.casefold() for word in name.split() if not word.islower()]
     if len(words) > 1 and words[-1].isdigit():
         return True
-    return any(word not in _COMMON and word not in common for word in words)
+    return any(word not in words_of(Words.CAPITALIZED) and word not in common for word in words)
 
 
 def _carried_scores(carried: Sequence[str], mentioned: set[str]) -> dict[str, float]:
@@ -198,7 +167,7 @@ def day_of(text: str) -> Day | None:
     named = _NAMED.fullmatch(text) or _NAMED_LAST.fullmatch(text)
     if named is None:
         return None
-    return Day(int(named["year"] or 0), _MONTHS[named["month"].casefold()], int(named["day"]))
+    return Day(int(named["year"] or 0), MONTHS[named["month"].casefold()], int(named["day"]))
 
 
 def fullest_forms(texts: Iterable[str]) -> dict[str, str]:

@@ -7,9 +7,7 @@ from typing import Final
 
 from service.domain.message import Message
 from service.extraction.passages import Passage, diverse, gathered, ranked
-from service.extraction.sentences import unrepeated
-
-__all__ = ["extracted_digest", "extracted_episode"]
+from service.text.sentences import unrepeated
 
 CountTokens = Callable[[str], int]
 

@@ -19,8 +19,6 @@ from service.extraction.entities import ranked_entities
 from service.extraction.passages import LEAD, Passage, diverse, gathered, is_usable, ranked
 from service.extraction.replaced import outdated
 
-__all__ = ["Extract", "extract"]
-
 CountTokens = Callable[[str], int]
 
 _NO_SENTENCES: Final = "The messages hold no sentences; what they name is listed."
@@ -40,7 +38,7 @@ _ITEM_TOKENS: Final = 2
 """A list mark and a line end."""
 
 _MISSES_MAX: Final = 20
-"""How many texts that do not fit are skipped before the budget counts as spent."""
+"""Texts that do not fit and are skipped, before the budget counts as spent."""
 
 
 @dataclass(frozen=True, slots=True)

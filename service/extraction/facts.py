@@ -1,4 +1,4 @@
-"""What an extract lists: participants, decisions, tasks, open points.
+"""Makes the lists of an extract: participants, decisions, tasks, open points.
 
 Items of the previous record alternate with new ones, so neither displaces the other; an item is dropped once it was
 taken back, done or answered. A reply is looked for in the next turns of others. If these only put it off, and for what
@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from service.domain.checks.identifiers import IdentifierKind, identifiers
 from service.domain.record import ACTION_ITEMS_MAX, DECISIONS_MAX, PARTICIPANTS_MAX, UNRESOLVED_MAX, ActionItem
 from service.extraction.cues import (
     asks,
@@ -33,16 +32,16 @@ from service.extraction.cues import (
 from service.extraction.due import deadline_of, due_of
 from service.extraction.owners import owner_of
 from service.extraction.passages import Corpus, Passage, Scored, is_usable, repetition
-from service.extraction.sentences import Terms, terms_of
 from service.extraction.standing import stands_alone
-
-__all__ = ["action_items", "decisions", "participants", "talk_of", "unresolved"]
+from service.text.identifiers import IdentifierKind, identifiers
+from service.text.phrases import Words, words_of
+from service.text.sentences import Terms, terms_of
 
 _RECENT: Final = 0.6
 """Tasks and open points count from this part of the conversation on, or if they have a date."""
 
 _CANDIDATES_MAX: Final = 200
-"""How many passages are compared with each other or with what follows; lists hold a tenth of them."""
+"""Passages that are compared with each other or with later ones; lists hold a tenth of them."""
 
 _SAME_SHARE: Final = 0.6
 """With this share of common words two decisions are about the same thing, and the later one holds."""
@@ -53,20 +52,13 @@ _TAKEN_BACK_SHARE: Final = 1 / 3
 _SAME_TASK_SHARE: Final = 0.75
 """With this share of repeated words it is the same task in other words."""
 
-_DECIDING_LINES: Final = """
-actually agreed ahead all back both change changed decided decision final instead keep longer mind plan prefer proceed
-rather successfully together use using
-"""
-_DECIDING: Final = frozenset(_DECIDING_LINES.split())
-"""Words that settle something, whatever it is about."""
-
 _VALUES: Final = frozenset(
     {
         *(IdentifierKind.AMOUNT, IdentifierKind.DATE, IdentifierKind.TIME),
         *(IdentifierKind.NUMBER, IdentifierKind.DECIMAL, IdentifierKind.VERSION),
     }
 )
-"""What a decision sets; other identifiers say what it is about."""
+"""Kinds of values that a decision sets; other identifiers say what it is about."""
 
 _REPLIES_MAX: Final = 3
 """Turns of others in which to look for a reply."""
@@ -123,7 +115,7 @@ def talk_of(corpus: Corpus) -> Talk:
 
 
 def decisions(best: Sequence[Scored], talk: Talk, *, carried: Sequence[str]) -> list[str]:
-    """What was settled and still holds, most relevant first."""
+    """The decisions that still hold, most relevant first."""
     quotable = [scored.passage for scored in best if _is_quotable(scored.passage, talk)]
     # A model's next step settles nothing; what it reports as done may.
     settling = [passage for passage in quotable if not (passage.by_model and is_promise(passage.text))]
@@ -208,7 +200,7 @@ def _is_quotable(passage: Passage, talk: Talk) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """What a decision is about: its words, and the identifiers that name things."""
+    """The matter of a decision: its words, and the identifiers that name things."""
 
     terms: Terms
     things: frozenset[str]
@@ -216,7 +208,7 @@ class _Subject:
 
 def _subject(text: str) -> _Subject:
     things = frozenset(found.text.casefold() for found in identifiers(text) if found.kind not in _VALUES)
-    return _Subject(terms_of(text) - _DECIDING, things)
+    return _Subject(terms_of(text) - words_of(Words.DECIDING), things)
 
 
 def _replaces(new: _Subject, old: _Subject, *, back: bool) -> bool:

@@ -17,28 +17,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from service.domain.checks.chat_markup import leftover_markup, strip_chat_markup, strip_marks
-from service.domain.checks.claims import texts_of
-from service.domain.checks.draft import echoes_instructions, is_placeholder
-from service.domain.checks.secrets import contains_secret, mask_secrets
-from service.domain.envelope import unwrap_envelope
 from service.domain.message import Message, Role
+from service.domain.quoting import FRAMES
 from service.domain.record import SummaryRecord
 from service.extraction.cues import asks, is_courtesy, is_wish
-from service.extraction.sentences import Terms, clipped, is_broken, is_label, sentences, terms_of
-
-__all__ = [
-    "LEAD",
-    "SENTENCES_MAX",
-    "Corpus",
-    "Passage",
-    "Scored",
-    "diverse",
-    "gathered",
-    "is_usable",
-    "ranked",
-    "repetition",
-]
+from service.grounding.claims import texts_of
+from service.grounding.draft import echoes_instructions, is_placeholder
+from service.text.envelope import unwrap_envelope
+from service.text.markup import leftover_markup, strip_chat_markup, strip_marks
+from service.text.secrets import contains_secret, mask_secrets
+from service.text.sentences import Terms, clipped, is_broken, is_label, sentences, terms_of
 
 LEAD: Final = "From the conversation, in its own words:"
 """First line of an extractive summary. It is not part of the conversation."""
@@ -48,8 +36,7 @@ SENTENCES_MAX: Final = 4_000
 
 _JSON_KEY: Final = re.compile(r'"\w{1,80}"\s{0,4}:')
 _TAG: Final = re.compile(
-    r"</[A-Za-z][\w-]{0,60}\s{0,4}>|(?:<|&lt;)/?(?:transcript|message|previous_summary|partial_summary|meta"
-    r"|instructions|conversation_summary)\b[^<>]{0,300}(?:>|$)"
+    rf"</[A-Za-z][\w-]{{0,60}}\s{{0,4}}>|(?:<|&lt;)/?(?:{'|'.join(FRAMES)})\b[^<>]{{0,300}}(?:>|$)"
 )
 """A closing tag is not a path, and nobody said the frame of a prompt, nor a fragment of one."""
 
@@ -119,7 +106,7 @@ class Passage:
 
     @property
     def line(self) -> str:
-        """What a record quotes: the speaker and the clipped sentence; empty if nothing of it is left."""
+        """The line that a record quotes: the speaker and the clipped sentence; empty if clipping leaves no word."""
         text = clipped(self.text)
         return f"{self.speaker}: {text}" if self.speaker and text else text
 
@@ -339,13 +326,13 @@ def _support_scores(sentences: Sequence[Terms]) -> list[float]:
 
 
 def _overlap(one: Terms, other: Terms) -> float:
-    """How much of the shorter sentence the other repeats, 0..1; short sentences count less."""
+    """The share of the shorter sentence that the other repeats, 0..1; short sentences count less."""
     shorter = min(len(one), len(other))
     return len(one & other) / (shorter + 1) if shorter else 0.0
 
 
 def repetition(candidate: Terms, taken: Terms) -> float:
-    """How much of the candidate has already been said, 0..1."""
+    """The share of the candidate that has already been said, 0..1."""
     return len(candidate & taken) / len(candidate) if candidate else 1.0
 
 

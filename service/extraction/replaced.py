@@ -11,16 +11,13 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from service.domain.words import STEM_CHARS
 from service.extraction.passages import Passage, Scored
-from service.extraction.phrases import either
-from service.extraction.phrases.changing import CORRECTIONS, GIVEN_UP
-from service.extraction.sentences import Terms, terms_of
-
-__all__ = ["outdated"]
+from service.text.phrases import Phrase, has_phrase, pattern_of
+from service.text.sentences import Terms, terms_of
+from service.text.words import STEM_CHARS
 
 _COMPARED_MAX: Final = 200
-"""How many passages, best first, are compared with each other."""
+"""Passages, best first, that are compared with each other."""
 
 _SUBJECT_TERMS_MIN: Final = 2
 _SUBJECT_PAIRS_MIN: Final = 4
@@ -42,8 +39,6 @@ _VALUE: Final = re.compile(
     r"(?<![A-Za-z\d_.-])[$€£¥]?(?:[A-Z]{1,2}-?)?\d+(?:[.,:/-]\d+)*[A-Za-z]?(?![\d.]\d|[A-Za-z])"
     r"|[一二三四五六七八九十百千万两〇零]{2,}(?=[元块円人度点分个日号席排段番時])"
 )
-_CORRECTION: Final = re.compile(either(CORRECTIONS), re.IGNORECASE)
-_GIVEN_UP: Final = re.compile(either(GIVEN_UP), re.IGNORECASE)
 _GRAMMAR: Final = re.compile(
     "[\u3041-\u309f吧的了是就那请把它用设为在到块元円度]+|値段|価格|料金|時間|番号|座席|价格|价钱|时间|号码|座位"
 )
@@ -52,7 +47,7 @@ _GRAMMAR: Final = re.compile(
 _OWN_SUBJECT: Final = re.compile(
     r"^\W*(?:the|our|my|der|die|das|unsere?|mein|le|la|les|notre|el|los|las|nuestr[oa]) (\w+)", re.IGNORECASE
 )
-"""How a sentence opens that names what it is about."""
+"""The opening of a sentence that names its subject."""
 
 _COPULA: Final = re.compile(
     r"^(?P<subject>.{3,80}?)(?:\s(?:is|are|ist|sind|est|sont|es|son|heißt)\s|是|は)(?P<value>.{2,60})$"
@@ -138,7 +133,7 @@ def _is_same(old: _Told, new: _Told) -> bool:
 
 
 def _opening(told: _Told) -> str:
-    """What a sentence names first, if it opens with an article; empty otherwise."""
+    """The first noun of a sentence that opens with an article; empty otherwise."""
     found = _OWN_SUBJECT.match(told.passage.text)
     return found[1].casefold()[:STEM_CHARS] if found is not None else ""
 
@@ -181,12 +176,14 @@ def _stems(text: str) -> frozenset[str]:
 
 def _told(passage: Passage) -> _Told:
     text = passage.text
-    corrects = len(text) <= _SHORT_CHARS and _CORRECTION.search(text) is not None
-    given_up = (found[found.lastindex].strip(" .,") for found in _GIVEN_UP.finditer(text) if found.lastindex)
+    corrects = len(text) <= _SHORT_CHARS and has_phrase(text, Phrase.CORRECTS)
+    given_up = (
+        found[found.lastindex].strip(" .,") for found in pattern_of(Phrase.GIVES_UP).finditer(text) if found.lastindex
+    )
     return _Told(
         passage,
         frozenset(_VALUE.findall(text)),
-        terms_of(_GRAMMAR.sub(" ", _VALUE.sub(" ", _CORRECTION.sub(" ", text)))),
+        terms_of(_GRAMMAR.sub(" ", _VALUE.sub(" ", pattern_of(Phrase.CORRECTS).sub(" ", text)))),
         corrects,
         frozenset(filter(_is_value, given_up)) if corrects else frozenset(),
     )

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from service.domain.checks.identifiers import identifiers
-from service.extraction.sentences import terms_of
-
-__all__ = ["stands_alone"]
+from service.text.identifiers import identifiers
+from service.text.phrases import Words, words_of
+from service.text.sentences import terms_of
 
 _OPENING: Final = re.compile(
     r"^\W*(?:(?:yes|yeah|yep|no|nope|ok|okay|sure|right|alright|all right|well|so|and|but|oh|ah|um|uh|then|great"
@@ -23,23 +22,13 @@ _POINTING: Final = re.compile(
     r"|\b(?:it|them|the same|the (?:first|second|other|latter|former) (?:one|option))\b",
     re.IGNORECASE,
 )
-"""What only points at something that another sentence names."""
-
-_GENERAL_LINES: Final = """
-additional ahead alright anything assist assistance book booking cancel canceling cancellation cancelling change changed
-changes choose check confirm contact detail details directly forward help information issue matter necessary needed next
-number numbers option options point possible prefer prepared proceed process provide question quickly ready reach
-reaching request reservation rest share shortly something soon step steps stuff thing time try update updates use using
-wait whatever work
-"""
-_GENERAL: Final = frozenset(_GENERAL_LINES.split())
-"""Words that say nothing of what is meant."""
+"""Words that only point at something that another sentence names."""
 
 _CHOICE: Final = re.compile(r"\b(?:[Oo]ption|[Pp]lan|[Vv]ariant|[Pp]roposal) (?:\d{1,2}|[A-Z])\b")
 """Something that has its own name in the conversation."""
 
 _NAMING_MIN: Final = 2
-"""So many other words say what is meant; where something is only pointed at, twice as many."""
+"""The fewest other words that name a thing; a sentence that only points at something needs twice as many."""
 
 
 def stands_alone(text: str) -> bool:
@@ -51,4 +40,8 @@ def stands_alone(text: str) -> bool:
     bare = _OPENING.sub("", text)
     named = _POINTING.sub(" ", bare)
     words_min = _NAMING_MIN if named == bare else 2 * _NAMING_MIN
-    return _CHOICE.search(bare) is not None or any(identifiers(named)) or len(terms_of(named) - _GENERAL) >= words_min
+    return (
+        _CHOICE.search(bare) is not None
+        or any(identifiers(named))
+        or len(terms_of(named) - words_of(Words.GENERAL)) >= words_min
+    )

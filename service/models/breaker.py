@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["BreakerPolicy", "BreakerState", "CircuitBreaker"]
-
 
 class BreakerState(StrEnum):
     """Whether calls go through."""

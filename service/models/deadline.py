@@ -9,8 +9,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 
 from service.models.model import ModelUnavailable
 
-__all__ = ["Deadline", "DeadlineOver"]
-
 
 class DeadlineOver(ModelUnavailable):
     """The caller's time is up, which says nothing about the host."""
@@ -43,7 +41,7 @@ class Deadline:
 
     def over(self, host: str) -> DeadlineOver:
         """The error to raise when time is up."""
-        return DeadlineOver(f"{host}: the request's {self._seconds:g} s were over")
+        return DeadlineOver(f"{host}: no answer within {round(self._seconds, 2):g} s, the time of this request")
 
     def rest(self, host: str) -> AbstractAsyncContextManager[None]:
         """Cancel the body at the deadline, with DeadlineOver."""

@@ -6,8 +6,6 @@ slowly. Nothing is kept across restarts.
 
 from __future__ import annotations
 
-__all__ = ["FACTOR_MAX", "FACTOR_MIN", "RecentHigh", "TokenFactor"]
-
 FALL = 0.1
 """Weight of a lower value: after seven of them the figure has fallen half of the way."""
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["FAIL", "OK", "SKIP", "WARN", "Finding", "Inventory", "ModelSpeed"]
-
 OK, SKIP, WARN, FAIL = "ok", "skip", "warn", "FAIL"
 
 

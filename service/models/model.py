@@ -19,20 +19,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-__all__ = [
-    "AnswerLooped",
-    "Completion",
-    "CompletionRequest",
-    "ModelDescription",
-    "ModelError",
-    "ModelMissing",
-    "ModelRefused",
-    "ModelUnavailable",
-    "OnProgress",
-    "PromptTruncated",
-    "SummaryModel",
-]
-
 OnProgress = Callable[[int], None]
 """Called with the number of output characters so far; never with text."""
 

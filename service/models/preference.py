@@ -19,8 +19,6 @@ from service.models.model import (
     SummaryModel,
 )
 
-__all__ = ["PreferredModel"]
-
 
 class PreferredModel:
     """A `SummaryModel` over a list of them. `Completion.model` says which one answered."""

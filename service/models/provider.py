@@ -18,8 +18,6 @@ from service.models.model import SummaryModel
 from service.models.settings import SettingsGroup
 from service.tokenizers.errors import VocabularyUnknown
 
-__all__ = ["OpenProvider", "Provider", "Surroundings"]
-
 Group = TypeVar("Group", bound=SettingsGroup)
 
 
@@ -105,7 +103,7 @@ class Provider(ABC, Generic[Group]):
         return ()
 
     def unused(self) -> str:
-        """A remark on settings that have no effect because no model is named; empty if there are none."""
+        """A remark on settings that have no effect because no model is named; empty without any."""
         return ""
 
     async def inventory(self, *, timeout_s: float, clock: Callable[[], float]) -> Sequence[Inventory]:  # noqa: ARG002 -- for those that ask
@@ -113,5 +111,5 @@ class Provider(ABC, Generic[Group]):
         return ()
 
     async def missing_remedy(self, *, clock: Callable[[], float]) -> str:  # noqa: ARG002 -- for those that ask
-        """A remedy if its server does not have the first model, by asking the server; empty if there is none."""
+        """A remedy if its server does not have the first model, by asking the server; empty without one."""
         return ""

@@ -11,8 +11,6 @@ from random import Random
 
 from service.models.model import Completion, CompletionRequest, ModelUnavailable, OnProgress, SummaryModel
 
-__all__ = ["RetryDetails", "RetryPolicy", "backoff_s", "complete_with_retry"]
-
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:

@@ -6,8 +6,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
-__all__ = ["Seconds", "Secret", "SettingUnusable", "SettingsGroup", "text_of"]
-
 
 class SettingUnusable(ValueError):
     """The value of a setting is well formed and cannot be used. The message says why, without the setting's name."""

@@ -1,4 +1,4 @@
-"""What a pass commits: its claim, its record, or its end without one.
+"""Commits a pass: its claim, its record, or its end without one.
 
 If the log is busy or full, or another writer came first, the commit is retried a bounded number of times. All other
 errors would only repeat, so they are raised at once.
@@ -21,8 +21,6 @@ from service.domain.conversation import Conversation
 from service.domain.errors import DomainError
 from service.domain.events import Event, PassPlan, SummarizationStarted
 from service.summarizer.summarizer import PassFailed, PassResult
-
-__all__ = ["TRANSIENT", "CommitPauses", "PassCommits"]
 
 TRANSIENT: Final = (LogFull, LogUnavailable, WrongExpectedVersion)
 """Errors that pass by themselves: the same step can be committed later."""

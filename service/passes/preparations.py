@@ -28,9 +28,7 @@ from service.passes.queue import PassQueue
 from service.passes.source import work_of
 from service.summarizer.summarizer import PassFailed, PassWork, Summarizers
 from service.telemetry.telemetry import Telemetry
-from service.turn import aside
-
-__all__ = ["KEPT_MAX", "WAITING_MAX", "Preparations"]
+from service.turn import run_off_loop
 
 WAITING_MAX: Final = 256
 """Conversations that wait to be prepared. For those beyond it, the next message tries again."""
@@ -43,7 +41,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """What was prepared last in a window; `prepared` is None when that failed."""
+    """The last preparation of a window; `prepared` is None when that failed."""
 
     question: Question
     epoch: int
@@ -134,7 +132,7 @@ class Preparations:
             self._forget(key, "shutdown")
 
     def passes_pending(self, count: int) -> None:
-        """Note how many passes are pending: preparations begin while there are none."""
+        """Note how many passes are pending: preparations begin while that is 0."""
         if count:
             self._no_pass_pending.clear()
         else:
@@ -163,7 +161,7 @@ class Preparations:
             self._queue.put(key)
 
     async def take(self, key: StreamId, work: PassWork) -> Prepared | None:
-        """What is prepared for this pass, waited for if it is under way; None if there is nothing that still stands.
+        """Return the preparation for this pass, waited for if it is under way; None if nothing still stands.
 
         The caller reports its outcome by `ended`, or puts it back.
         """
@@ -173,10 +171,10 @@ class Preparations:
         else:
             running.claimed = True
             asked = running.question
-            if not await aside(len(work.messages), lambda: asked.stands_in(work)) and running.call.cancel():
+            if not await run_off_loop(len(work.messages), lambda: asked.stands_in(work)) and running.call.cancel():
                 return None
             prepared = await running.result()
-        if prepared is None or await aside(len(work.messages), lambda: prepared.stands_in(work)):
+        if prepared is None or await run_off_loop(len(work.messages), lambda: prepared.stands_in(work)):
             return prepared
         self.ended(key, PreparationOutcome.WASTED, "range_changed")
         return None
@@ -214,7 +212,7 @@ class Preparations:
         if not await self._wanted.has_time():
             return
         work = await work_of(self._conversations, key, plan, self._counter)
-        question = await aside(len(work.messages), lambda: Question.of(work))
+        question = await run_off_loop(len(work.messages), lambda: Question.of(work))
         state = await self._conversations.state(key)
         if not self._no_pass_pending.is_set() or not self._conversations.may_prepare(state):
             return

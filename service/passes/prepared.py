@@ -14,12 +14,10 @@ from service.domain.events import PassPlan
 from service.domain.ranges import without
 from service.summarizer.summarizer import PassWork, Summary, record_of
 
-__all__ = ["Prepared", "Question"]
-
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a summarizer is asked with a plan, kept without the text of its messages.
+    """A summarizer's question with its plan, kept without the text of its messages.
 
     Attributes:
         plan: The plan.
@@ -103,7 +101,7 @@ class Prepared:
 
 
 def _task(plan: PassPlan) -> tuple[object, ...]:
-    """What has to be the same of two plans, besides their ranges and sizes.
+    """Return the parts that must be the same of two plans, besides their ranges and sizes.
 
     `max_input_tokens` is a size too: how a source is split, by what the model was last found to hold.
     """

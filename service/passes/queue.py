@@ -15,8 +15,6 @@ from heapq import heapify, heappop, heappush
 from eventlog.event import StreamId
 from service.shares import Shares
 
-__all__ = ["EMERGENCY_HEADSTART_TURNS", "Backlog", "PassQueue"]
-
 EMERGENCY_HEADSTART_TURNS = 8
 """An emergency counts as having waited this many turns longer: it overtakes, but a stream of them cannot block the
 others for ever."""
@@ -132,7 +130,7 @@ class Backlog:
 
     @property
     def oldest_us(self) -> int:
-        """Since when the oldest pass is pending; 0 if there is none."""
+        """Since when the oldest pass is pending; 0 without any."""
         if len(self._oldest) > 2 * len(self._since_us):
             self._oldest = [(since_us, key) for key, since_us in self._since_us.items()]
             heapify(self._oldest)

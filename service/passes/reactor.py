@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import structlog
 
 from eventlog.event import StreamId
-from observability.facts import SkipReason
 from service.conversations.conversations import Conversations
 from service.conversations.table import Attention
 from service.domain.conversation import Conversation
@@ -27,8 +26,6 @@ from service.passes.run import PassRun, PassRunner, failed_by_bug
 from service.passes.wakeups import Wakeups
 from service.summarizer.summarizer import Summarizers
 from service.telemetry.telemetry import Telemetry
-
-__all__ = ["Reactor", "ReactorLimits"]
 
 EXTRACTIONS_MAX = 2
 """Extractive passes that run at once, in addition to those that ask a model: a full window does not wait for slow
@@ -144,7 +141,7 @@ class Reactor:
             elif isinstance(event, SummarizationCleared):
                 self._telemetry.pass_cleared(key, event.plan, results=len(event.marks))
             elif isinstance(event, SummarizationSkipped) and not event.pass_id:
-                self._telemetry.pass_not_begun(key, SkipReason(event.reason.value.upper()))
+                self._telemetry.pass_not_begun(key, event.reason)
         if state.pending is None:
             self._dequeue(key)
         elif state.ratio >= state.pending.policy.emergency_token_ratio:

@@ -1,4 +1,4 @@
-"""What a pass reports while it runs and at its end: to watchers, spans, metrics and logs. Never any text."""
+"""Reports a pass while it runs and at its end: to watchers, spans, metrics and logs. Never any text."""
 
 from __future__ import annotations
 
@@ -8,26 +8,16 @@ from contextlib import contextmanager
 import structlog
 
 from eventlog.event import StreamId
-from observability.facts import (
-    ErrorClass,
-    PassEnded,
-    PassOutcome,
-    PassStarted,
-    PassTrigger,
-    RecordCommitted,
-    SkipReason,
-)
+from observability.facts import PassEnded, PassOutcome, PassStarted, RecordCommitted
 from observability.tracing import SilentSpan, Span, sampled_trace_id
-from service.domain.checks.secrets import mask_secrets
 from service.domain.conversation import Conversation
-from service.domain.events import PassPlan
+from service.domain.events import ErrorClass, PassPlan
 from service.domain.record import Provenance
 from service.models.model import Completion
 from service.summarizer.summarizer import PassFailed, PassResult
 from service.telemetry.progress import Progress, Stage
 from service.telemetry.telemetry import Telemetry
-
-__all__ = ["PassReport"]
+from service.text.secrets import mask_secrets
 
 SHOWN_CHARS_MAX = 200
 """Characters of a bad answer that the debug log shows, if content logging is on."""
@@ -70,7 +60,7 @@ class PassReport:
         begun = PassStarted(
             conversation_id=self._key.name,
             summarization_id=plan.pass_id,
-            trigger=PassTrigger(plan.trigger.value),
+            trigger=plan.trigger,
             depth=plan.depth,
             ratio=plan.token_ratio,
             tokens_before=plan.replaced_tokens,
@@ -151,7 +141,7 @@ class PassReport:
 
     def skipped(self, reason: str) -> None:
         """The record would not have saved enough."""
-        self._ended(PassOutcome.SKIPPED, skip_reason=SkipReason(reason.upper()))
+        self._ended(PassOutcome.SKIPPED, skip_reason=reason.upper())
         self._tell(Stage.FAILED)
         _log.info("pass.skipped", **self._names(), skip_reason=reason)
 
@@ -159,7 +149,7 @@ class PassReport:
         """The pass made no record. It is counted for the last model that it turned to, which is the one that failed."""
         self._attempts = failure.attempts
         self._model = failure.tried[-1] if failure.tried else self._model
-        self._ended(PassOutcome.ERROR, error_class=ErrorClass(failure.error_class.value))
+        self._ended(PassOutcome.ERROR, error_class=failure.error_class)
         self._tell(Stage.FAILED)
         _log.warning("pass.failed", **self._names(), **_why(failure), retryable=failure.retryable)
         self._show(failure)
@@ -172,7 +162,7 @@ class PassReport:
     def _why_not_a_model(self, result: PassResult) -> ErrorClass | None:
         """The class of the failure that led to the fallback; None if extraction is what was wanted."""
         if result.failure is not None:
-            return ErrorClass(result.failure.error_class.value)
+            return result.failure.error_class
         # The list of models moves on for no other reason, and does not report it.
         return None if self._wanted == result.record.model else ErrorClass.MODEL_MISSING
 
@@ -181,12 +171,12 @@ class PassReport:
         outcome: PassOutcome,
         *,
         error_class: ErrorClass | None = None,
-        skip_reason: SkipReason | None = None,
+        skip_reason: str | None = None,
         record: RecordCommitted | None = None,
     ) -> None:
         fact = PassEnded(
             outcome=outcome,
-            trigger=PassTrigger(self._plan.trigger.value),
+            trigger=self._plan.trigger,
             model=self._model,
             duration_s=(self._now_us() - self._started_us) / 1e6,
             attempts=self._attempts,
@@ -234,6 +224,6 @@ def _why(failure: PassFailed) -> dict[str, str | int | bool | list[str]]:
         "cause": failure.cause,
         "asked": failure.asked,
         "attempts": failure.attempts,
-        # What each reason begins with: a check or a field.
-        "reasons": [reason.partition(":")[0] for reason in failure.reasons],
+        # The check or the place that each reason begins with, as a name, which logs print.
+        "reasons": [reason.partition(":")[0].replace(" ", "_") for reason in failure.reasons],
     }

@@ -36,9 +36,7 @@ from service.passes.report import PassReport
 from service.passes.source import work_of
 from service.summarizer.summarizer import PassFailed, PassResult, PassWork, Summarizers, Summary, record_of
 from service.telemetry.telemetry import Telemetry
-from service.turn import aside
-
-__all__ = ["PassRun", "PassRunner", "failed_by_bug"]
+from service.turn import run_off_loop
 
 CLAIMS_MAX = 3
 """A pass that was claimed this often and never ended probably kills the process, so it is failed instead."""
@@ -239,7 +237,7 @@ class PassRunner:
         completed = SummarizationCompleted(
             part.plan.pass_id, result.record, result.source, fallback=False, finds=result.finds
         )
-        return await aside(self._conversations.window_weight(key), lambda: suffices(state, completed, now_us))
+        return await run_off_loop(self._conversations.window_weight(key), lambda: suffices(state, completed, now_us))
 
     async def _extracted(
         self, work: PassWork, report: PassReport, failure: PassFailed | None, *, after: PassFailed | None = None

@@ -1,4 +1,4 @@
-"""What a pass reads: the messages of its source, or the records that it merges, from the window or from the log."""
+"""Reads the source of a pass: its messages, or the records that it merges, from the window or from the log."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from service.domain.sizes import ledger_limits, ledger_tokens, ledger_tokens_max
 from service.domain.tokens import TokenCounter, calibrated_tokens
 from service.summarizer.finds import finds_of
 from service.summarizer.summarizer import PassWork
-
-__all__ = ["work_of"]
 
 SOURCE_MESSAGES_MAX: Final = 100_000
 

@@ -19,13 +19,11 @@ from service.domain.commands import ChangeTitle
 from service.domain.conversation import Conversation
 from service.domain.errors import DomainError
 from service.domain.events import Event, SummarizationCompleted
-from service.domain.prompt import PromptTemplate
-from service.domain.title import TITLE_TOKENS_MAX, title_in, title_prompt
 from service.domain.tokens import TokenCounter
 from service.models.model import CompletionRequest, ModelError, SummaryModel
+from service.prompts.prompt import PromptTemplate
+from service.prompts.title import TITLE_TOKENS_MAX, title_in, title_prompt
 from service.telemetry.telemetry import Telemetry
-
-__all__ = ["TitleSettings", "Titles"]
 
 WAITING_MAX = 256
 """Conversations that wait for a title. Beyond it the oldest is dropped and gets a title after its next pass."""

@@ -21,8 +21,6 @@ from service.domain.policy import WAIT_S_MAX
 from service.domain.profiles.registry import profile_of
 from service.passes.commits import TRANSIENT, CommitPauses
 
-__all__ = ["PROBE_FIRST_S", "Wakeups"]
-
 PROBE_FIRST_S = 15.0
 PROBE_MAX_S = 900.0
 

@@ -11,16 +11,6 @@ RecallError
 
 from __future__ import annotations
 
-__all__ = [
-    "EmbedderAway",
-    "EmbedderChanged",
-    "InvalidQuery",
-    "RecallError",
-    "RecallMissing",
-    "RecallOff",
-    "RecallStopped",
-]
-
 
 class RecallError(Exception):
     """A search, or the index itself, cannot be had. No message of this family has text of a conversation."""
@@ -43,7 +33,9 @@ class RecallMissing(RecallError):
     """The package extra `recall` is not installed."""
 
     def __init__(self) -> None:
-        super().__init__("recall.index needs the package extra `recall`: install 'abridged[recall]'")
+        super().__init__(
+            "recall.index needs the package extra `recall`: scripts/install recall, or pip install 'PATH[recall]'"
+        )
 
 
 class EmbedderAway(RecallError):

@@ -15,20 +15,6 @@ from typing import Any, NamedTuple
 from service.recall.errors import RecallMissing, RecallStopped
 from service.recall.passages import PIECES_MAX
 
-__all__ = [
-    "Connection",
-    "Made",
-    "blocks_table",
-    "connected",
-    "create_tables_of",
-    "entry_of",
-    "opened",
-    "piece_id",
-    "remove",
-    "require_installed",
-    "words_table",
-]
-
 SCHEMA_VERSION = 2
 """Of the tables, of what is indexed of a text and of how it is spelled: an index of another one is made again."""
 
@@ -87,7 +73,7 @@ by meaning walks `blocks` (`service/recall/pieces.py`); a block's id is that of 
 
 
 class Made(NamedTuple):
-    """What an index was made of: another log's, or another schema's, is made again."""
+    """The origin of an index: one of another log, or of another schema, is made again."""
 
     log_id: str
     schema_version: int = SCHEMA_VERSION
@@ -126,7 +112,7 @@ def entry_of(piece: int) -> tuple[int, int]:
 
 
 def connected(path: Path, *, writes: bool) -> Connection:
-    """A connection to the index. Raises apsw.Error when there is none that can be used."""
+    """A connection to the index. Raises apsw.Error when it cannot be used."""
     import apsw
 
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if writes else apsw.SQLITE_OPEN_READONLY

@@ -27,11 +27,9 @@ from service.recall.pieces import BLOCK_BYTES, Row, packed, shelf_of, without
 from service.recall.query import spelled
 from service.recall.vectors import Vector
 
-__all__ = ["KNOWN_EVENTS", "Embedding", "Index", "Kind", "Unembedded", "text_of"]
-
 
 class Kind(IntEnum):
-    """What an entry is. The numbers are in the index's file."""
+    """The kind of an entry. The numbers are in the index's file."""
 
     MESSAGE = 1
     SUMMARY = 2
@@ -53,7 +51,7 @@ class Embedding(NamedTuple):
 
 
 def text_of(event: Event) -> str:
-    """What can be found of an event; empty for one that says nothing."""
+    """Return the searchable text of an event; empty for one that says nothing."""
     match event:
         case MessageAppended():
             return text_of_message(event.message)
@@ -78,7 +76,7 @@ class Index:
 
     @property
     def embedder(self) -> tuple[str, int]:
-        """Which model made the vectors, and how many numbers each has; `("", 0)` while there are none."""
+        """Return the model that made the vectors, and how many numbers each has; `("", 0)` before the first."""
         return self._made("embedder"), int(self._made("dimension") or 0)
 
     def apply(self, events: Sequence[RecordedEvent], cursor: int) -> None:
@@ -242,7 +240,7 @@ IDS_KEPT_MAX = 4_096
 
 
 class _Entry(NamedTuple):
-    """What is kept of a text beside its place in the log: its columns in their order."""
+    """The stored part of a text beside its place in the log: its columns in their order."""
 
     kind: Kind
     role: str
@@ -300,7 +298,7 @@ _INDEXED: Mapping[str, Callable[[Index, RecordedEvent, Any], None]] = {
     "SummaryRevoked": _revoked,
     "ConversationRewound": _rewound,
 }
-"""What takes text back calls `Index._forget`, as a redaction or an erasure will."""
+"""Events that are indexed."""
 
 _UNINDEXED = frozenset(
     {

@@ -9,11 +9,9 @@ from service.models.model import ModelError
 from service.models.ollama.embedding import OllamaEmbedding
 from service.recall.errors import EmbedderAway
 
-__all__ = ["OllamaEmbedder"]
-
 
 class OllamaEmbedder:
-    """What Ollama's `/api/embed` returns, in the model's own dimension."""
+    """Asks Ollama's `/api/embed` for vectors, in the model's own dimension."""
 
     dimension = 0
 

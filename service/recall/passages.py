@@ -1,4 +1,4 @@
-"""What of a message or a record can be found, and the pieces of it that get vectors. Pure."""
+"""Finds the searchable text of a message or a record, and the pieces of it that get vectors. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from service.domain.envelope import unwrap_envelope
 from service.domain.message import Message
 from service.domain.record import SummaryRecord
-
-__all__ = ["PIECES_MAX", "pieces_of", "snippet_of", "text_of_message", "text_of_record"]
+from service.text.envelope import unwrap_envelope
 
 PIECE_CHARS = 1_200
 """Characters of a piece: about 300 tokens. The vector of a longer text says less of each of its parts."""
@@ -29,13 +27,13 @@ _CUT = "…"
 
 
 def text_of_message(message: Message) -> str:
-    """What the message says: its content without its envelope, then its calls with their arguments."""
+    """Return the message's text: its content without its envelope, then its calls with their arguments."""
     calls = (f"{call.name} {call.arguments}" for call in message.tool_calls)
     return "\n".join(part for part in (unwrap_envelope(message.content), *calls) if part)
 
 
 def text_of_record(record: SummaryRecord) -> str:
-    """What the record says, its lists included, a line each; an episode in short first."""
+    """Return the record's text, its lists included, a line each; an episode in short first."""
     context = record.context
     items = (" ".join(filter(None, (item.owner, item.task, item.due))) for item in context.action_items)
     return "\n".join(

@@ -14,8 +14,6 @@ from service.domain.message import Role
 from service.recall.passages import PIECES_MAX
 from service.recall.vectors import Vector
 
-__all__ = ["BLOCK_BYTES", "CHUNK_BYTES", "Row", "Wanted", "nearest", "packed", "shelf_of", "without"]
-
 SHELF_CONVERSATIONS = 16
 """Conversations of a shelf: a search in one reads the pieces of so many; the last block of each shelf may be short."""
 
@@ -23,7 +21,7 @@ BLOCK_BYTES = 8_192
 """A block that is as long takes no more rows. Adding a row writes its block anew."""
 
 CHUNK_BYTES = 1 << 19
-"""What is compared at a time: it stays in a processor's cache, and bounds the memory of a search."""
+"""The bytes that are compared at a time: they stay in a processor's cache, and bound the memory of a search."""
 
 _HEAD = struct.Struct("<qqqBB6x")
 _WORD = 8
@@ -43,7 +41,7 @@ class Row(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Filters on rows; an empty collection or 0 is none.
+    """Filters on rows; an empty collection or 0 filters nothing.
 
     `either` has pairs of entries and conversations: a row must be of one of them, for each pair. `entries` are those
     that a row must be of, for each member.

@@ -31,8 +31,6 @@ from service.recall.index import Embedding, Index, Unembedded
 from service.recall.passages import pieces_of
 from service.recall.vectors import Embedder, Vector, quantized
 
-__all__ = ["IN_BACKGROUND", "Pace", "Progress", "Projection", "require_same"]
-
 T = TypeVar("T")
 _Piece = tuple[Unembedded, int, str]
 
@@ -100,7 +98,7 @@ class Projection:
 
     @property
     def embedder(self) -> Embedder | None:
-        """What makes vectors; None for an index of words alone."""
+        """Return the maker of vectors; None for an index of words alone."""
         return self._embedder
 
     @property

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from service.domain.words import FUNCTION_WORDS, STEM_CHARS, folded, script_runs
 from service.recall.errors import InvalidQuery
-
-__all__ = ["Query", "parsed", "spelled"]
+from service.text.phrases import Words, words_of
+from service.text.words import STEM_CHARS, folded, script_runs
 
 TERMS_MAX = 64
 """Most words and phrases of a query."""
@@ -20,7 +19,7 @@ TERMS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is looked for.
+    """A query as it was parsed.
 
     Attributes:
         text: All of it without quotes, for its vector.
@@ -57,7 +56,7 @@ def parsed(text: str) -> Query:
         " ".join(text.replace('"', " ").split()),
         tuple(dict.fromkeys(words)),
         tuple(dict.fromkeys(phrases)),
-        tuple(dict.fromkeys(stem for stem in stems if stem not in FUNCTION_WORDS)),
+        tuple(dict.fromkeys(stem for stem in stems if stem not in words_of(Words.GRAMMAR))),
     )
 
 
@@ -87,7 +86,7 @@ def _words(chunk: str) -> Iterator[str]:
 
 
 def _is_grammar(chunk: str) -> bool:
-    return all(run in FUNCTION_WORDS or (len(run) == 1 and not size) for run, size in script_runs(chunk))
+    return all(run in words_of(Words.GRAMMAR) or (len(run) == 1 and not size) for run, size in script_runs(chunk))
 
 
 def _quoted(words: str) -> str:

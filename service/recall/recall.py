@@ -23,8 +23,6 @@ from service.recall.query import Query
 from service.recall.search import ENTRIES_MAX, Asked, Entry, Found, Mode, Search, Searcher
 from service.recall.vectors import Embedder, quantized
 
-__all__ = ["Hit", "Hits", "Recall", "Standing"]
-
 
 class Hit(NamedTuple):
     """An entry and the part of its text to show; `record` is None for a message."""
@@ -75,7 +73,7 @@ class Recall:
 
     @property
     def best_mode(self) -> Mode:
-        """What is compared when a caller does not say."""
+        """Return the comparison for a caller who names none."""
         return Mode.WORDS if self.projection.embedder is None else Mode.BOTH
 
     async def search(self, search: Search) -> Hits:

@@ -23,8 +23,6 @@ from service.recall.pieces import Wanted, nearest, shelf_of
 from service.recall.query import Query
 from service.recall.vectors import Vector, cosines
 
-__all__ = ["ENTRIES_MAX", "HITS_MAX", "Asked", "Entry", "Found", "Mode", "Search", "Searcher"]
-
 HITS_MAX = 100
 """Most hits of a search, and how many entries of each order are fused."""
 
@@ -47,7 +45,7 @@ CONNECTIONS_KEPT_MAX = 4
 
 
 class Mode(Enum):
-    """What is compared."""
+    """The ways to compare."""
 
     WORDS = "words"
     MEANING = "meaning"
@@ -56,7 +54,7 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What is looked for, and where: `conversation` is empty for all of the namespace, an empty filter is none.
+    """A search and its place: `conversation` is empty for all of the namespace, an empty filter filters nothing.
 
     Times are in microseconds since the epoch, from `since_us` on and before `until_us`; 0 for no bound.
     """
@@ -76,7 +74,7 @@ class Search:
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A query as a vector: None where it has no angle. `require` raises unless it can be compared with vectors of a
-    model's name and a dimension, which is 0 where there are none."""
+    model's name and a dimension, which is 0 without vectors."""
 
     vector: Vector | None
     require: Callable[[str, int], None]

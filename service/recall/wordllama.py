@@ -15,8 +15,6 @@ from typing import Any
 
 from service.recall.file import require_installed
 
-__all__ = ["WordLlamaEmbedder"]
-
 _WEIGHTS = "wordllama/weights/l2_supercat_256.safetensors"
 _VOCABULARY = "wordllama/tokenizers/l2_supercat_tokenizer_config.json"
 _TENSOR = "embedding.weight"

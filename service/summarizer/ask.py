@@ -13,16 +13,14 @@ from random import Random
 from service.domain.chunks import answer_tokens_max
 from service.domain.events import ErrorClass
 from service.domain.policy import Policy
-from service.domain.prompt import Prompt, repair_text
 from service.domain.tokens import TokenCounter
 from service.models.model import AnswerLooped, Completion, CompletionRequest, ModelError, SummaryModel
 from service.models.retry import RetryDetails, RetryPolicy, complete_with_retry
+from service.prompts.prompt import Prompt, repair_text
 from service.summarizer.check import CheckedDraft, Room, Source, check_draft, fit_draft
 from service.summarizer.draft import Draft, InvalidDraft
 from service.summarizer.forms import DraftForm
 from service.summarizer.summarizer import Observer, PassFailed, TooManyCalls
-
-__all__ = ["AcceptedDraft", "Asker", "AskerSettings", "Timing"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,6 @@ from service.summarizer.questions import CHUNK_TOKENS_MIN, Limits, Questions
 from service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
 from service.turn import at_length
 
-__all__ = ["ModelSummarizer"]
-
 
 class ModelSummarizer:
     """Summarizes by asking `model`, within its context, for a draft of the plan's form.

@@ -11,22 +11,20 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
-from service.domain.checks.chat_markup import strip_chat_markup
-from service.domain.checks.claims import Evidence, evidence_of, evidence_with, share_held, texts_of, unsupported
-from service.domain.checks.comparison import Compared, compared, compared_short, record_texts
-from service.domain.checks.draft import Problem, check_record
-from service.domain.checks.grounding import ground_of
-from service.domain.checks.identifiers import Identifier, IdentifierKind, numerals
-from service.domain.checks.required import Named, required_identifiers
-from service.domain.checks.support import Concordance, concordance_of
 from service.domain.message import Message, Role
 from service.domain.policy import Policy
 from service.domain.record import ActionItem, RecordEvidence, RecordQuality, SummaryRecord
 from service.domain.render import summary_text
+from service.grounding.claims import Evidence, evidence_of, evidence_with, share_held, texts_of, unsupported
+from service.grounding.comparison import Compared, compared, compared_short, record_texts
+from service.grounding.draft import Problem, check_record
+from service.grounding.ground import ground_of
+from service.grounding.required import Named, required_identifiers
+from service.grounding.support import Concordance, concordance_of
 from service.summarizer.draft import Draft, DraftItem
 from service.summarizer.statements import judged, narrative_problems
-
-__all__ = ["CONTENT_TOKENS_MIN", "CheckedDraft", "Room", "Source", "check_draft", "fit_draft"]
+from service.text.identifiers import Identifier, IdentifierKind, numerals
+from service.text.markup import strip_chat_markup
 
 CONTENT_TOKENS_MIN = 32
 """The smallest summary to ask for."""
@@ -40,7 +38,7 @@ _LEFT_OUT_FIRST: Final = ("key_points", "domain_entities", "participants", "unre
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a draft may draw on, what it is compared with, and the policy. `every` has the source's identifiers,
+    """The source that a draft may draw on and is compared with, and the policy. `every` has the source's identifiers,
     `concordance` what its statements may rest on."""
 
     evidence: Evidence

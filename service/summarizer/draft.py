@@ -1,4 +1,4 @@
-"""What a model must return: one definition yields the JSON Schema for the request and validates the answer."""
+"""Defines the answer of a model once, for the JSON Schema of the request and for its validation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from service.domain.checks.chat_markup import answered_turn
 from service.domain.record import (
     ACTION_ITEMS_MAX,
     DECISIONS_MAX,
@@ -22,24 +21,8 @@ from service.domain.record import (
     ActionItem,
     RecordContext,
 )
-from service.extraction.sentences import up_to_last_end
-
-__all__ = [
-    "REASONS_MAX",
-    "SCHEMA",
-    "Draft",
-    "DraftItem",
-    "InvalidDraft",
-    "Strict",
-    "from_text",
-    "inlined",
-    "narrative_chars",
-    "parsed",
-    "parsed_as",
-    "schema_for",
-    "whole_sentences",
-    "without_cut_ends",
-]
+from service.text.markup import answered_turn
+from service.text.sentences import up_to_last_end
 
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 

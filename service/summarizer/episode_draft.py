@@ -1,4 +1,4 @@
-"""What a model must return for an episode, and for the older ones that are made one: narratives without lists."""
+"""Defines the answer of a model for an episode, and for the older ones that are made one: narratives without lists."""
 
 from __future__ import annotations
 
@@ -9,18 +9,8 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from service.domain.record import SUMMARY_CHARS_MAX
-from service.extraction.sentences import first_sentences, unrepeated
 from service.summarizer.draft import Draft, Strict, inlined, narrative_chars, parsed_as, whole_sentences
-
-__all__ = [
-    "SHORT_CHARS_MAX",
-    "digest_draft",
-    "digest_of",
-    "digest_schema",
-    "episode_draft",
-    "episode_of",
-    "episode_schema",
-]
+from service.text.sentences import first_sentences, unrepeated
 
 SHORT_SENTENCES_MAX: Final = 2
 LONG_SENTENCES_MAX: Final = 8

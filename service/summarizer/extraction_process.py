@@ -23,8 +23,6 @@ from service.summarizer.summarizer import PassFailed
 from service.summarizer.texts import DOCUMENT_FORMS, TextSummary, TextTask, fitted, work_of
 from service.tokenizers.choice import counter_named
 
-__all__ = ["ExtractionProcess"]
-
 IDLE_S: Final = 30.0
 TAKEN_BACK_S: Final = 1.0
 """How long the process may take to give up a text, before it is ended: one step of the interpreter may scan it all."""
@@ -81,7 +79,7 @@ class ExtractionProcess:
 
     @property
     def pid(self) -> int:
-        """The process's id; 0 while there is none."""
+        """Return the process's id; 0 while there is no process."""
         return 0 if self._process is None else self._process.pid
 
     async def close(self) -> None:
@@ -147,7 +145,7 @@ class _TakenBack(BaseException):
 
 
 class _Extractor:
-    """What the process does: requests from `source`, answers to `sink`, until the source ends."""
+    """Serves requests of the process from `source` to `sink`, until the source ends."""
 
     def __init__(self, counter_name: str, source: BinaryIO, sink: BinaryIO) -> None:
         self._counter = counter_named(counter_name)

@@ -1,4 +1,4 @@
-"""What the ledger gains from the messages that a pass takes out of the window."""
+"""Finds the ledger's entries in the messages that a pass takes out of the window."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from service.domain.events import MessageAppended
 from service.domain.ledger import Ledger, LedgerEntry, LedgerFinds, entry_piece, entry_text
 from service.domain.ledger_entries import found_in
 from service.domain.tokens import TokenCounter, TokenSource
-
-__all__ = ["finds_of"]
 
 _PIECES: Final = 4
 

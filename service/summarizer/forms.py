@@ -1,4 +1,4 @@
-"""What models are asked to write: the prompts, schema and reader of each form of draft.
+"""Asks models for drafts: the prompts, schema and reader of each form.
 
 The plan names the form, so the code that asks, retries and checks knows none of these.
 """
@@ -11,7 +11,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from service.domain.message import Message
-from service.domain.prompt import (
+from service.domain.record import FormName, SummaryRecord
+from service.extraction.episode import extracted_digest, extracted_episode
+from service.extraction.extract import extract
+from service.prompts.prompt import (
     CHAIN_TEMPLATE,
     DIGEST_TEMPLATE,
     EPISODE_MERGE_TEMPLATE,
@@ -21,9 +24,6 @@ from service.domain.prompt import (
     TEXT_TEMPLATE,
     PromptTemplate,
 )
-from service.domain.record import FormName, SummaryRecord
-from service.extraction.episode import extracted_digest, extracted_episode
-from service.extraction.extract import extract
 from service.summarizer.draft import Draft, DraftItem, from_text, parsed, schema_for, without_cut_ends
 from service.summarizer.episode_draft import (
     digest_draft,
@@ -34,12 +34,10 @@ from service.summarizer.episode_draft import (
     episode_schema,
 )
 
-__all__ = ["FORMS", "DraftForm", "RepairWords", "forms_with"]
-
 
 @dataclass(frozen=True, slots=True)
 class RepairWords:
-    """What to tell a model about an answer that it has to write again.
+    """The words to a model about an answer that it has to write again.
 
     Attributes:
         cut_off: The answer reached its length limit.

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
-from service.domain.checks.support import Concordance, concordance_of
 from service.domain.chunks import cut_text, grouped, part_tokens_max, source_room, writable_tokens
 from service.domain.events import ErrorClass, MessageAppended
 from service.domain.policy import ToolOutput
-from service.domain.prompt import (
+from service.domain.record import SummaryRecord
+from service.domain.tokens import TokenCounter
+from service.grounding.support import Concordance, concordance_of
+from service.prompts.prompt import (
     Prompt,
     PromptInput,
     PromptTemplate,
@@ -19,15 +21,11 @@ from service.domain.prompt import (
     prompt_of,
     transcript_entry,
 )
-from service.domain.record import SummaryRecord
-from service.domain.tokens import TokenCounter
 from service.summarizer.ask import AcceptedDraft
 from service.summarizer.check import CONTENT_TOKENS_MIN, Room, Source
 from service.summarizer.draft import Draft
 from service.summarizer.forms import DraftForm
 from service.summarizer.summarizer import PassFailed, PassWork, WindowCost, draft_text
-
-__all__ = ["CHUNK_TOKENS_MIN", "Limits", "Questions"]
 
 CHUNK_TOKENS_MIN = 256
 """A model that holds less source per call is too small."""
@@ -38,7 +36,8 @@ OVERLAP_TOKENS_MAX = 256
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one call reads of the source: transcript entries and their messages, in the first part after the overlap."""
+    """The part of the source that one call reads: transcript entries and their messages, in the first part after the
+    overlap."""
 
     entries: tuple[str, ...]
     messages: tuple[MessageAppended, ...]
@@ -99,7 +98,7 @@ class Questions:
         return Room(max(CONTENT_TOKENS_MIN, part), self._cost.frame_tokens + chunk_tokens // 2, strict=True)
 
     def limits(self) -> Limits:
-        """What one call takes, by the policy and the model's context. Raises PassFailed if that is nothing."""
+        """Return the limits of one call, by policy and the model's context. Raises PassFailed if they leave no room."""
         window, most, size = self._window_tokens, self._work.plan.policy.max_input_tokens, self.size
         frame = self._prompt(self._form.prompt, (), self._work.previous, 0, self._overlap)
         fixed = self._count(frame.system) + self._count(frame.user)
@@ -148,7 +147,7 @@ class Questions:
         return prompt, self._source((), prompt.system, texts=texts, whole=last, concordance=self._concordance)
 
     def whole_source(self) -> Source:
-        """What a merged record is judged by: everything that its parts were made from."""
+        """Return the source that judges a merged record: everything that its parts were made from."""
         prompt = self._prompt(self._form.prompt, (), self._work.previous, 0)
         return self._source(self._work.messages, prompt.system, concordance=self._concordance)
 
@@ -159,7 +158,8 @@ class Questions:
 
     @cached_property
     def _concordance(self) -> Concordance:
-        """What a merged draft rests on: the messages themselves, since its parts name none."""
+        """Return the concordance that a merged draft rests on: that of the messages themselves, since its parts name
+        none."""
         return concordance_of(((m.number, m.message) for m in self._work.messages), self._work.previous)
 
     def _entries(self, *, whole: bool) -> list[tuple[str, MessageAppended]]:

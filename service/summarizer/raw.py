@@ -16,12 +16,10 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Field, create_model
 
 from service.domain.errors import InvalidPolicy
-from service.domain.prompt import PromptTemplate
 from service.domain.record import STRING_CHARS_MAX
+from service.prompts.prompt import PromptTemplate
 from service.summarizer.draft import Draft, Strict, inlined, parsed_as, schema_for, without_cut_ends
 from service.summarizer.forms import DraftForm
-
-__all__ = ["RAW_CHARS_MAX", "raw_schema", "with_raw"]
 
 FIELD: Final = "raw_schema_file"
 RAW_CHARS_MAX: Final = 8_000

@@ -11,14 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from service.domain.checks.draft import Problem, ProblemCode
-from service.domain.checks.polarity import contradicting
-from service.domain.checks.roles import decides, only_proposed
-from service.domain.checks.support import Concordance
 from service.domain.record import RecordEvidence
-from service.extraction.sentences import sentences
-
-__all__ = ["judged", "narrative_problems"]
+from service.grounding.draft import Problem, ProblemCode
+from service.grounding.polarity import contradicting
+from service.grounding.roles import decides, only_proposed
+from service.grounding.support import Concordance
+from service.text.sentences import sentences
 
 _Numbers = tuple[int, ...]
 
@@ -95,7 +93,7 @@ def _judged_list(name: str, texts: Sequence[str], concordance: Concordance) -> _
     found = _List(set(), [], [], [], [])
     for text in texts:
         support = concordance.support(text)
-        if name in _NEEDS_SUPPORT and not support.told and not concordance.is_empty:
+        if name in _NEEDS_SUPPORT and not support.supported and not concordance.is_empty:
             found.unsupported.append(text)
         elif name in _OPPOSABLE and (against := contradicting(text, support, concordance)) is not None:
             found.opposed.append(against)

@@ -1,4 +1,4 @@
-"""What makes summaries, a model or extraction, and the record made from one.
+"""Makes summaries, by a model or by extraction, and the record from one.
 
 Both get the same work, and their drafts pass the same checks.
 """
@@ -15,7 +15,6 @@ from service.domain.events import CAUSE_CHARS_MAX, ErrorClass, MessageAppended, 
 from service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from service.domain.mechanical import is_mechanical
 from service.domain.policy import Policy
-from service.domain.prompt import PromptTemplate
 from service.domain.record import FormName, Provenance, RecordEvidence, RecordQuality, SummaryRecord
 from service.domain.render import short_text, shown_text, summary_text
 from service.domain.tokens import (
@@ -27,23 +26,9 @@ from service.domain.tokens import (
     taught_ratio,
 )
 from service.models.model import Completion
+from service.prompts.prompt import PromptTemplate
 from service.summarizer.check import CheckedDraft, Source
 from service.summarizer.draft import Draft
-
-__all__ = [
-    "Observer",
-    "PassFailed",
-    "PassResult",
-    "PassWork",
-    "Summarizer",
-    "Summarizers",
-    "Summary",
-    "TooManyCalls",
-    "WindowCost",
-    "draft_text",
-    "record_of",
-    "summary_of",
-]
 
 _EMPTY = Draft.model_construct(
     summary="",
@@ -123,7 +108,7 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PassWork:
-    """What a pass works on.
+    """The work of a pass.
 
     Attributes:
         conversation_id: The conversation's id.

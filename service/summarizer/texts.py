@@ -16,9 +16,9 @@ from service.domain.errors import ModelAway, TextNotSummarized
 from service.domain.events import MessageAppended, PassPlan, Trigger
 from service.domain.message import Message, Role
 from service.domain.policy import SUMMARY_TOKENS_MAX, SUMMARY_TOKENS_MIN, Fallback, Policy
-from service.domain.prompt import CHAIN_TEMPLATE, MERGE_TEMPLATE
 from service.domain.record import FormName, MessageRange, SummaryRecord
 from service.domain.tokens import TokenCounter, TokenSource
+from service.prompts.prompt import CHAIN_TEMPLATE, MERGE_TEMPLATE
 from service.summarizer.check import fit_draft
 from service.summarizer.draft import Draft
 from service.summarizer.forms import FORMS, DraftForm
@@ -33,8 +33,6 @@ from service.summarizer.summarizer import (
     draft_text,
 )
 from service.turn import at_length
-
-__all__ = ["DOCUMENT_FORMS", "PASSES_OF_A_TEXT", "TextSummarizer", "TextSummary", "TextTask", "fitted", "work_of"]
 
 PLANNED_SHARE = 0.5
 """Share of a pass's calls that a text may plan with; the rest is for repairs and for the merges."""

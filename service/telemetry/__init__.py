@@ -1,1 +1,1 @@
-"""Facts on their way to metrics, spans, logs and watchers."""
+"""Reports of passes, commits and model calls to metrics, spans, logs and watchers."""

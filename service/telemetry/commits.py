@@ -1,4 +1,4 @@
-"""Commits of the log as metrics and spans: reported by the hook's owner, since the log itself knows no telemetry."""
+"""Reports commits of the log to metrics and spans: the log itself knows no telemetry."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 from eventlog.log import AppendHook, Committed
 from observability.facts import BatchCommitted
-from service.telemetry.telemetry import Telemetry
-
-__all__ = ["CommitReport"]
+from observability.metrics import Metrics
+from observability.tracing import Tracing, sampled_trace_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +27,23 @@ class _Transaction:
 
 
 class CommitReport:
-    """Sees each transaction in the writer's thread before it is committed, and learns afterwards how far the log is.
+    """Remembers each transaction in the writer's thread, and reports it once the log's head has passed it.
 
-    A transaction that is refused or fails is never reported: its positions are beyond the head or went to another.
+    A transaction that is refused or fails is never reported: its positions are beyond the head or belong to another.
     """
 
-    def __init__(self, telemetry: Telemetry, *, clock_ns: Callable[[], int]) -> None:
-        self._telemetry = telemetry
+    def __init__(self, metrics: Metrics, tracing: Tracing, *, clock_ns: Callable[[], int]) -> None:
+        self._metrics = metrics
+        self._tracing = tracing
         self._clock_ns = clock_ns
         self._open: list[_Transaction] = []
 
     def hook(self, project: AppendHook) -> AppendHook:
-        """The hook that also remembers the transactions for which it did not raise."""
+        """Return `project` as a hook that also remembers each transaction for which `project` did not raise."""
 
         def remember(transaction: Any, committed: Sequence[Committed]) -> None:
             seen = _Transaction(self._clock_ns(), committed)
-            # A position that is given out again belonged to a transaction that came to nothing.
+            # The log gives a position out again only if the transaction that had it failed.
             while self._open and self._open[-1].first >= seen.first:
                 self._open.pop()
             project(transaction, committed)
@@ -52,7 +52,7 @@ class CommitReport:
         return remember
 
     def committed(self, head: int) -> None:
-        """Report what has been committed since the last time; each transaction ended before the next one began."""
+        """Report every transaction up to position `head`; each ended before the next one began."""
         done = [transaction for transaction in self._open if transaction.last <= head]
         self._open.clear()
         ends = [*(transaction.began_ns for transaction in done[1:]), self._clock_ns()]
@@ -63,4 +63,6 @@ class CommitReport:
         began_ns, committed = transaction.began_ns, transaction.committed
         types = [event.type for commit in committed for event in commit.events]
         traceparents = tuple({c.events[0].trace_context: None for c in committed if c.events[0].trace_context})
-        self._telemetry.batch_committed(BatchCommitted(began_ns, ended_ns, len(types), traceparents), types)
+        sampled = next(filter(None, map(sampled_trace_id, traceparents)), "")
+        self._metrics.commit(types, seconds=(ended_ns - began_ns) / 1e9, trace_id=sampled)
+        self._tracing.record_commit(BatchCommitted(began_ns, ended_ns, len(types), traceparents))

@@ -1,16 +1,14 @@
-"""Calls of models as spans."""
+"""Opens a span for each call of a model."""
 
 from __future__ import annotations
 
-from observability.facts import ChatAnswered, ChatFailed, ChatStarted, ErrorClass
+from observability.facts import ChatAnswered, ChatFailed, ChatStarted
 from observability.tracing import Tracing
 from service.models.model import Completion, CompletionRequest, ModelDescription, ModelError, OnProgress, SummaryModel
 
-__all__ = ["TracedModel"]
-
 
 class TracedModel:
-    """A model whose calls are spans."""
+    """Wraps a model so that each of its calls is a span."""
 
     def __init__(self, model: SummaryModel, tracing: Tracing) -> None:
         self._model = model
@@ -40,7 +38,7 @@ class TracedModel:
             try:
                 completion = await self._model.complete(request, deadline_s=deadline_s, on_progress=on_progress)
             except ModelError as error:
-                span.note(ChatFailed(ErrorClass(error.error_class)))
+                span.note(ChatFailed(error.error_class))
                 raise
             span.note(
                 ChatAnswered(

@@ -1,4 +1,4 @@
-"""What running passes are doing: facts for watchers that are not in the log. Nothing here is stored."""
+"""The progress of running passes, for watchers: these facts are in no log and are not stored."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from enum import StrEnum
 
 from eventlog.event import StreamId
 
-__all__ = ["Progress", "ProgressBoard", "Stage"]
-
 BUFFERED_MAX = 64
-"""Facts that are queued for a slow watcher; older ones are overwritten, since only the newest matters."""
+"""Facts queued for a slow watcher; the oldest gives way to a new one, since only the newest matters."""
 
 
 class Stage(StrEnum):
-    """What a pass is doing."""
+    """A step of a pass, as watchers see it."""
 
     REQUESTED = "requested"
     STARTED = "started"
@@ -29,7 +27,8 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One fact. `output_chars` counts the answer so far, `calls_done` of `calls_total` those of a long input."""
+    """A pass's step at `at_us`, in microseconds since the epoch. `output_chars` counts the answer so far, `calls_done`
+    of `calls_total` the calls for a long input."""
 
     pass_id: str
     stage: Stage
@@ -42,13 +41,13 @@ class Progress:
 
 
 class ProgressBoard:
-    """Where passes say what they do and watchers listen. Lives on one event loop."""
+    """Carries progress from passes to watchers, on one event loop."""
 
     def __init__(self) -> None:
         self._watchers: dict[StreamId, set[asyncio.Queue[Progress]]] = {}
 
     def tell(self, key: StreamId, progress: Progress) -> None:
-        """Hand the fact to the conversation's watchers; never waits."""
+        """Queue the fact for each watcher of the conversation; never waits."""
         for queue in self._watchers.get(key, ()):
             if queue.full():
                 queue.get_nowait()
@@ -56,7 +55,7 @@ class ProgressBoard:
 
     @contextmanager
     def watching(self, key: StreamId) -> Iterator[asyncio.Queue[Progress]]:
-        """A queue of the conversation's facts, for as long as the context is open."""
+        """Open a queue of the conversation's facts, until the context ends."""
         queue: asyncio.Queue[Progress] = asyncio.Queue(BUFFERED_MAX)
         watchers = self._watchers.setdefault(key, set())
         watchers.add(queue)

@@ -1,6 +1,6 @@
-"""Where facts go: each is reported once, here, and all of the following read the same one. Never any text.
+"""Takes each fact about a pass once and hands it to metrics, spans and watchers; logs a line where an operator may act.
 
-Metrics and spans read facts, watchers read progress, logs have a line for what an operator acts on.
+No fact carries conversation text.
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ import structlog
 
 from eventlog.event import StreamId
 from observability.facts import (
-    BatchCommitted,
     PassEnded,
     PassOutcome,
     PassStarted,
-    PassTrigger,
     PreparationOutcome,
     PreparationStarted,
     RewriteCause,
-    SkipReason,
     TitleOutcome,
 )
+from observability.labels import MetricLabels
 from observability.metrics import Metrics
-from observability.tracing import Span, Tracing, sampled_trace_id
+from observability.tracing import Span, Tracing
 from service.domain.events import (
     ConversationRewound,
+    ErrorClass,
     Event,
     MessagesPinned,
     MessagesUnpinned,
     PassPlan,
+    SkipReason,
     SummarizationCleared,
     SummarizationCompleted,
     SummaryRevoked,
+    Trigger,
 )
+from service.domain.profiles.profile import HeldBy
 from service.telemetry.progress import Progress, ProgressBoard, Stage
-
-__all__ = ["Telemetry"]
 
 _log = structlog.get_logger()
 
@@ -49,7 +49,7 @@ _REWRITES: Mapping[type[Event], RewriteCause] = {
     MessagesUnpinned: RewriteCause.UNPINNED,
     ConversationRewound: RewriteCause.REWOUND,
 }
-"""The events that begin an epoch."""
+"""The events that change a window elsewhere than at its end."""
 
 
 class Telemetry:
@@ -61,60 +61,54 @@ class Telemetry:
         self._board = board
         self.shows_output = log_content
 
-    def batch_committed(self, fact: BatchCommitted, types: Sequence[str]) -> None:
-        """The log has committed a transaction; `types` are those of its events."""
-        sampled = next(filter(None, map(sampled_trace_id, fact.traceparents)), "")
-        self._metrics.commit(types, seconds=(fact.ended_ns - fact.started_ns) / 1e9, trace_id=sampled)
-        self._tracing.record_commit(fact)
-
     def changed(self, events: Sequence[Event]) -> None:
-        """A commit has changed a conversation by these events."""
+        """Count the windows that a commit of these events has rewritten."""
         for event in events:
             if type(event) in _REWRITES:
                 self._metrics.window_rewritten(_REWRITES[type(event)])
 
     def prompt_reported(self, prompt_tokens: int, *, cached_tokens: int) -> None:
-        """A chat model has read a prompt; `cached_tokens` of it were in its provider's cache."""
+        """Count a prompt that a chat model has read; `cached_tokens` of it came from its provider's cache."""
         self._metrics.prompt_reported(prompt_tokens, cached_tokens=cached_tokens)
 
     def pass_requested(self, key: StreamId, pass_id: str, at_us: int) -> None:
-        """A pass is pending."""
+        """Tell watchers that a pass is pending."""
         self.progressed(key, Progress(pass_id, Stage.REQUESTED, at_us))
 
     def pass_not_begun(self, key: StreamId, reason: SkipReason) -> None:
-        """A pass was due and nothing can be compressed, so none was requested."""
-        self._metrics.pass_ended(PassEnded(PassOutcome.SKIPPED, None, skip_reason=reason))
-        _log.info("pass.skipped", conversation_id=key.name, skip_reason=reason.value.lower())
+        """Report a pass that was due, but had nothing to compress, so that it was not requested."""
+        self._metrics.pass_ended(PassEnded(PassOutcome.SKIPPED, None, skip_reason=reason.upper()))
+        _log.info("pass.skipped", conversation_id=key.name, skip_reason=reason.value)
 
     def pass_cleared(self, key: StreamId, plan: PassPlan, *, results: int) -> None:
-        """A pass needed no record: `results` old tool results were replaced by marks."""
-        self._metrics.pass_ended(PassEnded(PassOutcome.CLEARED, PassTrigger(plan.trigger.value)))
+        """Report a pass that needed no record: marks replaced `results` old tool results."""
+        self._metrics.pass_ended(PassEnded(PassOutcome.CLEARED, plan.trigger))
         _log.info("pass.cleared", conversation_id=key.name, summarization_id=plan.pass_id, results=results)
 
     def passes_pending(self, count: int, oldest_us: int) -> None:
-        """So many passes are pending, the oldest since then; 0 when there is none."""
+        """Set how many passes are pending, and when the oldest began to wait (microseconds since the epoch, or 0)."""
         self._metrics.passes_pending(count, oldest_timestamp_s=oldest_us / 1e6)
 
     def pass_begun(self, fact: PassStarted) -> AbstractContextManager[Span]:
-        """The span of a pass, open until it is left."""
+        """Return the span of a pass, to be entered once."""
         return self._tracing.span(fact)
 
     def pass_ended(self, span: Span, fact: PassEnded) -> None:
-        """A pass is over."""
+        """Report the end of a pass."""
         span.note(fact)
         self._metrics.pass_ended(fact)
 
     def preparation_begun(self, fact: PreparationStarted) -> AbstractContextManager[Span]:
-        """The span of a preparation, open until it is left."""
+        """Return the span of a preparation, to be entered once."""
         return self._tracing.span(fact)
 
     def preparation_ended(self, key: StreamId, outcome: PreparationOutcome, reason: str) -> None:
-        """A prepared record was published, with more or without, or is of no use for this `reason`."""
+        """Report how a prepared record ended; `reason` says why it was of no use, empty if a pass published it."""
         self._metrics.preparation_ended(outcome)
         _log.info(f"preparation.{outcome.value}", conversation_id=key.name, reason=reason)
 
     def title_ended(self, key: StreamId, outcome: TitleOutcome, *, error_type: str = "") -> None:
-        """A model was asked for a title."""
+        """Report how a request for a title ended; `error_type` is the class of the error of a failed one."""
         self._metrics.title_ended(outcome)
         if outcome is TitleOutcome.REFUSED:
             _log.info("title.refused", conversation_id=key.name)
@@ -122,5 +116,16 @@ class Telemetry:
             _log.info("title.failed", conversation_id=key.name, error_type=error_type)
 
     def progressed(self, key: StreamId, progress: Progress) -> None:
-        """Report it to the conversation's watchers."""
+        """Tell the conversation's watchers."""
         self._board.tell(key, progress)
+
+
+def metric_labels(**lists: Sequence[str]) -> MetricLabels:
+    """Return the closed lists of label values: `lists`, and each word that the domain has for the course of a pass."""
+    return MetricLabels(
+        triggers=tuple(Trigger),
+        error_classes=tuple(ErrorClass),
+        skip_reasons=tuple(reason.upper() for reason in SkipReason),
+        held_by=tuple(HeldBy),
+        **lists,
+    )

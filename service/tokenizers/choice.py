@@ -9,8 +9,6 @@ from service.tokenizers.embedded import VOCABULARIES, EmbeddedCounter
 from service.tokenizers.errors import UnknownCounter
 from service.tokenizers.estimated import EstimatingCounter
 
-__all__ = ["COUNTER_NAMES", "counter_named"]
-
 _BPE_PREFIX: Final = "bpe:"
 
 COUNTER_NAMES: Final = (EstimatingCounter.name, *(_BPE_PREFIX + vocabulary for vocabulary in VOCABULARIES))

@@ -17,8 +17,6 @@ from typing import Final, Protocol
 from service.domain.tokens import TokenCounter, TokenSource
 from service.tokenizers.errors import TokenizerMissing
 
-__all__ = ["VOCABULARIES", "EmbeddedCounter"]
-
 VOCABULARIES: Final = {"o200k": "o200k_base", "cl100k": "cl100k_base"}
 """Vocabularies: our names and the library's."""
 
@@ -95,7 +93,7 @@ class EmbeddedCounter:
 
 def _require_library() -> None:
     if find_spec("bpe_openai") is None:
-        raise TokenizerMissing("counter `bpe` needs the extra: pip install abridged[bpe]")
+        raise TokenizerMissing("counter `bpe` needs the package extra `bpe`: pip install 'PATH[bpe]'")
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -9,8 +9,6 @@ CounterError
 
 from __future__ import annotations
 
-__all__ = ["CounterError", "TokenizerMissing", "UnknownCounter", "VocabularyAway", "VocabularyUnknown"]
-
 
 class CounterError(Exception):
     """A token counter is not available."""

@@ -17,8 +17,6 @@ from zlib import adler32
 
 from service.domain.tokens import TokenCounter, TokenSource
 
-__all__ = ["EstimatingCounter"]
-
 _HUNDREDTHS: Final = 100
 
 _SAFETY_PERCENT: Final = 103

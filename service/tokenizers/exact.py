@@ -11,8 +11,6 @@ from typing import Any, Final
 from service.domain.tokens import TokenCounter, TokenSource
 from service.tokenizers.errors import TokenizerMissing, VocabularyUnknown
 
-__all__ = ["TOKENIZER_BYTES_MAX", "ExactCounter", "require_exact"]
-
 TOKENIZER_BYTES_MAX: Final = 64_000_000
 """Largest tokenizer.json; that of Gemma 3 has 33 MB."""
 
@@ -20,7 +18,9 @@ TOKENIZER_BYTES_MAX: Final = 64_000_000
 def require_exact() -> None:
     """Raise TokenizerMissing unless the extra is installed."""
     if find_spec("tokenizers") is None:
-        raise TokenizerMissing("exact counts need the extra: pip install abridged[exact]")
+        raise TokenizerMissing(
+            "exact counts need the package extra `exact`: scripts/install exact, or pip install 'PATH[exact]'"
+        )
 
 
 class ExactCounter:

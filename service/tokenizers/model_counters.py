@@ -21,8 +21,6 @@ from service.tokenizers.errors import VocabularyAway, VocabularyUnknown
 from service.tokenizers.estimated import EstimatingCounter
 from service.tokenizers.exact import TOKENIZER_BYTES_MAX, ExactCounter
 
-__all__ = ["ASK_AGAIN_S", "KEPT_MAX", "ModelCounters"]
-
 Fetch = Callable[[str], Awaitable[str]]
 """Returns the tokenizer.json of a model. Raises VocabularyUnknown, or VocabularyAway if it can be asked again."""
 

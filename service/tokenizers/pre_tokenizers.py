@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-__all__ = ["PRE_TOKENIZERS"]
-
 
 class PreTokenizer(NamedTuple):
     """Expressions whose matches are split off, one after the other; `whole_first` says that a piece which is a token

@@ -15,8 +15,6 @@ from typing import Any, Final
 from service.tokenizers.errors import VocabularyUnknown
 from service.tokenizers.pre_tokenizers import PRE_TOKENIZERS
 
-__all__ = ["TOKENS_MAX", "rebuilt"]
-
 TOKENS_MAX: Final = 400_000
 """Most tokens: half as many again as the largest vocabularies in use have (Gemma 3: 262,208)."""
 

@@ -165,4 +165,4 @@ async def test_a_deadline_ends_a_hanging_call(hanging):
             await model.complete(record_request(), deadline_s=0.1, on_progress=lambda _chars: None)
 
         assert failure.value.retryable
-        assert "0.1 s were over" in str(failure.value)
+        assert "0.1 s, the time of this request" in str(failure.value)

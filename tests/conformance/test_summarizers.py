@@ -9,9 +9,9 @@ import time
 import pytest
 
 from service.domain.policy import Policy
-from service.domain.prompt import CHAIN_TEMPLATE
 from service.domain.record import Provenance
 from service.models.scripted.model import ScriptedModel, default_answer
+from service.prompts.prompt import CHAIN_TEMPLATE
 from service.summarizer.check import Source, check_draft
 from service.summarizer.summarizer import Summarizer, WindowCost, record_of
 from service.tokenizers.estimated import EstimatingCounter

@@ -13,16 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import (
-    PATIENCE_S,
-    Ran,
-    ServedSidecar,
-    abridged,
-    abridged_process,
-    fake_ollama,
-    fake_openai,
-    served,
-)
+from tests.support.command import Ran, ServedSidecar, abridged, abridged_process, fake_ollama, fake_openai, served
+from tests.support.patience import PATIENCE_S
 
 NOBODY = "127.0.0.1:9"
 

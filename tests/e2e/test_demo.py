@@ -9,7 +9,8 @@ import signal
 import pytest
 
 from service.config.settings import Settings
-from tests.support.command import PATIENCE_S, Ran, abridged, abridged_process, fake_ollama, on_terminal
+from tests.support.command import Ran, abridged, abridged_process, fake_ollama, on_terminal
+from tests.support.patience import PATIENCE_S
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
-from tests.support.command import PATIENCE_S, PROGRAM, abridged, served
+from tests.support.command import PROGRAM, abridged, served
+from tests.support.patience import PATIENCE_S
 
 SOFT, HARD = 200, 256
 LIMITED = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({SOFT}, {HARD})); {PROGRAM}"

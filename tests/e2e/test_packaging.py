@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from service.config.sources import load
+from service.version import VERSION
 from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -88,23 +89,46 @@ def test_the_wheel_carries_its_licence_and_its_command(unpacked):
     assert "Apache License" in (info / "licenses" / "LICENSE").read_text()
 
 
-def test_the_shipped_command_runs_without_the_sources(unpacked, tmp_path):
-    """What `abridged --help` needs is in the wheel."""
+@pytest.fixture
+def shipped(unpacked, tmp_path):
+    """Run the wheel's command, in a folder that is no checkout."""
     program = (
         "import service.cli.main as m, sys; assert m.__file__.startswith(sys.argv[1]), m.__file__;"
-        "sys.argv[1:] = ['--help']; m.main()"
+        "del sys.argv[1]; m.main(prog_name='abridged')"
     )
-    environ = {**os.environ, "PYTHONPATH": str(unpacked)}
-    ran = subprocess.run(
-        [sys.executable, "-c", program, str(unpacked)],
-        cwd=tmp_path,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", program, str(unpacked), *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(unpacked)},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+        )
+
+    return run
+
+
+def test_the_shipped_command_runs_without_the_sources(shipped):
+    """The wheel has everything that `abridged --help` needs."""
+    ran = shipped("--help")
+
     assert ran.returncode == 0, ran.stderr
     assert "serve" in ran.stdout
+
+
+@pytest.mark.parametrize("arguments", [("bench",), ("bench", "--only", "disk"), ("bench", "--help")])
+def test_the_shipped_bench_says_where_the_measurements_are(shipped, arguments):
+    """It names the folder that is missing, the repository to clone and the command to run there."""
+    ran = shipped(*arguments)
+
+    assert ran.returncode == 1
+    assert ran.stdout == ""
+    assert ran.stderr.splitlines() == [
+        "abridged: this installation has no folder bench/: the measurements come with a checkout, not with the wheel",
+        f"  clone the repository at version {VERSION} and run `make bench` in its top folder",
+    ]
 
 
 def test_the_image_runs_as_nobody_in_particular_and_says_whether_it_lives():

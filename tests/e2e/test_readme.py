@@ -13,7 +13,8 @@ import sys
 
 import pytest
 
-from tests.support.command import PATIENCE_S, ROOT, abridged, abridged_process, served
+from tests.support.command import ROOT, abridged, abridged_process, served
+from tests.support.patience import PATIENCE_S
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 LINES_MAX = 150

@@ -15,7 +15,8 @@ import pytest
 from abridged.v1 import conversation_pb2, summary_pb2
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1.conversation_service_pb2_grpc import ConversationServiceStub
-from tests.support.command import PATIENCE_S, Ran, abridged, served
+from tests.support.command import Ran, abridged, served
+from tests.support.patience import PATIENCE_S
 from tests.support.sent_window import faults_of
 from tests.support.shared_data import FILES, shared_chats, shared_file
 

@@ -8,7 +8,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.support.command import PATIENCE_S, Ran, abridged_process, served
+from tests.support.command import Ran, abridged_process, served
+from tests.support.patience import PATIENCE_S
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS, SETTINGS_ACK = b"\0\0\0\4\0\0\0\0\0", b"\0\0\0\4\1\0\0\0\0"

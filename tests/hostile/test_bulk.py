@@ -10,7 +10,8 @@ from abridged.v1 import conversation_pb2 as conversation
 from tests.support.answers import gated
 from tests.support.bulk import brought_in
 from tests.support.ollama_server import FakeOllama
-from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, on_ollama, sidecar
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import ANY_DRAFT, on_ollama, sidecar
 
 pytestmark = pytest.mark.hostile
 

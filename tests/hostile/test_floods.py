@@ -13,12 +13,13 @@ import pytest
 
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import conversation_service_pb2_grpc
-from service.bench.figures import percentile
+from bench.figures import percentile
 from tests.support.command import ROOT, served
 from tests.support.flood import ATTACKS
+from tests.support.patience import PATIENCE_S
 from tests.support.process_memory import MEMORY_MAX_MIB, peak_mib
 from tests.support.refusal import refusal_of
-from tests.support.sidecar import PATIENCE_S, said
+from tests.support.sidecar import said
 from tests.support.strangers import STRANGERS
 
 pytestmark = pytest.mark.hostile

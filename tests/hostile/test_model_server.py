@@ -11,7 +11,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from service.bench.figures import percentile
+from bench.figures import percentile
 from service.client import ConversationSettings, SidecarClient
 from service.domain.message import Message, Role
 from tests.support.command import fake_ollama, served

@@ -18,11 +18,12 @@ import pytest
 
 from abridged.v1 import conversation_pb2, conversation_service_pb2_grpc
 from abridged.v1 import conversation_service_pb2 as api
-from service.bench.figures import percentile
+from bench.figures import percentile
 from tests.support.command import ROOT, ServedSidecar, fake_ollama, served
+from tests.support.patience import PATIENCE_S
 from tests.support.process_memory import MEMORY_MAX_MIB, peak_mib
 from tests.support.process_work import idle_after_s
-from tests.support.sidecar import PATIENCE_S, duration, said
+from tests.support.sidecar import duration, said
 
 pytestmark = [pytest.mark.hostile, pytest.mark.timeout(600)]
 

@@ -12,8 +12,9 @@ from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import error_reason_pb2, message_pb2
 from tests.support.answers import gated
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
-from tests.support.sidecar import PATIENCE_S, on_ollama, said, script, sidecar
+from tests.support.sidecar import on_ollama, said, script, sidecar
 
 GRANTS = [
     {"token": "full", "namespace": "alpha", "scopes": ["append", "read"]},

@@ -11,8 +11,9 @@ import pytest
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
-from tests.support.sidecar import PATIENCE_S, call, on_ollama, said, sidecar, tool_result
+from tests.support.sidecar import call, on_ollama, said, sidecar, tool_result
 
 PIXEL = base64.b64encode(b"\x89PNG not really").decode()
 TEXT = base64.b64encode("Zürich".encode()).decode()

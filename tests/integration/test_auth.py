@@ -17,8 +17,9 @@ from abridged.v1 import summary_pb2
 from service.api.methods import METHOD_SCOPES
 from service.api.quotas import ANSWER_BYTES_MIN
 from service.api.server import SERVICES
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
-from tests.support.sidecar import PATIENCE_S, Sidecar, duration, said, sidecar
+from tests.support.sidecar import Sidecar, duration, said, sidecar
 
 GRANTS = [
     {"token": "alpha-full", "namespace": "alpha", "scopes": ["append", "read"]},

@@ -34,14 +34,16 @@ from observability.logs import LogSettings, configure_logs
 from service.api import errors as edge_errors
 from service.api.rich_status import retry_ms
 from service.api.validation import PATTERNS
+from service.conversations.set_aside import NotSetAside
 from service.domain import errors as domain_errors
 from tests.support.answers import gated, hanging
 from tests.support.broken_log import connections, damaged, locked
 from tests.support.edge_server import ROOMY, Silent, Working, edge_server
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refusal_of, refused
-from tests.support.sidecar import PATIENCE_S, call, duration, on_ollama, said, sidecar, tool_result
+from tests.support.sidecar import call, duration, on_ollama, said, sidecar, tool_result
 
 # ---- a field breaks a rule
 
@@ -545,8 +547,9 @@ _NEVER_AT_THE_EDGE = {
     log_errors.RequestKeyConflict: "translated to RequestIdReused",
     log_errors.LogLocked: "refuses the start",
     log_errors.LogNewer: "refuses the start",
-    log_errors.LogOlder: "refuses the start, or is upgraded by it",
+    log_errors.LogOlder: "refuses the start",
     log_errors.LogUnsafe: "refuses the start",
+    NotSetAside: "logged as snapshot.not_set_aside",
 }
 
 

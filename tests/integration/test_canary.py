@@ -15,8 +15,9 @@ from tests.support.answers import record, saying
 from tests.support.ollama_responder import AskRefused, Responder
 from tests.support.ollama_server import FakeOllama
 from tests.support.otlp_sink import OtlpSink, otlp_sink
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import Refusal, refusal_of
-from tests.support.sidecar import PATIENCE_S, Sidecar, on_ollama, said, sidecar, tool_result
+from tests.support.sidecar import Sidecar, on_ollama, said, sidecar, tool_result
 
 CANARY = "canary"
 SONG = "The canary sings of the merger"

@@ -14,7 +14,8 @@ from tests.support.answers import saying
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_responder import Ask, Piece, schema_answer, spoken
 from tests.support.ollama_server import FakeOllama
-from tests.support.sidecar import PATIENCE_S, on_ollama, script, sidecar
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import on_ollama, script, sidecar
 
 QUICKLY = {"ollama.first_byte_timeout_s": 0.3, "ollama.stall_timeout_s": 0.3, "summarizer.retries": 0}
 
@@ -190,3 +191,13 @@ async def test_the_log_names_an_answer_that_was_cut_off(tmp_path):
         (line,) = [line for line in s.logs if line["event"] == "pass.failed"]
 
     assert line["reasons"] == ["cut_off"]
+
+
+async def test_the_log_names_where_an_answer_breaks_the_schema(tmp_path):
+    """The place of each reason is one word too; `cause` has the rule."""
+    strange = saying('{"a": 1}')
+    async with FakeOllama(responder=strange) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
+        await s.chat().talk(14, wait_s=PATIENCE_S)
+        (line,) = [line for line in s.logs if line["event"] == "pass.failed"]
+
+    assert {"summary", "an_unknown_field"} <= set(line["reasons"])

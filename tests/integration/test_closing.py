@@ -12,9 +12,10 @@ from abridged.v1 import summary_pb2
 from service.client import SidecarClient
 from tests.support.answers import hanging
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
 from tests.support.searching import WORDS, searched
-from tests.support.sidecar import PATIENCE_S, Chat, Sidecar, on_ollama, said, sidecar
+from tests.support.sidecar import Chat, Sidecar, on_ollama, said, sidecar
 
 FULL = {"policy.fallback": "always", "policy.emergency_token_ratio": 1.0}
 

@@ -15,8 +15,9 @@ from abridged.v1 import message_pb2, summary_pb2
 from tests.support.answers import hanging
 from tests.support.ollama_server import FakeOllama
 from tests.support.otlp_sink import otlp_sink
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
-from tests.support.sidecar import PATIENCE_S, call, on_ollama, said, script, sidecar, tool_result
+from tests.support.sidecar import call, on_ollama, said, script, sidecar, tool_result
 
 
 async def test_an_append_answers_numbers_positions_and_usage(tmp_path):

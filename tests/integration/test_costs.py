@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.bench.player import Costs, OnWindow, PlayedChat, played
+from bench.player import Costs, OnWindow, PlayedChat, played
 from service.domain.conversation import Conversation, live_coverage
 from service.domain.policy import SummaryRole
 from service.domain.profiles import chain, episodes, rolling

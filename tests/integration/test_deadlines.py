@@ -9,8 +9,8 @@ from service.api.deadlines import WORK_S, default_deadline_s
 from service.api.methods import METHOD_SCOPES
 from service.api.wire import IDLE_WITHOUT_DEADLINE_S, WAIT_WITHOUT_DEADLINE_S
 from tests.support.edge_server import Working, edge_server
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
-from tests.support.sidecar import PATIENCE_S
 
 
 async def test_a_call_without_a_deadline_ends_by_that_of_its_method():

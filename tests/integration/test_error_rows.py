@@ -29,9 +29,10 @@ from tests.support.answers import hanging, saying
 from tests.support.broken_log import Connections, connections, damaged, locked
 from tests.support.ollama_responder import Responder
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refusal_of, refused
 from tests.support.searching import WORDS, search
-from tests.support.sidecar import PATIENCE_S, Sidecar, on_ollama, said, sidecar
+from tests.support.sidecar import Sidecar, on_ollama, said, sidecar
 from tests.support.texts import document, summarized
 
 ANY = "any"
@@ -315,7 +316,7 @@ async def a_server_that_stops(at: Scene) -> None:
     await asyncio.gather(waiting, at.s.stop())
 
 
-@row("DATA_LOSS", "LOG_CORRUPT")
+@row("DATA_LOSS", "LOG_CORRUPT", metadata={"conversation_id": "c1", "version": "3"})
 async def a_corrupt_row(at: Scene) -> None:
     await at.s.chat().append(said(1), said(2))
     await at.s.stop()

@@ -8,7 +8,8 @@ import pytest
 from abridged.v1 import conversation_service_pb2 as api
 from tests.support.answers import record, saying
 from tests.support.ollama_server import FakeOllama
-from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Chat, on_ollama, said, sidecar
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import ANY_DRAFT, Chat, on_ollama, said, sidecar
 
 DECISION = "The parser stays pinned to 3.3.9 until the rewrite by Dana."
 ANSWER = record(

@@ -13,7 +13,8 @@ from service.tokenizers.exact import ExactCounter
 from service.tokenizers.rebuilt import rebuilt
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_server import FakeOllama
-from tests.support.sidecar import PATIENCE_S, Sidecar, on_ollama, said, sidecar
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import Sidecar, on_ollama, said, sidecar
 from tests.support.vocabularies import byte_level_info, bytes_alone_info, three_token_info
 
 TEXT = "The importer isn't done: 4096 rows of orders_17.\n漢字 🎉 "

@@ -11,13 +11,14 @@ import pytest
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2
-from service.api.context import ORIGINAL_BYTES_MAX
+from service.api.context_response import ORIGINAL_BYTES_MAX
 from service.api.wire import WAIT_WITHOUT_DEADLINE_S, patience_s
 from service.client import SidecarClient
 from tests.support.answers import gated
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refusal_of, refused
-from tests.support.sidecar import PATIENCE_S, Chat, Sidecar, call, on_ollama, said, script, sidecar, tool_result
+from tests.support.sidecar import Chat, Sidecar, call, on_ollama, said, script, sidecar, tool_result
 
 ATTEMPTS_MAX = 50
 

@@ -19,8 +19,9 @@ from service.api.wire import MASK_PATHS_MAX
 from service.domain.errors import ConversationNotFound
 from tests.support.edge_server import Silent, edge_server
 from tests.support.flood import APPEND, ATTACKS
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import Refusal, refusal_of, refused
-from tests.support.sidecar import PATIENCE_S, said, sidecar
+from tests.support.sidecar import said, sidecar
 
 TOKENS = {
     "server.tokens": [{"token": name, "namespace": name, "scopes": ["append", "read"]} for name in ("alpha", "beta")]

@@ -10,7 +10,6 @@ from http import HTTPStatus
 
 import pytest
 
-from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from service.api.http import (
     CONNECTIONS_MAX,
@@ -23,6 +22,7 @@ from service.api.http import (
     health_routes,
     metrics_route,
 )
+from service.telemetry.telemetry import metric_labels
 from tests.support.patience import PATIENCE_S
 
 SHORT_S = 0.3
@@ -46,7 +46,7 @@ async def serving(
     more: dict[str, Route] | None = None,
     patience_s: float = PATIENCE_S,
 ) -> AsyncIterator[int]:
-    metrics = Metrics(version="1.2.3", labels=MetricLabels())
+    metrics = Metrics(version="1.2.3", labels=metric_labels())
     routes = health_routes(started=started, ready=ready or {"log": fine}, details=details or {})
     server = HttpServer("127.0.0.1", 0, routes=routes | metrics_route(metrics) | (more or {}), patience_s=patience_s)
     port = await server.start()

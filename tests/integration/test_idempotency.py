@@ -11,8 +11,9 @@ from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2
 from tests.support.answers import hanging
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refusal_of, refused
-from tests.support.sidecar import PATIENCE_S, on_ollama, said, sidecar
+from tests.support.sidecar import on_ollama, said, sidecar
 
 WRITERS = 32
 

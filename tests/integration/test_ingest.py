@@ -13,8 +13,9 @@ from abridged.v1 import conversation_service_pb2 as api
 from service.client import SidecarClient, SidecarError
 from service.domain.message import Message, Role
 from tests.integration.test_pass_metrics import counted
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
-from tests.support.sidecar import PATIENCE_S, Sidecar, said, sidecar
+from tests.support.sidecar import Sidecar, said, sidecar
 
 GRANTS = [
     {"token": "full", "namespace": "one"},

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from service.bench.player import played
-from service.bench.quality.examined import required_of, window_text
+from bench.player import played
+from bench.quality.examined import required_of, window_text
 from service.domain.conversation import Conversation
 from service.domain.ledger import ledger_lines
 from service.domain.message import Message, Role

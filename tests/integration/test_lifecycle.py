@@ -30,7 +30,8 @@ from tests.support.answers import hanging
 from tests.support.broken_log import connections
 from tests.support.edge_server import Silent, edge_listening
 from tests.support.ollama_server import FakeOllama
-from tests.support.sidecar import PATIENCE_S, on_ollama, said, sidecar
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import on_ollama, said, sidecar
 
 HTTP2_WITHOUT_A_CALL = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0\0\0\0\4\1\0\0\0\0"
 """Preface, settings, and that the server's were read."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import grpc
@@ -199,7 +199,7 @@ def test_an_overwritten_page_names_what_is_lost_and_the_rest_is_served(tmp_path,
 
 
 def test_a_conversation_that_goes_on_from_its_snapshot_is_said_to(tmp_path):
-    """Its window and what is appended are served; the position of the event that is lost is named."""
+    """Its window is served until a read meets the damage, and never again; the position of the lost event is named."""
 
     async def build() -> None:
         async with sidecar(tmp_path) as s:
@@ -217,7 +217,10 @@ def test_a_conversation_that_goes_on_from_its_snapshot_is_said_to(tmp_path):
 
     (line,) = ran.stdout.splitlines()
     assert f"default/long: position {position} is not what was written; served from its snapshot at position " in line
+    assert line.endswith(" on, until a read meets the damage")
     assert asyncio.run(_refused(tmp_path, ["long"])) == set()
+    assert asyncio.run(_refused(tmp_path, ["long"], after_events=True)) == {"long"}
+    assert asyncio.run(_refused(tmp_path, ["long"])) == {"long"}
 
 
 PAGE_BYTES = 4_096
@@ -228,11 +231,14 @@ def _pages_with(content: bytes | bytearray, text: bytes) -> list[int]:
     return [page for page in pages if text in content[page * PAGE_BYTES : (page + 1) * PAGE_BYTES]]
 
 
-async def _refused(folder: Path, names: list[str]) -> set[str]:
-    """The conversations whose windows a sidecar refuses as damaged."""
+async def _refused(folder: Path, names: list[str], *, after_events: bool = False) -> set[str]:
+    """The conversations whose windows a sidecar refuses as damaged, when it has been asked for their events or not."""
     codes: dict[str, str] = {}
     async with sidecar(folder, ANY_DRAFT) as s:
         for name in names:
+            if after_events:
+                with suppress(grpc.aio.AioRpcError):
+                    await s.chat(name).events()
             try:
                 await s.chat(name).context()
             except grpc.aio.AioRpcError as error:

@@ -20,8 +20,9 @@ from service.domain.message import Message, Role
 from tests.support.answers import hanging
 from tests.support.edge_server import Working, only_place_taken
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import Refusal, refusal_of, refused
-from tests.support.sidecar import PATIENCE_S, Sidecar, on_ollama, said, sidecar
+from tests.support.sidecar import Sidecar, on_ollama, said, sidecar
 
 CALLS = 3_000
 """Three times what the transport lets wait for a busy server by itself."""

@@ -13,8 +13,9 @@ from service.api.wire import PAGE_SIZE_MAX, read_page_token, write_page_token
 from service.domain.errors import InvalidPageToken
 from tests.support.answers import hanging
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
-from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Chat, Sidecar, on_ollama, said, script, sidecar
+from tests.support.sidecar import ANY_DRAFT, Chat, Sidecar, on_ollama, said, script, sidecar
 
 WIDE = "\N{GRINNING FACE}"
 FULL_RECORDS = {"min_range_tokens": 1, "max_summary_chain_depth": 64, "max_summary_tokens": 100_000}

@@ -8,7 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from abridged.v1 import summary_pb2
 from tests.support.answers import hanging, record, saying
 from tests.support.ollama_server import FakeOllama
-from tests.support.sidecar import PATIENCE_S, Sidecar, on_ollama, sidecar
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import Sidecar, on_ollama, sidecar
 
 
 async def counted(s: Sidecar, family: str, *labels: str) -> dict[tuple[str, ...], float]:

@@ -21,7 +21,8 @@ from tests.support.answers import gated, hanging, record, saying
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_responder import count_tokens
 from tests.support.ollama_server import FakeOllama
-from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Chat, call, on_ollama, said, sidecar, tool_result
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import ANY_DRAFT, Chat, call, on_ollama, said, sidecar, tool_result
 
 FAILED = conversation.SUMMARIZATION_STATE_FAILED
 COMPLETED = conversation.SUMMARIZATION_STATE_COMPLETED

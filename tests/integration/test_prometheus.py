@@ -19,10 +19,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from observability.facts import PassEnded, PassOutcome, PassTrigger
-from observability.labels import MetricLabels
+from observability.facts import PassEnded, PassOutcome
 from observability.metrics import Metrics
 from service.api.http import HttpServer, metrics_route
+from service.domain.events import Trigger
+from service.telemetry.telemetry import metric_labels
 
 RULES = Path(__file__).parents[2] / "observability" / "rules" / "abridged.yml"
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -96,7 +97,7 @@ async def test_prometheus_finds_our_trace_and_the_success_ratio_of_the_ledger(tm
     binary = shutil.which("prometheus")
     if binary is None:
         pytest.skip("prometheus is not installed (Debian: apt-get install prometheus)")
-    metrics = Metrics(version="1.2.3", labels=MetricLabels(models=("ollama:a",)))
+    metrics = Metrics(version="1.2.3", labels=metric_labels(models=("ollama:a",)))
     server = HttpServer("127.0.0.1", 0, routes=metrics_route(metrics))
     port = await server.start()
     dice = random.Random(7)
@@ -106,7 +107,7 @@ async def test_prometheus_finds_our_trace_and_the_success_ratio_of_the_ledger(tm
         assert await prometheus.until('up{job="abridged"}', 1) == 1
         assert await prometheus.until("sum(abridged_summarizations_total)", 0) == 0
         for outcome in ledger.elements():
-            fact = PassEnded(outcome, PassTrigger.RATIO, model="ollama:a", duration_s=1.0, trace_id=TRACE_ID)
+            fact = PassEnded(outcome, Trigger.RATIO, model="ollama:a", duration_s=1.0, trace_id=TRACE_ID)
             metrics.pass_ended(fact)
 
         counted = sum(ledger[outcome] for outcome in (PassOutcome.SUCCESS, PassOutcome.FALLBACK, PassOutcome.ERROR))

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from observability.labels import MetricLabels
 from observability.metrics import Metrics
+from service.telemetry.telemetry import metric_labels
 from tests.support.patience import PATIENCE_S
 
 OBSERVABILITY = Path(__file__).parents[2] / "observability"
@@ -22,7 +22,7 @@ RULES = OBSERVABILITY / "rules" / "abridged.yml"
 RULE_TESTS = sorted(RULES.parent.glob("*_test.yml"))
 DASHBOARD = OBSERVABILITY / "dashboards" / "abridged.json"
 DEPLOY = OBSERVABILITY.parent / "deploy"
-OPERATIONS = OBSERVABILITY.parent / "docs" / "operations.md"
+DOCS = OBSERVABILITY.parent / "docs"
 
 _NAME = re.compile(r"\b(?:abridged|process|python)_[a-z_]+\b(?!:)|\b(?:job|instance):[a-z_]+:[a-z0-9_]+\b")
 _LABELS = re.compile(r"\{([^}]*)\}")
@@ -44,7 +44,7 @@ def checker(name: str, *arguments: str, package: str, stdin: str = "") -> subpro
 def live() -> Metrics:
     return Metrics(
         version="1",
-        labels=MetricLabels(
+        labels=metric_labels(
             models=("m",), hosts=("h:1",), methods=("s/m",), timed_methods=("s/m",), event_types=("E",)
         ),
     )
@@ -98,7 +98,7 @@ def test_every_alert_is_tested_both_ways() -> None:
 
 def test_every_alert_pages_or_is_a_ticket_and_leads_to_its_runbook():
     """The base of the link is one label of whoever loads the rules."""
-    base = '{{ or $externalLabels.abridged_runbooks "docs/operations.md" }}'
+    base = '{{ or $externalLabels.abridged_runbooks "docs/runbook.md" }}'
 
     alerts = [rule for rule in rules() if "alert" in rule]
 
@@ -216,10 +216,11 @@ def test_the_expressions_of_the_dashboard_parse() -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def test_every_instrument_and_alert_is_explained_in_the_operations_page() -> None:
-    """The page has a line for each metric and a heading for each runbook, and names no metric that is gone."""
-    page = OPERATIONS.read_text()
-    anchors = {"#" + heading.strip().lower() for heading in re.findall(r"^#+ (.+)$", page, re.MULTILINE)}
+def test_every_instrument_and_alert_is_explained_in_its_page() -> None:
+    """One page has a line for each metric, the other a heading for each alert, and neither names a metric that is
+    gone."""
+    page, runbook = ((DOCS / name).read_text() for name in ("monitoring.md", "runbook.md"))
+    anchors = {"#" + heading.strip().lower() for heading in re.findall(r"^#+ (.+)$", runbook, re.MULTILINE)}
     families = {
         family.name + {"counter": "_total", "info": "_info"}.get(family.type, "")
         for family in live().collect()
@@ -228,5 +229,5 @@ def test_every_instrument_and_alert_is_explained_in_the_operations_page() -> Non
 
     assert {name for name in families if f"`{name}" not in page} == set()
     assert {f"#{rule['alert'].lower()}" for rule in rules() if "alert" in rule} <= anchors
-    listed = set(re.findall(r"`(abridged_[a-z_]+)", page))
+    listed = set(re.findall(r"`(abridged_[a-z_]+)", page + runbook))
     assert listed - {"abridged_runbooks"} <= families | exposed_names()

@@ -18,7 +18,8 @@ from service.cli.doctor import examined_models
 from service.config.settings import Settings
 from service.models.ollama.settings import OllamaGroup
 from tests.support.answers import record
-from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, sidecar
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import ANY_DRAFT, sidecar
 from tests.support.toy_provider import FakeToy, ToyGroup, ToySettings
 
 ROOT = Path(__file__).parent.parent.parent

@@ -11,7 +11,8 @@ from abridged.v1 import conversation_service_pb2 as api
 from service.domain.errors import InvalidPolicy
 from tests.support.answers import record, saying
 from tests.support.ollama_server import FakeOllama
-from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, on_ollama, sidecar
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import ANY_DRAFT, on_ollama, sidecar
 
 SCHEMA = {
     "type": "object",

@@ -18,7 +18,6 @@ from eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogFull, LogG
 from eventlog.sqlite.log import SqliteEventLog
 from eventlog.sqlite.rewrite import Rewrite, rewritten
 from service.cli.main import main
-from tests.support.older_logs import older
 from tests.support.read_tables import grown, opened
 from tests.support.sidecar import said, sidecar
 
@@ -148,9 +147,7 @@ def _with_an_empty_file(path: Path) -> None:
 
 
 def _of_an_older_version(path: Path) -> None:
-    grown(path.with_name("now.db"), 2)
-    older(path, path.with_name("now.db"))
-    _killed(path, "UPDATE log SET created_us = created_us + 1")
+    _killed(grown(path, 2), "UPDATE eventlog_revision SET version_num = '0001'")
 
 
 REASONS: Mapping[Callable[[Path], None], type[EventLogError]] = MappingProxyType(
@@ -184,6 +181,15 @@ def test_no_reason_of_refusal_changes_a_byte(tmp_path, damage):
         _require_unchanged(tmp_path, before)
 
 
+def test_verify_says_that_a_file_is_gone_and_its_write_ahead_log_is_there(tmp_path):
+    """As a start does: whoever took it for a new log would lose what that has."""
+    _without_its_file(tmp_path / FILE)
+    before = _files(tmp_path)
+
+    assert f"{FILE} is missing, and its write-ahead log is there" in _verify(tmp_path)
+    _require_unchanged(tmp_path, before)
+
+
 def test_an_owned_log_is_refused_and_is_unchanged(tmp_path):
     """A second process looks at the lock before it looks at anything else."""
     with opened(tmp_path / FILE):
@@ -194,10 +200,10 @@ def test_an_owned_log_is_refused_and_is_unchanged(tmp_path):
             assert _files(tmp_path) == before
 
 
-def test_an_upgrade_without_room_leaves_the_write_ahead_log_where_it_is(tmp_path):
+def test_a_rewrite_without_room_leaves_the_write_ahead_log_where_it_is(tmp_path):
     """A copy that cannot be made is no reason to write to the original."""
     path = tmp_path / FILE
-    _of_an_older_version(path)
+    _killed(grown(path, 2), "UPDATE log SET created_us = created_us + 1")
     before = _files(tmp_path)
 
     for _ in range(2):
@@ -205,7 +211,7 @@ def test_an_upgrade_without_room_leaves_the_write_ahead_log_where_it_is(tmp_path
             rewritten(path, Rewrite(lambda _: None, lambda _: 0))
         _require_unchanged(tmp_path, before)
 
-    assert rewritten(path, Rewrite(lambda _: None, lambda _: 1 << 40)) is not None
+    assert rewritten(path, Rewrite(lambda _: None, lambda _: 1 << 40))
     assert WAL not in _files(tmp_path)
 
 

@@ -7,8 +7,9 @@ import pytest
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_pb2
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
-from tests.support.sidecar import PATIENCE_S, Chat, said, sidecar
+from tests.support.sidecar import Chat, said, sidecar
 
 TEXT = "The importer reads orders from the queue and writes them to the warehouse. " * 20
 

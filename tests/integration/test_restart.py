@@ -24,9 +24,10 @@ from service.domain.fold import fold
 from service.passes.wakeups import PROBE_FIRST_S
 from tests.support.answers import gated, hanging, record, saying
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.read_tables import asked, changed
 from tests.support.refusal import refused
-from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Clock, Sidecar, on_ollama, said, script, sidecar
+from tests.support.sidecar import ANY_DRAFT, Clock, Sidecar, on_ollama, said, script, sidecar
 
 DEAD = {"summarizer.models": ["ollama:x"], "ollama.hosts": ["127.0.0.1:9"]}
 CLAIMS_MAX = 3

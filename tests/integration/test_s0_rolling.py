@@ -12,8 +12,9 @@ from abridged.v1 import conversation_service_pb2 as api
 from service.config.sources import load
 from tests.support.answers import filling, saying
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.presets import preset
-from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Chat, call, on_ollama, said, sidecar, tool_result
+from tests.support.sidecar import ANY_DRAFT, Chat, call, on_ollama, said, sidecar, tool_result
 
 POLICY = preset("s0", "policy") | ANY_DRAFT
 FIRST = "The user asked how the importer reads its tables, and the assistant named the hosts."

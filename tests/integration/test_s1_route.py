@@ -12,7 +12,8 @@ from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2
 from tests.support.answers import record, saying
 from tests.support.ollama_server import FakeOllama
-from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Chat, call, on_ollama, said, script, sidecar, tool_result
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import ANY_DRAFT, Chat, call, on_ollama, said, script, sidecar, tool_result
 
 BOTH = pytest.mark.parametrize("model", ["scripted:default", "extractive:"])
 

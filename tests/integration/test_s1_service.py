@@ -13,9 +13,10 @@ from abridged.v1 import message_pb2, summary_pb2
 from tests.support.answers import record, saying
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.presets import preset
 from tests.support.refusal import refused
-from tests.support.sidecar import PATIENCE_S, Chat, Sidecar, on_ollama, said, sidecar
+from tests.support.sidecar import Chat, Sidecar, on_ollama, said, sidecar
 
 TECHNICAL = (
     "The importer in src/import/orders.py raises OrderParseError for orders_2024.csv since version 3.4.1.",

@@ -17,8 +17,9 @@ from service.config.settings import Settings
 from tests.integration.test_pass_metrics import counted
 from tests.support.answers import gated, record, saying
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.presets import preset
-from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Chat, Sidecar, on_ollama, said, script, sidecar
+from tests.support.sidecar import ANY_DRAFT, Chat, Sidecar, on_ollama, said, script, sidecar
 
 POLICY = preset("s2", "policy") | ANY_DRAFT
 CONTEXT = 16_000

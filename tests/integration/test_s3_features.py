@@ -18,8 +18,9 @@ from service.config.sources import load
 from tests.support.answers import record, saying
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.presets import preset
-from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Sidecar, call, on_ollama, said, script, sidecar, tool_result
+from tests.support.sidecar import ANY_DRAFT, Sidecar, call, on_ollama, said, script, sidecar, tool_result
 from tests.support.texts import document, summarized
 
 S3 = preset("s3", "policy", "summarizer")

@@ -13,7 +13,8 @@ import grpc
 
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import server_info_service_pb2
-from tests.support.sidecar import PATIENCE_S, Sidecar, said, script, sidecar
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import Sidecar, said, script, sidecar
 
 SLOW_S = 0.2
 PATIENT_S = 2 * SLOW_S

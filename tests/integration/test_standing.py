@@ -8,12 +8,13 @@ import threading
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from observability.facts import LogMeasured
-from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from service.api.look import Look
 from service.conversations.table import MemoryConversationTable
 from service.domain.profiles.profile import HeldBy
-from tests.support.sidecar import PATIENCE_S, Sidecar, sidecar
+from service.telemetry.telemetry import metric_labels
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import Sidecar, sidecar
 
 OVER_BUDGET = "abridged_conversations_over_budget"
 HELD = "abridged_conversations_held"
@@ -101,7 +102,7 @@ async def test_a_log_in_memory_has_no_size_and_is_counted_all_the_same(tmp_path)
 
 async def test_a_disk_that_hangs_makes_its_figures_unknown_and_takes_one_thread():
     """The scrape is answered; the figures come back with the disk."""
-    metrics = Metrics(version="1", labels=MetricLabels())
+    metrics = Metrics(version="1", labels=metric_labels())
     mended = threading.Event()
     asked: list[int] = []
 
@@ -126,7 +127,7 @@ async def test_a_disk_that_hangs_makes_its_figures_unknown_and_takes_one_thread(
 
 async def test_a_disk_that_cannot_be_asked_leaves_the_counts_alone():
     """What is not known of one is known of the other."""
-    metrics = Metrics(version="1", labels=MetricLabels())
+    metrics = Metrics(version="1", labels=metric_labels())
 
     def gone() -> LogMeasured:
         raise OSError

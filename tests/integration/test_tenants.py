@@ -18,8 +18,9 @@ from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import server_info_service_pb2 as info
 from tests.support.answers import gated, hanging
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import Refusal, refusal_of, refused
-from tests.support.sidecar import PATIENCE_S, Chat, Sidecar, duration, on_ollama, said, sidecar
+from tests.support.sidecar import Chat, Sidecar, duration, on_ollama, said, sidecar
 from tests.support.unread import unread_answer, unread_append, unread_channel
 
 TWO_NAMESPACES = {

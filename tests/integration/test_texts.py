@@ -16,8 +16,9 @@ from service.summarizer.texts import PASSES_OF_A_TEXT
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.answers import hanging, record, saying
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
-from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Sidecar, on_ollama, said, script, sidecar
+from tests.support.sidecar import ANY_DRAFT, Sidecar, on_ollama, said, script, sidecar
 from tests.support.texts import document, summarized
 
 EXTRACTIVE = {"summarizer.models": ["extractive:default"]}

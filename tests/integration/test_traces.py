@@ -15,8 +15,9 @@ from abridged.v1 import event_log_service_pb2
 from tests.support.answers import record, saying
 from tests.support.ollama_server import FakeOllama
 from tests.support.otlp_sink import OtlpSink, otlp_sink
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
-from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Sidecar, on_ollama, said, sidecar
+from tests.support.sidecar import ANY_DRAFT, Sidecar, on_ollama, said, sidecar
 
 SERVICE = "abridged.v1.ConversationService"
 CORE = "https://opentelemetry.io/schemas/1.44.0"

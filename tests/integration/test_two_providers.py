@@ -15,7 +15,8 @@ from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_server import FakeOllama
 from tests.support.openai_quirks import QUIRKS, Quirks, openai_error
 from tests.support.openai_server import FakeOpenAI
-from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, on_ollama, said, sidecar
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import ANY_DRAFT, on_ollama, said, sidecar
 
 MISSING = Quirks(refusal=openai_error(404, "The model `gpt-fake` does not exist"))
 SUCCESS, FALLBACK = 'outcome="success"', 'outcome="fallback"'

@@ -7,8 +7,9 @@ from google.protobuf.field_mask_pb2 import FieldMask
 
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
-from tests.support.sidecar import PATIENCE_S, said, sidecar
+from tests.support.sidecar import said, sidecar
 
 
 async def test_only_the_masked_fields_change(tmp_path):

@@ -13,8 +13,9 @@ from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log
 from tests.support.answers import gated
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
-from tests.support.sidecar import PATIENCE_S, Sidecar, decoded, on_ollama, said, sidecar
+from tests.support.sidecar import Sidecar, decoded, on_ollama, said, sidecar
 
 
 def watching(s: Sidecar, conversation_id: str = "c1", *, after: int = 0) -> Any:

@@ -13,7 +13,8 @@ from tests.support.answers import gated, hanging, record, saying
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_responder import Ask, Piece, count_tokens
 from tests.support.ollama_server import FakeOllama
-from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, on_ollama, said, sidecar
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import ANY_DRAFT, on_ollama, said, sidecar
 
 DEAD = {"summarizer.models": ["ollama:x"], "ollama.hosts": ["127.0.0.1:9"]}
 COMPLETED = conversation.SUMMARIZATION_STATE_COMPLETED

@@ -20,14 +20,14 @@ from typing import Final
 
 import pytest
 
-from service.domain.checks.claims import texts_of
 from service.domain.message import Message, Role
-from service.domain.prompt import CHAIN_TEMPLATE
 from service.domain.record import MessageRange, Provenance, SummaryRecord
-from service.domain.words import word_keys
 from service.extraction.extract import extract
+from service.grounding.claims import texts_of
+from service.prompts.prompt import CHAIN_TEMPLATE
 from service.summarizer.check import Source, check_draft
 from service.summarizer.draft import Draft, DraftItem
+from service.text.words import word_keys
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.llm.engine import ENGINE_MODEL, Engine
 from tests.support.ollama_responder import Ask

@@ -18,7 +18,8 @@ from abridged.v1.server_info_service_pb2 import WaitIdleRequest
 from tests.support.llm.engine import ENGINE_MODEL, Engine
 from tests.support.llm.stretches import Stretch, stretches
 from tests.support.ollama_server import FakeOllama
-from tests.support.sidecar import PATIENCE_S, Sidecar, duration, on_ollama, sidecar
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import Sidecar, duration, on_ollama, sidecar
 
 pytestmark = [pytest.mark.llm, pytest.mark.timeout(3_000)]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-from service.domain.checks.claims import evidence_of, texts_of, unsupported
-from service.domain.checks.polarity import contradicting
-from service.domain.checks.roles import only_proposed
-from service.domain.checks.support import concordance_of
 from service.domain.record import statements_of
+from service.grounding.claims import evidence_of, texts_of, unsupported
+from service.grounding.polarity import contradicting
+from service.grounding.roles import only_proposed
+from service.grounding.support import concordance_of
 from tests.support.extracts import extract_of, record_of
 from tests.support.planted import planted
 from tests.support.shared_data import FILES, loaded, shared_chats
@@ -34,7 +34,7 @@ def test_planted_statements_point_at_their_messages(capsys):
             counted.update({outcome: 1, "facts": 1, "numbers": len(numbers), "true": told.number in numbers})
         known = evidence_of(text for _, message in chat.messages for text in texts_of(message))
         for lie in chat.lies:
-            is_caught = not index.support(lie.text).told or bool(unsupported(lie.text, known))
+            is_caught = not index.support(lie.text).supported or bool(unsupported(lie.text, known))
             counted.update({lie.kind: 1, f"{lie.kind} caught": is_caught})
 
     facts = counted["facts"]
@@ -115,7 +115,7 @@ def test_extracts_of_real_chats_stand_whole(capsys):
             for text, _ in statements_of(record):
                 support = index.support(text)
                 total += 1
-                told += support.told
+                told += support.supported
                 right += any(quotes(text, messages[number - 1][1].content) for number in support.numbers)
                 flagged += contradicting(text, support, index) is not None
                 flagged += text in decisions and only_proposed(text, support, index) is not None

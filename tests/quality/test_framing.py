@@ -8,13 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.checks.identifiers import IdentifierKind
 from service.domain.conversation import ShownRecord
 from service.domain.events import MessageAppended
 from service.domain.ledger import NO_LEDGER, Ledger, LedgerEntry, LedgerFinds, Use, ledger_lines
 from service.domain.message import Message, Role
 from service.domain.policy import Policy, SummaryRole, ToolOutput
-from service.domain.prompt import (
+from service.domain.record import ActionItem, FormName, RecordContext, SummaryRecord
+from service.domain.render import shown_text, summary_message
+from service.domain.render_json import Rendering, render_json
+from service.domain.tokens import TokenSource
+from service.extraction.extract import extract
+from service.models.model import Completion, CompletionRequest, OnProgress
+from service.prompts.prompt import (
     PromptInput,
     PromptTemplate,
     partial_summary,
@@ -23,16 +28,11 @@ from service.domain.prompt import (
     template_from_text,
     transcript_entry,
 )
-from service.domain.record import ActionItem, FormName, RecordContext, SummaryRecord
-from service.domain.render import shown_text, summary_message
-from service.domain.render_json import Rendering, render_json
-from service.domain.title import TITLE_TEMPLATE, title_prompt
-from service.domain.tokens import TokenSource
-from service.extraction.extract import extract
-from service.models.model import Completion, CompletionRequest, OnProgress
+from service.prompts.title import TITLE_TEMPLATE, title_prompt
 from service.summarizer.finds import finds_of
 from service.summarizer.forms import FORMS
 from service.summarizer.summarizer import PassFailed, PassWork
+from service.text.identifiers import IdentifierKind
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.chats import record_for
 from tests.support.hostile_texts import ATTACKS, PLACES, payloads, transcripts

@@ -12,9 +12,6 @@ from typing import Any
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.ollama_responder import Ask, Piece, Responder
 
-__all__ = ["filling", "gated", "hanging", "record", "saying"]
-
-
 _SIZE = re.compile(r"at most\s+(\d+) tokens")
 _THINGS = ("importer", "parser", "table", "header", "queue", "worker", "client", "host", "index", "batch")
 

@@ -26,8 +26,6 @@ from service.bootstrap.rebuild import rebuild_if_due
 from service.config.sources import load
 from tests.support.patience import PATIENCE_S
 
-__all__ = ["BelowGrpc", "RefusedCall", "below_grpc"]
-
 
 class RefusedCall(Exception):
     """A call that ended in an error, with the status that a client would get."""

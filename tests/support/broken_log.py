@@ -15,8 +15,6 @@ from typing import Any
 from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
-__all__ = ["Connections", "connections", "damaged", "locked"]
-
 SPARE_PAGES = 12
 
 

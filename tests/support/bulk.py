@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from tests.support.sidecar import Chat, said
 
-__all__ = ["brought_in"]
-
 BATCH = 500
 
 

@@ -20,26 +20,6 @@ from service.domain.message import Message, Role, ToolCall
 from service.domain.record import EpisodeFigures, FormName, MessageRange, Provenance, RecordContext, SummaryRecord
 from service.domain.tokens import TokenCount, TokenSource
 
-__all__ = [
-    "OPEN",
-    "SETTINGS",
-    "append",
-    "appended",
-    "calling",
-    "chat",
-    "complete",
-    "completed",
-    "fail",
-    "live_in",
-    "only_plan",
-    "pending_in",
-    "ranges",
-    "record_for",
-    "result",
-    "said",
-    "spoken",
-]
-
 SETTINGS = Settings(model="ollama:chat", context_length=1_000)
 """A budget of 1,000 tokens: a message of ten is a hundredth of it."""
 

@@ -19,21 +19,6 @@ from click.testing import CliRunner
 from service.cli.main import main
 from tests.support.patience import PATIENCE_S
 
-__all__ = [
-    "PATIENCE_S",
-    "PROGRAM",
-    "ROOT",
-    "Ran",
-    "ServedSidecar",
-    "Terminal",
-    "abridged",
-    "abridged_process",
-    "fake_ollama",
-    "fake_openai",
-    "on_terminal",
-    "served",
-]
-
 ROOT = Path(__file__).parents[2]
 PROGRAM = "from service.cli.main import main; main(prog_name='abridged')"
 READ_BYTES = 65_536

@@ -10,8 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Audit", "Fact", "Ledger", "PassFact", "PassStep", "SentMessage"]
-
 
 @dataclass(frozen=True, slots=True)
 class SentMessage:

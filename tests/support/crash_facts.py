@@ -22,8 +22,6 @@ from service.domain.fold import fold
 from tests.support.crash_audit import Fact, PassFact, PassStep
 from tests.support.crash_process import CALL_S, until_answered
 
-__all__ = ["PAGE_EVENTS", "differing_rows", "read_facts", "stored_facts", "verified_streams"]
-
 PAGE_EVENTS = 500
 ROWS_MAX = 10_000
 

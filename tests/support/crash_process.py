@@ -19,8 +19,6 @@ import grpc
 
 from tests.support.patience import PATIENCE_S
 
-__all__ = ["CALL_S", "CHANNEL_OPTIONS", "SidecarProcess", "until_answered"]
-
 T = TypeVar("T")
 
 CALL_S = PATIENCE_S

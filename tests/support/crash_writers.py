@@ -14,8 +14,6 @@ from abridged.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from tests.support.crash_audit import Ledger, SentMessage
 from tests.support.crash_process import CALL_S, until_answered
 
-__all__ = ["CONTEXT_LENGTH", "Writers"]
-
 CONTEXT_LENGTH = 1_500
 """Tokens; small, so that some ten messages trigger a pass."""
 

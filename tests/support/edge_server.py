@@ -11,7 +11,6 @@ from typing import Any
 import grpc
 
 from abridged.v1 import conversation_service_pb2, conversation_service_pb2_grpc
-from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from observability.tracing import TracingSettings, open_tracing
 from service.api.auth import Authenticator
@@ -22,9 +21,8 @@ from service.api.quotas import Limits, Quotas
 from service.api.server import Connections, GrpcServer, Servicers
 from service.api.slow_calls import SlowCalls
 from service.api.validation import Validation
+from service.telemetry.telemetry import metric_labels
 from tests.support.patience import PATIENCE_S
-
-__all__ = ["ROOMY", "Silent", "Working", "edge_listening", "edge_server", "only_place_taken"]
 
 REQUEST_BYTES_MAX = 1 << 20
 CONNECTIONS = Connections()
@@ -67,7 +65,7 @@ async def edge_listening(
         quotas=Quotas(limits, shared=False),
         intake=Intake(bytes_max=REQUEST_BYTES_MAX),
         tracing=open_tracing(TracingSettings()),
-        metrics=Metrics(version="1", labels=MetricLabels()),
+        metrics=Metrics(version="1", labels=metric_labels()),
         slow=SlowCalls(60.0),
         deadline_s=deadline_s,
     )

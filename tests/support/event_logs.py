@@ -12,21 +12,6 @@ from eventlog.log import ANY, Append, AppendHook, AppendResult, EventLog, Expect
 from eventlog.memory import MemoryEventLog
 from eventlog.sqlite.log import SqliteEventLog
 
-__all__ = [
-    "BACKENDS",
-    "DURABLE",
-    "OTHER",
-    "A",
-    "B",
-    "Backend",
-    "Clock",
-    "Trial",
-    "append",
-    "event",
-    "event_id",
-    "trial",
-]
-
 A = StreamId("default", "a")
 B = StreamId("default", "b")
 OTHER = StreamId("other", "a")

@@ -9,8 +9,6 @@ from service.domain.record import MessageRange, Provenance, SummaryRecord
 from service.extraction.extract import Extract, extract
 from service.tokenizers.estimated import EstimatingCounter
 
-__all__ = ["extract_of", "record_of"]
-
 
 def extract_of(messages: Sequence[Message], *, previous: SummaryRecord | None = None, tokens_max: int = 600) -> Extract:
     """The extract of `messages`, counted by the estimate."""

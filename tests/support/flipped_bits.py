@@ -26,8 +26,6 @@ from tests.support.below_grpc import BelowGrpc, RefusedCall, below_grpc
 from tests.support.refusal import refusal_of
 from tests.support.sidecar import ANY_DRAFT, Chat, Sidecar, said, script, sidecar
 
-__all__ = ["FILE", "PENDING", "Answers", "Flip", "answers_of", "built_log", "flipped", "head_of", "wrong_answers"]
-
 FILE = "abridged.db"
 CONVERSATIONS = tuple(f"chat-{number}" for number in range(1, 5))
 PENDING = "chat-pending"

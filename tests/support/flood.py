@@ -19,8 +19,6 @@ import grpc
 
 from tests.support.strangers import STRANGERS, strangers
 
-__all__ = ["ATTACKS", "Attack", "field", "flooded"]
-
 APPEND = "/abridged.v1.ConversationService/AppendMessages"
 UPDATE = "/abridged.v1.ConversationService/UpdateConversation"
 SUBSCRIBE = "/abridged.v1.EventLogService/SubscribeEvents"

@@ -14,8 +14,6 @@ from service.domain.policy import Policy
 from service.domain.profiles.profile import DecisionContext
 from service.domain.profiles.registry import profile_of
 
-__all__ = ["Given", "Outcome", "given"]
-
 
 @dataclass(frozen=True)
 class Outcome:

@@ -28,8 +28,6 @@ from service.domain.ranges import covers
 from service.domain.render import rendered_window
 from service.domain.triggers import held_by
 
-__all__ = ["GoldenLog", "golden_lines", "is_within", "view_of"]
-
 
 class GoldenLog:
     """A golden log, read: events and what clients see of them, by conversation."""

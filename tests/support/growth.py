@@ -11,8 +11,6 @@ from collections.abc import Callable
 from math import inf
 from typing import TypeVar
 
-__all__ = ["grows_linearly", "takes_at_most"]
-
 T = TypeVar("T")
 
 TIMES_LARGER = 4

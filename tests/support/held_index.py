@@ -8,8 +8,6 @@ from pathlib import Path
 
 from service.recall.file import connected
 
-__all__ = ["held_index"]
-
 
 @contextmanager
 def held_index(path: Path) -> Iterator[None]:

@@ -10,8 +10,6 @@ from typing import Any
 from eventlog.log import Append, AppendHook, CompletionQueue
 from eventlog.memory import MemoryEventLog
 
-__all__ = ["HeldLog"]
-
 
 class HeldLog(MemoryEventLog):
     """`posted` has every append that came."""

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from service.domain.message import Attachment, Message, Role, ToolCall
 
-__all__ = ["ATTACKS", "HOMOGLYPHS", "PLACES", "SEEDED", "Transcript", "command", "payloads", "transcripts"]
-
 SEEDED = 29
 EXTRA = 190
 """Transcripts beside those of every attack at every place."""

@@ -36,27 +36,6 @@ from service.domain.triggers import ruled
 from service.domain.window import counted_tokens, tool_pairs, tool_units
 from tests.support.simulation import Step
 
-__all__ = [
-    "Violation",
-    "calls_are_answered",
-    "coverage_is_exact",
-    "cut_from_the_oldest",
-    "depth_is_bounded",
-    "every_end_is_final",
-    "exchange_is_verbatim",
-    "hold_is_told",
-    "no_record_grows_the_window",
-    "one_pass_at_a_time",
-    "order_is_fixed",
-    "over_budget_has_a_reason",
-    "passes_are_bounded",
-    "prefix_is_stable",
-    "said_once",
-    "sums_are_exact",
-    "tail_is_verbatim",
-    "two_passes_a_trigger",
-]
-
 
 class Violation(AssertionError):
     """An invariant does not hold."""
@@ -250,8 +229,8 @@ def prefix_is_stable(step: Step, before: Sequence[RenderedMessage], after: Seque
     that a call before it is not answered in time, and a result that comes all the same, which goes to its call.
     """
     passes = SummarizationCompleted | SummarizationCleared
-    ways_back = SummaryRevoked | MessagesPinned | MessagesUnpinned | ConversationRewound
-    if any(isinstance(event, passes | ways_back) for event in step.events) or not step.before.is_open:
+    amendments = SummaryRevoked | MessagesPinned | MessagesUnpinned | ConversationRewound
+    if any(isinstance(event, passes | amendments) for event in step.events) or not step.before.is_open:
         return
     new = [event.message for event in step.events if isinstance(event, MessageAppended)]
     if any(m.role is Role.SYSTEM for m in new) or _late_results(step.after) - _late_results(step.before):

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["CHATS", "JUNK", "Junk", "JunkChat"]
-
 _FOLDER: Final = Path(__file__).parent
 _DATA: Final = json.loads((_FOLDER / "junk.json").read_text(encoding="utf-8"))
 _DEMO: Final = json.loads((_FOLDER / "../../service/cli/demo_conversation.json").read_text(encoding="utf-8"))

@@ -10,8 +10,6 @@ from typing import Any
 from eventlog.schema import HEAD_REVISION
 from tests.support.flipped_bits import PENDING, Flip
 
-__all__ = ["places_of"]
-
 _PAGE_SIZE = 4_096
 _HEADER = {
     "magic": 3,

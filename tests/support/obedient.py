@@ -16,8 +16,6 @@ from typing import Any
 from service.models.model import Completion, CompletionRequest, ModelDescription, OnProgress
 from tests.support.hostile_texts import HOMOGLYPHS
 
-__all__ = ["ObedientModel", "Read", "answer_to", "read"]
-
 _LOOK = {ord(look): plain for plain, look in HOMOGLYPHS.items()} | {0xFF5C: "|", 0x2581: "_"}
 _FRAMES = (
     "transcript",

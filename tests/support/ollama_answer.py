@@ -14,8 +14,6 @@ from tests.support.ollama_catalogue import TIME
 from tests.support.ollama_http import HttpReply, HttpRequest
 from tests.support.ollama_responder import Piece
 
-__all__ = ["AnswerShape", "OllamaAnswer", "Run"]
-
 ENDLESS_CHUNKS_MAX = 1_000_000
 LOOP_BEGINS_AFTER = 3
 DRIP_S = 0.01

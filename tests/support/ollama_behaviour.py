@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from tests.support.ollama_manner import CRASH_TEXT
 
-__all__ = ["BEHAVIOURS", "NORMAL", "Behaviour", "Refusal", "json_error"]
-
 
 @dataclass(frozen=True, slots=True)
 class Refusal:

@@ -10,8 +10,6 @@ from typing import Any
 
 from tests.support.ollama_manner import Manner
 
-__all__ = ["FakeModel"]
-
 TIME = "2026-01-02T03:04:05.678901Z"
 VOCABULARY = 2_000
 

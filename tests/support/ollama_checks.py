@@ -12,8 +12,6 @@ from tests.support.ollama_behaviour import Refusal, json_error
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_manner import Manner
 
-__all__ = ["body_refusal", "format_refusal", "host_refusal", "request_refusal"]
-
 _NAME = re.compile(
     r"([a-z0-9][\w.-]*(:\d+)?/)?([a-z0-9_][\w.-]*/)?[a-z0-9_][\w.-]{0,79}(:[\w][\w.-]{0,79})?", re.IGNORECASE
 )

@@ -9,8 +9,6 @@ from typing import Any
 
 from tests.support.ollama_behaviour import Behaviour
 
-__all__ = ["ATTACK_PATH", "CHUNK_BYTES", "HOSTILE", "PACKET_BYTES", "whole"]
-
 ATTACK_PATH = "/attack"
 """Where a fake in another process says how often it was asked for an answer, and how much it pumped; no Ollama does."""
 

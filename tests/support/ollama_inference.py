@@ -13,8 +13,6 @@ from tests.support.ollama_manner import Manner
 from tests.support.ollama_responder import Ask
 from tests.support.ollama_runner import Evaluation
 
-__all__ = ["ask_of", "kept_tokens", "refusal_of", "run_of"]
-
 WINDOWS_PREDICTED_MAX = 10
 """An answer without num_predict ends after so many windows."""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-__all__ = ["CRASH_TEXT", "MANNERS", "NEWEST", "Manner"]
-
 CRASH_TEXT = (
     "model runner has unexpectedly stopped, this may be due to resource limitations or an internal error, "
     "check ollama server logs for details"

@@ -21,8 +21,6 @@ from tests.support.ollama_responder import count_tokens
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S
 
-__all__ = ["PATIENT", "QUICK", "RECORD_SCHEMA", "model_over", "record_request"]
-
 PATIENT = OllamaSettings(first_byte_s=PATIENCE_S, stall_s=PATIENCE_S, probe_s=PATIENCE_S, num_ctx=2_048)
 """Clocks that a loaded test machine does not reach."""
 

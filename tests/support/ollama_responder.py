@@ -14,18 +14,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-__all__ = [
-    "Ask",
-    "AskRefused",
-    "Piece",
-    "Responder",
-    "count_tokens",
-    "honest_answer",
-    "prompt_of",
-    "schema_answer",
-    "spoken",
-]
-
 TEMPLATE_TOKENS = 8
 """Tokens that a chat template puts around each message."""
 

@@ -14,8 +14,6 @@ from itertools import takewhile
 
 from tests.support.ollama_pace import AT_ONCE, Pace
 
-__all__ = ["Evaluation", "Runner", "Slot"]
-
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:

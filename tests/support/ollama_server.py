@@ -38,8 +38,6 @@ from tests.support.ollama_responder import (
 from tests.support.ollama_runner import Runner, Slot
 from tests.support.patience import PATIENCE_S
 
-__all__ = ["FakeOllama"]
-
 SILENT_ERRORS = (ConnectionError, asyncio.CancelledError)
 
 

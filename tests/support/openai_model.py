@@ -14,8 +14,6 @@ from service.models.openai.settings import OpenAISettings, parse_endpoint
 from tests.support.openai_server import FAKE_MODEL, FakeOpenAI
 from tests.support.patience import PATIENCE_S
 
-__all__ = ["PATIENT", "QUICK", "openai_over"]
-
 PATIENT = OpenAISettings(first_byte_s=PATIENCE_S, stall_s=PATIENCE_S, probe_s=PATIENCE_S, window=2_048)
 """Clocks that a loaded test machine does not reach."""
 

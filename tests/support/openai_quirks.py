@@ -9,8 +9,6 @@ from typing import Any
 
 from tests.support.ollama_behaviour import Refusal
 
-__all__ = ["QUIRKS", "STRICT_OPENAI", "Quirks", "openai_error"]
-
 
 def openai_error(
     status: int,

@@ -22,8 +22,6 @@ from tests.support.ollama_responder import Ask, AskRefused, Piece, Responder, co
 from tests.support.openai_quirks import QUIRKS, Quirks, openai_error
 from tests.support.patience import PATIENCE_S
 
-__all__ = ["FAKE_MODEL", "FakeOpenAI"]
-
 FAKE_MODEL = "gpt-fake"
 CONTEXT_LENGTH = 4_096
 TEMPLATE_TOKENS = 8

@@ -14,8 +14,6 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-__all__ = ["OtlpSink", "SeenSpan", "otlp_sink"]
-
 
 @dataclass(frozen=True, slots=True)
 class SeenSpan:

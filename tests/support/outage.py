@@ -35,8 +35,6 @@ from service.domain.tokens import TokenCount, TokenSource
 from service.domain.triggers import held_by, may_stand_in
 from tests.support.chats import record_for
 
-__all__ = ["ChatInOutages", "Window"]
-
 MESSAGES = 90
 SECONDS_A_MESSAGE = 7
 STAND_INS_MAX = 4

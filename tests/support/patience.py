@@ -2,7 +2,5 @@
 
 from __future__ import annotations
 
-__all__ = ["PATIENCE_S"]
-
 PATIENCE_S = 120.0
 """Many times what the slowest step takes on a machine whose cores are all busy; pytest's own limit is above it."""

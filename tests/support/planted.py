@@ -16,8 +16,6 @@ from typing import Any, Final
 
 from service.domain.message import Message, Role
 
-__all__ = ["Planted", "Told", "planted"]
-
 _DATA: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("planted.json").read_text(encoding="utf-8"))
 _MONTHS: Final = ("January", "February", "March", "April", "May", "June", "July", "August", "October", "November")
 FACTS: Final = 18

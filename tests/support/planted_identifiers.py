@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 
 from service.domain.message import Message, Role, ToolCall
 
-__all__ = ["PlantedChat", "planted_chat"]
-
 _TALK = (
     "Let us look at this again tomorrow, when everybody has had time to read the notes of the last meeting.",
     "I think that the second option is the better one, because it leaves the others free to go on with their work.",

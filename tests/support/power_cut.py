@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 
 from tests.support.recorded_disk import DIRECTORY, Kind, Step
 
-__all__ = ["SECTOR_BYTES", "Disk", "Image", "left_alone_at_start", "now"]
-
 SECTOR_BYTES = 512
 KEPT = (0.0, 0.1, 0.5, 0.9, 1.0)
 """How likely a step that was not flushed is there: one of these for each image."""

@@ -6,8 +6,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-__all__ = ["PRESETS", "preset"]
-
 PRESETS = Path(__file__).parents[2] / "presets"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["MEMORY_MAX_MIB", "peak_mib"]
-
 MEMORY_MAX_MIB = 400
 """What a sidecar may have resident at most, whatever it is sent."""
 

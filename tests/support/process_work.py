@@ -6,8 +6,6 @@ import asyncio
 import time
 from pathlib import Path
 
-__all__ = ["idle_after_s"]
-
 LOOK_S = 0.5
 IDLE_TICKS_MAX = 2
 """Of the kernel's hundredths of a second, in one look: a clock that rounds up."""

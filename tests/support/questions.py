@@ -12,10 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.domain.words import FUNCTION_WORDS
+from service.text.phrases import Words, words_of
 from tests.support.shared_data import shared_chats
-
-__all__ = ["COUNT", "Question", "Talk", "questions", "talks"]
 
 COUNT = 100
 TAIL_TOKENS = 1_500
@@ -81,6 +79,6 @@ def _made(talk: Talk) -> Iterator[Question]:
     for number, entry in enumerate(talk.entries[: talk.left], start=1):
         lines = re.split(r"(?<=[.!?])\s|\n", entry["content"] or "")
         words = re.findall(r"[^\W\d_]{4,}", max(lines, key=len))
-        telling = [word for word in words if word.casefold() not in FUNCTION_WORDS][::2][:_WORDS_MAX]
+        telling = [word for word in words if word.casefold() not in words_of(Words.GRAMMAR)][::2][:_WORDS_MAX]
         if entry["role"] in ("user", "assistant") and len(telling) >= _WORDS_MIN:
             yield Question(talk.name, f"what was said about {' '.join(telling)}?", frozenset({number}))

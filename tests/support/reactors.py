@@ -10,7 +10,6 @@ from eventlog.errors import EventLogError
 from eventlog.event import StreamId
 from eventlog.log import Committed
 from eventlog.memory import MemoryEventLog
-from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from observability.tracing import SilentTracing
 from service.codec.values import canonical, message_to_proto
@@ -37,7 +36,7 @@ from service.passes.reactor import Reactor, ReactorLimits
 from service.passes.run import PassRunner
 from service.summarizer.summarizer import Summarizers
 from service.telemetry.progress import ProgressBoard
-from service.telemetry.telemetry import Telemetry
+from service.telemetry.telemetry import Telemetry, metric_labels
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.patience import PATIENCE_S
 from tests.support.summarizers import by_extraction, by_model
@@ -79,7 +78,7 @@ class ReactorBench:
         self.remade = asyncio.Event()
         self.model = Moody([default_record], clock=asyncio.get_running_loop().time)
         self.conversations = self.opened()
-        self.metrics = Metrics(version="1", labels=MetricLabels(("scripted:default",), (), (), (), ()))
+        self.metrics = Metrics(version="1", labels=metric_labels(models=("scripted:default",)))
         self.telemetry = Telemetry(self.metrics, SilentTracing(), ProgressBoard(), log_content=False)
         self.reactor = self.made(pauses)
 

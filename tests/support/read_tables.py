@@ -24,8 +24,6 @@ from service.domain.message import Message, Role
 from service.domain.tokens import TokenSource
 from tests.support.patience import PATIENCE_S
 
-__all__ = ["asked", "changed", "grown", "opened", "restored", "written_anew"]
-
 _GOLDEN = Path(__file__).parents[1] / "golden"
 _MODE = 0o600
 
@@ -61,7 +59,7 @@ def opened(path: Path) -> Iterator[tuple[SqliteEventLog, SqlConversationTable]]:
 
 def written_anew(path: Path) -> None:
     """Write the log anew without its read table, as `abridged log rebuild` does before it makes the table."""
-    assert rewritten(path, Rewrite(refuse_lost_end, volume_free_bytes)) is not None
+    assert rewritten(path, Rewrite(refuse_lost_end, volume_free_bytes))
 
 
 def asked(path: Path, query: str, *parameters: Any) -> list[Any]:

@@ -17,8 +17,6 @@ from service.recall.projection import Pace, Projection
 from service.recall.recall import Recall
 from tests.support.patience import PATIENCE_S
 
-__all__ = ["AT_ONCE", "append", "indexed", "untouched"]
-
 AT_ONCE = Pace(rest_share=0.0, rest_s=0.0, retry_s=0.0)
 
 

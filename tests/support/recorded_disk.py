@@ -19,8 +19,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["DIRECTORY", "Fault", "Kind", "Step", "Trace", "record"]
-
 DIRECTORY = "."
 """The name under which the folder of the log is flushed."""
 
@@ -301,7 +299,7 @@ class _OwnDisk:
             setattr(os, name, getattr(self, name))
 
     def open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
-        name = self._disk.name(path)
+        name = None if flags & os.O_TMPFILE == os.O_TMPFILE else self._disk.name(path)
         existed = os.path.lexists(path)
         descriptor = _open(path, flags, mode, dir_fd=dir_fd)
         if name is not None:

@@ -26,8 +26,6 @@ from tests.support.patience import PATIENCE_S
 from tests.support.power_cut import Disk, Image, now
 from tests.support.recorded_disk import Kind, Step, Trace
 
-__all__ = ["Cut", "Recorded", "Span", "bad_images", "cuts", "lives", "recorded", "recorded_process", "until_flushed"]
-
 _ROOT = Path(__file__).parents[2]
 _RECORDED = """
 import sys

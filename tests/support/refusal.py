@@ -12,8 +12,6 @@ import pytest
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, ResourceInfo, RetryInfo
 from grpc_status import rpc_status
 
-__all__ = ["Refusal", "refusal_of", "refused"]
-
 
 @dataclass(slots=True)
 class Refusal:

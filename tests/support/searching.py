@@ -7,9 +7,8 @@ from typing import Any
 
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2
-from tests.support.sidecar import PATIENCE_S, Sidecar
-
-__all__ = ["BOTH", "MEANING", "WORDS", "numbers", "search", "searched", "snippets"]
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import Sidecar
 
 WORDS: dict[str, Any] = {"recall.index": "words"}
 """Settings under which words are indexed."""

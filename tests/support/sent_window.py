@@ -12,8 +12,6 @@ from typing import Any
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2, summary_pb2
 
-__all__ = ["faults_of"]
-
 _SYSTEM, _USER, _ASSISTANT, _TOOL = (
     message_pb2.ROLE_SYSTEM,
     message_pb2.ROLE_USER,

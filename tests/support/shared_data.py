@@ -16,8 +16,6 @@ import pytest
 
 from service.domain.message import Message, Role, ToolCall
 
-__all__ = ["FILES", "keep_named_folder", "loaded", "shared_chats", "shared_data_is_there", "shared_file"]
-
 FILES = ("airline_tool_chats.jsonl", "coding_agent_chats.jsonl", "meetings.jsonl")
 
 _NAMED = "ABRIDGED_SHARED_DATA"

@@ -39,22 +39,6 @@ from service.config.sources import load
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S
 
-__all__ = [
-    "ANY_DRAFT",
-    "PATIENCE_S",
-    "Chat",
-    "Clock",
-    "Sidecar",
-    "call",
-    "decoded",
-    "duration",
-    "on_ollama",
-    "said",
-    "script",
-    "sidecar",
-    "tool_result",
-]
-
 ANY_DRAFT: dict[str, Any] = {
     "policy.min_shared_words": 0,
     "policy.min_grounded_share": 0.0,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from service.domain.checks.identifiers import IdentifierKind
+from service.domain.amendments import needed
 from service.domain.commands import (
     AppendMessages,
     ChangeSettings,
@@ -47,10 +47,8 @@ from service.domain.profiles.registry import profile_of
 from service.domain.ranges import covers
 from service.domain.record import MessageRange
 from service.domain.tokens import TokenCount, TokenSource
-from service.domain.ways_back import needed
+from service.text.identifiers import IdentifierKind
 from tests.support.chats import record_for
-
-__all__ = ["SimulatedChat", "Step"]
 
 STEPS = 30
 DRAIN_MAX = 24
@@ -74,11 +72,11 @@ class Step:
 class SimulatedChat:
     """The chat of one seed, under the profile of that name."""
 
-    def __init__(self, seed: int, *, ways_back: float = 0.0, profile: ProfileName = ProfileName.CHAIN) -> None:
-        self._ways_back = ways_back
+    def __init__(self, seed: int, *, amendments: float = 0.0, profile: ProfileName = ProfileName.CHAIN) -> None:
+        self._amendments = amendments
         self._rng = Random(seed)
         self._base = _random_policy(self._rng)
-        if ways_back:
+        if amendments:
             self._base = replace(self._base, clear_min_tokens=64, clear_keep_tool_units=self._rng.choice([0, 0, 1, 3]))
         if profile is ProfileName.ROLLING:
             self._base = _rolling(self._rng, self._base)
@@ -144,7 +142,7 @@ class SimulatedChat:
 
     def _random_command(self) -> Command:
         state, rng = self.state, self._rng
-        if self._ways_back and state.is_open and rng.random() < self._ways_back:
+        if self._amendments and state.is_open and rng.random() < self._amendments:
             return self._way_back()
         if not state.is_open or rng.random() < 0.55:
             return self._append()
@@ -194,7 +192,7 @@ class SimulatedChat:
         count = self._rng.choice([1, 1, 1, 2, 2, 5, 12])
         first = self.state.message_version + 1
         messages = tuple(self._counted(self._random_message(first + i)) for i in range(count))
-        if self._ways_back and self._rng.random() < 0.5:
+        if self._amendments and self._rng.random() < 0.5:
             messages = self._exchange(first)
         return AppendMessages("c", messages, self._settings)
 

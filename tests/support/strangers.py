@@ -7,8 +7,6 @@ import struct
 from collections import Counter
 from contextlib import suppress
 
-__all__ = ["STRANGERS", "strangers"]
-
 STRANGERS = "50,000 calls that hold 15.5 kB each, no credential"
 
 CONNECTIONS = 50

@@ -21,8 +21,6 @@ from service.summarizer.forms import FORMS, DraftForm
 from service.summarizer.summarizer import PassWork
 from service.tokenizers.estimated import EstimatingCounter
 
-__all__ = ["Heard", "by_extraction", "by_model", "work_on"]
-
 TOKENS_EACH = 300
 """What a message of the work is said to cost."""
 

@@ -9,8 +9,6 @@ from abridged.v1 import text_service_pb2 as api
 from tests.support.patience import PATIENCE_S
 from tests.support.sidecar import Sidecar
 
-__all__ = ["Summarized", "document", "summarized"]
-
 
 @dataclass(frozen=True)
 class Summarized:

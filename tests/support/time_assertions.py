@@ -12,8 +12,6 @@ import ast
 from collections.abc import Iterator
 from enum import IntEnum
 
-__all__ = ["PATIENCE_FLOOR_S", "short_waits", "time_assertions"]
-
 PATIENCE_FLOOR_S = 60.0
 """A wait below this may end before a busy machine got round to the work."""
 

@@ -21,8 +21,6 @@ from service.models.provider import OpenProvider, Provider, Surroundings
 from service.models.settings import SettingsGroup
 from tests.support.ollama_http import HttpReply, HttpRequest, HttpServer
 
-__all__ = ["FakeToy", "Toy", "ToyGroup", "ToySettings"]
-
 WINDOW = 4_096
 
 

@@ -16,8 +16,6 @@ from typing import Any, Final
 
 from service.domain.message import Message, Role
 
-__all__ = ["Trap", "mixed", "negations", "reported", "roles"]
-
 _DATA: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("traps.json").read_text(encoding="utf-8"))
 _OTHERS: Final = 5
 

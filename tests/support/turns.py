@@ -11,8 +11,6 @@ import time
 from collections.abc import Awaitable, Callable
 from math import inf
 
-__all__ = ["leaves_the_loop"]
-
 ROUNDS_MIN = 3
 ROUNDS_MAX = 6
 PART = 2

@@ -12,8 +12,6 @@ from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2
 from tests.support.sidecar import Chat, Sidecar
 
-__all__ = ["UNREAD_OPTIONS", "unread_answer", "unread_append", "unread_channel"]
-
 UNREAD_OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.enable_retries", 0),

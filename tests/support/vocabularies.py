@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["byte_level_info", "bytes_alone_info", "llama_info", "llama_json", "three_token_info"]
-
 _FILE = "wordllama/tokenizers/l2_supercat_tokenizer_config.json"
 _TEXT = (
     "The importer of orders-db reads table orders_17 at four in the morning and isn't done before nine; we'll see. "

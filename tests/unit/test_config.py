@@ -85,7 +85,7 @@ def test_standard_variables_are_read_as_they_are():
     assert load({"OPENAI_BASE_URL": "http://vllm:8000/v1"}).settings.openai.url == "http://vllm:8000/v1"
     assert load({**standard, "SUMMARY_MODEL": "qwen3:4b"}).settings.summarizer.models == ("ollama:qwen3:4b",)
     ours = {**standard, "SUMMARY_MODEL": "x", "ABRIDGED_SUMMARIZER__MODELS": "ollama:a, extractive"}
-    assert load(ours).settings.summarizer.models == ("ollama:a", "extractive")
+    assert load(ours).settings.summarizer.models == ("ollama:a", "extractive:default")
 
 
 def test_lists_are_written_with_commas_and_tables_as_json():

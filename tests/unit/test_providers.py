@@ -6,17 +6,17 @@ import time
 
 import pytest
 
-from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from service.bootstrap.providers import Providers, host_labels
 from service.config.settings import Settings
+from service.telemetry.telemetry import metric_labels
 from tests.support.openai_quirks import Quirks
 from tests.support.openai_server import FakeOpenAI
 
 
 @pytest.fixture
 async def providers():
-    labels = MetricLabels(models=("m",), hosts=("127.0.0.1:11434",), methods=(), timed_methods=(), event_types=())
+    labels = metric_labels(models=("m",), hosts=("127.0.0.1:11434",), methods=(), timed_methods=(), event_types=())
     made = Providers(
         Settings(),
         metrics=Metrics(version="1", labels=labels),
@@ -50,7 +50,7 @@ async def test_an_endpoint_gets_no_call_before_a_setting_names_a_model_of_it():
     async with FakeOpenAI() as server:
         made = Providers(
             Settings.model_validate({"openai": {"url": server.url}}),
-            metrics=Metrics(version="1", labels=MetricLabels()),
+            metrics=Metrics(version="1", labels=metric_labels()),
             clock_s=time.monotonic,
             cache_dir=None,
         )

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from service.api.auth import Authenticator, Grant
 from service.api.call import Refused
@@ -16,6 +15,7 @@ from service.api.pipeline import Pipeline
 from service.api.quotas import Quotas
 from service.api.rich_status import reason_of
 from service.api.slow_calls import SlowCalls
+from service.telemetry.telemetry import metric_labels
 from tests.support.edge_server import ROOMY, Silent
 
 APPEND = Method.named("abridged.v1.ConversationService/AppendMessages")
@@ -31,7 +31,7 @@ class _Stranger:
 
 def edge() -> tuple[Pipeline, Metrics]:
     """A pipeline that knows one token and can open no span, and what it counts."""
-    metrics = Metrics(version="1", labels=MetricLabels(methods=(APPEND.name, SUBSCRIBE.name)))
+    metrics = Metrics(version="1", labels=metric_labels(methods=(APPEND.name, SUBSCRIBE.name)))
     pipeline = Pipeline(
         authenticator=Authenticator((Grant("known", "n", frozenset()),)),
         quotas=Quotas(ROOMY, shared=True),

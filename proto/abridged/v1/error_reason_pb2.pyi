@@ -57,7 +57,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_SUMMARIZATION_DISABLED: _ErrorReason.ValueType  # 15
     """FAILED_PRECONDITION: passes are switched off."""
     ERROR_REASON_TOO_MANY_REQUESTS: _ErrorReason.ValueType  # 16
-    """RESOURCE_EXHAUSTED: over a limit on concurrent work, or out of memory; "Who may call" in docs/operations.md lists
+    """RESOURCE_EXHAUSTED: over a limit on concurrent work, or out of memory; "Who may call" in docs/production.md lists
     the causes. RetryInfo says when to retry.
     """
     ERROR_REASON_LOG_FULL: _ErrorReason.ValueType  # 17
@@ -65,7 +65,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_LOG_UNAVAILABLE: _ErrorReason.ValueType  # 18
     """UNAVAILABLE: the log is busy; retry with the same ids."""
     ERROR_REASON_LOG_CORRUPT: _ErrorReason.ValueType  # 19
-    """DATA_LOSS: stored data is damaged or missing. It is never served."""
+    """DATA_LOSS: stored data is damaged or missing. It is never served. Where it is of one conversation, metadata has
+    `conversation_id` and `version`, that of the first damaged event that is known, or 0.
+    """
     ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 20
     """UNAUTHENTICATED: no token, or an unknown one."""
     ERROR_REASON_PERMISSION_DENIED: _ErrorReason.ValueType  # 21
@@ -164,7 +166,7 @@ ERROR_REASON_DEPTH_LIMIT: ErrorReason.ValueType  # 14
 ERROR_REASON_SUMMARIZATION_DISABLED: ErrorReason.ValueType  # 15
 """FAILED_PRECONDITION: passes are switched off."""
 ERROR_REASON_TOO_MANY_REQUESTS: ErrorReason.ValueType  # 16
-"""RESOURCE_EXHAUSTED: over a limit on concurrent work, or out of memory; "Who may call" in docs/operations.md lists
+"""RESOURCE_EXHAUSTED: over a limit on concurrent work, or out of memory; "Who may call" in docs/production.md lists
 the causes. RetryInfo says when to retry.
 """
 ERROR_REASON_LOG_FULL: ErrorReason.ValueType  # 17
@@ -172,7 +174,9 @@ ERROR_REASON_LOG_FULL: ErrorReason.ValueType  # 17
 ERROR_REASON_LOG_UNAVAILABLE: ErrorReason.ValueType  # 18
 """UNAVAILABLE: the log is busy; retry with the same ids."""
 ERROR_REASON_LOG_CORRUPT: ErrorReason.ValueType  # 19
-"""DATA_LOSS: stored data is damaged or missing. It is never served."""
+"""DATA_LOSS: stored data is damaged or missing. It is never served. Where it is of one conversation, metadata has
+`conversation_id` and `version`, that of the first damaged event that is known, or 0.
+"""
 ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 20
 """UNAUTHENTICATED: no token, or an unknown one."""
 ERROR_REASON_PERMISSION_DENIED: ErrorReason.ValueType  # 21

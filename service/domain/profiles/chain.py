@@ -27,8 +27,6 @@ from service.domain.record import MessageRange, SummaryRecord
 from service.domain.sizes import record_sizes
 from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, summary_tokens
 
-__all__ = ["ahead", "closing", "defaults", "due", "follow_up", "forced", "held_by", "idle_from_us", "trigger_ratio"]
-
 _CLEARING = frozenset({Trigger.RATIO, Trigger.EMERGENCY})
 """Triggers of a window that is too full. A summary that was asked for is always made."""
 
@@ -234,7 +232,7 @@ def _refresh_due(state: Conversation, policy: Policy) -> bool:
 
 
 def _division(state: Conversation, policy: Policy, *, whole: bool = False) -> WindowSplit | None:
-    """What a pass would compress; in an emergency, if necessary, all but the last exchange."""
+    """Divide the window for a pass; in an emergency, if necessary, take all but the last exchange."""
     division = compressible(state, policy, tail_messages=policy.preserve_recent, whole=whole)
     if division is None and state.ratio >= policy.emergency_token_ratio:
         return compressible(state, policy, tail_messages=TAIL_MESSAGES_MIN, whole=whole)
@@ -274,8 +272,7 @@ def _rebased(state: Conversation, plan: PassPlan) -> PassPlan:
 
 
 def _cheap_base(chain: tuple[SummaryRecord, ...], plan: PassPlan) -> tuple[SummaryRecord, tuple[MessageRange, ...]]:
-    """The least rewritten record whose later originals fit one call, with those originals; the newest record if there
-    is none."""
+    """The least rewritten record whose later originals fit one call, with those originals; else the newest record."""
     since, tokens = list(plan.covered), plan.covered_tokens
     best, read = chain[0], merged(since)
     for record in chain:

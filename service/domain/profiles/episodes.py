@@ -33,8 +33,6 @@ from service.domain.tokens import TokenSource, calibrated_tokens
 from service.domain.topics import topic_shifts
 from service.domain.window import TAIL_MESSAGES_MIN, counted_tokens
 
-__all__ = ["ahead", "closing", "defaults", "due", "follow_up", "forced", "held_by", "idle_from_us", "trigger_ratio"]
-
 EPISODE_TOKENS_MAX: Final = 384
 """Eight long sentences and two short ones."""
 
@@ -134,7 +132,7 @@ def _is_due(state: Conversation, policy: Policy) -> bool:
 
 
 def _due_stretch(state: Conversation, policy: Policy) -> Stretch | None:
-    """What may be compressed, if that is due by count or because a record was revoked."""
+    """Return the stretch that may be compressed, if that is due by count or because a record was revoked."""
     waiting = state.chat_messages - len(state.pins)
     if waiting < policy.episode_trigger_messages and not state.redo_due:
         return None
@@ -212,7 +210,8 @@ def _first(state: Conversation, policy: Policy, found: Stretch) -> _Episode:
 
 
 def _replaced_tokens(state: Conversation, episode: _Episode) -> int:
-    """What leaves the window for the record: messages, and the long summary that is shown in short beside it."""
+    """Count the tokens that leave the window for the record: messages, and the long summary that is shown in short
+    beside it."""
     short = _short_ids(state, episode.messages[-1].number)
     collapsed = [s for s in state.shown if s.record.id in short and not s.short]
     dropped = counted_tokens(episode.messages, state.settings.calibration_factor)
@@ -347,7 +346,7 @@ def _old_ones(state: Conversation, policy: Policy, *, anything: bool) -> tuple[S
 
 
 def _tokens(state: Conversation, shown: Iterable[ShownRecord]) -> int:
-    """What records take as they are shown, estimates corrected."""
+    """Count the tokens of records as they are shown, estimates corrected."""
     factor = state.settings.calibration_factor
     return sum(calibrated_tokens(s.tokens, factor) if s.source is TokenSource.ESTIMATE else s.tokens for s in shown)
 

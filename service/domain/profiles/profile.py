@@ -1,4 +1,4 @@
-"""What a profile is: rules that decide when a pass is due and what it does. Each is a module of this package.
+"""Defines a profile: rules that decide when a pass is due and what it does. Each is a module of this package.
 
 The decision is in the events: a plan names what it covers and which other records the window continues to show. The
 fold and the rendering follow the plan, so events mean the same under every profile, and replay needs none. Whether
@@ -20,8 +20,6 @@ from service.domain.events import (
     SummarizationSkipped,
 )
 from service.domain.policy import Policy
-
-__all__ = ["DecisionContext", "HeldBy", "Profile"]
 
 
 class HeldBy(StrEnum):
@@ -85,7 +83,7 @@ class Profile(Protocol):
 
 
 class DecisionContext(NamedTuple):
-    """What a decision depends on besides the state and the command.
+    """The inputs of a decision besides the state and the command.
 
     Attributes:
         profile: The rules of the policy's profile.

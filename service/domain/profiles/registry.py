@@ -10,8 +10,6 @@ from service.domain.policy import ProfileName
 from service.domain.profiles import chain, episodes, rolling
 from service.domain.profiles.profile import Profile
 
-__all__ = ["profile_of"]
-
 _PROFILES: Final[Mapping[ProfileName, Profile]] = MappingProxyType(
     {ProfileName.CHAIN: chain, ProfileName.ROLLING: rolling, ProfileName.EPISODES: episodes}
 )

@@ -37,9 +37,6 @@ from service.domain.record import FormName, MessageRange, SummaryRecord
 from service.domain.sizes import ledger_tokens, record_sizes
 from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, counted_tokens, summary_tokens, tool_pairs, tool_units
 
-__all__ = ["ahead", "closing", "defaults", "due", "follow_up", "forced", "held_by", "idle_from_us", "trigger_ratio"]
-
-
 FULL_SHARE: Final = 7 / 8
 """Share of its limit at which a record is full: summarizers write whole sentences and stop short of the limit, and what
 is left would hold no more than one of them."""
@@ -125,7 +122,7 @@ def held_by(state: Conversation, policy: Policy) -> HeldBy | None:
 
 
 class _Portion(NamedTuple):
-    """What a pass takes out of the window: messages, and the record that the new one takes the place of.
+    """The portion of a pass: messages, and the record that the new one takes the place of.
 
     `kept_tokens` is what the window costs without both and without the new record, overhead included.
     """
@@ -180,7 +177,7 @@ def _fitted(state: Conversation, policy: Policy) -> Policy:
 
 
 def _portion(state: Conversation, policy: Policy, *, tail_messages: int = 0, whole: bool = False) -> _Portion | None:
-    """What a pass takes, with a tail of `tail_messages` or of preserve_recent."""
+    """Return the portion of a pass, with a tail of `tail_messages` or of preserve_recent."""
     newest = state.live
     revised = None if newest is None or _is_full(state, newest, policy) else newest
     view = _with_records_as_overhead(state, state.shown[:-1] if revised else state.shown)

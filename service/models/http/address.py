@@ -18,8 +18,6 @@ import httpx
 
 from service.models.settings import SettingUnusable
 
-__all__ = ["AddressError", "InsecureAddress", "ServerAddress", "parse_server"]
-
 _PORT_MAX = 65_535
 _SCHEME_PORTS = {"http": 80, "https": 443}
 # Names that only resolve inside a machine or a private network (RFC 6761, 6762, 8375; ICANN's .internal; Kubernetes).

@@ -27,22 +27,6 @@ import httpx
 from service.models.http.fields import NotAnObject, count_of, read_object
 from service.models.model import ModelError, ModelRefused, ModelUnavailable, PromptTruncated
 
-__all__ = [
-    "PROMPT_TOO_LONG",
-    "SERVER_BUSY",
-    "AnswerEncoded",
-    "AnswerInvalid",
-    "CircuitOpen",
-    "ErrorTable",
-    "FirstByteLate",
-    "HostRefused",
-    "HostUnreachable",
-    "KnownText",
-    "QueueFull",
-    "classify_transport",
-    "retry_after_s",
-]
-
 RATE_LIMIT_RETRY_S = 60.0
 """When to retry after a 429 without Retry-After: cloud limits last minutes to days, never milliseconds."""
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-__all__ = ["OBJECT_BYTES_MAX", "NotAnObject", "count_of", "name_of", "read_object", "seconds_of"]
-
 OBJECT_BYTES_MAX = 1_000_000
 """A list of more than two thousand models, or a whole answer in one line; takes at most about 30 ms to read."""
 

@@ -33,8 +33,6 @@ from service.models.http.settings import HostSettings
 from service.models.http.small_reads import SmallReads
 from service.models.model import ModelError, ModelUnavailable, OnProgress
 
-__all__ = ["STREAM_S_MAX", "ModelHost", "OnAsked", "OnBreaker", "Place", "reporting_to"]
-
 OnBreaker = Callable[[str, BreakerState], None]
 """Called with the host's label and its breaker's new state."""
 

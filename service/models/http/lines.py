@@ -9,8 +9,6 @@ from typing import Any
 from service.models.http.fields import OBJECT_BYTES_MAX, NotAnObject, read_object
 from service.models.model import ModelUnavailable
 
-__all__ = ["ANSWER_BYTES_MAX", "ANSWER_CHARS_MAX", "ANSWER_LINES_MAX", "LineSplitter", "StreamedAnswer"]
-
 ANSWER_BYTES_MAX = 32_000_000
 ANSWER_LINES_MAX = 100_000
 """One line per token, of about 150 bytes, or two with server-sent events: more tokens than any answer has."""

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from service.models.breaker import BreakerPolicy
 
-__all__ = ["HostSettings"]
-
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:

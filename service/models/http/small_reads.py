@@ -15,8 +15,6 @@ from typing import Any
 import httpcore
 import httpx
 
-__all__ = ["HEAD_BYTES_MAX", "READ_BYTES", "SmallReads"]
-
 READ_BYTES = 2_048
 
 HEAD_BYTES_MAX = 65_536

@@ -17,8 +17,6 @@ from service.models.ollama.model import OllamaModel
 from service.models.ollama.settings import OllamaSettings
 from service.models.ollama.wire import Answer
 
-__all__ = ["ChatAnswer", "OllamaChat"]
-
 OnText = Callable[[str], None]
 """Called with each piece of the answer."""
 

@@ -17,20 +17,6 @@ from typing import Any
 from service.models.http.fields import NotAnObject, count_of, name_of, read_object
 from service.models.model import ModelDescription
 
-__all__ = [
-    "DESCRIPTIONS_MAX",
-    "DescriptionCache",
-    "Residence",
-    "Version",
-    "canonical_name",
-    "digest_of",
-    "names_of",
-    "parse_version",
-    "read_description",
-    "residence_of",
-    "write_private",
-]
-
 Version = tuple[int, int, int]
 
 DESCRIPTIONS_MAX = 64

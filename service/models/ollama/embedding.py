@@ -10,8 +10,6 @@ from service.models.http.host import reporting_to
 from service.models.model import ModelUnavailable
 from service.models.ollama.host import OllamaHost
 
-__all__ = ["OllamaEmbedding"]
-
 EMBED_TEXTS_MAX = 16
 """Texts of one request: their vectors stay far below the largest object that is read from a server."""
 

@@ -21,8 +21,6 @@ from service.models.model import (
     PromptTruncated,
 )
 
-__all__ = ["classify_status", "classify_stream_error"]
-
 _SCHEMA = "the server cannot turn the schema into a grammar"
 _OPTION = "the server does not accept an option of the request"
 _ABILITY = "the model cannot do what was asked"

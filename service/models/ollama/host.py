@@ -19,8 +19,6 @@ from service.models.model import ModelError
 from service.models.ollama.errors import classify_status
 from service.models.ollama.settings import OllamaSettings
 
-__all__ = ["OllamaHost", "open_hosts"]
-
 LATELY_S = 60.0
 """How long after a use by others a host does not count as idle: chats pause between two turns."""
 

@@ -14,8 +14,6 @@ from service.models.ollama.description import canonical_name, names_of, read_des
 from service.models.ollama.host import OllamaHost
 from service.models.ollama.settings import OllamaSettings
 
-__all__ = ["HostInventory", "ModelEntry", "inventory_of", "missing_remedy"]
-
 OTHERS_MAX = 3
 """Most models that a remedy names."""
 

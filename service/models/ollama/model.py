@@ -41,8 +41,6 @@ from service.models.ollama.host import OllamaHost
 from service.models.ollama.settings import OllamaSettings
 from service.models.ollama.wire import Answer, chat_body, check_prompt_was_whole, load_body
 
-__all__ = ["PROVIDER", "OllamaModel"]
-
 PROVIDER = "ollama"
 FACTS_AGE_MAX_S = 60.0
 DESCRIBE_S = 30.0

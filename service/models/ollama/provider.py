@@ -19,8 +19,6 @@ from service.models.ollama.vocabulary import Vocabularies
 from service.models.provider import OpenProvider, Provider, Surroundings
 from service.models.settings import text_of
 
-__all__ = ["Ollama"]
-
 WITHOUT_MODEL = "set summarizer.models=extractive:default, which needs none"
 
 

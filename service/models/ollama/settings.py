@@ -12,8 +12,6 @@ from service.models.http.address import ServerAddress, parse_server
 from service.models.http.settings import HostSettings
 from service.models.settings import Seconds, Secret, SettingsGroup, text_of
 
-__all__ = ["OllamaGroup", "OllamaSettings", "parse_address"]
-
 _BARE = ("http", 11_434)
 _BARE_CLOUD = ("https", 443)
 _CLOUD = "ollama.com"

@@ -16,8 +16,6 @@ from service.models.ollama.inventory import ModelEntry
 from service.models.ollama.settings import OllamaSettings
 from service.models.ollama.wire import load_body
 
-__all__ = ["speed_of"]
-
 LINES = 16
 """Lines of the prompt, about 15 tokens each: enough to outweigh fixed costs, and read in 20 s at 12 tokens/s."""
 

@@ -18,8 +18,6 @@ from service.tokenizers.errors import VocabularyAway, VocabularyUnknown
 from service.tokenizers.exact import TOKENIZER_BYTES_MAX
 from service.tokenizers.rebuilt import rebuilt
 
-__all__ = ["DESCRIPTION_BYTES_MAX", "Vocabularies"]
-
 DESCRIPTION_BYTES_MAX: Final = 32_000_000
 """Largest verbose description: those of vocabularies with 150,000 to 260,000 tokens have 8 to 20 MB."""
 

@@ -14,8 +14,6 @@ from service.models.http.lines import StreamedAnswer
 from service.models.model import AnswerLooped, CompletionRequest, ModelRefused, ModelUnavailable, PromptTruncated
 from service.models.ollama.errors import classify_stream_error
 
-__all__ = ["Answer", "chat_body", "check_prompt_was_whole", "load_body"]
-
 LOOP_RUN_MIN = 25
 """This many equal pieces at the end of an answer that just stops are a loop. Ollama (0.1.20 to 0.33) stops at the
 31st equal token; a few of them may arrive in one piece."""

@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["Dialect", "Format"]
-
 _LENGTHS = frozenset({"minLength", "maxLength", "minItems", "maxItems"})
 _OPTIONAL = ("stream_options", "temperature", "seed")
 

@@ -21,8 +21,6 @@ from service.models.http.errors import PROMPT_TOO_LONG, SERVER_BUSY, ErrorTable,
 from service.models.http.fields import NotAnObject, count_of, read_object
 from service.models.model import ModelError, ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated
 
-__all__ = ["FieldRefused", "KeyRefused", "classify_event", "classify_status"]
-
 ERROR_STATUSES = range(400, 600)
 
 

@@ -30,8 +30,6 @@ from service.models.openai.errors import FieldRefused, KeyRefused, classify_stat
 from service.models.openai.settings import OpenAISettings
 from service.models.openai.wire import Answer, chat_body, check_prompt_was_whole, is_same_model
 
-__all__ = ["MODELS_PATH", "PROVIDER", "OpenAIModel", "listed", "open_endpoint"]
-
 PROVIDER = "openai"
 DESCRIBE_S = 30.0
 DESCRIPTION_AGE_MAX_S = 60.0

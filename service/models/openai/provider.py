@@ -19,8 +19,6 @@ from service.models.openai.settings import OpenAIGroup
 from service.models.openai.wire import is_same_model
 from service.models.provider import OpenProvider, Provider, Surroundings
 
-__all__ = ["OpenAI"]
-
 
 class OpenAI(Provider[OpenAIGroup]):
     """One endpoint, to which nothing is sent unless a setting names a model of it."""

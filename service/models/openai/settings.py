@@ -11,8 +11,6 @@ from service.models.http.address import ServerAddress, parse_server
 from service.models.http.settings import HostSettings
 from service.models.settings import Seconds, Secret, SettingsGroup, text_of
 
-__all__ = ["OpenAIGroup", "OpenAISettings", "parse_endpoint"]
-
 
 @dataclass(frozen=True, slots=True)
 class OpenAISettings(HostSettings):

@@ -17,8 +17,6 @@ from service.models.model import CompletionRequest, ModelMissing, ModelRefused, 
 from service.models.openai.dialect import Dialect
 from service.models.openai.errors import classify_event
 
-__all__ = ["Answer", "chat_body", "check_prompt_was_whole", "is_same_model"]
-
 _OTHER_FIELDS = (b"event:", b"id:", b"retry:")
 _DONE = b"[DONE]"
 _CALLS = frozenset({"tool_calls", "function_call"})

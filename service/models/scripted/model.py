@@ -43,18 +43,6 @@ from service.models.model import (
 )
 from service.models.settings import SettingUnusable
 
-__all__ = [
-    "CONTEXT_LENGTH",
-    "PROVIDER",
-    "Quotations",
-    "QuotedMessage",
-    "ScriptError",
-    "ScriptedModel",
-    "default_answer",
-    "load_script",
-    "quoted_in",
-]
-
 PROVIDER = "scripted"
 CONTEXT_LENGTH = 8_192
 CHARS_PER_TOKEN = 3

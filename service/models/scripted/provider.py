@@ -7,8 +7,6 @@ from service.models.provider import OpenProvider, Provider, Surroundings
 from service.models.scripted.model import CONTEXT_LENGTH, PROVIDER, load_script
 from service.models.settings import SettingsGroup
 
-__all__ = ["Scripted"]
-
 
 class Scripted(Provider[SettingsGroup]):
     """Models are paths of scripts, or `default`. It has no settings."""

@@ -12,8 +12,6 @@ from tempfile import TemporaryDirectory
 from tests.support.designs import s0, s1, s2, s3, s4
 from tests.support.designs.row import Row
 
-__all__ = ["PAGE", "Rows", "played", "with_table"]
-
 PAGE = Path(__file__).parents[3] / "docs" / "designs.md"
 _BEGIN = "<!-- made by scripts/gen-designs -->\n"
 _END = "<!-- end of what scripts/gen-designs made -->\n"

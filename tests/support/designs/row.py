@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Row", "made"]
-
 
 class Row(NamedTuple):
     """`expected` is what the document says, `seen` what the run showed in the same words.

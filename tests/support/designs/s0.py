@@ -10,10 +10,9 @@ from abridged.v1 import conversation_pb2 as conversation
 from tests.support.answers import filling, saying
 from tests.support.designs.row import Row, made
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.presets import preset
-from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Chat, on_ollama, said, sidecar
-
-__all__ = ["played"]
+from tests.support.sidecar import ANY_DRAFT, Chat, on_ollama, said, sidecar
 
 PRESET = preset("s0", "policy", "summarizer") | ANY_DRAFT | {"tokens.exact": False}
 SUMMARY = "The user asked how the importer reads its tables, and the assistant named the hosts."

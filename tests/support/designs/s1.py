@@ -12,11 +12,10 @@ from tests.support.answers import record, saying
 from tests.support.designs.row import Row, made
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.presets import preset
 from tests.support.refusal import refused
-from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Chat, Sidecar, on_ollama, said, sidecar
-
-__all__ = ["played"]
+from tests.support.sidecar import ANY_DRAFT, Chat, Sidecar, on_ollama, said, sidecar
 
 PRESET = preset("s1", "policy", "summarizer") | {"summarizer.backoff_base_ms": 1} | ANY_DRAFT
 

@@ -9,10 +9,9 @@ from abridged.v1 import conversation_service_pb2 as api
 from tests.support.answers import gated, record
 from tests.support.designs.row import Row, made
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.presets import preset
-from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Chat, Sidecar, on_ollama, script, sidecar
-
-__all__ = ["played"]
+from tests.support.sidecar import ANY_DRAFT, Chat, Sidecar, on_ollama, script, sidecar
 
 PRESET = preset("s2", "policy", "titles") | ANY_DRAFT
 FIRST = "The importer reads its tables from the named hosts."

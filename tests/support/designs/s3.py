@@ -14,11 +14,10 @@ from tests.support.answers import record, saying
 from tests.support.designs.row import Row, made
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.presets import PRESETS, preset
-from tests.support.sidecar import ANY_DRAFT, PATIENCE_S, Sidecar, on_ollama, sidecar, tool_result
+from tests.support.sidecar import ANY_DRAFT, Sidecar, on_ollama, sidecar, tool_result
 from tests.support.texts import document, summarized
-
-__all__ = ["played"]
 
 PRESET = preset("s3", "policy", "summarizer") | ANY_DRAFT
 PARTS = "nothing is refused: a longer text is read in parts, and the parts are merged"

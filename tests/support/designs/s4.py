@@ -12,11 +12,10 @@ from abridged.v1 import summary_pb2
 from tests.support.answers import gated
 from tests.support.designs.row import Row, made
 from tests.support.ollama_server import FakeOllama
+from tests.support.patience import PATIENCE_S
 from tests.support.presets import preset
 from tests.support.refusal import refused
-from tests.support.sidecar import PATIENCE_S, Chat, Sidecar, call, on_ollama, said, script, sidecar, tool_result
-
-__all__ = ["played"]
+from tests.support.sidecar import Chat, Sidecar, call, on_ollama, said, script, sidecar, tool_result
 
 PRESET = preset("s4", "policy")
 TAIL = "the last exchange stays verbatim, until the conversation closes"

@@ -17,8 +17,6 @@ import httpx
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_responder import Ask, AskRefused, Piece
 
-__all__ = ["ENGINE_CONTEXT", "ENGINE_MODEL", "Engine", "weights"]
-
 ENGINE_MODEL = FakeModel(name="smollm2:135m", context_length=8_192, capabilities=("completion",), family="llama")
 ENGINE_CONTEXT = 2_048
 ANSWER_S = 120.0

@@ -17,8 +17,6 @@ from tests.support.junk import CHATS
 from tests.support.shared_data import shared_chats, shared_data_is_there
 from tests.unit.extraction.corpora import PLANNING
 
-__all__ = ["Stretch", "stretches"]
-
 _REAL: Final = (
     ("airline_tool_chats.jsonl", "airline-004-1", 1, 16),
     ("airline_tool_chats.jsonl", "airline-016-1", 1, 12),

@@ -29,7 +29,6 @@ from service.codec.values import (
     timestamp_us,
 )
 from service.domain import events as domain
-from service.domain.checks.identifiers import IdentifierKind
 from service.domain.ledger import LedgerEntry, LedgerFinds, Replaced, Use
 from service.domain.message import Attachment, Message, Role, ToolCall
 from service.domain.policy import Policy, ProfileName
@@ -44,6 +43,7 @@ from service.domain.record import (
     SummaryRecord,
 )
 from service.domain.tokens import TokenSource
+from service.text.identifiers import IdentifierKind
 
 EXAMPLES = 40
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -87,7 +87,7 @@ def test_bytes_that_come_one_message_at_a_time_count_too():
 def test_what_a_state_takes_is_the_same_counted_step_by_step_and_at_once(seed):
     """However passes cut it."""
     cache = ConversationCache()
-    for step in SimulatedChat(seed, ways_back=0.2).steps():
+    for step in SimulatedChat(seed, amendments=0.2).steps():
         cache.put(A, step.after)
         fresh = ConversationCache()
         fresh.put(A, step.after)

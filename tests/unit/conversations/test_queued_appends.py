@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eventlog.errors import LogFailed, LogFull, LogUnavailable
+from eventlog.errors import LogFailed, LogFull, LogUnavailable, StreamCorrupt
 from eventlog.event import StreamId
 from service.codec.events import decode
 from service.codec.values import canonical, message_to_proto
@@ -19,6 +19,8 @@ from service.conversations.conversation_log import ConversationLog
 from service.conversations.conversations import Conversations
 from service.conversations.counting import Counting
 from service.conversations.policies import Policies
+from service.conversations.snapshot_writer import SnapshotWriter
+from service.conversations.snapshots import SqlSnapshots
 from service.conversations.table import MemoryConversationTable
 from service.domain.commands import ChangeSettings
 from service.domain.errors import ConversationNotFound, MessageIdReused, RequestIdReused, WrongMessageVersion
@@ -46,7 +48,13 @@ class Pipelined:
         self.deciding: Callable[[], None] = lambda: None
         self.changed: Callable[[], None] = lambda: None
         self.log = HeldLog(hook=table.project)
-        self.conversation_log = ConversationLog(self.log, table=table, new_id=lambda: f"e{next(ids)}", traceparent=str)
+        self.conversation_log = ConversationLog(
+            self.log,
+            table=table,
+            new_id=lambda: f"e{next(ids)}",
+            traceparent=str,
+            snapshots=SnapshotWriter(self.log, SqlSnapshots(b"", lambda _: None), lambda _: None),
+        )
 
         def new_id() -> str:
             self.deciding()
@@ -168,6 +176,23 @@ async def test_an_append_that_fails_fails_alone_and_those_behind_it_are_tried_ag
     assert answered == [2, 3, 4, 5]
     assert p.written() == [(1, "m0"), (2, "m1"), (3, "m3"), (4, "m4"), (5, "m5")]
     assert (await p.conversations.state(KEY)) == await p.conversation_log.fold(KEY)
+
+
+async def test_nothing_is_decided_behind_a_conversation_whose_events_are_doubted():
+    """A busy conversation would go on from guess to guess, and its events would never be read again."""
+    p = Pipelined()
+    await p.opened()
+    before = await p.begun(1)
+    with pytest.raises(StreamCorrupt):
+        async with p.conversation_log.noticing():
+            raise StreamCorrupt("an event is not what was written", KEY, 1)
+
+    behind = await p.begun(2)
+    assert (p.attempts(1), p.attempts(2)) == (1, 0)
+
+    p.log.let_all_go()
+    await asyncio.gather(before, behind)
+    assert not p.conversation_log.is_doubted(KEY), "it was folded whole"
 
 
 async def test_nothing_is_decided_behind_a_chain_that_has_failed():

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from itertools import count
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection
 
-from eventlog.errors import LogCorrupt
+from eventlog.errors import LogCorrupt, StreamCorrupt
 from eventlog.event import StreamId
 from eventlog.sqlite.log import SqliteEventLog
 from eventlog.sqlite.verification import LogVerification
 from service.codec.values import canonical, message_to_proto
 from service.conversations.conversation_log import ConversationLog, SentMessages
+from service.conversations.set_aside import drop_proven, set_aside, set_aside_rest
 from service.conversations.snapshot_writer import SNAPSHOT_EVENTS, SnapshotWriter
 from service.conversations.snapshots import BYTES_MAX, MESSAGES_MAX, PURPOSE, Snapshot, SqlSnapshots, prepare, put
 from service.conversations.sql_table import SqlConversationTable
 from service.conversations.table import Projected
-from service.conversations.verification import Damage, damages
+from service.conversations.verification import damages
+from service.domain.amendments import needed
 from service.domain.conversation import Conversation, initial_state
 from service.domain.events import ConversationOpened, Event, MessageAppended, Settings
 from service.domain.fold import evolve
 from service.domain.message import Message, Role
 from service.domain.tokens import TokenSource
-from service.domain.ways_back import needed
 from tests.support.simulation import SimulatedChat
 
 KEY = StreamId("default", "c")
@@ -59,7 +61,7 @@ class Room:
 
     def _prepare(self, connection: Connection) -> None:
         self.table.prepare(connection)
-        prepare(connection, anew=not self.table.is_complete)
+        prepare(connection)
 
     async def write(self, *events: Event, originals: list[MessageAppended] | None = None) -> None:
         """Append events that follow the state."""
@@ -114,7 +116,7 @@ def _said(number: int, text: str = "a word") -> MessageAppended:
 @pytest.mark.parametrize("seed", range(24))
 async def test_a_fold_from_any_snapshot_is_the_fold_of_the_stream(tmp_path, seed):
     """Whatever happened before and after it: passes, failures, revocations, pins, rewinds, marks."""
-    chat, random = SimulatedChat(seed, ways_back=0.25), Random(seed)
+    chat, random = SimulatedChat(seed, amendments=0.25), Random(seed)
     async with room(tmp_path / "log.db") as it:
         compared = 0
         for step in chat.steps():
@@ -214,6 +216,68 @@ async def test_a_snapshot_of_another_version_of_the_program_is_neither_read_nor_
     assert _damages(tmp_path / "log.db") == []
 
 
+async def test_a_conversation_that_is_doubted_without_cause_keeps_its_snapshot(tmp_path):
+    """As when a damaged row of another one bears its name: its whole stream is folded, once."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(20)
+        await it.take()
+        with pytest.raises(StreamCorrupt):
+            async with it.resuming.noticing():
+                raise StreamCorrupt("a row that bears its name", KEY, 3)
+        assert (it.resuming.is_doubted(KEY), it.writer.fitting(KEY)) == (True, None)
+
+        assert await it.resuming.fold(KEY) == it.state
+
+        assert not it.resuming.is_doubted(KEY)
+        assert it.taken_at() == it.state.event_version
+
+
+async def test_a_fold_that_began_with_a_snapshot_counts_for_nothing_once_there_is_doubt(tmp_path):
+    """What a read of the damaged event finds meanwhile, it has not looked at."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(20)
+        await it.take()
+        it.changed("UPDATE events SET payload = x'00' WHERE version = 3")
+
+        def read(query: Callable[[Connection], Any]) -> Any:
+            found = it.log.read(query)
+            it.writer.doubted.add(KEY)
+            return found
+
+        it.writer.snapshots = SqlSnapshots(it.log.secret(PURPOSE), read)
+        with pytest.raises(LogCorrupt):
+            await it.resuming.fold(KEY)
+
+
+async def test_no_snapshot_is_written_of_a_conversation_that_is_doubted(tmp_path):
+    """It would be one that no event proves, in the place of the one that is kept."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(20)
+        await it.take()
+        it.changed("UPDATE events SET payload = x'00' WHERE version = 3")
+        with pytest.raises(LogCorrupt):
+            async with it.resuming.noticing():
+                it.log.read_stream(KEY)
+
+        await it.take()
+
+        assert it.writer.snapshots.version_of(KEY) == 0
+
+
+async def test_a_snapshot_of_more_events_than_are_left_is_not_dropped_as_proven(tmp_path):
+    """What the log has lost may be in it alone."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(20)
+        await it.take()
+        at = it.state.event_version
+
+        dropped = it.log.write(lambda connection: drop_proven(connection, {KEY: at - 1}))
+        kept = it.log.write(set_aside_rest)
+
+        assert (dropped, kept, it.taken_at()) == (0, 1, 0)
+        assert it.log.write(lambda connection: set_aside(connection, KEY)) == at
+
+
 async def test_a_snapshot_is_taken_every_so_many_events(tmp_path):
     """By whoever appends: a conversation that was never opened cold has one at the next start."""
     async with room(tmp_path / "log.db") as it:
@@ -260,9 +324,9 @@ async def test_a_state_of_megabytes_is_not_kept(tmp_path):
         assert rows == [False, True]
 
 
-def _damages(path: Path) -> list[Damage]:
+def _damages(path: Path) -> list[tuple[str, str, bool]]:
     with LogVerification.opened(path) as verification:
         table = SqlConversationTable()
         table.read_through(verification.reader.read)
         snapshots = SqlSnapshots(verification.secret(PURPOSE), verification.reader.read)
-        return list(damages(verification, table, snapshots, walked=lambda _: None))
+        return [damage[:3] for damage in damages(verification, table, snapshots, walked=lambda _: None)]

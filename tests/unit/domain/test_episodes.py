@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from service.codec.events import decode, encode
+from service.domain.amendments import needed
 from service.domain.commands import (
     Command,
     EndWait,
@@ -43,7 +44,6 @@ from service.domain.record import EpisodeFigures, FormName, MessageRange
 from service.domain.render import rendered_window
 from service.domain.stretch import least_tokens
 from service.domain.triggers import held_by
-from service.domain.ways_back import needed
 from tests.support import invariants
 from tests.support.chats import (
     append,

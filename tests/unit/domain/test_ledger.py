@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.checks.identifiers import IdentifierKind
 from service.domain.events import MessageAppended, SummaryRevoked
 from service.domain.fold import evolve
 from service.domain.ledger import (
@@ -25,9 +24,10 @@ from service.domain.ledger import (
     ledger_lines,
 )
 from service.domain.ledger_entries import found_in
-from service.domain.message import Message, Role
+from service.domain.message import Message, Role, ToolCall
 from service.domain.policy import Policy
 from service.domain.tokens import TokenSource
+from service.text.identifiers import IdentifierKind
 from tests.support.chats import OPEN, append, appended, completed, live_in, only_plan
 from tests.support.given import given as having
 
@@ -305,3 +305,23 @@ def test_rows_of_data_take_no_place_though_each_has_a_message_of_its_own():
     texts = [one.text for one in found]
     assert [text for text in texts if text.startswith(("value_", "total_", "row_"))] == ["row_3"]
     assert [text for text in texts if text.startswith("gift_card_")] == cards.split()
+
+
+def test_what_calls_name_one_after_the_other_is_no_row():
+    """A model chose each; within one call, names that count are rows as in a result."""
+    chosen = [
+        appended(n, message=Message(f"m{n}", Role.ASSISTANT, "", tool_calls=(ToolCall("c", "f", arguments),)))
+        for n, arguments in enumerate((f'{{"function": "load_part_{n}"}}' for n in (753, 592, 563, 866, 123)), start=1)
+    ]
+    listed = ", ".join(f'"row_{n}"' for n in range(5))
+    rows = appended(9, message=Message("r", Role.ASSISTANT, "", tool_calls=(ToolCall("c", "f", f"[{listed}]"),)))
+
+    found, _ = found_in([*chosen, rows], (), NO_LEDGER)
+
+    assert [one.text for one in found] == [
+        "load_part_753",
+        "load_part_592",
+        "load_part_563",
+        "load_part_866",
+        "load_part_123",
+    ]

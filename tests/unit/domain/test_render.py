@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from service.domain.commands import RequestPass
 from service.domain.conversation import Conversation, ShownRecord
 from service.domain.errors import WindowTooLarge
-from service.domain.lookalikes import reading
 from service.domain.message import Attachment, Message, Role, ToolCall
 from service.domain.policy import Policy, SummaryRole
 from service.domain.record import ActionItem, RecordContext
@@ -31,6 +30,7 @@ from service.domain.render import (
     summary_text,
 )
 from service.domain.tokens import TokenSource
+from service.text.lookalikes import reading
 from tests.support.chats import (
     OPEN,
     SETTINGS,

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from service.domain.amendments import needed
 from service.domain.commands import Command, PinMessages, RequestPass, RevokeSummary, UnpinMessages
 from service.domain.conversation import initial_state, live_coverage
 from service.domain.decide import decide
@@ -28,7 +29,6 @@ from service.domain.profiles.profile import DecisionContext, HeldBy
 from service.domain.ranges import covers
 from service.domain.record import FormName
 from service.domain.triggers import held_by
-from service.domain.ways_back import needed
 from service.domain.window import summary_tokens
 from tests.support.chats import SETTINGS, append, appended, complete, pending_in, ranges, said
 

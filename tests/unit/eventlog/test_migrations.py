@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 import sys
-from collections import Counter
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,19 +12,16 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
-from eventlog.chain import verify_stream
-from eventlog.errors import EventIdConflict, LogOlder, RequestKeyConflict
-from eventlog.event import NewEvent
-from eventlog.log import RequestKey
+from eventlog.errors import LogOlder
 from eventlog.migrations import config, upgrade
 from eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE
 from eventlog.sqlite.engine import make_tables, writer_engine
 from eventlog.sqlite.file import volume_free_bytes
 from eventlog.sqlite.log import SqliteEventLog
-from eventlog.sqlite.rewrite import Rewrite, is_older, rewritten
+from eventlog.sqlite.rewrite import Rewrite, rewritten
 from eventlog.sqlite.verification import LogVerification
-from tests.support.event_logs import Clock, append
-from tests.support.older_logs import OF_0001
+from tests.support.event_logs import Clock
+from tests.support.read_tables import changed
 
 _SQL_OF_TABLES = "SELECT type, name, sql FROM sqlite_schema ORDER BY name"
 
@@ -119,90 +113,28 @@ def test_a_file_that_is_new_or_at_the_newest_revision_is_opened_without_alembic(
     assert finished.returncode == 0
 
 
-_EVENTS_OF_0001 = (
-    "SELECT e.position, s.namespace, s.name, e.version, e.event_id, e.type, e.schema_version, e.time_us, "
-    "e.trace_context, e.payload FROM events AS e JOIN streams AS s ON s.id = e.stream ORDER BY e.position"
-)
+def _opened(path: Path) -> None:
+    SqliteEventLog.open(path, clock_us=Clock()).close()
 
 
-@pytest.fixture
-def of_0001(tmp_path):
-    """A file as the first schema's version left it."""
-    path = tmp_path / "log.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(OF_0001.read_text())
-    return path
-
-
-def _upgraded(path: Path) -> Path:
-    assert rewritten(path, Rewrite(lambda _: None, volume_free_bytes)) is not None
-    return path
-
-
-def test_a_file_of_the_first_schema_is_upgraded_with_every_event_as_it_was(of_0001):
-    """Field by field, with the chain of each stream; and it is written on as if it had always been of this schema."""
-    with closing(sqlite3.connect(of_0001)) as connection:
-        before = connection.execute(_EVENTS_OF_0001).fetchall()
-    assert {row[1] for row in before} == {"default", "tenant-b"}
-
-    log = SqliteEventLog.open(_upgraded(of_0001), clock_us=Clock())
-    found = log.read_all()
-    chains = {stream: verify_stream(log, stream).version for stream in {event.stream for event in found}}
-    heads = {namespace: log.head_of(namespace) for namespace in ("default", "tenant-b", "nobody")}
-    later = log.submit(append(NewEvent(b"of this version.", "MessageAppended", b"p"), to=found[0].stream)).result()
-    log.close()
-
-    assert [(e.position, *e.stream, *e[2:]) for e in found] == before
-    assert chains == Counter(event.stream for event in found)
-    assert heads == {name: max((row[0] for row in before if row[1] == name), default=0) for name in heads}
-    assert later.first_position == len(before) + 1
-    with LogVerification.opened(of_0001) as verification:
-        assert list(verification.structure()) == []
-
-
-def test_a_file_of_the_first_schema_still_knows_what_was_sent(of_0001):
-    """Events by their ids and contents, requests by their keys: repeats are repeats, and other contents are refused."""
-    log = SqliteEventLog.open(_upgraded(of_0001), clock_us=Clock())
-    first = log.read_all(limit=1)[0]
-    again = NewEvent(first.event_id, first.type, first.payload, first.schema_version)
-    other = again._replace(payload=b"other")
-    request = RequestKey("request-1", b"request 1")
-
-    repeated = log.submit(append(again, to=first.stream)).result()
-    refused = log.submit(append(other, to=first.stream)).exception()
-    by_key = log.submit(append(other, to=first.stream, request=request)).result()
-    wrong_key = log.submit(append(again, to=first.stream, request=request._replace(content=b"x"))).exception()
-    log.close()
-
-    assert (repeated.already_appended, repeated.first_position) == (True, 1)
-    assert by_key.already_appended
-    assert (type(refused), type(wrong_key)) == (EventIdConflict, RequestKeyConflict)
-
-
-def test_an_upgraded_file_has_the_schema_of_a_new_one(of_0001, tmp_path):
-    """Constraint by constraint."""
-    upgraded = _tables(writer_engine(_upgraded(of_0001)), lambda _: None)
-    made = _tables(writer_engine(tmp_path / "made.db"), make_tables)
-
-    assert upgraded == made
-
-
-def test_a_file_that_waits_for_its_upgrade_is_neither_opened_nor_called_damaged(of_0001):
-    """Opening would upgrade it while nothing reports the progress; the error says what does."""
-    before = of_0001.read_bytes()
-
-    with pytest.raises(LogOlder, match="start a sidecar"), LogVerification.opened(of_0001):
+def _verified(path: Path) -> None:
+    with LogVerification.opened(path):
         pass
-    assert is_older(of_0001)
-    assert of_0001.read_bytes() == before
-    with pytest.raises(LogOlder, match="start a sidecar"):
-        SqliteEventLog.open(of_0001, clock_us=Clock())
 
 
-def test_a_file_of_this_schema_or_of_none_is_not_older(tmp_path):
-    """A start looks at each; what is no log, opening explains."""
-    SqliteEventLog.open(tmp_path / "log.db", clock_us=Clock()).close()
-    (tmp_path / "empty.db").touch()
-    (tmp_path / "junk.db").write_bytes(b"no log")
+def _rewritten(path: Path) -> None:
+    rewritten(path, Rewrite(lambda _: None, volume_free_bytes))
 
-    assert not any(is_older(tmp_path / name) for name in ("log.db", "empty.db", "junk.db", "missing.db"))
+
+@pytest.mark.parametrize("read", [_opened, _verified, _rewritten])
+def test_a_file_from_before_the_first_release_is_refused_and_unchanged(tmp_path, read):
+    """The error says so, and how to go on."""
+    path = tmp_path / "log.db"
+    _opened(path)
+    changed(path, "UPDATE eventlog_revision SET version_num = '0001'")
+    before = path.read_bytes()
+
+    with pytest.raises(LogOlder, match=r"before the first release.*set log\.path"):
+        read(path)
+
+    assert path.read_bytes() == before

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from service.domain.message import Message, Role
 from tests.support.shared_data import FILES, loaded, shared_chats
 
-__all__ = ["PLANNING", "real_conversation", "real_conversations", "said"]
-
 
 def said(*lines: str) -> tuple[Message, ...]:
     """Messages from `name: text` lines; `user` and `assistant` are roles, other names speak as users."""

@@ -19,13 +19,11 @@ from typing import Any, Final
 from service.domain.message import Message, Role
 from service.domain.record import FormName
 from service.extraction.due import due_of
-from service.extraction.sentences import sentences
 from service.summarizer.draft import Draft
 from service.summarizer.forms import FORMS
 from service.summarizer.texts import DOCUMENT_FORMS
+from service.text.sentences import sentences
 from service.tokenizers.estimated import EstimatingCounter
-
-__all__ = ["HALVES", "LANGUAGES", "counts", "is_right", "items", "wrong_in"]
 
 HALVES: Final = ("look", "held")
 LANGUAGES: Final = ("en", "de", "es", "fr", "zh", "ja")

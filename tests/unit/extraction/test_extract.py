@@ -8,8 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.domain.checks.claims import evidence_of, survival, texts_of
-from service.domain.checks.draft import Problem, check_record
 from service.domain.message import Message, Role, ToolCall
 from service.domain.record import (
     ActionItem,
@@ -20,7 +18,9 @@ from service.domain.record import (
 )
 from service.extraction.extract import Extract, extract
 from service.extraction.passages import SENTENCES_MAX, gathered
-from service.extraction.sentences import CLIP_CHARS_MAX
+from service.grounding.claims import evidence_of, survival, texts_of
+from service.grounding.draft import Problem, check_record
+from service.text.sentences import CLIP_CHARS_MAX
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.growth import grows_linearly
 from tests.unit.extraction.corpora import PLANNING, real_conversations, said

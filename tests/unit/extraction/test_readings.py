@@ -13,7 +13,7 @@ import pytest
 
 from service.extraction.cues import is_action, is_decision
 from service.extraction.due import due_of
-from service.extraction.sentences import sentences
+from service.text.sentences import sentences
 
 READINGS = Path(__file__).parent / "readings"
 LANGUAGES = ("de", "en", "es", "fr", "ja", "zh")

@@ -15,7 +15,7 @@ import pytest
 
 from service.extraction.cues import asks, is_action, is_decision
 from service.extraction.due import due_of
-from service.extraction.sentences import sentences
+from service.text.sentences import sentences
 from tests.unit.extraction.judged import HALVES, LANGUAGES, counts, wrong_in
 
 UNSEEN = Path(__file__).parent / "unseen"

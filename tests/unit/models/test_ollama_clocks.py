@@ -181,7 +181,7 @@ async def test_no_answer_comes_for_ever():
         FakeOllama() as server,
         model_over(server, clock=clock, on_breaker=lambda _host, state: states.append(state)) as model,
     ):
-        with pytest.raises(DeadlineOver, match=f"{STREAM_S_MAX:g} s were over"):
+        with pytest.raises(DeadlineOver, match=f"{STREAM_S_MAX:g} s, the time of this request"):
             await ask(model, on_progress=slowly)
 
     assert states == []

@@ -55,7 +55,7 @@ async def test_a_deadline_shorter_than_the_load_fails_the_call_alone():
     """The deadline ends the wait, not the load."""
     async with FakeOllama(loaded=False) as server, model_over(server) as model:
         server.load_gate.clear()
-        with pytest.raises(ModelUnavailable, match="were over"):
+        with pytest.raises(ModelUnavailable, match="the time of this request"):
             await ask(model, deadline_s=0.1)
         server.load_gate.set()
         await ask(model)

@@ -150,7 +150,7 @@ async def test_each_clock_ends_a_server_that_is_too_slow(quirks, error, says):
 async def test_a_deadline_ends_before_the_first_byte():
     """The caller's time is up, which says nothing about the server."""
     async with over(Quirks(hang=True)) as (_, model):
-        with pytest.raises(ModelUnavailable, match=r"0\.1 s were over"):
+        with pytest.raises(ModelUnavailable, match=r"0\.1 s, the time of this request"):
             await ask(model, deadline_s=0.1)
 
 

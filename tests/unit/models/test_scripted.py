@@ -11,7 +11,6 @@ import pytest
 
 from service.domain.message import Message, Role, ToolCall
 from service.domain.policy import ToolOutput
-from service.domain.prompt import CHAIN_TEMPLATE, PromptInput, prompt_of, transcript_entry
 from service.domain.record import DOMAIN_ENTITIES_MAX, KEY_POINTS_MAX, RecordContext
 from service.models.model import (
     Completion,
@@ -22,6 +21,7 @@ from service.models.model import (
     SummaryModel,
 )
 from service.models.scripted.model import Quotations, QuotedMessage, ScriptedModel, ScriptError, load_script, quoted_in
+from service.prompts.prompt import CHAIN_TEMPLATE, PromptInput, prompt_of, transcript_entry
 from tests.support.extracts import extract_of, record_of
 from tests.support.ollama_model import RECORD_SCHEMA, record_request
 from tests.support.patience import PATIENCE_S

@@ -8,14 +8,13 @@ import pytest
 
 from eventlog.event import StreamId
 from observability.facts import PassEnded, SpanFact
-from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from observability.tracing import SilentSpan, SilentTracing, Span, TraceIds, sampled_trace_id
 from service.domain.events import PassPlan, Trigger
 from service.domain.policy import Policy
 from service.passes.report import PassReport
 from service.telemetry.progress import ProgressBoard
-from service.telemetry.telemetry import Telemetry
+from service.telemetry.telemetry import Telemetry, metric_labels
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN = "00f067aa0ba902b7"
@@ -57,7 +56,7 @@ def test_without_a_trace_there_is_nothing_to_point_to():
 @pytest.mark.parametrize(("sampled", "shown"), [(True, TRACE), (False, "")])
 def test_a_pass_points_to_its_trace_only_when_it_is_sampled(sampled, shown):
     """The exemplar of an unsampled pass would lead nowhere."""
-    metrics = Metrics(version="1", labels=MetricLabels((), (), (), (), ()))
+    metrics = Metrics(version="1", labels=metric_labels())
     span = _Noted(TraceIds(TRACE, SPAN, sampled).traceparent)
     telemetry = Telemetry(metrics, _Tracing(span), ProgressBoard(), log_content=False)
 

@@ -11,18 +11,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from observability.facts import (
-    BreakerState,
-    ConversationsCounted,
-    ErrorClass,
-    HeldBy,
-    LogMeasured,
-    PassEnded,
-    PassOutcome,
-    PassTrigger,
-    RecordCommitted,
-    SkipReason,
-)
+from observability.facts import ConversationsCounted, LogMeasured, PassEnded, PassOutcome, RecordCommitted
 from observability.labels import (
     CALL_SERIES_MAX,
     EVENT_TYPES_MAX,
@@ -34,12 +23,16 @@ from observability.labels import (
     TIMED_METHODS_MAX,
     MetricLabels,
 )
-from observability.metrics import NOT_BEGUN, SERIES_MAX, Metrics
+from observability.metrics import BREAKER_VALUES, NOT_BEGUN, SERIES_MAX, Metrics
+from service.domain.events import ErrorClass, SkipReason, Trigger
+from service.domain.profiles.profile import HeldBy
+from service.models.breaker import BreakerState
+from service.telemetry.telemetry import metric_labels
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 APPEND = "abridged.v1.ConversationService/AppendMessages"
-LABELS = MetricLabels(
+LABELS = metric_labels(
     models=("ollama:a", "extractive"),
     hosts=("127.0.0.1:11434",),
     methods=(APPEND, "abridged.v1.ConversationService/GetContext"),
@@ -71,7 +64,7 @@ def series(metrics: Metrics) -> int:
 
 def widest() -> MetricLabels:
     methods = tuple(f"abridged.v1.S/M{i}" for i in range(METHODS_MAX))
-    return MetricLabels(
+    return metric_labels(
         models=tuple(f"ollama:m{i}" for i in range(2 * MODELS_NAMED_MAX)),
         hosts=tuple(f"10.0.0.{i}:11434" for i in range(2 * HOSTS_NAMED_MAX)),
         methods=methods,
@@ -88,7 +81,7 @@ def test_a_hundred_thousand_conversations_stay_within_the_series_limit() -> None
         metrics.rpc_ended(f"abridged.v1.S/M{number % 97}", GRPC_CODES[number % 17], seconds=0.01)
         if number % 10 == 0:
             outcome = list(PassOutcome)[number // 10 % 5]
-            trigger = list(PassTrigger)[number // 50 % 6]
+            trigger = list(Trigger)[number // 50 % 6]
             metrics.pass_ended(PassEnded(outcome, trigger, model=f"ollama:user-typed-{number}", record=RECORD))
             metrics.commit([f"Event{number % 31}"], seconds=0.001)
             metrics.breaker_changed(f"host-{number}", BreakerState.OPEN)
@@ -116,7 +109,7 @@ def test_every_label_value_is_there_before_anything_happened() -> None:
     metrics = opened()
 
     for outcome in PassOutcome:
-        for trigger in PassTrigger:
+        for trigger in Trigger:
             for model in (*LABELS.models, OTHER):
                 labels = {"outcome": outcome.value, "trigger": trigger.value, "model": model}
                 assert value(metrics, "abridged_summarizations_total", labels) == 0
@@ -125,7 +118,7 @@ def test_every_label_value_is_there_before_anything_happened() -> None:
     for error in ErrorClass:
         assert value(metrics, "abridged_summarization_failures_total", {"error_class": error.value}) == 0
     for reason in SkipReason:
-        assert value(metrics, "abridged_summarization_skips_total", {"reason": reason.value}) == 0
+        assert value(metrics, "abridged_summarization_skips_total", {"reason": reason.upper()}) == 0
     for method in LABELS.methods:
         assert value(metrics, "abridged_grpc_server_calls_total", {"method": method, "code": "OK"}) == 0
     for code in GRPC_CODES:
@@ -145,7 +138,7 @@ def test_a_pass_is_counted_by_outcome_trigger_and_model() -> None:
     metrics.pass_ended(
         PassEnded(
             PassOutcome.SUCCESS,
-            PassTrigger.RATIO,
+            Trigger.RATIO,
             model="ollama:a",
             duration_s=3.0,
             attempts=2,
@@ -174,7 +167,7 @@ def test_a_fallback_says_why_the_model_failed_and_is_no_success() -> None:
     metrics.pass_ended(
         PassEnded(
             PassOutcome.FALLBACK,
-            PassTrigger.EMERGENCY,
+            Trigger.EMERGENCY,
             model="extractive",
             duration_s=1.0,
             error_class=ErrorClass.TRANSPORT,
@@ -192,7 +185,7 @@ def test_a_record_that_saves_nothing_does_not_break_the_pass_that_made_it() -> N
     metrics = opened()
     record = RecordCommitted(depth=0, tokens_before=0, tokens_after=10, ratio_after=0.9)
 
-    metrics.pass_ended(PassEnded(PassOutcome.SUCCESS, PassTrigger.FORCED, record=record))
+    metrics.pass_ended(PassEnded(PassOutcome.SUCCESS, Trigger.FORCED, record=record))
 
     assert value(metrics, "abridged_summarizer_tokens_total", {"direction": "saved"}) == 0
     assert value(metrics, "abridged_compaction_ratio_count") == 0
@@ -202,7 +195,7 @@ def test_a_skip_leaves_durations_alone() -> None:
     """A pass that never began is counted with its reason, is no fast pass, and had no trigger."""
     metrics = opened()
 
-    metrics.pass_ended(PassEnded(PassOutcome.SKIPPED, None, skip_reason=SkipReason.IRREDUCIBLE))
+    metrics.pass_ended(PassEnded(PassOutcome.SKIPPED, None, skip_reason="IRREDUCIBLE"))
 
     assert value(metrics, "abridged_summarization_skips_total", {"reason": "IRREDUCIBLE"}) == 1
     assert value(metrics, "abridged_summarization_duration_seconds_count") == 0
@@ -280,6 +273,25 @@ def test_what_nothing_holds_any_longer_is_0_again_and_what_is_unknown_is_no_0():
     assert math.isnan(value(metrics, "abridged_log_free_bytes"))
 
 
+def test_every_state_of_a_breaker_has_a_value() -> None:
+    """A state without one would raise where a host's breaker changes."""
+    assert set(BREAKER_VALUES) == set(BreakerState)
+
+
+def test_a_word_that_no_list_has_is_counted_as_other() -> None:
+    """An unlisted trigger, class or reason is counted, raises nothing, and names no series."""
+    metrics = opened()
+
+    fact = PassEnded(PassOutcome.ERROR, "unlisted", model="m", error_class="Unlisted", skip_reason="Unlisted")
+    metrics.pass_ended(fact)
+
+    ended = {"outcome": "error", "trigger": OTHER, "model": OTHER}
+    assert value(metrics, "abridged_summarizations_total", ended) == 1
+    assert value(metrics, "abridged_summarization_failures_total", {"error_class": OTHER}) == 1
+    assert value(metrics, "abridged_summarization_skips_total", {"reason": OTHER}) == 1
+    assert b"nlisted" not in metrics.exposition()[0]
+
+
 def test_no_pending_pass_has_no_age() -> None:
     """The timestamp of the oldest goes back to 0 with the last pass."""
     metrics = opened()
@@ -295,7 +307,7 @@ def test_exemplars_appear_in_openmetrics_on_counters_and_histograms() -> None:
     metrics = opened()
     metrics.rpc_ended(APPEND, "OK", seconds=0.1, trace_id=TRACE)
     record = RecordCommitted(depth=0, tokens_before=1_000, tokens_after=250, ratio_after=0.4)
-    metrics.pass_ended(PassEnded(PassOutcome.SUCCESS, PassTrigger.RATIO, trace_id=TRACE, record=record))
+    metrics.pass_ended(PassEnded(PassOutcome.SUCCESS, Trigger.RATIO, trace_id=TRACE, record=record))
 
     body, _ = metrics.exposition(OPENMETRICS)
 

@@ -19,11 +19,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from observability.exported import ExportedTracing
-from observability.facts import ChatStarted, ErrorClass, PassEnded, PassOutcome, PassStarted, PassTrigger, RpcStarted
-from observability.labels import MetricLabels
+from observability.facts import ChatStarted, PassEnded, PassOutcome, PassStarted, RpcStarted
 from observability.logs import LogSettings, configure_logs
 from observability.metrics import Metrics
 from observability.tracing import TracingSettings
+from service.domain.events import ErrorClass, Trigger
+from service.telemetry.telemetry import metric_labels
 
 CANARY = "CANARY 7f3a sings of the merger"
 WORD = "CANARY-7f3a"
@@ -37,7 +38,7 @@ class Sinks:
     lines: io.StringIO = field(default_factory=io.StringIO)
     spans: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
     metrics: Metrics = field(
-        default_factory=lambda: Metrics(version="1", labels=MetricLabels(models=("m",), methods=(METHOD,)))
+        default_factory=lambda: Metrics(version="1", labels=metric_labels(models=("m",), methods=(METHOD,)))
     )
 
     @property
@@ -133,7 +134,7 @@ def test_text_in_a_lost_task_reaches_no_log(sinks: Sinks) -> None:
 def test_text_in_exceptions_on_spans_reaches_no_sink(sinks: Sinks) -> None:
     """A span that is left by an exception carries the class and no status text, no exception event."""
     tracing = ExportedTracing(TracingSettings(), SimpleSpanProcessor(sinks.spans))
-    started = PassStarted("c1", "s1", PassTrigger.RATIO, 0, 0.9, 900, 14, "m")
+    started = PassStarted("c1", "s1", Trigger.RATIO, 0, 0.9, 900, 14, "m")
 
     for fact in (RpcStarted(METHOD), started, ChatStarted("ollama", "m", conversation_id="c1")):
         with suppress(ValueError), tracing.span(fact):
@@ -150,8 +151,6 @@ def test_text_in_labels_reaches_no_metric(sinks: Sinks) -> None:
     """Methods, codes, models, types and hosts that are not on a list never become label values."""
     sinks.metrics.rpc_ended(CANARY, CANARY, seconds=0.1)
     sinks.metrics.commit([CANARY], seconds=0.1)
-    sinks.metrics.pass_ended(
-        PassEnded(PassOutcome.ERROR, PassTrigger.RATIO, model=CANARY, error_class=ErrorClass.INVALID)
-    )
+    sinks.metrics.pass_ended(PassEnded(PassOutcome.ERROR, Trigger.RATIO, model=CANARY, error_class=ErrorClass.INVALID))
 
     assert b"CANARY" not in sinks.everything

@@ -10,10 +10,10 @@ import pytest
 
 from service.domain.message import Message, Role
 from service.domain.policy import Policy, ToolOutput
-from service.domain.prompt import CHAIN_TEMPLATE, PromptInput, prompt_of, repair_text, transcript_entry
 from service.domain.record import MessageRange, Provenance, SummaryRecord
 from service.models.model import CompletionRequest
 from service.models.scripted.model import default_answer
+from service.prompts.prompt import CHAIN_TEMPLATE, PromptInput, prompt_of, repair_text, transcript_entry
 from service.summarizer.check import CheckedDraft, Source, check_draft
 from service.summarizer.draft import Draft, parsed
 from tests.support.answers import record

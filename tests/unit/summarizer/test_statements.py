@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from service.domain.message import Message, Role
-from service.domain.prompt import INVENTED_CHARS_MAX, INVENTED_MAX, repair_text
+from service.prompts.prompt import INVENTED_CHARS_MAX, INVENTED_MAX, repair_text
 from service.summarizer.check import CheckedDraft, Source, check_draft
 from service.summarizer.draft import parsed
 from tests.support.answers import record

@@ -13,12 +13,10 @@ from eventlog.event import RecordedEvent
 from eventlog.log import Append, Committed
 from eventlog.sqlite.log import SqliteEventLog
 from observability.facts import BatchCommitted
-from observability.labels import MetricLabels
 from observability.metrics import Metrics
 from observability.tracing import SilentTracing
 from service.telemetry.commits import CommitReport
-from service.telemetry.progress import ProgressBoard
-from service.telemetry.telemetry import Telemetry
+from service.telemetry.telemetry import metric_labels
 from tests.support.event_logs import A, Clock, append, event
 
 POISON = "poison"
@@ -41,9 +39,8 @@ def tracing() -> Tracing:
 
 @pytest.fixture
 def report(tracing: Tracing) -> CommitReport:
-    labels = MetricLabels(models=("m",), hosts=("h",), methods=("x",), timed_methods=(), event_types=("noted",))
-    telemetry = Telemetry(Metrics(version="1", labels=labels), tracing, ProgressBoard(), log_content=False)
-    return CommitReport(telemetry, clock_ns=count(10, 10).__next__)
+    metrics = Metrics(version="1", labels=metric_labels(event_types=("noted",)))
+    return CommitReport(metrics, tracing, clock_ns=count(10, 10).__next__)
 
 
 def refusing(_transaction: Any, committed: Sequence[Committed]) -> None:

@@ -47,7 +47,7 @@ def test_a_missing_extra_is_told_with_what_to_install() -> None:
     """A wrong installation fails at start, not at the first count."""
     told = subprocess.run([sys.executable, "-c", WITHOUT_THE_EXTRA], capture_output=True, text=True, check=True)
 
-    assert "abridged[bpe]" in told.stdout
+    assert "PATH[bpe]" in told.stdout
 
 
 def test_the_vocabulary_is_not_loaded_before_the_first_count() -> None:

@@ -1,0 +1,237 @@
+"""The figures: each has a unit, a reference of the same run, and a target.
+
+A figure is a list of values, one a round; it is reported as median and spread, since on a shared machine a single value
+says little. A ratio is made within each round, so that what slows both of a pair down cancels out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The limit that a median should reach; with `of_ratio`, that the ratio to the reference should reach."""
+
+    limit: float
+    at_least: bool
+    of_ratio: bool = False
+
+    def __str__(self) -> str:
+        return f"{'>=' if self.at_least else '<='} {self.limit:,g}{' x' if self.of_ratio else ''}"
+
+    def is_met(self, value: float) -> bool:
+        """Whether the value reaches the limit."""
+        return value >= self.limit if self.at_least else value <= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure. `reference` is the name of another one; empty for those that are references themselves."""
+
+    name: str
+    unit: str
+    what: str
+    reference: str = ""
+    target: Target | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A figure's values: the one in the middle, and the smallest and largest."""
+
+    median: float
+    low: float
+    high: float
+    rounds: tuple[float, ...] = field(repr=False)
+
+
+_HALF_OF_ECHO = Target(0.5, at_least=True, of_ratio=True)
+
+FIGURES = (
+    Figure("disk.fdatasync_p50", "ms", "4 KiB written and flushed"),
+    Figure("disk.fdatasync_p99", "ms", "the same"),
+    Figure("sqlite.single", "rows/s", "bare SQLite, one durable transaction per row"),
+    Figure("sqlite.batch", "rows/s", "bare SQLite, 100 rows per transaction"),
+    Figure("sqlite.read", "rows/s", "bare SQLite, rows of a log in pages of 500"),
+    Figure("echo.rate", "calls/s", "bare grpc.aio echo, 64 clients"),
+    Figure("echo.p50", "ms", "the same"),
+    Figure("echo.p99", "ms", "the same"),
+    Figure("echo.one_p50", "ms", "bare grpc.aio echo, 1 client"),
+    Figure("echo.one_p99", "ms", "the same"),
+    Figure("echo.ready", "s", "echo process, start to its first response"),
+    Figure("echo.memory", "MiB", "echo process, resident when idle"),
+    Figure("append.rate", "messages/s", "durable unary appends, 64 conversations", "echo.rate", _HALF_OF_ECHO),
+    Figure("append.p50", "ms", "the same", "echo.p50"),
+    Figure("append.p99", "ms", "the same", "echo.p99"),
+    Figure(
+        "append.hot_rate",
+        "messages/s",
+        "durable unary appends of 64 clients, 1 conversation",
+        "append.rate",
+        Target(0.9, at_least=True, of_ratio=True),
+    ),
+    Figure(
+        "append.one_p50",
+        "ms",
+        "durable unary appends, 1 client",
+        "echo.one_p50",
+        Target(3, at_least=False, of_ratio=True),
+    ),
+    Figure("append.one_p99", "ms", "the same", "echo.one_p99"),
+    Figure(
+        "batch.rate", "messages/s", "appends of 100 messages", "sqlite.batch", Target(0.3, at_least=True, of_ratio=True)
+    ),
+    Figure("ingest.unary", "messages/s", "unary appends of one message, in turns with the next"),
+    Figure("ingest.rate", "messages/s", "IngestMessages, 4 streams of appends of one message", "ingest.unary"),
+    Figure(
+        "context.recent_p50",
+        "ms",
+        "GetContext, 200 messages, all in the window",
+        "echo.one_p50",
+        Target(2, at_least=False, of_ratio=True),
+    ),
+    Figure("context.recent_p99", "ms", "the same", "echo.one_p99"),
+    Figure("context.p50", "ms", "GetContext, 10,000 events, compacted", "echo.one_p50"),
+    Figure("context.p99", "ms", "the same", "echo.one_p99", Target(10, at_least=False)),
+    Figure("context.whole_p50", "ms", "GetContext, 10,000 messages, all in the window", "echo.one_p50"),
+    Figure("context.whole_p99", "ms", "the same", "echo.one_p99"),
+    Figure("turn.two_p50", "ms", "a message and its window by AppendMessages and GetContext, 1 client"),
+    Figure(
+        "turn.one_p50",
+        "ms",
+        "the same by one AppendMessages with context",
+        "turn.two_p50",
+        Target(0.9, at_least=False, of_ratio=True),
+    ),
+    Figure(
+        "catchup.rate",
+        "events/s",
+        "SubscribeEvents from 0 to the head, 30,000 events",
+        "sqlite.read",
+        Target(100_000, at_least=True),
+    ),
+    Figure("long.new_p50", "ms", "durable unary appends to a new conversation, 1 client"),
+    Figure(
+        "long.old_p50",
+        "ms",
+        "the same to a conversation of 50,000 events",
+        "long.new_p50",
+        Target(1.1, at_least=False, of_ratio=True),
+    ),
+    Figure(
+        "size.message", "bytes", "file of a stopped log, per message of 400 characters", "", Target(700, at_least=False)
+    ),
+    Figure("fold.rate", "events/s", "cold fold of 50,000 events", "sqlite.read", Target(50_000, at_least=True)),
+    Figure("start.ready", "s", "sidecar process, start to SERVING", "echo.ready", Target(2, at_least=False)),
+    Figure("start.memory", "MiB", "sidecar process, resident when idle", "echo.memory", Target(120, at_least=False)),
+    Figure("quiet.p50", "ms", "durable unary appends, 4 clients, no pass"),
+    Figure("quiet.p99", "ms", "the same"),
+    Figure("hang.p50", "ms", "the same during a pass that hangs on a dead Ollama", "quiet.p50"),
+    Figure("hang.p99", "ms", "the same", "quiet.p99", Target(1.2, at_least=False, of_ratio=True)),
+    Figure("open.warm", "ms", "GetContext of a compacted conversation of 100,000 events, 1 call"),
+    Figure(
+        "open.cold",
+        "ms",
+        "the same, the first since the sidecar has started",
+        "open.warm",
+        Target(20, at_least=False),
+    ),
+    Figure("unprepared.wait_p50", "ms", "GetContext that waits for a pass, model of 5 s"),
+    Figure("unprepared.wait_p99", "ms", "the same"),
+    Figure("prepared.wait_p50", "ms", "the same after a preparation", "unprepared.wait_p50"),
+    Figure("prepared.wait_p99", "ms", "the same", "unprepared.wait_p99", Target(50, at_least=False)),
+    Figure("recall.plain_p50", "ms", "durable unary appends, 1 client, no search index"),
+    Figure("recall.plain_p99", "ms", "the same"),
+    Figure(
+        "recall.indexed_p50",
+        "ms",
+        "the same with an index of words and vectors",
+        "recall.plain_p50",
+        Target(1.1, at_least=False, of_ratio=True),
+    ),
+    Figure("recall.indexed_p99", "ms", "the same", "recall.plain_p99"),
+    Figure("recall.words_p50", "ms", "SearchHistory by words, 100,000 messages", "echo.one_p50"),
+    Figure("recall.words_p95", "ms", "the same", "", Target(20, at_least=False)),
+    Figure("recall.meaning_p50", "ms", "the same by meaning", "echo.one_p50"),
+    Figure("recall.meaning_p95", "ms", "the same", "", Target(20, at_least=False)),
+    Figure("recall.both_p50", "ms", "the same by both", "echo.one_p50"),
+    Figure("recall.both_p95", "ms", "the same", "", Target(20, at_least=False)),
+)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that `share` of the values do not exceed (nearest rank)."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def spread_of(values: Sequence[float]) -> Spread:
+    """Median, smallest and largest."""
+    return Spread(median(values), min(values), max(values), tuple(values))
+
+
+def ratio_of(figure: Figure, rounds: Mapping[str, Sequence[float]]) -> Spread | None:
+    """The figure to its reference, round by round; None without one."""
+    if figure.reference not in rounds:
+        return None
+    pairs = zip(rounds[figure.name], rounds[figure.reference], strict=True)
+    return spread_of([value / reference for value, reference in pairs])
+
+
+def table_rows(rounds: Mapping[str, Sequence[float]]) -> list[tuple[str, ...]]:
+    """Name, what, median and unit, spread, ratio, reference, target, verdict of each figure that was measured."""
+    rows: list[tuple[str, ...]] = []
+    for figure in FIGURES:
+        if figure.name not in rounds:
+            continue
+        spread, ratio = spread_of(rounds[figure.name]), ratio_of(figure, rounds)
+        rows.append(
+            (
+                figure.name,
+                figure.what,
+                f"{_number(spread.median)} {figure.unit}",
+                f"{_number(spread.low)} .. {_number(spread.high)}",
+                f"{ratio.median:.2f} x {figure.reference}" if ratio else "",
+                str(figure.target or ""),
+                _verdict(figure, spread, ratio),
+            )
+        )
+    return rows
+
+
+def as_plain(rounds: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """Return the figures for JSON, with every round."""
+    plain: dict[str, Any] = {}
+    for figure in FIGURES:
+        if figure.name not in rounds:
+            continue
+        spread, ratio = spread_of(rounds[figure.name]), ratio_of(figure, rounds)
+        plain[figure.name] = {
+            "unit": figure.unit,
+            "median": spread.median,
+            "low": spread.low,
+            "high": spread.high,
+            "rounds": list(spread.rounds),
+            "reference": figure.reference,
+            "ratio": ratio.median if ratio else None,
+            "target": str(figure.target or ""),
+            "verdict": _verdict(figure, spread, ratio),
+        }
+    return plain
+
+
+def _verdict(figure: Figure, spread: Spread, ratio: Spread | None) -> str:
+    if figure.target is None:
+        return ""
+    judged = ratio if figure.target.of_ratio else spread
+    if judged is None:
+        return ""
+    return "met" if figure.target.is_met(judged.median) else "missed"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,0 +1,347 @@
+"""Chats played a message at a time through conversations and passes, in one process, in memory.
+
+Unless another model is given, a scripted one returns good records, made of its source, or is away. The counts are
+those that an operator pays for: calls and their tokens, windows over their budget, passes that free little. The same
+chats give the same counts on any machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+from eventlog.event import StreamId
+from eventlog.memory import MemoryEventLog
+from observability.metrics import Metrics
+from observability.tracing import SilentTracing
+from service.codec.values import canonical, message_to_proto
+from service.conversations.append_request import AppendRequest
+from service.conversations.conversation_log import ConversationLog
+from service.conversations.conversations import Conversations
+from service.conversations.counting import Counting
+from service.conversations.policies import Policies
+from service.conversations.table import MemoryConversationTable
+from service.domain.conversation import Conversation
+from service.domain.events import Event, Settings, SummarizationCleared, SummarizationCompleted
+from service.domain.message import Message, Role
+from service.domain.policy import Policy
+from service.domain.profiles.profile import HeldBy
+from service.domain.record import SummaryRecord
+from service.domain.render import summary_text
+from service.domain.triggers import held_by, may_stand_in
+from service.extraction.episode import extracted_digest, extracted_episode
+from service.extraction.extract import Extract, extract
+from service.models.breaker import BreakerPolicy, CircuitBreaker
+from service.models.model import (
+    Completion,
+    CompletionRequest,
+    ModelDescription,
+    ModelUnavailable,
+    OnProgress,
+    SummaryModel,
+)
+from service.models.retry import RetryPolicy
+from service.models.scripted.model import quoted_in
+from service.passes.reactor import Reactor, ReactorLimits
+from service.summarizer.ask import AskerSettings, Timing
+from service.summarizer.by_extraction import ExtractiveSummarizer
+from service.summarizer.by_model import ModelSummarizer
+from service.summarizer.forms import FORMS
+from service.summarizer.summarizer import Summarizers
+from service.telemetry.progress import ProgressBoard
+from service.telemetry.telemetry import Telemetry, metric_labels
+from service.tokenizers.estimated import EstimatingCounter
+
+MODEL_WINDOW = 16_384
+_DEFAULTS = Policy()
+PASSES_MAX = 8
+"""Passes that one message may lead to."""
+
+
+PlayedChat = tuple[str, Sequence[Message]]
+"""A conversation's id and its messages."""
+
+OnWindow = Callable[[str, int, Conversation], None]
+"""Takes a conversation's id, how many of its messages were appended, and its state after the passes that followed."""
+
+
+@dataclass(slots=True)
+class Costs:
+    """The costs of a file of chats. `long_chats` counts those that pass their trigger, `call_tokens` the tokens that
+    the summarizer's model reads and writes."""
+
+    long_chats: int = 0
+    tokens: int = 0
+    calls: int = 0
+    call_tokens: int = 0
+    passes: int = 0
+    little_passes: int = 0
+    cleared: int = 0
+    windows: int = 0
+    over_budget: int = 0
+    over_without_reason: int = 0
+
+    def __str__(self) -> str:
+        per_chat = self.calls / max(1, self.long_chats)
+        per_10k = 10_000 * self.calls / max(1, self.tokens)
+        return (
+            f"{self.calls} calls, {per_chat:.2f} a long chat, {per_10k:.2f} per 10,000 tokens; {self.passes} passes, "
+            f"{self.little_passes} of them free less than a fifth, {self.cleared} more cleared; "
+            f"{self.over_budget} of {self.windows} windows over "
+            f"their budget, {self.over_without_reason} of them without a reason"
+        )
+
+
+class _Chat:
+    """The memory of the scripted model: the messages by number, and the records made of them."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.records: dict[str, SummaryRecord] = {}
+
+    def said(self, prompt: str) -> tuple[Message, ...]:
+        """The messages that a prompt quotes, as they were sent; summaries of parts as messages."""
+        quoted = quoted_in(prompt)
+        partials = (Message(f"part {n}", Role.USER, text) for n, text in enumerate(quoted.partials))
+        return (*partials, *(self.messages[said.number - 1] for said in quoted.messages if said.number))
+
+    def earlier(self, prompt: str) -> SummaryRecord | None:
+        """The record that a prompt quotes."""
+        return next((record for text, record in self.records.items() if text in prompt), None)
+
+    def committed(self, record: SummaryRecord) -> None:
+        """A record that a later prompt may quote."""
+        self.records[f"<previous_summary>\n{summary_text(record)}\n</previous_summary>"] = record
+
+
+class _Scripted:
+    """A model that makes records of its source by extraction, or that is away behind its breaker."""
+
+    name = "scripted:costs"
+
+    def __init__(self, costs: Costs, *, away: bool, clock: Callable[[], float]) -> None:
+        self._costs = costs
+        self._away = away
+        self._clock = clock
+        self._breaker = CircuitBreaker(BreakerPolicy(), clock=clock, on_change=lambda _: None)
+        self.chats: dict[str, _Chat] = defaultdict(_Chat)
+
+    async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
+        if self._away:
+            raise self._unavailable(called=True)
+        self._costs.calls += 1
+        text = self._answer(request)
+        on_progress(len(text))
+        written = EstimatingCounter().count(text)
+        self._costs.call_tokens += request.prompt_tokens + written
+        return Completion(text, self.name, "stop", request.prompt_tokens, written, 0.0)
+
+    def _answer(self, request: CompletionRequest) -> str:
+        count, tokens_max = EstimatingCounter().count, request.summary_tokens_max
+        if request.prompt_name == "digest":
+            texts = [said.text for said in quoted_in(request.user).messages]
+            return json.dumps({"summary": extracted_digest(texts, tokens_max=tokens_max, count_tokens=count)})
+        # A remake may come when the next chat has begun.
+        chat = self.chats[request.conversation_id]
+        messages = chat.said(request.user)
+        if request.prompt_name == "episode":
+            short, long = extracted_episode(messages, tokens_max=tokens_max, count_tokens=count)
+            return json.dumps({"short_summary": short[:400], "long_summary": long})
+        earlier = chat.earlier(request.user)
+        extracted = extract(messages, previous=earlier, tokens_max=tokens_max, count_tokens=count)
+        plain = " ".join((extracted.summary, *extracted.key_points, *extracted.context.decisions))
+        return plain if request.schema is None else _draft_json(extracted)
+
+    async def describe(self) -> ModelDescription:
+        if self._away:
+            raise self._unavailable(called=False)
+        return ModelDescription(context_length=MODEL_WINDOW, window=MODEL_WINDOW)
+
+    async def idle(self) -> bool:
+        return True
+
+    async def close(self) -> None: ...
+
+    def _unavailable(self, *, called: bool) -> ModelUnavailable:
+        error = ModelUnavailable("away")
+        if not called or self._breaker.refusal_s() is not None:
+            error.asked = False
+            return error
+        self._costs.calls += 1
+        self._breaker.began()
+        self._breaker.failed()
+        return error
+
+
+def _draft_json(extracted: Extract) -> str:
+    """The extract as a model would write it."""
+    context = asdict(extracted.context)
+    # An operator's own part, which no operator asks for here.
+    del context["raw"]
+    return json.dumps({"summary": extracted.summary, "key_points": extracted.key_points, **context}, ensure_ascii=False)
+
+
+async def played(
+    chats: Iterable[PlayedChat],
+    *,
+    context_length: int,
+    away: bool = False,
+    policy: Policy = _DEFAULTS,
+    model: SummaryModel | None = None,
+    extractive: bool = False,
+    on_window: OnWindow = lambda *_: None,
+) -> Costs:
+    """Play every chat, a message an append, each followed by a read of its window that waits for its passes.
+
+    `model` is asked instead of the scripted one; `extractive` has extraction make every record.
+    """
+    costs = Costs()
+    player = _Player(costs, context_length, policy, on_window, away=away, model=model, extractive=extractive)
+    player.reactor.start([])
+    for chat in chats:
+        await player.play(chat)
+    await player.reactor.stop(grace_s=1)
+    return costs
+
+
+class _Counted:
+    """A model whose calls and tokens are counted, also those that fail."""
+
+    def __init__(self, model: SummaryModel, costs: Costs) -> None:
+        self._model = model
+        self._costs = costs
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
+        self._costs.calls += 1
+        completion = await self._model.complete(request, deadline_s=deadline_s, on_progress=on_progress)
+        self._costs.call_tokens += completion.input_tokens + completion.output_tokens
+        return completion
+
+    async def describe(self) -> ModelDescription:
+        return await self._model.describe()
+
+    async def idle(self) -> bool:
+        return await self._model.idle()
+
+    async def close(self) -> None:
+        await self._model.close()
+
+
+class _Player:
+    def __init__(
+        self,
+        costs: Costs,
+        context_length: int,
+        policy: Policy,
+        on_window: OnWindow,
+        *,
+        away: bool,
+        model: SummaryModel | None,
+        extractive: bool,
+    ) -> None:
+        clock_s = asyncio.get_running_loop().time
+        counter = EstimatingCounter()
+        self._costs = costs
+        self._on_window = on_window
+        self._context_length = context_length
+        self._ids = 0
+        self._now_us = 1_700_000_000_000_000
+        self._changed = asyncio.Event()
+        self._scripted = _Scripted(costs, away=away, clock=clock_s)
+        wanted = ModelSummarizer(
+            _Counted(model, costs) if model else self._scripted,
+            settings=AskerSettings(0.0, 1, 1.0, RetryPolicy(delay_base_s=0.001), 600.0),
+            forms=FORMS,
+            window_default=MODEL_WINDOW,
+            counter=counter,
+            timing=Timing(clock_s, asyncio.sleep, random.Random(1)),
+        )
+        extraction = ExtractiveSummarizer(counter=counter, forms=FORMS, deadline_s=600.0)
+        self._policies = Policies(lambda *_: policy, client_fields=frozenset(), source_tokens=wanted.source_tokens)
+        table = MemoryConversationTable()
+        self._conversations = Conversations(
+            ConversationLog(
+                MemoryEventLog(clock_us=self._clock_us, hook=table.project),
+                table=table,
+                new_id=self._new_id,
+                traceparent=str,
+            ),
+            policies=self._policies,
+            counting=Counting(counter),
+            clock_us=self._clock_us,
+            new_id=self._new_id,
+            on_changed=self._heard,
+            on_loaded=lambda _key, _state: None,
+        )
+        metrics = Metrics(version="1", labels=metric_labels())
+        self.reactor = Reactor(
+            self._conversations,
+            summarizers=Summarizers(extraction if extractive else wanted, extraction),
+            counter=counter,
+            telemetry=Telemetry(metrics, SilentTracing(), ProgressBoard(), log_content=False),
+            limits=ReactorLimits(concurrent_passes=1, queue_max=10, shared=False),
+            hash_key=b"key",
+            clock_s=clock_s,
+        )
+
+    async def play(self, chat: PlayedChat) -> None:
+        name, messages = chat
+        key = StreamId("default", name)
+        state: Conversation | None = None
+        for count, message in enumerate(messages, 1):
+            self._scripted.chats[name].messages.append(message)
+            contents = {message.id: canonical(message_to_proto(message))}
+            request = AppendRequest((message,), contents, lambda: Settings(context_length=self._context_length))
+            await self._conversations.append(key, request)
+            state = await self._window(key)
+            self._on_window(name, count, state)
+        assert state is not None
+        self._costs.tokens += state.original_tokens
+        self._costs.long_chats += state.completed_passes > 0
+
+    async def _window(self, key: StreamId) -> Conversation:
+        """The state after the passes that the message led to."""
+        for _ in range(PASSES_MAX):
+            self._changed.clear()
+            state = await self._conversations.state(key)
+            if state.due_pass is None:
+                break
+            await self._changed.wait()
+        held = held_by(state, self._policies.of(state.settings), self._clock_us())
+        assert state.due_pass is None or not may_stand_in(state, self._policies.of(state.settings))
+        self._costs.windows += 1
+        if state.ratio > 1:
+            self._costs.over_budget += 1
+            self._costs.over_without_reason += held is not HeldBy.IRREDUCIBLE
+        return state
+
+    def _heard(self, key: StreamId, state: Conversation, events: Sequence[Event]) -> None:
+        self.reactor.changed(key, state, events)
+        for event in events:
+            self._costs.cleared += isinstance(event, SummarizationCleared)
+            if isinstance(event, SummarizationCompleted):
+                self._completed(key, state, event)
+        self._changed.set()
+
+    def _completed(self, key: StreamId, state: Conversation, event: SummarizationCompleted) -> None:
+        self._scripted.chats[key.name].committed(event.record)
+        plan = next(ended.plan for ended in reversed(state.passes) if ended.plan.pass_id == event.pass_id)
+        freed = (plan.replaced_tokens - event.record.tokens_after) / (plan.token_ratio * state.budget)
+        self._costs.passes += 1
+        self._costs.little_passes += freed < 0.2
+
+    def _clock_us(self) -> int:
+        self._now_us += 1
+        return self._now_us
+
+    def _new_id(self) -> str:
+        self._ids += 1
+        return f"id-{self._ids}"

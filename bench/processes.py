@@ -1,0 +1,74 @@
+"""The processes that are measured: started by exec, never by fork, and ended with the bench.
+
+Both kinds serve on a unix socket in the bench's own folder: no port can be taken, and nothing leaves the machine.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from service.config.sources import environment
+
+EXIT_S = 10.0
+_FOREIGN = ("ABRIDGED_", "OTEL_", "OLLAMA_")
+_SIDECAR = "from service.cli.main import main; main()"
+_ECHO = "from bench.echo import run; import sys; run(sys.argv[1])"
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A running process and its address."""
+
+    process: subprocess.Popen[bytes]
+    address: str
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(EXIT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(EXIT_S)
+        Path(self.address.removeprefix("unix:")).unlink(missing_ok=True)
+
+    def resident_mib(self) -> float:
+        """Resident memory, from the kernel."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
+        return int(line.split()[1]) / 1_024
+
+
+def echo_child(folder: Path, name: str) -> Child:
+    """Start the bare gRPC echo."""
+    address = f"unix:{folder}/{name}"
+    return Child(_started([sys.executable, "-c", _ECHO, address], {}), address)
+
+
+def sidecar_child(folder: Path, name: str, settings: Mapping[str, str]) -> Child:
+    """Start `abridged serve` with these settings over the defaults, and with none of the caller's variables for it."""
+    address = f"unix:{folder}/{name}"
+    own = {
+        "server.listen": address,
+        "server.http_listen": "",
+        "log.path": str(folder / f"{name}.db"),
+        "telemetry.log_level": "error",
+        **settings,
+    }
+    variables = {f"ABRIDGED_{key.replace('.', '__').upper()}": value for key, value in own.items()}
+    return Child(_started([sys.executable, "-c", _SIDECAR, "serve"], variables), address)
+
+
+def _started(command: list[str], variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    inherited = {name: value for name, value in environment().items() if not name.startswith(_FOREIGN)}
+    return subprocess.Popen(command, env=inherited | dict(variables), stdout=subprocess.DEVNULL)

@@ -1,0 +1,1 @@
+"""Counts the facts that a window still has after many passes, of conversations whose facts are known."""

@@ -1,1 +1,0 @@
-"""`abridged bench`: the sidecar measured beside bare gRPC and bare SQLite in the same run."""

@@ -1,1 +1,0 @@
-"""What a window still knows after many passes, of conversations whose facts are known."""

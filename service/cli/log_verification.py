@@ -1,0 +1,115 @@
+"""Prints a log's verification: the damage, and the conversations that a sidecar serves in spite of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from eventlog.errors import LogCorrupt
+from eventlog.sqlite.verification import LogVerification
+from service.cli.failures import CommandFailed
+from service.cli.terminal import say
+from service.conversations.snapshots import PURPOSE, SqlSnapshots, has_snapshots
+from service.conversations.sql_table import SqlConversationTable
+from service.conversations.table_schema import Fault, table_fault
+from service.conversations.verification import Damage, Service, damages, service_of
+
+_UNCOMPARED = (Fault.OLDER, Fault.NEWER, Fault.INTERRUPTED)
+
+
+def verified(path: Path, lines_max: int, progress: Callable[[int, int], None]) -> str:
+    """Return the log's contents in a line. Prints what is damaged, at most `lines_max` lines about conversations.
+
+    Raises CommandFailed if anything is, and an EventLogError or OSError if the log cannot be checked.
+    """
+    found = _Findings(lines_max)
+    with LogVerification.opened(path) as log:
+        table = SqlConversationTable()
+        table.read_through(log.reader.read)
+        fault = _fault(log)
+        if fault in _UNCOMPARED:
+            say(f"not checked: the read table, because it {fault}", is_error=True)
+        elif fault is not None:
+            found.add(Damage("", f"the read table {fault}", of_table=True))
+        events = log.event_count()
+        compared = table if fault is None else None
+        for damage in damages(
+            log, compared, _snapshots(log) if compared else None, walked=lambda done: progress(done, events)
+        ):
+            found.add(damage)
+        found.end()
+        service = service_of(log, compared, fault)
+        nameless = log.nameless.count
+        conversations = len(log.streams()) + nameless
+    if found.count or service.refusal or service.hazard:
+        raise CommandFailed(
+            f"{path} is damaged: {found.count} {'finding' if found.count == 1 else 'findings'}",
+            details=_served(service, found, conversations, nameless),
+            hint="restore a backup, see docs/production.md"
+            if found.in_events
+            else "stop the sidecar and run `abridged log rebuild`",
+        )
+    return f"{events:,} events in {conversations:,} conversations, log {log.log_id[:8]}"
+
+
+class _Findings:
+    """Prints what is damaged, at most `lines_max` lines about conversations, and counts it.
+
+    `damaged` counts conversations that are not whole, `lost` those of whose events some are damaged.
+    """
+
+    def __init__(self, lines_max: int) -> None:
+        self.count = self.damaged = self.lost = 0
+        self.in_events = False
+        self._lines_left = lines_max
+        self._unprinted = 0
+        self._last = ""
+
+    def add(self, damage: Damage) -> None:
+        """Print a finding, if there is a line left for it; those of one conversation follow each other."""
+        where, what, of_table, is_lost = damage
+        self.count += 1
+        if not of_table:
+            self.in_events = True
+            self.damaged += bool(where) and where != self._last
+            self.lost += is_lost
+            self._last = where
+        self._lines_left -= bool(where)
+        if where and self._lines_left < 0:
+            self._unprinted += 1
+        else:
+            say(f"damaged  {where or 'log'}: {what}")
+
+    def end(self) -> None:
+        """Print how many findings had no line."""
+        if self._unprinted:
+            say(f"and {self._unprinted:,} more findings of conversations; --all prints them")
+
+
+def _fault(log: LogVerification) -> Fault | None:
+    try:
+        return log.reader.read(table_fault)
+    except LogCorrupt:  # also of a page that was found damaged: SQLite repeats it when the snapshot ends
+        return Fault.DAMAGED
+
+
+def _snapshots(log: LogVerification) -> SqlSnapshots | None:
+    try:
+        there = log.reader.read(has_snapshots)
+    except LogCorrupt:
+        return None
+    return SqlSnapshots(log.secret(PURPOSE), log.reader.read) if there else None
+
+
+def _served(service: Service, found: _Findings, conversations: int, nameless: int) -> tuple[str, ...]:
+    """Return how a sidecar treats the file, and how many conversations it serves or a backup need not bring."""
+    named = conversations - nameless
+    if not service.refusal and not service.hazard:
+        return (f"{named - found.damaged:,} of {conversations:,} conversations are whole; no file was changed",)
+    way = (
+        f"no sidecar starts on this file: {service.refusal}"
+        if service.refusal
+        else f"an append to any conversation may stop the sidecar: {service.hazard}"
+    )
+    intact = f"{named - found.lost:,} of {conversations:,} conversations are intact as far as they can be read"
+    return (way, f"the events of {intact}; no file was changed")

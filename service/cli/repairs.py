@@ -1,0 +1,179 @@
+"""`abridged expand`, `revoke`, `rate`, `pin`, `rewind`, `close` and `reopen`: read the messages of a summary, repair a
+window by hand, end a conversation."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import click
+
+from service.cli.context import context_line, whole_message
+from service.cli.figures import pass_line, short, usage_line
+from service.cli.options import Invocation, sidecar_options
+from service.cli.plain_json import as_json
+from service.cli.sidecar import call
+from service.cli.terminal import say, say_text, width
+from service.client import Conversation, RewindConversationResponse, SidecarClient, SidecarError, Summarization
+
+WHOLE = 1 << 30
+"""Columns that no message fills: far more than the bytes of a request."""
+
+_RANGE = re.compile(r"(\d+)-(\d+)")
+_NUMBERS = re.compile(r"\d+(?:,\d+)*")
+
+
+@click.command(short_help="Show the original messages that a summary covers.")
+@click.argument("conversation")
+@click.argument("what")
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(0),
+    default=0,
+    help="Most tokens per page; larger messages are excerpted or only named.",
+)
+@click.option("--json", "as_json_", is_flag=True, help="JSON lines, one message each.")
+@sidecar_options
+@click.pass_obj
+def expand(invocation: Invocation, conversation: str, what: str, *, max_tokens: int, as_json_: bool) -> None:
+    """Show the original messages of CONVERSATION that WHAT names: the id of a summary that covers them, or numbers
+    such as 12, 3,7,12 or 12-20.
+
+    On a terminal a message is one line of its beginning; a pipe or a file gets the whole text, --json every field.
+    """
+    within = _RANGE.fullmatch(what)
+    numbers = tuple(map(int, what.split(","))) if _NUMBERS.fullmatch(what) else ()
+
+    async def work(client: SidecarClient) -> None:
+        first, last = (int(within[1]), int(within[2])) if within else (0, 0)
+        summary_id = "" if within or numbers else await _summary_id(client, conversation, what)
+        pages = client.originals(
+            conversation, summary_id=summary_id, numbers=numbers, first=first, last=last, max_tokens=max_tokens
+        )
+        async for message in pages:
+            if as_json_:
+                say(as_json(message))
+            elif sys.stdout.isatty():
+                line = context_line(message, columns=width())
+                say(line)
+                cut.append(line != context_line(message, columns=WHOLE))
+            else:
+                say_text(whole_message(message), indent="  ")
+
+    cut: list[bool] = []
+    call(invocation, work)
+    if any(cut):
+        say(f"({sum(cut)} cut; --json, or a pipe, shows all)", is_error=True)
+
+
+@click.command(short_help="Take a bad summary out of use.")
+@click.argument("conversation")
+@click.argument("summary")
+@sidecar_options
+@click.pass_obj
+def revoke(invocation: Invocation, conversation: str, summary: str) -> None:
+    """Take SUMMARY of CONVERSATION out of use, with every summary made from it; its messages are summarized again."""
+
+    async def work(client: SidecarClient) -> tuple[list[str], Conversation, Summarization | None]:
+        answer = await client.revoke(conversation, await _summary_id(client, conversation, summary))
+        triggered = answer.summarization if answer.HasField("summarization") else None
+        return list(answer.revoked_summary_ids), answer.conversation, triggered
+
+    revoked, state, triggered = call(invocation, work)
+    say(f"revoked {', '.join(map(short, revoked))}")
+    _say_state(state, triggered)
+
+
+@click.command(short_help="Say whether a summary is good or bad.")
+@click.argument("conversation")
+@click.argument("summary")
+@click.argument("rating", type=click.Choice(["good", "bad"]))
+@click.option("--comment", default="", help="What is wrong with it; kept in the log.")
+@sidecar_options
+@click.pass_obj
+def rate(invocation: Invocation, conversation: str, summary: str, rating: str, *, comment: str) -> None:
+    """Rate SUMMARY of CONVERSATION."""
+
+    async def work(client: SidecarClient) -> None:
+        await client.rate(conversation, await _summary_id(client, conversation, summary), rating, comment=comment)
+
+    call(invocation, work)
+    say(f"rated {rating}")
+
+
+@click.command(short_help="Keep messages in the window for good.")
+@click.argument("conversation")
+@click.argument("numbers", type=click.IntRange(1), nargs=-1, required=True)
+@click.option("--remove", is_flag=True, help="Unpin them.")
+@sidecar_options
+@click.pass_obj
+def pin(invocation: Invocation, conversation: str, numbers: tuple[int, ...], *, remove: bool) -> None:
+    """Keep the messages of CONVERSATION with these NUMBERS verbatim, with their tool calls and results."""
+    answer = call(invocation, lambda client: client.pin(conversation, numbers, remove=remove))
+    pinned = ", ".join(map(str, answer.conversation.pinned_numbers))
+    say(f"pinned: {pinned or 'none'}")
+    _say_state(answer.conversation, answer.summarization if answer.HasField("summarization") else None)
+
+
+@click.command(short_help="Remove the newest messages.")
+@click.argument("conversation")
+@click.argument("number", type=click.IntRange(0))
+@sidecar_options
+@click.pass_obj
+def rewind(invocation: Invocation, conversation: str, number: int) -> None:
+    """Remove the messages of CONVERSATION after message NUMBER, the last one that stays; 0 removes all.
+
+    NUMBER is what `abridged context` shows. The log keeps what is removed, and new messages get new numbers.
+    """
+
+    async def work(client: SidecarClient) -> tuple[str, RewindConversationResponse]:
+        try:
+            before = _removed(await client.conversation(conversation))
+        except SidecarError:
+            # A token that may not read may still rewind; the rewind reports any other error itself.
+            return "", await client.rewind(conversation, number)
+        answer = await client.rewind(conversation, number)
+        count = _removed(answer.conversation) - before
+        return f": {count} {'message' if count == 1 else 'messages'} removed", answer
+
+    removed, answer = call(invocation, work)
+    say(f"rewound to message {number}{removed}")
+    _say_state(answer.conversation, answer.summarization if answer.HasField("summarization") else None)
+
+
+@click.command(short_help="Take no more messages and passes.")
+@click.argument("conversation")
+@sidecar_options
+@click.pass_obj
+def close(invocation: Invocation, conversation: str) -> None:
+    """Close CONVERSATION: it takes no messages and no passes, and stays readable."""
+    state = call(invocation, lambda client: client.close_conversation(conversation))
+    say("closed")
+    _say_state(state, None)
+
+
+@click.command(short_help="Undo close.")
+@click.argument("conversation")
+@sidecar_options
+@click.pass_obj
+def reopen(invocation: Invocation, conversation: str) -> None:
+    """Let CONVERSATION take messages and passes again."""
+    answer = call(invocation, lambda client: client.reopen_conversation(conversation))
+    say("reopened")
+    _say_state(answer.conversation, answer.summarization if answer.HasField("summarization") else None)
+
+
+async def _summary_id(client: SidecarClient, conversation: str, named: str) -> str:
+    """The full id of a summary that is named in full or as `abridged summaries` prints it."""
+    matching = [record.id for record in await client.summaries(conversation) if named in (record.id, short(record.id))]
+    return matching[0] if len(matching) == 1 else named
+
+
+def _removed(state: Conversation) -> int:
+    return sum(removed.last - removed.first + 1 for removed in state.removed)
+
+
+def _say_state(state: Conversation, triggered: Summarization | None) -> None:
+    say(usage_line(state.usage))
+    if triggered is not None:
+        say(pass_line(triggered))

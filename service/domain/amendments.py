@@ -1,0 +1,260 @@
+"""Repairs a window by hand: revoke, rate, pin, unpin and rewind, as decisions.
+
+A decision that brings messages back counts the window as it will be, so it needs them: `needed` names what to read from
+the log first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+
+from service.domain.amendments_fold import dependents, outside, returning, short_without, shown_without
+from service.domain.commands import (
+    Amendment,
+    PinMessages,
+    RateSummary,
+    RevokeSummary,
+    RewindConversation,
+    UnpinMessages,
+)
+from service.domain.conversation import Conversation, record_named
+from service.domain.errors import (
+    MessageNotFound,
+    MessageRemoved,
+    PinsTooLarge,
+    SummaryNotFound,
+    SummaryNotInUse,
+    VersionNotReached,
+)
+from service.domain.events import (
+    ConversationRewound,
+    Event,
+    MessageAppended,
+    MessagesPinned,
+    MessagesUnpinned,
+    SummaryRated,
+    SummaryRevoked,
+)
+from service.domain.message import Role
+from service.domain.policy import Policy
+from service.domain.ranges import covers, merged, ranges_of, without
+from service.domain.record import MessageRange, SummaryRecord
+from service.domain.triggers import cancelled
+from service.domain.window import counted_tokens, pinned_units, tool_pairs, tool_units
+
+UNIT_REACH = 128
+"""How far from a pin outside the window, in messages on either side, its tool call and results are looked for first."""
+
+UNIT_REACH_GROWS = 4
+"""How much further, in proportion to what was read, they are looked for while one of them is missing."""
+
+
+def needed(state: Conversation, command: object, read: Sequence[MessageAppended] = ()) -> tuple[MessageRange, ...]:
+    """The messages outside the window that deciding on the command still needs, as ascending ranges, once `read` has
+    been read; empty for most commands.
+
+    Read them and ask again until the answer is empty: where a tool call ends is only known from its results.
+    """
+    match command:
+        case PinMessages() | UnpinMessages() if read:
+            return _rest_of_units(state, command.numbers, read)
+        case _ if read:
+            return ()
+        case RevokeSummary() if any(record.id == command.record_id for record in state.records):
+            return returning(state, _revocation(state, command.record_id))
+        case RewindConversation() if command.to < state.message_version:
+            return returning(state, _rewind(state, command.to))
+        case PinMessages():
+            return _around(state, command.numbers, pins=state.pins)
+        case UnpinMessages():
+            return _around(state, command.numbers)
+        case _:
+            return ()
+
+
+def taken_back(
+    state: Conversation, command: Amendment, policy: Policy, originals: Sequence[MessageAppended]
+) -> list[Event]:
+    """The events of the command, without those of the rules; none if it changes nothing."""
+    match command:
+        case RevokeSummary():
+            return _revoked(state, command)
+        case RateSummary():
+            return _rated(state, command)
+        case PinMessages():
+            return _pinned(state, command, policy, originals)
+        case UnpinMessages():
+            return _unpinned(state, command, originals)
+        case RewindConversation():
+            return _rewound(state, command)
+
+
+def require_pins_fit(state: Conversation, pinned: Iterable[MessageAppended], policy: Policy) -> None:
+    """Raise PinsTooLarge if these messages, the pins after the command, exceed their share of the budget."""
+    tokens, limit = (
+        counted_tokens(pinned, state.settings.calibration_factor),
+        int(policy.pin_token_ratio * state.budget),
+    )
+    if tokens > limit:
+        raise PinsTooLarge(tokens=tokens, limit=limit)
+
+
+def _revoked(state: Conversation, command: RevokeSummary) -> list[Event]:
+    if any(record.id == command.record_id for record in state.revoked):
+        raise SummaryNotInUse(command.record_id)
+    if record_named(state, command.record_id) is None:
+        raise SummaryNotFound(command.record_id)
+    return [*pending_cancelled(state), _revocation(state, command.record_id)]
+
+
+def _revocation(state: Conversation, record_id: str) -> SummaryRevoked:
+    revoked = dependents(state, [record_id])
+    shown = shown_without(state, revoked)
+    return SummaryRevoked(record_id, revoked, shown, short_without(state, shown))
+
+
+def _rated(state: Conversation, command: RateSummary) -> list[Event]:
+    if record_named(state, command.record_id) is None and all(r.id != command.record_id for r in state.revoked):
+        raise SummaryNotFound(command.record_id)
+    return [SummaryRated(command.record_id, command.rating, command.comment)]
+
+
+def _pinned(
+    state: Conversation, command: PinMessages, policy: Policy, originals: Sequence[MessageAppended]
+) -> list[Event]:
+    _require_messages(state, command.numbers)
+    chat = _chat(state, originals)
+    units = tool_units(chat, tool_pairs(chat))
+    wanted = state.pins.union(command.numbers)
+    pinned = [m for unit in pinned_units(units, wanted) for m in unit]
+    new = tuple(sorted({m.number for m in pinned} - state.pins))
+    if not new:
+        return []
+    require_pins_fit(state, pinned, policy)
+    return [*_cancelled_if_touching(state, new), MessagesPinned(new)]
+
+
+def _unpinned(state: Conversation, command: UnpinMessages, originals: Sequence[MessageAppended]) -> list[Event]:
+    """Any message of a unit stands for all of it: a pin keeps the whole unit, whichever of it is pinned."""
+    _require_messages(state, command.numbers)
+    chat = _chat(state, originals)
+    units = pinned_units(tool_units(chat, tool_pairs(chat)), frozenset(command.numbers))
+    gone = tuple(sorted({*command.numbers, *(m.number for unit in units for m in unit)} & state.pins))
+    return [*pending_cancelled(state), MessagesUnpinned(gone)] if gone else []
+
+
+def _rewound(state: Conversation, command: RewindConversation) -> list[Event]:
+    if command.to > state.message_version:
+        raise VersionNotReached(wanted=command.to, actual=state.message_version)
+    event = _rewind(state, command.to)
+    if covers(state.removed, state.message_version) and state.removed[-1].first <= command.to + 1:
+        return []
+    return [] if command.to == state.message_version else [*pending_cancelled(state), event]
+
+
+def _rewind(state: Conversation, to: int) -> ConversationRewound:
+    touched = [record.id for record in state.records if _reaches_past(record, to)]
+    revoked = dependents(state, touched)
+    shown = shown_without(state, revoked)
+    return ConversationRewound(to, revoked, shown, short_without(state, shown))
+
+
+def _reaches_past(record: SummaryRecord, to: int) -> bool:
+    return record.covered[-1].last > to
+
+
+def _require_messages(state: Conversation, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        if not 1 <= number <= state.message_version:
+            raise MessageNotFound(number)
+        if covers(state.removed, number):
+            raise MessageRemoved(number)
+
+
+def _around(
+    state: Conversation, numbers: Iterable[int], *, pins: frozenset[int] = frozenset()
+) -> tuple[MessageRange, ...]:
+    """The messages close enough to one of these to belong to its tool call that the window has not, or only as a mark,
+    and the marks in the units of `pins`, which may have grown since they were pinned.
+
+    None if the window has them all. What a rewind removed belongs to nothing.
+    """
+    hidden, asked = _hidden(state), frozenset(numbers)
+    chat = _chat(state, ())
+    units = tool_units(chat, tool_pairs(chat))
+    # What is said between a call and its result belongs to both.
+    belonging = (m for unit in pinned_units(units, asked) for m in unit)
+    halves = {m.number for m in belonging if m.message.role is Role.TOOL or m.message.tool_calls}
+    reaching = sorted(halves | {n for n in asked if covers(hidden, n)})
+    close = _common(merged(MessageRange(max(1, n - UNIT_REACH), n + UNIT_REACH) for n in reaching), hidden)
+    marked = ranges_of(m.number for unit in pinned_units(units, pins) for m in unit if m.number in state.marks)
+    return merged((*close, *marked))
+
+
+def _rest_of_units(
+    state: Conversation, numbers: Iterable[int], read: Sequence[MessageAppended]
+) -> tuple[MessageRange, ...]:
+    """Where to look on for the calls and results of these messages, and what lies between those that were found."""
+    unread = without(_hidden(state), ranges_of(m.number for m in read))
+    if not unread:
+        return ()
+    chat = _chat(state, read)
+    pairs = tool_pairs(chat)
+    wanted: list[MessageRange] = []
+    for unit in pinned_units(tool_units(chat, pairs), frozenset(numbers)):
+        first, last = min(m.number for m in unit), max(m.number for m in unit)
+        wanted.append(MessageRange(first, last))
+        calls = ((m.number, place) for m in unit for place in range(len(m.message.tool_calls)))
+        if any(one not in pairs.results for one in calls):
+            start = next((max(r.first, first) for r in unread if r.last > first), first)
+            wanted.append(MessageRange(start, start + UNIT_REACH_GROWS * (start - first)))
+        if any(m.number in pairs.orphans for m in unit):
+            end = next((min(r.last, last) for r in reversed(unread) if r.first < last), last)
+            wanted.append(MessageRange(max(1, end - UNIT_REACH_GROWS * (last - end)), end))
+    return _common(merged(wanted), unread)
+
+
+def _hidden(state: Conversation) -> tuple[MessageRange, ...]:
+    """The ranges that the window lacks, or shows only as a mark, without those that a rewind removed."""
+    covered = without(outside(state), state.removed)
+    return merged((*covered, *ranges_of(n for n in state.marks if not covers(outside(state), n))))
+
+
+def _chat(state: Conversation, read: Sequence[MessageAppended]) -> list[MessageAppended]:
+    """The window with these messages in their places, without system messages."""
+    numbers = {m.number for m in read}
+    chat = [m for m in state.window if m.message.role is not Role.SYSTEM and m.number not in numbers]
+    chat += (m for m in read if m.message.role is not Role.SYSTEM)
+    return sorted(chat, key=attrgetter("number"))
+
+
+def _common(some: Iterable[MessageRange], others: Iterable[MessageRange]) -> tuple[MessageRange, ...]:
+    """The intersection of two lists of ascending ranges."""
+    ranges = tuple(others)
+    return tuple(
+        MessageRange(max(one.first, other.first), min(one.last, other.last))
+        for one in some
+        for other in ranges
+        if one.first <= other.last and other.first <= one.last
+    )
+
+
+def pending_cancelled(state: Conversation) -> list[Event]:
+    """The end of a pending pass, because what it reads or continues has changed since its plan."""
+    return [cancelled(state.pending.pass_id, attempts=0)] if state.pending else []
+
+
+def cancelled_by_pins(state: Conversation, appended: Sequence[MessageAppended]) -> list[Event]:
+    """The end of a pending pass that would cover the call of a pinned result among these new messages."""
+    pinned = frozenset(m.number for m in appended if m.message.pinned and m.message.role is Role.TOOL)
+    if not pinned or state.pending is None:
+        return []
+    chat = _chat(state, appended)
+    units = pinned_units(tool_units(chat, tool_pairs(chat)), pinned)
+    return _cancelled_if_touching(state, [m.number for unit in units for m in unit])
+
+
+def _cancelled_if_touching(state: Conversation, numbers: Iterable[int]) -> list[Event]:
+    covered = state.pending.covered if state.pending else ()
+    return pending_cancelled(state) if any(covers(covered, number) for number in numbers) else []

@@ -1,1 +1,0 @@
-"""Checks that a draft passes before it becomes a record; pure functions over texts."""

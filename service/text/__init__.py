@@ -1,0 +1,1 @@
+"""Reading of text, pure: words, identifiers, secrets, look-alikes, markup, tool errors; no rule of the product."""

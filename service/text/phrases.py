@@ -1,0 +1,202 @@
+"""The phrases and words by which a sentence is read, from one file for each language.
+
+`languages/NAME.phrases` is UTF-8 text. `[section]`, alone on its line, begins a section. An empty line says nothing,
+nor does one that begins with `#`. A section of `Phrase` has one regular expression a line, searched without case. A
+section of `Words` has words, separated by spaces. `[parts]` has lines `name = expression`; `{name}` in a later line of
+the same file stands for it.
+
+`\\w` runs over characters of Chinese and Japanese up to the next stop or comma.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Final
+
+
+class Phrase(StrEnum):
+    """A section of expressions; the name says what a sentence does that has one of them."""
+
+    DECIDES = "decisions"
+    LEAVES_UNDECIDED = "undecided"
+    TAKES_BACK = "reversals"
+    GIVES_TASK = "tasks"
+    STATES_RULE = "rules"
+    NEEDS_NOTHING = "unneeded"
+    SETS_CONDITION = "conditions"
+    GIVES_OPINION = "opinions"
+    IS_IDLE = "idle"
+    IS_OPEN = "open"
+    SUPPOSES = "supposed"
+    ASKS_UNMARKED = "asked"
+    ASKS_FOR_ANSWER = "asking"
+    ASKS_FOR_ACTION = "requests"
+    SEEKS_AGREEMENT = "agreement"
+    PUTS_OFF = "deferrals"
+    REPORTS_DONE = "done"
+    PROMISES = "promises"
+    WISHES = "wishes"
+    IS_POLITE = "courtesies"
+    CORRECTS = "corrections"
+    GIVES_UP = "given_up"
+    SETS_DEADLINE = "deadlines"
+    NAMES_MOMENT = "moments"
+    LASTS = "lasting"
+    ADDRESSES = "addressing"
+    SPEAKER_ACTS = "speaker_acts"
+    ANNOUNCES = "announced"
+    NAMES_DOER = "doers"
+    TELLS_PAST = "past"
+    TALKS = "talked_of"
+    TELLS_DECISION = "decided"
+    NAMES_ASSISTANT = "by_assistant"
+    PROPOSES = "proposals"
+    TELLS_DONE = "reports"
+    TELLS_LOOKING = "looked"
+    POINTS_BACK = "pointing"
+    TAKES_UP = "takes_up"
+    AGREES = "agrees"
+    TURNS_DOWN = "turns_down"
+
+
+class Words(StrEnum):
+    """A section of words, which are compared in lower case."""
+
+    GRAMMAR = "grammar"
+    TALK = "talk"
+    SMALL_TALK = "smalltalk"
+    STATIVE = "stative"
+    ARTICLES = "articles"
+    NOT_NAMES = "not_names"
+    BEFORE_NAMES = "before_names"
+    BEFORE_NUMBERS = "before_numbers"
+    ABBREVIATIONS = "anywhere"
+    OPENINGS = "openings"
+    DECIDING = "deciding"
+    GENERAL = "general"
+    CAPITALIZED = "capitalized"
+
+
+_PARTS: Final = "parts"
+_SECTIONS: Final = frozenset({_PARTS, *Phrase, *Words})
+_ENDING: Final = ".phrases"
+_HEADER: Final = re.compile(r"\[([^\]]*)\]")
+_PART: Final = re.compile(r"([a-z_]+) = (\S.*)")
+_PART_USED: Final = re.compile(r"\{([a-z_]+)\}")
+
+
+class BrokenPhrases(ValueError):
+    """A line of a language's file cannot be read; the message names file and line, and says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Languages:
+    """The lines of all languages together, by section: no language is detected, because a chat mixes them."""
+
+    lines: Mapping[str, tuple[str, ...]]
+
+    def pattern(self, kind: Phrase) -> re.Pattern[str]:
+        """One expression that finds every phrase of the section; it finds nothing if no language has the section."""
+        return re.compile("|".join(self.lines.get(kind, ())) or r"(?!)", re.IGNORECASE)
+
+    def words(self, kind: Words) -> frozenset[str]:
+        """Every word of the section."""
+        return frozenset(word for line in self.lines.get(kind, ()) for word in line.split())
+
+
+def read(folder: Traversable) -> Languages:
+    """The languages of every `.phrases` file in `folder`, by the order of their names.
+
+    Raises BrokenPhrases for the first line that cannot be read, and OSError if a file cannot be.
+    """
+    lines: dict[str, list[str]] = {}
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        if file.name.endswith(_ENDING):
+            for section, line in _lines(file):
+                lines.setdefault(section, []).append(line)
+    return Languages({section: tuple(listed) for section, listed in lines.items()})
+
+
+@cache
+def pattern_of(kind: Phrase) -> re.Pattern[str]:
+    """The expression of a section in the languages that the product knows, which are read at the first use."""
+    return _shipped().pattern(kind)
+
+
+def has_phrase(text: str, kind: Phrase) -> bool:
+    """Whether `text` has a phrase of the section."""
+    return pattern_of(kind).search(text) is not None
+
+
+@cache
+def patterns_of(kind: Phrase) -> tuple[re.Pattern[str], ...]:
+    """The expressions of a section one by one, for one that is tried after another has failed."""
+    return tuple(re.compile(line, re.IGNORECASE) for line in _shipped().lines.get(kind, ()))
+
+
+@cache
+def words_of(kind: Words) -> frozenset[str]:
+    """The words of a section in the languages that the product knows."""
+    return _shipped().words(kind)
+
+
+@cache
+def _shipped() -> Languages:
+    return read(files(__package__) / "languages")
+
+
+def _lines(file: Traversable) -> Iterator[tuple[str, str]]:
+    """The section and the text of each line of a file, with its parts put in."""
+    section = ""
+    parts: dict[str, str] = {}
+    for number, raw in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        line = raw.strip()
+        if not line or line.startswith("#"):
+            continue
+        header = _HEADER.fullmatch(line)
+        if header is not None:
+            section = header[1]
+            if section not in _SECTIONS:
+                raise _broken(file, number, f"[{section}] is no section. Use one of: {', '.join(sorted(_SECTIONS))}")
+        elif not section:
+            raise _broken(file, number, "the line stands before any section. Write a line such as [tasks] above it")
+        elif section in frozenset(Words):
+            yield section, line.casefold()
+        else:
+            named = _PART.fullmatch(line) if section == _PARTS else None
+            if section == _PARTS and named is None:
+                raise _broken(file, number, "a part needs a name in small letters. Write: name = expression")
+            expression = _whole(named[2] if named is not None else line, parts, file, number)
+            if named is not None:
+                parts[named[1]] = expression
+            elif re.search(expression, "") is not None:
+                raise _broken(file, number, "the expression finds the empty text, so any sentence has it. Narrow it")
+            else:
+                yield section, expression
+
+
+def _whole(line: str, parts: Mapping[str, str], file: Traversable, number: int) -> str:
+    """The expression with its parts put in."""
+    for name in _PART_USED.findall(line):
+        if name not in parts:
+            raise _broken(
+                file, number, f"{{{name}}} is no part of this file. Add `{name} = …` to [parts] above the line"
+            )
+    expression = _PART_USED.sub(lambda used: parts[used[1]], line)
+    try:
+        compiled = re.compile(expression, re.IGNORECASE)
+    except re.error as error:
+        raise _broken(file, number, f"{error}. Mend the regular expression") from error
+    if compiled.groupindex:
+        raise _broken(file, number, "a group has a name, which another line may use too. Write (…) without ?P<name>")
+    return expression
+
+
+def _broken(file: Traversable, number: int, reason: str) -> BrokenPhrases:
+    return BrokenPhrases(f"{file.name}, line {number}: {reason}.")

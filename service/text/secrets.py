@@ -1,0 +1,159 @@
+"""Credentials in text, recognized by shape without guessing at meaning, in time linear in the text.
+
+A secret must reach no record, ledger or log. There are two kinds of evidence: the token has the form of an issuer's
+keys, or the text names it (`password=...`, `Authorization: Bearer ...`). Plain hashes, UUIDs and ids are not secrets;
+an unknown key without a name is recognized only by its length and mixture of characters.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Final
+
+MASK: Final = "[secret]"
+
+_ISSUED: Final = (
+    r"sk-[\w-]{20,300}"  # OpenAI, Anthropic and lookalikes
+    r"|(?:sk|rk|pk)_(?:live|test)_\w{10,200}"  # Stripe
+    r"|gh[pousr]_\w{20,255}|github_pat_\w{20,255}"
+    r"|glpat-[\w-]{16,64}"
+    r"|xox[abeprs]-[\w-]{10,250}"  # Slack
+    r"|(?:AKIA|ASIA|AGPA|AROA)[0-9A-Z]{16}(?![0-9A-Za-z])"  # AWS key ids
+    r"|AIza[\w-]{35}"  # Google
+    r"|ya29\.[\w-]{20,500}"
+    r"|hf_[A-Za-z0-9]{20,100}|npm_[A-Za-z0-9]{30,100}|pypi-[\w-]{50,250}"
+    r"|SG\.[\w-]{16,64}\.[\w-]{16,64}"
+)
+
+_PHRASE_NAMES: Final = r"pass(?:word|wd|phrase|code)|pwd"
+_KEY_NAMES: Final = (
+    r"api[_ -]?key|access[_ -]?key|secret[_ -]?key|private[_ -]?key|signing[_ -]?key"
+    r"|(?:client[_ -]?)?secret|(?:access|refresh|auth|bearer|id)?[_ -]?token|credentials?"
+)
+
+_WEB_TOKEN_RE: Final = re.compile(r"(?<![A-Za-z0-9])eyJ[\w-]{8,2000}\.[\w-]{8,4000}(?:\.[\w-]{0,2000})?", re.ASCII)
+_WEB_TOKEN_HEAD_MAX: Final = 2_003
+_BEFORE_DOT_RE: Final = re.compile(r"(?<![\w-])[\w-]{11,}+(?=\.)", re.ASCII)
+"""A JSON web token begins in such a run. Tried at each `eyJ` of a long text, its expression would read 2,000 characters
+every time."""
+
+_ISSUED_RE: Final = re.compile(rf"(?<![A-Za-z0-9])(?:{_ISSUED})", re.ASCII)
+
+_NAMED_RE: Final = re.compile(
+    # name = value: whatever the value. Name: value, or name is value: only a value that no sentence would have there.
+    rf"(?P<name>(?:{_PHRASE_NAMES})[\"']?[ \t]{{0,2}}=[ \t]{{0,2}}[\"']?)(?P<assigned>[^\s\"',;&<>]{{4,200}})"
+    rf"|(?P<told_name>(?:{_PHRASE_NAMES})[\"']?(?:[ \t]{{0,2}}:| (?:is|was|to))[ \t]{{0,2}}[\"']?)"
+    r"(?P<told>(?=[^\s\"',;]{0,60}[0-9!@#$%^*])[^\s\"',;<>]{5,200})"
+    rf"|(?P<key_name>(?:{_KEY_NAMES})[\"']?[ \t]{{0,2}}[:=][ \t]{{0,2}}[\"']?)"
+    r"(?P<key>(?=[^\s\"',;&]{0,60}[0-9])(?=[^\s\"',;&]{0,60}[A-Za-z])[\w+/=.~!-]{8,500})"
+    r"|(?P<scheme>\b(?:bearer|basic)[ \t]{1,2})(?P<bearer>(?=[\w+/=.~-]{0,60}[0-9A-Z])[\w+/=.~-]{16,2000})",
+    re.ASCII | re.IGNORECASE,
+)
+
+_NAME_RE: Final = re.compile(
+    "|".join(
+        "".join(f"[{letter.upper()}{letter}]" for letter in word)
+        for word in ("pass", "pwd", "key", "secret", "token", "credential", "bearer", "basic")
+    )
+)
+_BEFORE_NAME_MAX: Final = 8
+"""`_NAMED_RE` matches start at one of these words or at most this many characters before it (`signing_key`,
+`refresh_token`). Trying it only there takes a hundredth of the time of trying it at every character of a text
+without names."""
+
+_USERINFO_RE: Final = re.compile(r"(?P<left>://[^\s/:@]{1,60}:)(?P<userinfo>[^\s/@]{3,200})(?=@)")
+
+_LONG_RUN_RE: Final = re.compile(r"(?<![\w+/=.-])[\w+/-]{40,500}={0,2}(?![\w+/=.])", re.ASCII)
+
+_BLOCK_BEGIN_RE: Final = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_BLOCK_END: Final = "-----END "
+
+
+def contains_secret(text: str) -> bool:
+    """Whether masking would change anything."""
+    return mask_secrets(text) != text
+
+
+def mask_secrets(text: str) -> str:
+    """`text` with each credential replaced by MASK; names such as `password=` stay."""
+    if _BLOCK_BEGIN_RE.search(text):
+        text = _without_key_blocks(text)
+    text = _without_web_tokens(_ISSUED_RE.sub(MASK, text))
+    text = _without_named(text)
+    if "@" in text:
+        text = _USERINFO_RE.sub(lambda match: match["left"] + MASK, text)
+    return _LONG_RUN_RE.sub(lambda match: MASK if _is_random_run(match[0]) else match[0], text)
+
+
+def _without_web_tokens(text: str) -> str:
+    kept: list[str] = []
+    position = 0
+    for run in _BEFORE_DOT_RE.finditer(text):
+        begin = max(run.start(), position, run.end() - _WEB_TOKEN_HEAD_MAX)
+        while (begin := text.find("eyJ", begin, run.end())) >= 0:
+            token = _WEB_TOKEN_RE.match(text, begin)
+            if token is not None:
+                kept += text[position:begin], MASK
+                position = token.end()
+                break
+            begin += 1
+    kept.append(text[position:])
+    return "".join(kept)
+
+
+def _without_named(text: str) -> str:
+    """The result of `_NAMED_RE.sub`: the leftmost matches, each masked."""
+    kept: list[str] = []
+    tried = copied = 0
+    for name in _NAME_RE.finditer(text):
+        tried = max(tried, name.start() - _BEFORE_NAME_MAX)
+        while tried <= name.start():
+            match = _NAMED_RE.match(text, tried)
+            if match is None:
+                tried += 1
+                continue
+            kept += text[copied : match.start()], _masked_value(match)
+            tried = copied = match.end()
+    kept.append(text[copied:])
+    return "".join(kept)
+
+
+def _masked_value(match: re.Match[str]) -> str:
+    value = match["assigned"] or match["told"] or match["key"] or match["bearer"]
+    if value.startswith(MASK):
+        return match[0]
+    return match[0][: -len(value)] + MASK
+
+
+def _is_random_run(token: str) -> bool:
+    """Whether it is a long disordered run of upper case, lower case and digits: a key, not a word, path, hash or
+    UUID."""
+    body = token.rstrip("=")
+    if len(body) < 40 or not _LONG_RUN_RE.fullmatch(token) or "//" in body:
+        return False
+    upper, lower, digits = (sum(map(test, body)) for test in (str.isupper, str.islower, str.isdigit))
+    if min(upper, lower, digits) * 12 < len(body):
+        return False
+    # Words and paths change their class seldom; base64 does so at more than every third character.
+    changes = sum(_class_of(a) != _class_of(b) for a, b in pairwise(body))
+    return changes * 3 > len(body)
+
+
+def _class_of(character: str) -> int:
+    return character.isupper() + 2 * character.islower() + 4 * character.isdigit()
+
+
+def _without_key_blocks(text: str) -> str:
+    """Masks each private key block; one without an end is masked to the end of the text."""
+    kept: list[str] = []
+    position = 0
+    while begin := _BLOCK_BEGIN_RE.search(text, position):
+        kept += text[position : begin.start()], MASK
+        end = text.find(_BLOCK_END, begin.end())
+        if end < 0:
+            return "".join(kept)
+        closing = text.find("-----", end + len(_BLOCK_END))
+        position = closing + len("-----") if closing >= 0 else len(text)
+    kept.append(text[position:])
+    return "".join(kept)

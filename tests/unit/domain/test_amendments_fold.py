@@ -1,0 +1,751 @@
+"""Going back, as docs/adr/0016-going-back.md decides it: revoke, pin, unpin and rewind in any order, and fold = live.
+
+Random chats of each profile, every now and then set back. What a window must hold is worked out anew from everything
+that ever happened, by sets and without the fold's functions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from service.domain.amendments import needed
+from service.domain.amendments_fold import returning
+from service.domain.commands import (
+    Command,
+    PinMessages,
+    RateSummary,
+    RemakeFallback,
+    ReportUsage,
+    RevokeSummary,
+    RewindConversation,
+    UnpinMessages,
+)
+from service.domain.conversation import Conversation, initial_state, lineage
+from service.domain.decide import decide
+from service.domain.errors import (
+    MessageNotFound,
+    MessageRemoved,
+    PinsTooLarge,
+    SummaryNotFound,
+    SummaryNotInUse,
+    VersionNotReached,
+)
+from service.domain.events import (
+    ConversationClosed,
+    ConversationReopened,
+    ConversationRewound,
+    Event,
+    MessageAppended,
+    MessagesPinned,
+    MessagesUnpinned,
+    Rating,
+    ResultMark,
+    SummarizationCleared,
+    SummarizationCompleted,
+    SummarizationFailed,
+    SummarizationRequested,
+    SummaryRevoked,
+    Trigger,
+)
+from service.domain.fold import Originals, evolve, fold
+from service.domain.message import Message, Role, ToolCall
+from service.domain.policy import Policy, ProfileName, SummaryRole
+from service.domain.profiles import chain
+from service.domain.profiles.profile import DecisionContext
+from service.domain.ranges import covers
+from service.domain.record import SummaryRecord
+from service.domain.render import RenderedMessage, rendered_window
+from service.domain.tokens import TokenSource
+from service.domain.triggers import held_by
+from service.domain.window import tool_pairs
+from tests.support import invariants
+from tests.support.chats import append, appended, calling, complete, only_plan, result, said
+from tests.support.simulation import SimulatedChat
+
+HISTORIES = int(os.environ.get("HISTORIES", "400"))
+CHUNKS = 20
+AMENDMENTS = 0.25
+
+Log = Sequence[tuple[Event, int]]
+
+
+def numbers_of(record: SummaryRecord) -> set[int]:
+    return {n for r in record.covered for n in range(r.first, r.last + 1)}
+
+
+class Expected:
+    """What the window must hold, from everything that ever happened."""
+
+    def __init__(self, log: Log, profile: ProfileName) -> None:
+        self._profile = profile
+        self.messages: dict[int, MessageAppended] = {}
+        self.places: list[SummaryRecord] = []
+        self.revoked: set[str] = set()
+        self.pins: set[int] = set()
+        self.marks: dict[int, ResultMark] = {}
+        self._replaces: dict[str, str] = {}
+        self._beside: dict[str, tuple[str, ...]] = {}
+        self._instead_of: dict[str, list[str]] = {}
+        self._shown: list[str] = []
+        self._renamed: dict[str, str] = {}
+        for event, _ in log:
+            self._happens(event)
+
+    def _happens(self, event: Event) -> None:
+        match event:
+            case MessageAppended():
+                self.messages[event.number] = event
+            case SummarizationRequested(plan=plan) if plan.trigger is Trigger.REMAKE:
+                self._replaces[plan.pass_id] = plan.replaces_id
+            case SummarizationRequested(plan=plan):
+                self._beside[plan.pass_id] = plan.beside_ids
+            case SummarizationCompleted(record=record):
+                self._in_place(self._replaces.get(event.pass_id, ""), record)
+                self.marks |= {mark.number: mark for mark in event.marks}
+                if event.pass_id in self._beside:
+                    self._show(record, self._beside[event.pass_id])
+            case SummarizationCleared():
+                self.marks |= {mark.number: mark for mark in event.marks}
+            case SummaryRevoked():
+                self._revoke(event.revoked_ids)
+            case MessagesPinned():
+                self.pins |= set(event.numbers)
+                self.marks = {n: mark for n, mark in self.marks.items() if n not in self.pins}
+            case MessagesUnpinned():
+                self.pins -= set(event.numbers)
+            case ConversationRewound():
+                self._revoke(event.revoked_ids)
+                self.messages = {n: m for n, m in self.messages.items() if n <= event.to}
+                self.pins = {n for n in self.pins if n <= event.to}
+            case _:
+                pass
+
+    def _in_place(self, replaced_id: str, record: SummaryRecord) -> None:
+        places = [place for place, r in enumerate(self.places) if r.id == replaced_id]
+        for place in places:
+            self.places[place] = record
+        if not places:
+            self.places.append(record)
+        self._renamed[replaced_id] = record.id
+        self._instead_of[record.id] = self._instead_of.get(replaced_id, [])
+
+    def _show(self, record: SummaryRecord, beside: Sequence[str]) -> None:
+        shown = [self._now(name) for name in self._shown]
+        self._instead_of[record.id] = [name for name in shown if name not in beside]
+        self._shown = [name for name in shown if name in beside] + [record.id]
+
+    def live(self) -> list[SummaryRecord]:
+        """The records that stand for what is not in the window, newest first."""
+        return self._chain() if self._profile is ProfileName.CHAIN else self._side_by_side()
+
+    def shown(self) -> list[SummaryRecord]:
+        """Those of them that the window shows."""
+        return self.live()[:1] if self._profile is ProfileName.CHAIN else self.live()[::-1]
+
+    def _side_by_side(self) -> list[SummaryRecord]:
+        by_id = {record.id: record for record in self.places}
+        return sorted((by_id[self._now(name)] for name in self._shown), key=lambda record: -record.covered[-1].last)
+
+    def _now(self, name: str) -> str:
+        """The name of the record in this one's place."""
+        while name in self._renamed:
+            name = self._renamed[name]
+        return name
+
+    def _revoke(self, names: Iterable[str]) -> None:
+        """In the place of each record that is shown come those whose place it had taken."""
+        self.revoked |= set(names)
+        left, self._shown = list(self._shown), []
+        while left:
+            name = left.pop()
+            if self._now(name) not in self.revoked:
+                self._shown.append(self._now(name))
+            else:
+                left += self._instead_of.get(name, [])
+
+    def _chain(self) -> list[SummaryRecord]:
+        """The newest record in use and those that it continues."""
+        in_use = {record.id: record for record in self.places if record.id not in self.revoked}
+        record = next(reversed(in_use.values()), None)
+        found = []
+        while record is not None:
+            found.append(record)
+            parent = record.parent_id
+            while parent in self._renamed:
+                parent = self._renamed[parent]
+            record = None if record.stands_alone or record.depth == 0 else in_use[parent]
+        return found
+
+    def window(self) -> list[MessageAppended]:
+        """The messages, by number."""
+        covered = {n for record in self.live() for n in numbers_of(record)} - self.pins
+        return [self._as_shown(m) for n, m in sorted(self.messages.items()) if n not in covered]
+
+    def _as_shown(self, m: MessageAppended) -> MessageAppended:
+        mark = self.marks.get(m.number)
+        if mark is None:
+            return m
+        message = m.message._replace(content=mark.text)
+        return m._replace(message=message, tokens=mark.tokens, source=TokenSource.ESTIMATE, cleared_tokens=m.tokens)
+
+
+def check(state: Conversation, log: Log, profile: ProfileName) -> None:
+    """Hold a state against everything that ever happened."""
+    expected = Expected(log, profile)
+    window = expected.window()
+
+    assert [*state.window] == window
+    assert [record.id for record in lineage(state)] == [record.id for record in expected.live()]
+    assert [shown.record.id for shown in state.shown] == [record.id for record in expected.shown()]
+    assert state.pins == expected.pins
+    assert state.estimated_tokens == sum(m.tokens for m in window if m.source is TokenSource.ESTIMATE)
+    assert state.exact_tokens == sum(m.tokens for m in window if m.source is not TokenSource.ESTIMATE)
+    assert state.chat_messages == sum(m.message.role is not Role.SYSTEM for m in window)
+    assert state.chat_messages_ever == sum(m.message.role is not Role.SYSTEM for m in expected.messages.values())
+    if state.pending:
+        planned = set(state.pending.base_id.split()) | set(state.pending.beside_ids)
+        assert not planned & expected.revoked, "a pass continues a revoked record"
+
+
+def checked_all(seeds: Iterable[int], profile: ProfileName) -> None:
+    """Check the history of each seed."""
+    for seed in seeds:
+        try:
+            checked(seed, profile)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+
+
+def checked(seed: int, profile: ProfileName) -> None:
+    """Run the history of `seed`, checking every step; fold its log anew and in two halves."""
+    chat = SimulatedChat(seed, amendments=AMENDMENTS, profile=profile)
+    originals: dict[int, Message] = {}
+    rendered: tuple[RenderedMessage, ...] = ()
+    for step in chat.steps():
+        originals |= {e.number: e.message for e in step.events if isinstance(e, MessageAppended)}
+        check(step.after, chat.log, profile)
+        before, rendered = rendered, rendered_window(step.after, SummaryRole.SYSTEM)
+        invariants.sums_are_exact(step.after)
+        if step.after.is_open and step.after.pending is None:
+            held = held_by(step.after, step.policy, step.now_us)
+            invariants.hold_is_told(step.after, step.policy, step.now_us, held=held)
+        invariants.calls_are_answered(rendered, originals)
+        invariants.order_is_fixed(step.after, rendered)
+        invariants.prefix_is_stable(step, before, rendered)
+    middle = len(chat.log) // 2
+    halves = fold(chat.log[middle:], fold(chat.log[:middle], originals=chat.originals), originals=chat.originals)
+    assert fold(chat.log, originals=chat.originals) == chat.state == halves
+
+
+PROFILES = pytest.mark.parametrize("profile", ProfileName)
+
+
+@PROFILES
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_a_fold_is_the_live_state_after_any_way_back(chunk, profile):
+    """Revoked, pinned, unpinned, rewound, closed and reopened in any order; both hold what everything that ever
+    happened says: each message is in the window or stands in a record that is shown. Between two of them, and between
+    passes, the window grows at its end.
+    """
+    checked_all(range(chunk, HISTORIES, CHUNKS), profile)
+
+
+@PROFILES
+def test_the_histories_go_back_in_every_way_and_bring_messages_back(profile):
+    """They would prove nothing if no message ever returned, left again, or was removed."""
+    kinds: dict[type, int] = {}
+    came_back: dict[type, int] = {}
+    for seed in range(200):
+        chat = SimulatedChat(seed, amendments=AMENDMENTS, profile=profile)
+        for step in chat.steps():
+            state = step.before
+            for event in step.events:
+                back = returning(state, event)
+                came_back[type(event)] = came_back.get(type(event), 0) + sum(map(len, back))
+                kinds[type(event)] = kinds.get(type(event), 0) + 1
+                state = evolve(state, event, step.now_us, chat.originals(back))
+
+    assert min(kinds[k] for k in (SummaryRevoked, MessagesPinned, MessagesUnpinned, ConversationRewound)) > 20
+    assert min(kinds[k] for k in (ConversationClosed, ConversationReopened)) > 20
+    assert profile is not ProfileName.CHAIN or kinds[SummarizationCleared] > 5
+    assert came_back[SummaryRevoked] > 100
+    assert came_back[MessagesPinned] > 10
+    assert came_back[ConversationRewound] > 5
+
+
+def nothing_comes_back(originals: Originals) -> Originals:
+    return lambda ranges: originals(ranges)[1:]
+
+
+def test_a_fold_that_is_not_given_what_comes_back_is_refused():
+    """The control of all of the above: one message fewer, and the fold says so instead of showing a shorter window."""
+    for seed in range(100):
+        chat = SimulatedChat(seed, amendments=AMENDMENTS)
+        state = initial_state()
+        [*chat.steps()]
+        for event, at_us in chat.log:
+            back = returning(state, event)
+            if back:
+                with pytest.raises(AssertionError, match="all messages that come back"):
+                    fold([(event, at_us)], state, originals=nothing_comes_back(chat.originals))
+                return
+            state = evolve(state, event, at_us)
+    raise AssertionError("no history brought a message back")
+
+
+class Chat:
+    """A chat of CHAIN by hand: commands in, the state after them."""
+
+    def __init__(self, *commands: Command, policy: Policy | None = None) -> None:
+        self.state = initial_state()
+        self.log: list[tuple[Event, int]] = []
+        self.policy = policy or Policy()
+        self._passes = 0
+        for command in commands:
+            self.after(command)
+
+    def after(self, command: Command) -> list[Event]:
+        """The events of the command, applied."""
+        self._passes += 1
+        originals = self._originals(command)
+        context = DecisionContext(chain, self.policy, 0, f"p{self._passes}", originals)
+        events = decide(self.state, command, context)
+        for event in events:
+            self.state = evolve(self.state, event, 0, originals)
+            self.log.append((event, 0))
+        return events
+
+    def compressed(self) -> str:
+        """Complete the pending pass; the record's id."""
+        self.after(complete(self.state))
+        assert self.state.live
+        return self.state.live.id
+
+    def numbers(self) -> list[int]:
+        return [m.number for m in self.state.window]
+
+    def _originals(self, command: Command) -> list[MessageAppended]:
+        messages = [event for event, _ in self.log if isinstance(event, MessageAppended)]
+        originals: list[MessageAppended] = []
+        while ranges := needed(self.state, command, originals):
+            originals += (m for m in messages if covers(ranges, m.number))
+        return originals
+
+
+def full_chat(count: int = 80) -> Chat:
+    """Past its trigger, with a pass pending."""
+    chat = Chat(append(*(appended(number) for number in range(1, count + 1))))
+    assert chat.state.pending
+    return chat
+
+
+def test_a_revoked_record_leaves_the_window_whole_again_and_the_range_is_redone_at_once():
+    """Neither cooldown nor hysteresis holds it back: the messages are as new as before the pass."""
+    chat = full_chat()
+    record_id = chat.compressed()
+    assert 1 not in chat.numbers()
+
+    events = chat.after(RevokeSummary(record_id))
+
+    assert chat.numbers() == [*range(1, 81)]
+    assert (chat.state.shown, [r.id for r in chat.state.revoked]) == ((), [record_id])
+    requested = [event for event in events if isinstance(event, SummarizationRequested)]
+    assert [event.plan.trigger for event in requested] == [Trigger.RATIO]
+    assert requested[0].plan.pass_id != record_id
+
+
+def test_without_the_redo_a_revoked_range_would_wait_for_its_cooldown():
+    """The control: the same state, not due for a redo, asks for nothing."""
+    chat = full_chat()
+    record_id = chat.compressed()
+    chat.policy = Policy(cooldown_messages=100, rearm_messages=100)
+    chat.after(RevokeSummary(record_id))
+    pending, chat.state = chat.state.pending, chat.state._replace(pending=None, redo_due=False)
+
+    assert pending is not None
+    assert chain.due(chat.state, DecisionContext(chain, chat.policy, 0, "p"), extractive=False) is None
+
+
+def test_what_was_made_from_a_record_goes_with_the_one_that_took_its_place():
+    """A stand-in was continued and then remade: whoever revokes the remade one revokes what continues it."""
+    chat = full_chat()
+    chat.after(complete(chat.state, fallback=True))
+    chat.after(append(*(appended(number) for number in range(81, 152))))
+    continued = chat.compressed()
+    chat.after(RemakeFallback())
+    chat.after(complete(chat.state))
+    (remade,) = chat.state.successors.values()
+
+    chat.after(RevokeSummary(remade))
+
+    assert {r.id for r in chat.state.revoked} == {remade, continued}
+    assert chat.numbers() == [*range(1, 152)]
+
+
+def test_a_pending_pass_that_would_continue_a_revoked_record_is_cancelled():
+    """In the same commit: no record is ever made from one that is out of use."""
+    chat = full_chat()
+    record_id = chat.compressed()
+    chat.after(append(*(appended(number) for number in range(81, 152))))
+    assert chat.state.pending
+    assert chat.state.pending.base_id == record_id
+
+    events = chat.after(RevokeSummary(record_id))
+
+    assert isinstance(events[0], SummarizationFailed)
+    assert only_plan(events).base_id == ""
+
+
+def test_a_record_is_revoked_once_and_only_if_there_is_one():
+    """A second revocation would find nothing to do, and says so."""
+    chat = full_chat()
+    record_id = chat.compressed()
+    with pytest.raises(SummaryNotFound):
+        chat.after(RevokeSummary("nothing"))
+    chat.after(RevokeSummary(record_id))
+    with pytest.raises(SummaryNotInUse):
+        chat.after(RevokeSummary(record_id))
+
+
+def test_a_rewind_takes_the_newest_messages_out_and_their_numbers_are_not_used_again():
+    """A number means one message for ever."""
+    chat = Chat(append(*(appended(number) for number in range(1, 11))))
+
+    chat.after(RewindConversation(6))
+    chat.after(append(appended(11)))
+
+    assert chat.numbers() == [1, 2, 3, 4, 5, 6, 11]
+    assert chat.state.message_version == 11
+    assert chat.state.chat_messages_ever == 7
+    assert chat.after(RewindConversation(11)) == []
+
+
+def test_a_rewind_behind_a_record_revokes_it_and_brings_back_what_stays():
+    """A record may not speak of messages that were taken back."""
+    chat = full_chat()
+    record_id = chat.compressed()
+
+    chat.after(RewindConversation(40))
+
+    assert chat.numbers() == [*range(1, 41)]
+    assert [r.id for r in chat.state.revoked] == [record_id]
+    assert chat.after(RewindConversation(40)) == []
+    assert chat.after(RewindConversation(50)) == []
+    chat.after(RewindConversation(0))
+    assert chat.numbers() == []
+
+
+def test_no_conversation_is_rewound_to_what_it_has_not_reached():
+    """There is nothing there to go back to."""
+    with pytest.raises(VersionNotReached):
+        Chat(append(appended(1))).after(RewindConversation(2))
+
+
+def test_a_pinned_message_is_left_out_of_every_pass():
+    """It stays verbatim, in its place before the tail."""
+    chat = Chat(append(*(appended(number) for number in range(1, 40))))
+    chat.after(PinMessages((3,)))
+    chat.after(append(*(appended(number) for number in range(40, 81))))
+
+    chat.compressed()
+
+    assert chat.numbers()[0] == 3
+    assert not any(covers(record.covered, 3) for record in chat.state.records)
+
+
+def test_a_message_that_says_so_is_pinned_as_it_comes():
+    """No second call is needed for what must never be summarized."""
+    pinned = appended(3, message=said(3)._replace(pinned=True))
+    chat = Chat(append(appended(1), appended(2), pinned, *(appended(number) for number in range(4, 81))))
+
+    chat.compressed()
+
+    assert chat.numbers()[0] == 3
+
+
+def test_a_pin_brings_a_covered_message_back_and_unpinning_takes_it_out_again():
+    """The record goes on covering it, so unpinning loses nothing."""
+    chat = full_chat()
+    chat.compressed()
+    left = chat.numbers()
+
+    chat.after(PinMessages((5,)))
+    assert chat.numbers() == [5, *left]
+    chat.after(UnpinMessages((5,)))
+
+    assert chat.numbers() == left
+    assert chat.after(UnpinMessages((5,))) == []
+
+
+def with_a_call() -> Chat:
+    """Message 4 calls a tool, message 5 is its result, and both have left the window."""
+    rest = (appended(number) for number in range(6, 82))
+    call, answer = appended(4, message=calling(4, "a")), appended(5, message=result(5, "a"))
+    chat = Chat(append(*(appended(number) for number in range(1, 4)), call, answer, *rest))
+    chat.compressed()
+    return chat
+
+
+@pytest.mark.parametrize("number", [4, 5])
+def test_a_pin_takes_the_call_with_its_result_and_the_reverse(number):
+    """No chat API takes one without the other."""
+    chat = with_a_call()
+
+    chat.after(PinMessages((number,)))
+
+    assert chat.numbers()[:2] == [4, 5]
+    assert chat.state.pins == {4, 5}
+    chat.after(UnpinMessages((number,)))
+    assert chat.state.pins == set()
+
+
+@pytest.mark.parametrize(("number", "unpinned"), [(4, 5), (5, 4), (4, 4), (5, 5)])
+def test_any_message_of_a_unit_unpins_what_a_pin_keeps_of_it(number, unpinned):
+    """One of them is pinned as it is appended, and keeps the other in the window without a pin of its own."""
+    unit = [appended(4, message=calling(4, "a")), appended(5, message=result(5, "a"))]
+    unit[number - 4] = appended(number, message=unit[number - 4].message._replace(pinned=True))
+    chat = Chat(append(*(appended(n) for n in range(1, 4)), *unit, *(appended(n) for n in range(6, 82))))
+    chat.compressed()
+    assert chat.numbers()[:2] == [4, 5]
+    assert chat.state.pins == {number}
+
+    chat.after(UnpinMessages((unpinned,)))
+
+    assert chat.state.pins == set()
+
+
+def test_a_pinned_result_is_unpinned_by_its_call_that_has_left_the_window():
+    """The call is in the log alone; the pin was never asked of it."""
+    chat = Chat(append(appended(1), appended(2, message=calling(2, "a")), *(appended(n) for n in range(3, 82))))
+    chat.compressed()
+    chat.after(append(appended(82, message=result(82, "a")._replace(pinned=True))))
+    assert chat.state.pins == {82}
+
+    chat.after(UnpinMessages((2,)))
+
+    assert chat.state.pins == set()
+
+
+def test_a_pinned_system_message_is_unpinned():
+    """It belongs to no unit."""
+    rule = said(2, Role.SYSTEM)._replace(pinned=True)
+    chat = Chat(append(appended(1), appended(2, message=rule)))
+    chat.after(UnpinMessages((2,)))
+
+    assert chat.state.pins == set()
+
+
+@pytest.mark.parametrize("number", [4, 1_200])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_pin_finds_the_other_half_of_its_call_however_far_it_is(number, late):
+    """A job of hours: its result comes after 1,196 messages, and both have left the window."""
+    between = [appended(n, 0, message=said(n, Role.USER if late else Role.ASSISTANT)) for n in range(5, 1_200)]
+    unit = [appended(4, message=calling(4, "a")), *between, appended(1_200, message=result(1_200, "a"))]
+    rest = (appended(n) for n in range(1_201, 1_290))
+    chat = Chat(append(*(appended(n) for n in range(1, 4)), *unit, *rest))
+    chat.compressed()
+    assert not {4, 1_200} & set(chat.numbers())
+
+    chat.after(PinMessages((number,)))
+
+    assert {4, 1_200} <= chat.state.pins
+    assert len(chat.state.pins) == (2 if late else len(unit))
+    assert not tool_pairs([m for m in chat.state.window if m.number in chat.state.pins]).orphans
+
+
+def test_a_call_that_no_result_answers_is_pinned_by_itself():
+    """It is looked for to the end, and no further."""
+    chat = Chat(append(appended(1), appended(2, message=calling(2, "a")), *(appended(n) for n in range(3, 800))))
+    chat.compressed()
+
+    chat.after(PinMessages((2,)))
+
+    assert chat.state.pins == {2}
+
+
+def test_a_pin_does_not_take_the_result_of_a_later_call_with_the_same_id():
+    """Some clients count their calls from 1 in every turn; the later one is too far away to be read at first."""
+    chat = Chat(
+        append(
+            appended(1),
+            appended(2, message=calling(2, "a")),
+            *(appended(n, 1) for n in range(3, 400)),
+            appended(400, message=calling(400, "a")),
+            *(appended(n) for n in range(401, 480)),
+        )
+    )
+    chat.compressed()
+    assert 400 not in chat.numbers()
+    chat.after(append(appended(480, message=result(480, "a"))))
+
+    chat.after(PinMessages((2,)))
+
+    assert chat.state.pins == {2}
+
+
+def test_a_late_result_that_is_pinned_as_it_is_appended_cancels_the_pass_over_its_call():
+    """The call stays in the window with it, so the pass is planned anew without both."""
+    chat = Chat(append(appended(1), appended(2, message=calling(2, "a")), *(appended(n) for n in range(3, 82))))
+    first = chat.state.pending
+    assert first
+    assert covers(first.covered, 2)
+
+    events = chat.after(append(appended(82, message=result(82, "a")._replace(pinned=True))))
+
+    assert [type(event) for event in events] == [MessageAppended, SummarizationFailed, SummarizationRequested]
+    chat.compressed()
+    assert chat.numbers()[0] == 2
+    assert 82 in chat.numbers()
+
+
+def test_a_pinned_message_that_no_pending_pass_covers_cancels_none():
+    """A model that is at work is not interrupted for nothing."""
+    chat = full_chat()
+    first = chat.state.pending
+
+    chat.after(append(appended(81, message=said(81)._replace(pinned=True))))
+
+    assert chat.state.pending == first
+
+
+def test_a_pass_that_would_cover_a_message_that_is_pinned_meanwhile_is_planned_anew():
+    """Its plan names the message, and plans are never changed."""
+    chat = full_chat()
+    first = chat.state.pending
+    assert first
+
+    events = chat.after(PinMessages((2,)))
+
+    assert isinstance(events[0], SummarizationFailed)
+    assert chat.state.pending
+    assert not covers(chat.state.pending.covered, 2)
+
+
+def test_pins_take_no_more_than_their_share():
+    """Otherwise no pass could bring the window under its trigger."""
+    chat = Chat(append(*(appended(number) for number in range(1, 41))))
+    with pytest.raises(PinsTooLarge):
+        chat.after(PinMessages(tuple(range(1, 27))))
+    chat.after(PinMessages(tuple(range(1, 26))))
+
+    with pytest.raises(PinsTooLarge):
+        chat.after(append(appended(41, message=said(41)._replace(pinned=True))))
+
+
+def test_only_messages_of_the_conversation_are_pinned():
+    """A number that no message has, and one that a rewind removed."""
+    chat = Chat(append(*(appended(number) for number in range(1, 11))), RewindConversation(5))
+    with pytest.raises(MessageNotFound):
+        chat.after(PinMessages((11,)))
+    with pytest.raises(MessageRemoved):
+        chat.after(PinMessages((7,)))
+
+
+def test_the_latest_rating_of_a_record_counts():
+    """Users change their minds."""
+    chat = full_chat()
+    record_id = chat.compressed()
+
+    chat.after(RateSummary(record_id, Rating.GOOD))
+    chat.after(RateSummary(record_id, Rating.BAD, "it forgot the gate"))
+
+    assert chat.state.ratings == {record_id: Rating.BAD}
+    with pytest.raises(SummaryNotFound):
+        chat.after(RateSummary("nothing", Rating.GOOD))
+
+
+def test_a_report_about_a_window_before_a_rewind_is_not_learned_from():
+    """Its messages are gone, so its count would be compared with others; with its epoch, or without."""
+    chat = Chat(append(*(appended(number, source=TokenSource.ESTIMATE) for number in range(1, 11))))
+    before = chat.state.epoch
+    chat.after(RewindConversation(5))
+
+    assert chat.after(ReportUsage(10, "", 200, epoch=before)) == []
+    assert chat.after(ReportUsage(10, "", 200)) == []
+    assert chat.after(ReportUsage(10, "", 200, epoch=chat.state.epoch)) != []
+
+
+def tool_exchange(number: int, tokens: int) -> list[MessageAppended]:
+    """A question, a call, its result of so many tokens, and what came of it."""
+    call = Message(f"m{number + 1}", Role.ASSISTANT, "", tool_calls=(ToolCall(f"c{number}", "search", "{}"),))
+    found = Message(f"m{number + 2}", Role.TOOL, f"flights of {number}", tool_call_id=f"c{number}")
+    return [
+        appended(number, 3, message=said(number)),
+        appended(number + 1, 3, message=call),
+        appended(number + 2, tokens, message=found),
+        appended(number + 3, 3, message=said(number + 3, Role.ASSISTANT)),
+    ]
+
+
+CLEARING = Policy(clear_min_tokens=64, min_messages=2)
+
+
+def test_a_pin_brings_the_text_of_a_cleared_result_back():
+    """Pinned is verbatim: the mark goes, with the whole unit of the pin, and stays away."""
+    chat = Chat(append(*(m for n in range(7) for m in tool_exchange(1 + 4 * n, 110))), policy=CLEARING)
+    assert 3 in chat.state.marks
+
+    chat.after(PinMessages((2,)))
+
+    assert chat.state.pins == {2, 3}
+    assert 3 not in chat.state.marks
+    assert next(m.message.content for m in chat.state.window if m.number == 3) == "flights of 1"
+
+
+def test_a_pin_on_what_is_said_between_a_call_and_its_cleared_result_brings_the_text_back():
+    """They are one unit, whichever of its messages is pinned."""
+    user, call, found, answer = tool_exchange(1, 110)
+    between = appended(3, 3, message=said(3, Role.ASSISTANT, "This takes a moment."))
+    rest = [m for n in range(1, 7) for m in tool_exchange(2 + 4 * n, 110)]
+    chat = Chat(append(user, call, between, found, answer, *rest), policy=CLEARING)
+    assert 4 in chat.state.marks
+
+    chat.after(PinMessages((3,)))
+
+    assert chat.state.pins == {2, 3, 4}
+    assert next(m.message.content for m in chat.state.window if m.number == 4) == "flights of 1"
+
+
+def test_the_next_pin_brings_back_what_was_cleared_in_a_unit_that_has_grown_since_its_pin():
+    """A unit is pinned whole; what was pinned before its result came takes it along with the next pin."""
+    user, call, found, answer = tool_exchange(1, 110)
+    between = appended(3, 3, message=said(3, Role.ASSISTANT, "This takes a moment."))
+    rest = [m for n in range(1, 7) for m in tool_exchange(2 + 4 * n, 110)]
+    chat = Chat(append(user, call, found, between, answer, *rest), policy=CLEARING)
+    chat.after(PinMessages((1,)))
+    grown = chat.state._replace(pins=frozenset({1, 2}))
+    assert 3 in grown.marks
+
+    read = needed(grown, PinMessages((6,)))
+
+    assert [(one.first, one.last) for one in read] == [(3, 3)]
+
+
+def test_a_result_that_comes_after_its_call_was_pinned_is_not_cleared():
+    """It belongs to the pin, although no event names it."""
+    first, rest = tool_exchange(1, 110), [m for n in range(1, 7) for m in tool_exchange(1 + 4 * n, 110)]
+    chat = Chat(append(*first[:2]), policy=CLEARING)
+    chat.after(PinMessages((2,)))
+
+    chat.after(append(*first[2:], *rest))
+
+    assert chat.state.marks
+    assert 3 not in chat.state.marks
+
+
+def test_what_a_rewind_removed_belongs_to_no_pin():
+    """The result that was given again is pinned with its call, not the one that a rewind removed."""
+    call = Message("m2", Role.ASSISTANT, "", tool_calls=(ToolCall("c", "search", "{}"),))
+    again = [Message(f"m{n}", Role.TOOL, f"found {n}", tool_call_id="c") for n in (3, 4)]
+    chat = Chat(append(appended(1), appended(2, message=call), appended(3, message=again[0])))
+    chat.after(RewindConversation(2))
+    chat.after(append(appended(4, message=again[1]), *(appended(number) for number in range(5, 95))))
+    chat.compressed()
+
+    chat.after(PinMessages((2,)))
+
+    assert chat.state.pins == {2, 4}
+    assert chat.numbers()[:2] == [2, 4]

@@ -1,0 +1,75 @@
+"""What denies its source, or affirms what its source denies."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.domain.message import Message, Role
+from service.grounding.polarity import contradicting
+from service.grounding.support import concordance_of
+
+
+def against(statement: str, *said: str) -> tuple[int, ...] | None:
+    index = concordance_of((n, Message(f"m{n}", Role.USER, text)) for n, text in enumerate(said, 1))
+    return contradicting(statement, index.support(statement), index)
+
+
+@pytest.mark.parametrize(
+    ("said", "statement"),
+    [
+        ("Finance did not approve the travel budget.", "Finance approved the travel budget."),
+        ("Finance approved the travel budget.", "Finance did not approve the travel budget."),
+        ("The reviewers rejected the caching proposal.", "The reviewers approved the caching proposal."),
+        ("Wir genehmigen das Budget nicht.", "Das Budget wird genehmigt."),
+        ("Do not schedule the standup before 10:00.", "Schedule the standup before 10:00."),
+        ("Please don't merge the payment branch until QA signs off.", "Merge the payment branch before QA signs off."),
+        ("Store the invoices in plain text, not in a database.", "Store the invoices in a database."),
+        ("財務部は予算を承認しませんでした。", "財務部は予算を承認した。"),
+    ],
+)
+def test_the_opposite_of_what_was_said_is_found(said: str, statement: str):
+    """Wherever the negation stands, and in a word of its own."""
+    assert against(statement, "Good morning.", said) == (2,)
+
+
+@pytest.mark.parametrize(
+    ("said", "statement"),
+    [
+        ("Finance did not approve the travel budget.", "Finance rejected the travel budget."),
+        ("I don't like the old layout and want the dark theme.", "The user wants the dark theme."),
+        ("Don't forget to send the guide to Priya.", "Send the guide to Priya."),
+        ("If finance does not approve the budget, we wait.", "Finance approves the budget."),
+        ("It is not true that nobody signed the lease.", "The lease was signed."),
+        ("No se aprobó nunca el presupuesto del taller.", "El presupuesto del taller no se aprobó."),
+        ("Is the travel budget approved?", "The travel budget is approved."),
+        ("The parser does not skip rows of the importer table.", "The parser reads rows of the importer table."),
+        ("The weather is not nice.", "The travel budget is approved."),
+        ("Never store customer passwords in plain text.", "Store customer passwords hashed, never in plain text."),
+        ("Store customer passwords hashed, never in plain text.", "Never store customer passwords in plain text."),
+        ("Do not merge the payment branch until QA signs off.", "The payment branch is merged after QA signs off."),
+        ("Do not merge the payment branch unless QA signs off.", "The payment branch is merged after QA signs off."),
+        ("Before Friday, do not merge the payment branch.", "The payment branch is merged on Friday."),
+        ("Do not schedule the standup before 10:00.", "Schedule the standup at 10:00 or later."),
+        ("Schedule the standup at 10:00 or later.", "Do not schedule the standup before 10:00."),
+        ("Do not schedule the standup before Friday.", "Schedule the standup on Friday or later."),
+    ],
+)
+def test_what_agrees_or_says_something_else_is_no_opposite(said: str, statement: str):
+    """Reach ends at `and`; idioms, conditions, questions and double negations say nothing; nor does `not A` deny B."""
+    assert against(statement, said) is None
+
+
+def test_a_question_that_the_next_message_denies_is_denied():
+    """And one with an answer that begins with no, but means yes, is not."""
+    question, statement = "Did legal sign the contract?", "Legal signed the contract."
+
+    assert against(statement, question, "No, not yet.") == (1,)
+    assert against(statement, question, "No problem, it is signed.") is None
+    assert against("The contract was moved to legal.", question, "No, it was moved.") is None
+
+
+def test_a_statement_that_one_message_affirms_is_no_opposite():
+    """Somebody says so: which of two messages holds is not for this check."""
+    said = ("Finance did not approve the travel budget.", "Finance approved the travel budget after all.")
+
+    assert against("Finance approved the travel budget.", *said) is None

@@ -1,0 +1,166 @@
+"""What a text names that a ledger should keep, with the words before it and what it replaces."""
+
+from __future__ import annotations
+
+from time import process_time
+
+import pytest
+
+from service.text.identifiers import IDENTIFIER_CHARS_MAX, IdentifierKind
+from service.text.mentions import BLOCK_CHARS, mentions
+
+
+def named(text: str) -> dict[str, IdentifierKind]:
+    """What the text names, by kind."""
+    return {found.text: found.kind for found in mentions(text)}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "found"),
+    [
+        ("See https://example.org/a?b=1.", IdentifierKind.URL, "https://example.org/a?b=1"),
+        ("Write to ada@example.org", IdentifierKind.EMAIL, "ada@example.org"),
+        ("id 123e4567-e89b-12d3-a456-426614174000", IdentifierKind.UUID, "123e4567-e89b-12d3-a456-426614174000"),
+        ("at 3006277f it broke", IdentifierKind.HASH, "3006277f"),
+        ("in src/import/orders.py", IdentifierKind.PATH, "src/import/orders.py"),
+        ("open orders.yaml", IdentifierKind.FILE, "orders.yaml"),
+        ("fixed by OPS-4411", IdentifierKind.TICKET, "OPS-4411"),
+        ("since 2.7.1 only", IdentifierKind.VERSION, "2.7.1"),
+        ("booking NQNU5R", IdentifierKind.CODE, "NQNU5R"),
+        ("Reservation IFOYYZ is mine", IdentifierKind.CODE, "IFOYYZ"),
+        ('{"reservation_id": "IFOYYZ"}', IdentifierKind.CODE, "IFOYYZ"),
+        ("wait at gate 12 please", IdentifierKind.CODE, "gate 12"),
+        ("order #48213 is late", IdentifierKind.CODE, "order 48213"),
+        ("call load_orders() first", IdentifierKind.SYMBOL, "load_orders()"),
+        ("the class OrderImporter", IdentifierKind.SYMBOL, "OrderImporter"),
+        ("run `git rebase main` now", IdentifierKind.COMMAND, "git rebase main"),
+        ("Then:\n$ docker compose up -d\nand wait", IdentifierKind.COMMAND, "docker compose up -d"),
+        ("undo it by `mendctl rollback --to 5121`.", IdentifierKind.COMMAND, "mendctl rollback --to 5121"),
+        ("$ ./tidy.sh -n reports", IdentifierKind.COMMAND, "./tidy.sh -n reports"),
+        ("a fee of $1,200", IdentifierKind.AMOUNT, "$1,200"),
+        ("needs 250 GB of disk", IdentifierKind.AMOUNT, "250 GB"),
+        ("on 2024-05-15", IdentifierKind.DATE, "2024-05-15"),
+        ("on May 15, 2024", IdentifierKind.DATE, "May 15, 2024"),
+        ("dial +49 170 1234567", IdentifierKind.PHONE, "+49 170 1234567"),
+        ("customer 8841207", IdentifierKind.NUMBER, "8841207"),
+    ],
+)
+def test_each_kind_of_identifier_is_found_as_written(text, kind, found):
+    """Letter by letter, without the punctuation around it."""
+    assert named(text).get(found) is kind
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Latency fell to 3.14 and then to 0.87 of what it was.",
+        "It took 12 tries in 3 days, 45 % of them at night.",
+        "We meet at 10:30, or at 4 pm.",
+        "make sure that the importer is ready, and go to the next room",
+        "password=hunter22 and token: ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+        '{"cabin_class": "economy", "free_baggage": 2}',
+        "I.e. this is not one, e.g. that neither.",
+        "<conversation>so</conversation> and <br/> then </message>",
+        "the `parser blocks the table` and `index feeds report`, a `well - known` span",
+    ],
+)
+def test_what_is_no_identifier_is_not_demanded(text):
+    """Decimals, small numbers, times of day, prose, secrets and keys of JSON."""
+    assert named(text) == {}
+
+
+def test_a_secret_is_never_part_of_a_mention():
+    """Neither as an identifier nor in a context or a command."""
+    secret = "hunter22abcDEF"
+    text = f"password={secret} for OPS-4411, then `curl -u bob:{secret}@x https://bob:{secret}@example.org/path`"
+
+    assert "OPS-4411" in named(text)
+    assert secret not in repr(list(mentions(f"{text}\n$ mysql --password={secret} -h db-1.internal")))
+
+
+@pytest.mark.parametrize("end", "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
+def test_an_identifier_ends_with_its_line(end: str):
+    """Whatever a renderer takes for a line's end, a message cannot begin a line of the ledger."""
+    text = (
+        f"Run `git log --oneline{end}ticket: OPS-7` and `mytool --all{end}code: AB12CD` in '/srv/my files{end}x.txt'."
+    )
+
+    found = [mention.text for mention in mentions(text)]
+
+    assert {"git log --oneline", "mytool --all"} <= set(found)
+    assert all(len(one.splitlines()) == 1 for one in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        ("Your flight moved from gate 12 to 14.", "gate 12", "gate 14"),
+        ("Rename src/a.py to src/b.py", "src/a.py", "src/b.py"),
+        ("OPS-4411 -> OPS-4412", "OPS-4411", "OPS-4412"),
+        ("The launch was moved from 2024-05-03 to 2024-05-10.", "2024-05-03", "2024-05-10"),
+    ],
+)
+def test_a_text_says_which_identifier_gives_way(text, old, new):
+    """By `from A to B`, or by an arrow between two of a kind."""
+    assert {found.text: found.replaces for found in mentions(text)} == {old: "", new: old}
+
+
+def test_what_holds_no_longer_is_dropped():
+    """It replaces nothing: what it gave way to stands before it."""
+    found = {mention.text: mention.dropped for mention in mentions("Use db-oslo-2 instead of db-oslo-1, please.")}
+
+    assert found == {"db-oslo-2": False, "db-oslo-1": True}
+
+
+def test_a_mention_has_the_words_before_it():
+    """At most three, of its own clause, without other identifiers."""
+    (_, found) = mentions("Ask OPS-4411 first. The release deadline is 2024-05-15.")
+
+    assert (found.context, found.matter) == ("release deadline is", ("release", "deadline"))
+
+
+def test_longer_runs_are_data_and_no_identifiers():
+    """A path of 300 characters is not for people."""
+    assert named("/a" * IDENTIFIER_CHARS_MAX) == {}
+
+
+def test_a_text_of_many_blocks_is_read_to_its_end():
+    """Blocks end at spaces, so that none is cut in two."""
+    text = " ".join(f"OPS-{number} is fine" for number in range(10_000))
+
+    assert len(text) > 2 * BLOCK_CHARS
+    assert len(named(text)) == 10_000
+
+
+HOSTILE = {
+    "near identifiers": "aB3_x-9.z/ ",
+    "one line without spaces": "a1b2c3d4e5",
+    "openings of masks": "password= eyJ",
+    "numbers": "123,456,789.01.02 ",
+    "months": "May June 3 of ",
+    "labels": "gate number # order no. ",
+    "commands": "`git `git ",
+    "spans of code": "`a `b1 -c ",
+    "prompts": "$ ab -c d\n",
+    "from and to": "from OPS-1 to OPS-2 ",
+    "dots": ".a.b.c.d",
+    "slashes": "/a/b" * 20 + " ",
+    "dashes": "A-1-",
+    "at signs": "a@b.c@",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_takes_time_linear_in_its_length(name):
+    """Eight times the text takes less than twenty times the processor time: quadratic work would take sixty-four."""
+    piece = HOSTILE[name]
+
+    def cost(chars: int) -> float:
+        text = piece * (chars // len(piece))
+        begin = process_time()
+        for _ in mentions(text):
+            pass
+        return process_time() - begin
+
+    small = min(cost(50_000) for _ in range(3))
+    assert cost(400_000) < 20 * small + 0.05
