@@ -65,14 +65,10 @@ Check = Callable[[], Awaitable[str]]
 """Returns an empty string when all is well, else the reason in our own words: it is shown to every caller."""
 
 
-def _never() -> bool:
-    return False
-
-
 def health_routes(
     *,
     started: Callable[[], bool],
-    busy: Callable[[], bool] = _never,
+    busy: Callable[[], bool] = lambda: False,
     ready: Mapping[str, Check],
     details: Mapping[str, Check],
 ) -> dict[str, Route]:
@@ -113,15 +109,12 @@ def http_server_at(address: str, routes: Mapping[str, Route]) -> HttpServer:
     return HttpServer(host.strip("[]"), int(port), routes=routes)
 
 
-async def _at_once() -> None:
-    """Measure nothing."""
-
-
-def metrics_route(metrics: Metrics, *, look: Callable[[], Awaitable[None]] = _at_once) -> dict[str, Route]:
+def metrics_route(metrics: Metrics, *, look: Callable[[], Awaitable[None]] | None = None) -> dict[str, Route]:
     """`/metrics`, in the format that the request's Accept header prefers; `look` comes before, and must be bounded."""
 
     async def scrape(request: HttpRequest) -> HttpResponse:
-        await look()
+        if look is not None:
+            await look()
         body, content_type = metrics.exposition(request.headers.get("accept", ""))
         return HttpResponse(HTTPStatus.OK, body, content_type, ("Vary: Accept",))
 

@@ -52,7 +52,7 @@ from service.telemetry.commits import CommitReport
 from service.telemetry.models import TracedModel
 from service.telemetry.progress import ProgressBoard
 from service.telemetry.telemetry import Telemetry, metric_labels
-from service.tokenizers.of_models import ModelCounters
+from service.tokenizers.model_counters import ModelCounters
 from service.version import VERSION
 
 READ_THREADS = 4

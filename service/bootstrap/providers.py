@@ -19,7 +19,7 @@ from service.models.provider import OpenProvider, Surroundings
 from service.summarizer.by_extraction import is_extractive
 from service.tokenizers.choice import counter_named
 from service.tokenizers.exact import require_exact
-from service.tokenizers.of_models import ModelCounters
+from service.tokenizers.model_counters import ModelCounters
 
 Traced = Callable[[SummaryModel], SummaryModel]
 """Wraps a model so that its calls are spans."""

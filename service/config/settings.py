@@ -9,14 +9,15 @@ from __future__ import annotations
 import fnmatch
 import ipaddress
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
     Field,
+    ModelWrapValidatorHandler,
     create_model,
-    field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -32,9 +33,14 @@ from service.models.provider import Provider
 from service.models.scripted.provider import Scripted
 from service.models.settings import Seconds, Secret, SettingsGroup
 
-EXTRACTIVE = "extractive"
+EXTRACTIVE_PREFIX = "extractive"
 """Stands for a provider in the name of a summarizer that asks no model."""
 
+PROVIDER_TYPES: tuple[type[Provider[Any]], ...] = (Ollama, OpenAI, Scripted)
+"""The providers whose models the settings may name. A chat model without a known prefix is the first one's."""
+
+# A model's name is checked where it stands, so that all errors come at once, and only the whole knows the providers.
+_known_providers = ContextVar("known_providers", default=PROVIDER_TYPES)
 _UNIX_PREFIX = "unix:"
 
 
@@ -72,6 +78,21 @@ def _http_address(value: str) -> str:
     return _listen_address(value) if value else value
 
 
+def _provider_model(value: str) -> str:
+    prefix, _, model = value.partition(":")
+    examples = {kind.name: kind.example for kind in _known_providers.get()} | {EXTRACTIVE_PREFIX: ""}
+    if prefix not in examples:
+        raise PydanticCustomError(
+            "model",
+            "a model is 'provider:model' with provider {providers}; did you mean '{first}:{value}'?",
+            {"providers": ", ".join(examples), "first": next(iter(examples)), "value": value},
+        )
+    if examples[prefix] and not model:
+        named = f"{prefix}:{examples[prefix]}"
+        raise PydanticCustomError("model", "a model needs its name, '{named}'", {"named": named})
+    return f"{EXTRACTIVE_PREFIX}:default" if value == EXTRACTIVE_PREFIX else value
+
+
 def _embedder(value: str) -> str:
     if value == "wordllama" or value.removeprefix("ollama:") not in ("", value):
         return value
@@ -80,6 +101,7 @@ def _embedder(value: str) -> str:
 
 ListenAddress = Annotated[str, AfterValidator(_listen_address)]
 HttpAddress = Annotated[str, AfterValidator(_http_address)]
+ProviderModel = Annotated[str, AfterValidator(_provider_model)]
 Scope = Literal["append", "read", "read-all", "admin"]
 
 
@@ -189,7 +211,7 @@ def _room_for_an_answer(tokens: int) -> int:
 class SummarizerSettings(SettingsGroup):
     """How passes call models."""
 
-    models: Annotated[tuple[str, ...], Field(min_length=1, max_length=16)] = Field(
+    models: Annotated[tuple[ProviderModel, ...], Field(min_length=1, max_length=16)] = Field(
         default=("ollama:qwen2.5:3b",),
         description="`ollama:NAME`, `openai:NAME`, `extractive:default` (calls no model) or `scripted:FILE`, in order "
         "of preference; the next one is used if a model is missing, not if its host is down (`policy.fallback` is for "
@@ -248,7 +270,7 @@ class TitleSettings(SettingsGroup):
     """Titles of conversations, made by a model after a pass. A title that the client sets comes before them."""
 
     enabled: bool = Field(default=False, description="Ask for a title after each pass: one call, nothing waits for it.")
-    models: Annotated[tuple[str, ...], Field(max_length=16)] = Field(
+    models: Annotated[tuple[ProviderModel, ...], Field(max_length=16)] = Field(
         default=(), description="As `summarizer.models`; empty for those."
     )
     prompt_file: Path | None = Field(
@@ -342,8 +364,7 @@ class ClientSettings(SettingsGroup):
 class Settings(SettingsGroup):
     """All settings. Components get their own group, never the whole."""
 
-    provider_types: ClassVar[tuple[type[Provider[Any]], ...]] = (Ollama, OpenAI, Scripted)
-    """The providers whose models the settings may name. A chat model without a known prefix is the first one's."""
+    provider_types: ClassVar[tuple[type[Provider[Any]], ...]] = PROVIDER_TYPES
 
     policy_by_model: Mapping[str, PolicySettings] = Field(
         default={},
@@ -373,29 +394,14 @@ class Settings(SettingsGroup):
             )
         return self
 
-    @field_validator("summarizer", "titles")
+    @model_validator(mode="wrap")
     @classmethod
-    def _models_have_a_provider(cls, group: SummarizerSettings | TitleSettings) -> SummarizerSettings | TitleSettings:
-        for index, model in enumerate(group.models):
-            cls._require_provider(model, f"models[{index}]")
-        if EXTRACTIVE not in group.models:
-            return group
-        named = tuple(f"{EXTRACTIVE}:default" if model == EXTRACTIVE else model for model in group.models)
-        return group.model_copy(update={"models": named})
-
-    @classmethod
-    def _require_provider(cls, value: str, field: str) -> None:
-        prefix, _, model = value.partition(":")
-        examples = {kind.name: kind.example for kind in cls.provider_types} | {EXTRACTIVE: ""}
-        if prefix not in examples:
-            raise PydanticCustomError(
-                "model",
-                "a model is 'provider:model' with provider {providers}; did you mean '{first}:{value}'?",
-                {"providers": ", ".join(examples), "first": next(iter(examples)), "value": value, "field": field},
-            )
-        if examples[prefix] and not model:
-            named = f"{prefix}:{examples[prefix]}"
-            raise PydanticCustomError("model", "a model needs its name, '{named}'", {"named": named, "field": field})
+    def _with_its_providers(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        known = _known_providers.set(cls.provider_types)
+        try:
+            return handler(values)
+        finally:
+            _known_providers.reset(known)
 
     @property
     def providers(self) -> list[Provider[Any]]:
@@ -417,7 +423,7 @@ class Settings(SettingsGroup):
 
     @model_validator(mode="after")
     def _titles_need_a_model(self) -> Self:
-        if self.titles.enabled and self.title_models[0].partition(":")[0] == EXTRACTIVE:
+        if self.titles.enabled and self.title_models[0].partition(":")[0] == EXTRACTIVE_PREFIX:
             raise PydanticCustomError("titles", "titles need a model, not extraction", {"field": "titles.models"})
         return self
 

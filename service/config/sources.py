@@ -21,13 +21,13 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from service.config.nearest_name import PREFIX, did_you_mean
-from service.config.settings import EXTRACTIVE, PolicySettings, Settings, TokenGrant
+from service.config.settings import EXTRACTIVE_PREFIX, PROVIDER_TYPES, PolicySettings, Settings, TokenGrant
 from service.domain.errors import InvalidPolicy
 from service.domain.profiles.registry import profile_of
 
 CONFIG_VARIABLE = "ABRIDGED_CONFIG"
 STANDARD_VARIABLES = {
-    **{variable: f"{p.name}.{field}" for p in Settings.provider_types for variable, field in p.variables.items()},
+    **{variable: f"{p.name}.{field}" for p in PROVIDER_TYPES for variable, field in p.variables.items()},
     "SUMMARY_MODEL": "summarizer.models",
     "LLM_MODEL": "summarizer.models",
 }
@@ -324,7 +324,7 @@ def _from_text(field: FieldInfo, text: str) -> Any:
 def _standard_value(setting: Setting, text: str) -> Any:
     """Other programs' variables hold one value each; one without a provider names a model of the first."""
     if setting.name == "summarizer.models":
-        prefixes = [*(kind.name for kind in Settings.provider_types), EXTRACTIVE]
+        prefixes = [*(kind.name for kind in PROVIDER_TYPES), EXTRACTIVE_PREFIX]
         return [text if text.startswith(tuple(f"{prefix}:" for prefix in prefixes)) else f"{prefixes[0]}:{text}"]
     return [text] if get_origin(setting.field.annotation) is tuple else text
 

@@ -30,7 +30,7 @@ class ModelError(Exception):
         asked: Whether the request reached the model's server, which may have worked on it.
         call_made: False if this process refused the call before sending anything.
         queued_s: Seconds in this process's own queue; they count against no deadline.
-        tried: The models of a list that were turned to, the failed one last; empty without a list.
+        tried: The models of a list in the order of the attempts, the failed one last; empty without a list.
     """
 
     error_class: ClassVar[str] = "INTERNAL"
@@ -91,20 +91,14 @@ class CompletionRequest:
     """One question to a model.
 
     Attributes:
-        system: The system text.
-        user: The user text.
         schema: The inlined JSON Schema that the answer must satisfy; None for plain text.
         prompt_tokens: Our own count of both texts, which a provider compares with what its server evaluated.
         output_tokens_max: Most tokens of the answer.
         summary_tokens_max: The size that the summary should have.
-        temperature: Sampling temperature.
-        seed: Sampling seed.
         repeat_penalty: Above 1, words that were just written become less likely.
-        attempt: Which call of the pass this is, from 1.
-        conversation_id: For spans only.
-        prompt_name: The template's name, for spans only.
-        prompt_version: The template's version, for spans only.
-        compacted: Whether the prompt holds a record in place of older messages; for spans only.
+        attempt: The call's number in its pass, from 1.
+        conversation_id: For spans only, like the fields below it.
+        compacted: Whether the prompt holds a record in place of older messages.
     """
 
     system: str
@@ -128,14 +122,13 @@ class Completion:
     """A model's answer, not yet parsed.
 
     Attributes:
-        text: The answer.
-        model: Who answered, as `provider:name` in the settings.
+        model: The one that answered, as `provider:name` in the settings.
         finish_reason: `stop` or `length`.
         input_tokens: The server's count of the prompt.
         output_tokens: The server's count of the answer.
         duration_s: How long the call took, without the wait in this process's own queue.
         response_model: The name that the server reported; empty without a server.
-        tried: The models of a list that were turned to, `model` last.
+        tried: The models of a list in the order of the attempts, `model` last.
     """
 
     text: str
@@ -154,8 +147,7 @@ class ModelDescription:
 
     Attributes:
         context_length: In tokens; None if the server does not say.
-        capabilities: What the server says that the model can do.
-        digest: The server's digest of the model.
+        capabilities: The model's abilities, as the server names them.
         window: Tokens that prompt and answer of one call share: less than `context_length` if the provider requests
             less; None if unknown or unbounded.
         token_factor: Most tokens of the model per token of our own count, learned from recent answers; 1.0 before the

@@ -1,6 +1,6 @@
 """A provider: the models behind one prefix of names, with everything that depends on whose they are.
 
-Each folder beside this file has one; `Settings.provider_types` lists them.
+Each folder beside this file has one; `PROVIDER_TYPES` of the settings lists them.
 """
 
 from __future__ import annotations

@@ -290,6 +290,18 @@ def test_a_model_without_a_known_provider_or_a_name_is_refused(model):
     assert "summarizer.models[0]" in problems_of(flags={"summarizer.models": [model]})
 
 
+def test_every_wrong_model_is_reported_beside_all_other_errors():
+    """The names of models are checked at once with the settings around them, in every list."""
+    flags = {"summarizer.models": ["nope:x", "ollama:"], "summarizer.retries": 99, "titles.models": ["z:1"]}
+
+    assert set(problems_of(flags=flags)) == {
+        "summarizer.models[0]",
+        "summarizer.models[1]",
+        "summarizer.retries",
+        "titles.models[0]",
+    }
+
+
 def test_secrets_come_from_files_and_are_never_shown(tmp_path):
     """Tokens and keys are read from the file that is named, and printed nowhere."""
     (tmp_path / "token").write_text("hunter2\n")

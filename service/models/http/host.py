@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import httpx
 
@@ -28,7 +28,7 @@ from service.models.http.errors import (
     retry_after_s,
 )
 from service.models.http.fields import OBJECT_BYTES_MAX, NotAnObject, read_object
-from service.models.http.lines import LineSplitter
+from service.models.http.lines import LineSplitter, StreamedAnswer
 from service.models.http.settings import HostSettings
 from service.models.http.small_reads import SmallReads
 from service.models.model import ModelError, ModelUnavailable, OnProgress
@@ -54,17 +54,6 @@ ERROR_BYTES_MAX = 65_536
 # A compressed answer would bypass the size limits: none is requested, and none is accepted.
 _NO_ENCODING = "identity"
 _HEADERS = {"accept-encoding": _NO_ENCODING, "content-type": "application/json", "user-agent": "abridged"}
-
-
-class StreamedAnswer(Protocol):
-    """An answer that arrives line by line. `chars` is its length so far, `done` whether its last line has arrived."""
-
-    chars: int
-    done: bool
-
-    def add(self, line: bytes) -> None:
-        """Add one line. Raises ModelError for one that is an error or invalid."""
-        ...
 
 
 @dataclass(slots=True)

@@ -1,10 +1,12 @@
-"""A streamed answer as lines, and how long it may become."""
+"""An answer that a server streams: its lines, its text, and the bounds of both."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import Any
 
-from service.models.http.fields import OBJECT_BYTES_MAX
+from service.models.http.fields import OBJECT_BYTES_MAX, NotAnObject, read_object
 from service.models.model import ModelUnavailable
 
 ANSWER_BYTES_MAX = 32_000_000
@@ -50,3 +52,49 @@ class LineSplitter:
     def _limit(self, size: int, size_max: int, what: str) -> None:
         if size > size_max:
             raise ModelUnavailable(f"{self._host}: the answer has {what.format(size_max)}")
+
+
+class StreamedAnswer(ABC):
+    """An answer as it arrives from `host`.
+
+    Attributes:
+        done: Whether its last line has arrived.
+        model: The name that the server returned.
+        chars: Characters so far.
+        input_tokens: The server's count of the prompt; None if it reports none.
+        output_tokens: The server's count of the answer; 0 if it reports none.
+    """
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.done = False
+        self.model = ""
+        self.chars = 0
+        self.input_tokens: int | None = None
+        self.output_tokens = 0
+        self._pieces: list[str] = []
+        self._thought = False
+
+    @property
+    def text(self) -> str:
+        """The content so far."""
+        return "".join(self._pieces)
+
+    @abstractmethod
+    def add(self, line: bytes) -> None:
+        """Add one line. Raises the error that an error line means, or ModelUnavailable for an invalid line."""
+
+    def _add_content(self, content: object) -> str:
+        if not isinstance(content, str):
+            raise ModelUnavailable(f"{self.host}: a line of the answer has content that is not text")
+        self._pieces.append(content)
+        self.chars += len(content)
+        if self.chars > ANSWER_CHARS_MAX:
+            raise ModelUnavailable(f"{self.host}: the answer has more than {ANSWER_CHARS_MAX} characters")
+        return content
+
+    def _parse(self, line: bytes) -> dict[str, Any]:
+        try:
+            return read_object(line)
+        except NotAnObject as error:
+            raise ModelUnavailable(f"{self.host}: a line of the answer {error}") from error

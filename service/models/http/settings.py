@@ -1,4 +1,4 @@
-"""Clocks and limits of calls to a model server, one value object for all hosts of a provider."""
+"""Clocks and limits of calls to a model server: one value object for all hosts of a provider."""
 
 from __future__ import annotations
 

@@ -57,9 +57,8 @@ class _Facts:
 
     Attributes:
         version: Ollama's version; None if unknown.
-        description: The model's description.
         num_ctx: The window of every call: ours, at most the model's.
-        read_at: When it was read, by the model's clock.
+        read_at: The time of the reading, by the model's clock.
     """
 
     version: Version | None

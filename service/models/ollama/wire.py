@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from service.models.http.fields import NotAnObject, count_of, name_of, read_object, seconds_of
-from service.models.http.lines import ANSWER_CHARS_MAX
+from service.models.http.fields import count_of, name_of, seconds_of
+from service.models.http.lines import StreamedAnswer
 from service.models.model import AnswerLooped, CompletionRequest, ModelRefused, ModelUnavailable, PromptTruncated
 from service.models.ollama.errors import classify_stream_error
 
@@ -59,40 +58,22 @@ def _common(model: str, num_ctx: int) -> dict[str, Any]:
     return {"model": model, "shift": False, "options": {"num_ctx": num_ctx}}
 
 
-@dataclass(slots=True)
-class Answer:
-    """An answer as it arrives.
+class Answer(StreamedAnswer):
+    """An answer to /api/chat.
 
     Attributes:
-        host: The host's label, for messages.
         started: Whether a line has arrived, after which no other host is asked.
-        done: Whether the final line has arrived.
         done_reason: As in the final line; empty without one.
-        model: The name that the server returned.
-        chars: Characters so far.
-        input_tokens: The server's count of the prompt; None if it reports none.
-        output_tokens: The server's count of the answer; 0 if it reports none.
         prefill_s: How long the server took to read the prompt; None if it does not say.
     """
 
-    host: str
-    started: bool = False
-    done: bool = False
-    done_reason: str = ""
-    model: str = ""
-    chars: int = 0
-    input_tokens: int | None = None
-    output_tokens: int = 0
-    prefill_s: float | None = None
-    _thought: bool = False
-    _pieces: list[str] = field(default_factory=list)
-    _last_piece: str = ""
-    _run: int = 0
-
-    @property
-    def text(self) -> str:
-        """The content so far."""
-        return "".join(self._pieces)
+    def __init__(self, host: str) -> None:
+        super().__init__(host)
+        self.started = False
+        self.done_reason = ""
+        self.prefill_s: float | None = None
+        self._last_piece = ""
+        self._run = 0
 
     @property
     def finish_reason(self) -> str:
@@ -100,7 +81,7 @@ class Answer:
         return "length" if self.done_reason == "length" else "stop"
 
     def add(self, line: bytes) -> None:
-        """Add one line. Raises the error that an error line means, or ModelUnavailable for an invalid line."""
+        """See StreamedAnswer."""
         self.started = True
         chunk = self._parse(line)
         if (error := chunk.get("error")) is not None:
@@ -108,17 +89,11 @@ class Answer:
         message = chunk.get("message")
         if not isinstance(message, dict):
             message = {}
-        content = message.get("content") or ""
-        if not isinstance(content, str):
-            raise ModelUnavailable(f"{self.host}: a line of the answer has content that is not text")
         thinking = message.get("thinking")
         self._thought = self._thought or bool(thinking)
-        self._pieces.append(content)
+        content = self._add_content(message.get("content") or "")
         self._count_run(content or str(thinking or ""))
         self.model = name_of(chunk.get("model")) or self.model
-        self.chars += len(content)
-        if self.chars > ANSWER_CHARS_MAX:
-            raise ModelUnavailable(f"{self.host}: the answer has more than {ANSWER_CHARS_MAX} characters")
         if chunk.get("done") is True:
             self._finish(chunk)
 
@@ -150,12 +125,6 @@ class Answer:
         trimmed = piece.strip()
         self._run = self._run + 1 if trimmed == self._last_piece else 1
         self._last_piece = trimmed
-
-    def _parse(self, line: bytes) -> dict[str, Any]:
-        try:
-            return read_object(line)
-        except NotAnObject as error:
-            raise ModelUnavailable(f"{self.host}: a line of the answer {error}") from error
 
 
 def check_prompt_was_whole(host: str, *, evaluated: int, words: int, expected: float, num_ctx: int) -> None:

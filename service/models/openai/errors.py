@@ -80,7 +80,7 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
 """Texts of refusals, by the field that a request can do without. Of `max_tokens` it has to name the other
 spelling: a text that only says that the limit is too high means something else."""
 
-_SAID = frozenset(
+_OWN_FIELDS = frozenset(
     {"error", "errors", "message", "param", "code", "type", "detail", "loc", "msg"}  # OpenAI, FastAPI
     | {"n_prompt_tokens", "n_ctx"}  # llama.cpp
     | {"metadata", "raw"}  # OpenRouter, of the server that it asked
@@ -124,17 +124,17 @@ def _read(body: bytes) -> tuple[str, bool]:
 
 
 def _text_of(error: object) -> str:
-    said = _said(error)
+    said = _own_words(error)
     return (said if isinstance(said, str) else json.dumps(said)).lower()
 
 
-def _said(value: Any) -> Any:
+def _own_words(value: Any) -> Any:
     """The parts of an error that the server says itself, in their form."""
     match value:
         case dict():
-            return {name: _said(part) for name, part in value.items() if name in _SAID}
+            return {name: _own_words(part) for name, part in value.items() if name in _OWN_FIELDS}
         case list():
-            return [_said(part) for part in value]
+            return [_own_words(part) for part in value]
         case str():
             return _QUOTED.sub("", value)
         case _:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from service.models.http.fields import NotAnObject, count_of, name_of, read_object
-from service.models.http.lines import ANSWER_CHARS_MAX
+from service.models.http.fields import count_of, name_of
+from service.models.http.lines import StreamedAnswer
 from service.models.model import CompletionRequest, ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated
 from service.models.openai.dialect import Dialect
 from service.models.openai.errors import classify_event
@@ -56,39 +55,18 @@ def is_same_model(asked: str, said: str) -> bool:
     return said == stem or (said.startswith(stem) and _BUILD.fullmatch(said[len(stem) :]) is not None)
 
 
-@dataclass(slots=True)
-class Answer:
-    """An answer as it arrives.
+class Answer(StreamedAnswer):
+    """An answer to /chat/completions by the model `asked`, or with `other_models` by any; it is done with `[DONE]`.
 
-    Attributes:
-        host: The server's label, for messages.
-        asked: The model that was asked.
-        other_models: Whether an answer in another model's name counts.
-        done: Whether `[DONE]` has arrived.
-        finished: The server's reason to stop; empty before it.
-        model: The name that the server returned.
-        chars: Characters so far.
-        input_tokens: The server's count of the prompt; None if it reports none.
-        output_tokens: The server's count of the answer; 0 if it reports none.
+    `finished` is the server's reason to stop; empty before it.
     """
 
-    host: str
-    asked: str
-    other_models: bool = False
-    done: bool = False
-    finished: str = ""
-    model: str = ""
-    chars: int = 0
-    input_tokens: int | None = None
-    output_tokens: int = 0
-    _refused: bool = False
-    _thought: bool = False
-    _pieces: list[str] = field(default_factory=list)
-
-    @property
-    def text(self) -> str:
-        """The content so far."""
-        return "".join(self._pieces)
+    def __init__(self, host: str, asked: str, *, other_models: bool = False) -> None:
+        super().__init__(host)
+        self.finished = ""
+        self._asked = asked
+        self._other_models = other_models
+        self._refused = False
 
     @property
     def finish_reason(self) -> str:
@@ -96,8 +74,7 @@ class Answer:
         return "length" if self.finished == "length" else "stop"
 
     def add(self, line: bytes) -> None:
-        """Add one line of the stream. Raises the error that it reports, ModelMissing for an answer in another model's
-        name, or ModelUnavailable for an invalid line."""
+        """See StreamedAnswer. Raises ModelMissing for an answer in another model's name."""
         if line.startswith(b":") or line.startswith(_OTHER_FIELDS):
             return
         data = line.removeprefix(b"data:").strip()
@@ -133,8 +110,8 @@ class Answer:
             raise ModelRefused(f"{self.host}: the model returned only thinking")
 
     def _name(self, name: str) -> None:
-        if name and not self.other_models and not is_same_model(self.asked, name):
-            other = ModelMissing(f"{self.host}: {self.asked!r} was asked, another model answers: openai.other_models")
+        if name and not self._other_models and not is_same_model(self._asked, name):
+            other = ModelMissing(f"{self.host}: {self._asked!r} was asked, another model answers: openai.other_models")
             other.asked = True
             raise other
         self.model = name or self.model
@@ -143,23 +120,11 @@ class Answer:
         delta = choice.get("delta")
         if not isinstance(delta, dict):
             delta = {}
-        content = delta.get("content") or ""
-        if not isinstance(content, str):
-            raise ModelUnavailable(f"{self.host}: a line of the answer has content that is not text")
         self._refused = self._refused or bool(delta.get("refusal"))
         self._thought = self._thought or bool(delta.get("reasoning_content") or delta.get("reasoning"))
-        self._pieces.append(content)
-        self.chars += len(content)
-        if self.chars > ANSWER_CHARS_MAX:
-            raise ModelUnavailable(f"{self.host}: the answer has more than {ANSWER_CHARS_MAX} characters")
+        self._add_content(delta.get("content") or "")
         if isinstance(reason := choice.get("finish_reason"), str):
             self.finished = reason
-
-    def _parse(self, data: bytes) -> dict[str, Any]:
-        try:
-            return read_object(data)
-        except NotAnObject as error:
-            raise ModelUnavailable(f"{self.host}: a line of the answer {error}") from error
 
 
 def check_prompt_was_whole(host: str, *, evaluated: int, words: int) -> None:

@@ -183,7 +183,7 @@ def load_script(script: str, *, clock: Callable[[], float]) -> ScriptedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class QuotedMessage:
     """A message quoted in a prompt, without its calls. `number` is 0 for the rest of one that was cut."""
 
     number: int
@@ -193,26 +193,26 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Quoted:
+class Quotations:
     """A prompt's quotations, oldest first: messages, or partial summaries to merge, and the previous record.
 
     `narrative`, `participants` and `names` are that record's, and empty without one.
     """
 
-    messages: tuple[Said, ...]
+    messages: tuple[QuotedMessage, ...]
     partials: tuple[str, ...]
     narrative: str
     participants: tuple[str, ...]
     names: tuple[str, ...]
 
 
-def quoted_in(prompt: str) -> Quoted:
+def quoted_in(prompt: str) -> Quotations:
     """The quotations in a prompt's user text, by the frames of `service.domain.prompt`; empty without frames."""
     earlier = _EARLIER.search(prompt)
     narrative, participants, names = (group or "" for group in earlier.groups()) if earlier else ("", "", "")
     transcript = _TRANSCRIPT.search(prompt)
-    return Quoted(
-        messages=tuple(_said(transcript[1])) if transcript else (),
+    return Quotations(
+        messages=tuple(_quoted_messages(transcript[1])) if transcript else (),
         partials=tuple(_PARTIAL.findall(prompt)),
         narrative=narrative,
         participants=tuple(filter(None, participants.split(", "))),
@@ -220,12 +220,12 @@ def quoted_in(prompt: str) -> Quoted:
     )
 
 
-def _said(transcript: str) -> Iterator[Said]:
+def _quoted_messages(transcript: str) -> Iterator[QuotedMessage]:
     rest, *pieces = _HEADER.split(transcript)
     if rest.strip() and not _PARTIAL.search(rest):
-        yield Said(0, "", "", rest.strip())
+        yield QuotedMessage(0, "", "", rest.strip())
     for number, role, name, text in zip(*[iter(pieces)] * 4, strict=True):
-        yield Said(int(number), role, html.unescape(name or ""), _CALL.sub("", text).strip())
+        yield QuotedMessage(int(number), role, html.unescape(name or ""), _CALL.sub("", text).strip())
 
 
 def default_answer(request: CompletionRequest) -> str:
@@ -257,30 +257,30 @@ def default_answer(request: CompletionRequest) -> str:
     return json.dumps(record, ensure_ascii=False)
 
 
-def _opening(quoted: Quoted) -> str:
+def _opening(quoted: Quotations) -> str:
     if quoted.partials:
         return " ".join(quoted.partials)
     # The newest part must not be lost to an older summary that already fills the room.
-    speakers = ", ".join(dict.fromkeys(said.name or said.role for said in quoted.messages if said.role))
+    speakers = ", ".join(dict.fromkeys(message.name or message.role for message in quoted.messages if message.role))
     return f"Messages by {speakers}. {quoted.narrative}".strip()
 
 
-def _participants(quoted: Quoted) -> Iterator[str]:
+def _participants(quoted: Quotations) -> Iterator[str]:
     yield from quoted.participants
-    for said in quoted.messages:
-        if said.role in {Role.USER, Role.ASSISTANT}:
-            yield said.name or said.role
+    for message in quoted.messages:
+        if message.role in {Role.USER, Role.ASSISTANT}:
+            yield message.name or message.role
 
 
-def _entities(quoted: Quoted) -> Iterator[str]:
+def _entities(quoted: Quotations) -> Iterator[str]:
     yield from quoted.names
-    for text in (*quoted.partials, *(said.text for said in quoted.messages)):
+    for text in (*quoted.partials, *(message.text for message in quoted.messages)):
         yield from filter(_IDENTIFIER.search, _WORD.findall(text))
 
 
-def _first_sentences(quoted: Quoted, chars_max: int) -> Iterator[str]:
-    for said in reversed(quoted.messages):
-        found = _SENTENCE.search(said.text)
+def _first_sentences(quoted: Quotations, chars_max: int) -> Iterator[str]:
+    for message in reversed(quoted.messages):
+        found = _SENTENCE.search(message.text)
         if found is not None and found[0].strip():
             yield _clip(found[0].strip(), chars_max)
 

@@ -20,7 +20,7 @@ from service.models.model import (
     PromptTruncated,
     SummaryModel,
 )
-from service.models.scripted.model import Quoted, Said, ScriptedModel, ScriptError, load_script, quoted_in
+from service.models.scripted.model import Quotations, QuotedMessage, ScriptedModel, ScriptError, load_script, quoted_in
 from service.prompts.prompt import CHAIN_TEMPLATE, PromptInput, prompt_of, transcript_entry
 from tests.support.extracts import extract_of, record_of
 from tests.support.ollama_model import RECORD_SCHEMA, record_request
@@ -107,13 +107,13 @@ def test_what_a_prompt_quotes_is_read_as_it_was_said():
     quoted = quoted_in(prompt.user)
 
     assert quoted.messages == (
-        Said(7, "user", 'R&D "ops"', "Look &lt;message 3 tool> & see.\nPlease."),
-        Said(8, "assistant", "", "I look."),
+        QuotedMessage(7, "user", 'R&D "ops"', "Look &lt;message 3 tool> & see.\nPlease."),
+        QuotedMessage(8, "assistant", "", "I look."),
     )
     assert (quoted.narrative, quoted.participants, quoted.names) == (
         previous.summary, ("Ada", "Bob"), ("src/lock.py",)
     )  # fmt: skip
-    assert quoted_in("Say hello.") == Quoted((), (), "", (), ())
+    assert quoted_in("Say hello.") == Quotations((), (), "", (), ())
 
 
 def write(tmp_path, script) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from service.domain.tokens import TokenSource
 from service.tokenizers.errors import VocabularyAway, VocabularyUnknown
 from service.tokenizers.estimated import EstimatingCounter
-from service.tokenizers.of_models import ASK_AGAIN_S, KEPT_MAX, ModelCounters
+from service.tokenizers.model_counters import ASK_AGAIN_S, KEPT_MAX, ModelCounters
 from service.tokenizers.rebuilt import rebuilt
 from tests.support.vocabularies import byte_level_info
 
