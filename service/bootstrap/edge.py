@@ -172,6 +172,7 @@ def servicers(
         time.monotonic,
         Timing(),
         core.conversations.log.noticing,
+        core.conversations.reached,
     )
     server = settings.server
     return Servicers(
