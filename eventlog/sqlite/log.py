@@ -20,6 +20,7 @@ from typing import Any, Self, TypeVar
 from sqlalchemy import Connection, Engine
 
 from eventlog.admission import check_size, recall
+from eventlog.backend import Notice
 from eventlog.chain import LogIdentity
 from eventlog.errors import (
     EventLogError,
@@ -60,7 +61,6 @@ from eventlog.sqlite.file import (
     MOUNTINFO,
     NO_ROOM,
     FileLock,
-    StartupWarning,
     create_private,
     flush_recovered,
     has_room,
@@ -91,7 +91,7 @@ class SqliteEventLog:
         clock_us: Callable[[], int],
         random_bytes: Callable[[int], bytes],
         on_fatal: Callable[[Exception], None] | None,
-        warnings: tuple[StartupWarning, ...],
+        warnings: tuple[Notice, ...],
         flush_found: Callable[[], None] | None,
         resources: ExitStack,
     ) -> None:

@@ -10,11 +10,13 @@ import click
 
 from eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogFull, LogGone, LogLocked, LogUnsafe
 from eventlog.event import StreamId
+from eventlog.snapshots import SET_ASIDE
 from service.cli.failures import CommandFailed, Misconfigured
 from service.cli.options import Invocation, settings_options
 from service.cli.prerequisites import check_prerequisites
 from service.cli.sidecar import configuration
 from service.cli.terminal import say
+from service.config.settings import LogSettings
 from service.config.sources import environment
 
 PROGRESS_EVENTS = 20_000
@@ -52,7 +54,7 @@ def verify(invocation: Invocation, file: Path | None, is_all: bool) -> None:
     from service.cli.log_verification import verified
 
     try:
-        summary = verified(path, sys.maxsize if is_all else LINES_MAX, _Progress())
+        summary = verified(LogSettings(path=path), sys.maxsize if is_all else LINES_MAX, _Progress())
     except FileNotFoundError as error:
         raise Misconfigured(f"there is no log at {path}", hint="name its file, or set log.path") from error
     except LogForeign as error:
@@ -94,7 +96,6 @@ def rebuild(invocation: Invocation, file: Path | None) -> None:
     from service.bootstrap import logging_as_set
     from service.bootstrap.rebuild import rebuilt_anew
     from service.conversations.rebuild import RebuildReport
-    from service.conversations.set_aside import SET_ASIDE
 
     of_file = settings.model_copy(update={"log": settings.log.model_copy(update={"path": path, "backend": "sqlite"})})
 
@@ -102,7 +103,7 @@ def rebuild(invocation: Invocation, file: Path | None) -> None:
         say(f"left out  {stream.namespace}/{stream.name}: {error}")
 
     def kept(stream: StreamId, version: int) -> None:
-        say(f"kept      {stream.namespace}/{stream.name}: its snapshot at event {version}, in {SET_ASIDE.name}")
+        say(f"kept      {stream.namespace}/{stream.name}: its snapshot at event {version}, in {SET_ASIDE}")
 
     undo_logs = logging_as_set(settings.telemetry)
     try:

@@ -30,11 +30,11 @@ from abridged.v1 import (
 from abridged.v1 import event_log_service_pb2 as log
 from abridged.v1 import server_info_service_pb2 as info
 from eventlog import errors as log_errors
+from eventlog.snapshots import NotSetAside
 from observability.logs import LogSettings, configure_logs
 from service.api import errors as edge_errors
 from service.api.rich_status import retry_ms
 from service.api.validation import PATTERNS
-from service.conversations.set_aside import NotSetAside
 from service.domain import errors as domain_errors
 from tests.support.answers import gated, hanging
 from tests.support.broken_log import connections, damaged, locked

@@ -20,9 +20,10 @@ from sqlalchemy.schema import CreateTable
 
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log
+from eventlog.snapshots import SET_ASIDE
+from eventlog.sqlite.snapshots import ASIDE
 from service.cli.main import main
 from service.codec.state import state_from_bytes
-from service.conversations.set_aside import SET_ASIDE
 from tests.support.broken_log import Connections, connections, damaged
 from tests.support.read_tables import asked, changed, grown
 from tests.support.refusal import Refusal, refused
@@ -179,13 +180,13 @@ def test_a_rebuild_keeps_what_is_set_aside(tmp_path: Path) -> None:
     path = grown(tmp_path / FILE, 1)
     row = ("default", "gone", 301, 308, b"chain", "codec", b"state", b"seal")
     with closing(sqlite3.connect(path)) as database:
-        database.execute(str(CreateTable(SET_ASIDE).compile(dialect=sqlite_dialect())))
-        database.execute(f"INSERT INTO {SET_ASIDE.name} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        database.execute(str(CreateTable(ASIDE).compile(dialect=sqlite_dialect())))
+        database.execute(f"INSERT INTO {SET_ASIDE} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         database.commit()
 
     _rebuilt(path)
 
-    assert asked(path, f"SELECT * FROM {SET_ASIDE.name}") == [row]
+    assert asked(path, f"SELECT * FROM {SET_ASIDE}") == [row]
 
 
 def test_a_rebuild_keeps_what_it_can_read_of_damaged_snapshots(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from abridged.v1 import event_log_service_pb2
 from eventlog.errors import LogFailed, LogFull, LogUnavailable, StreamCorrupt
 from eventlog.event import StreamId
+from eventlog.sqlite.snapshots import SqliteSnapshots
 from eventlog.subscription import CommitWakeUp, Timing
 from service.api.auth import ALL_SCOPES, Caller, set_caller
 from service.api.event_log_servicer import EventLogServicer
@@ -26,8 +27,8 @@ from service.conversations.conversations import Conversations
 from service.conversations.counting import Counting
 from service.conversations.policies import Policies
 from service.conversations.snapshot_writer import SnapshotWriter
-from service.conversations.snapshots import SqlSnapshots
-from service.conversations.table import MemoryConversationTable
+from service.conversations.snapshots import ConversationSnapshots
+from service.conversations.table import ConversationTable
 from service.domain.commands import ChangeSettings
 from service.domain.errors import ConversationNotFound, MessageIdReused, RequestIdReused, WrongMessageVersion
 from service.domain.events import MessageAppended, Settings
@@ -50,7 +51,7 @@ class Pipelined:
     """Conversations over a held log, and the appends that were begun."""
 
     def __init__(self) -> None:
-        self.table = MemoryConversationTable()
+        self.table = ConversationTable()
         ids, clock = count(1), count(1)
         self.deciding: Callable[[], None] = lambda: None
         self.changed: Callable[[], None] = lambda: None
@@ -60,7 +61,7 @@ class Pipelined:
             table=self.table,
             new_id=lambda: f"e{next(ids)}",
             traceparent=str,
-            snapshots=SnapshotWriter(self.log, SqlSnapshots(b"", lambda _: None), lambda _: None),
+            snapshots=SnapshotWriter(self.log, ConversationSnapshots(SqliteSnapshots(b"", lambda _: None))),
         )
 
         def new_id() -> str:

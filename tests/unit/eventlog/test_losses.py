@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from eventlog.sqlite.log import SqliteEventLog
-from eventlog.sqlite.losses import RANGES_MAX, Loss
-from eventlog.sqlite.verification import LogVerification
+from eventlog.sqlite.rows import SqliteRows
+from eventlog.sqlite.verification import SqliteVerification
+from eventlog.verification import RANGES_MAX, Loss
+from service.conversations.row import READ_TABLE
 from tests.support.event_logs import A, Clock, append, event
 
 EVENTS = 1_500
@@ -34,7 +36,7 @@ def _loss(path: Path, *changes: str, end: int) -> Loss:
         for change in changes:
             database.execute(change)
         database.commit()
-    with LogVerification.opened(path) as log:
+    with SqliteVerification.opened(path, SqliteRows(READ_TABLE)) as log:
         ((_, loss),) = log.losses({A: end})
     return loss
 
@@ -76,7 +78,7 @@ def test_memory_is_the_same_however_much_is_damaged(tmp_path: Path):
         with closing(sqlite3.connect(path)) as database:
             database.execute("UPDATE events SET payload = zeroblob(3) WHERE position % 2 = 0")
             database.commit()
-        with LogVerification.opened(path) as log:
+        with SqliteVerification.opened(path, SqliteRows(READ_TABLE)) as log:
             (stream,) = log.streams()
             list(log.losses({stream: events}))  # fills what the process caches once
             tracemalloc.start()
