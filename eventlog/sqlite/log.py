@@ -51,6 +51,7 @@ from eventlog.sqlite.engine import (
     identity_of,
     make_tables,
     reader_engine,
+    refuse_anothers_wal,
     refuse_foreign,
     require_current,
     stored_identity,
@@ -152,6 +153,7 @@ class SqliteEventLog:
             refuse_foreign(path)
             resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
             require_whole(wal_of(path))
+            refuse_anothers_wal(path)
             _require_fit(path, check)
             create_private(path)
             flush_found = _flushed_or_due(path)

@@ -21,7 +21,7 @@ from eventlog.errors import LogCorrupt
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
 from eventlog.log import PAGE_BYTES_MAX, PAGE_EVENTS_MAX
 from eventlog.rows import Fault
-from eventlog.sqlite.engine import reader_engine, refuse_foreign, require_current, stored_identity
+from eventlog.sqlite.engine import reader_engine, refuse_anothers_wal, refuse_foreign, require_current, stored_identity
 from eventlog.sqlite.errors import DATABASE_ERRORS, original
 from eventlog.sqlite.file import FileLock, refuse_empty, refuse_orphan, size_bytes, wal_of
 from eventlog.sqlite.integrity import appended_to, findings, findings_of, own_findings
@@ -72,6 +72,7 @@ class SqliteVerification:
         refuse_empty(path)
         with ExitStack() as resources:
             resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
+            refuse_anothers_wal(path)
             try:
                 reader, identity = resources.enter_context(_read(path))
                 reader.read(require_current)

@@ -61,9 +61,7 @@ def verify(invocation: Invocation, file: Path | None, is_all: bool) -> None:
         raise CommandFailed(str(error), hint=CHECK_PATH) from error
     except LogLocked as error:
         raise CommandFailed(str(error), hint="stop the sidecar, or verify a backup") from error
-    except LogUnsafe as error:
-        raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
-    except LogGone as error:
+    except (LogUnsafe, LogGone, LogFull) as error:
         raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
     except LogCorrupt as error:
         raise CommandFailed(
