@@ -26,12 +26,12 @@ class Suspect:
 
     def take(self, position: int, version: int, sealed: SealedEvent | None) -> None:
         """Check the next event; None is one that cannot be read."""
+        self._seen += 1
         if version <= self.version:
             self._damaged.add(position)
             return
         if version > self.version + 1:
             self._let_go()
-        self._seen += 1
         self.version = version
         try:
             if sealed is None:

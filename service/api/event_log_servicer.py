@@ -94,9 +94,10 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
                 raise StreamCorrupt(f"a stream of {head} events ends at {newest}", stream, newest + 1)
             return events, cursor, cursor == 1
         # What the bytes of a page or its limit cut off is read next; where nothing is, nothing may be missing.
+        room = READ_BYTES_MAX - sum(len(event.payload) for event in events)
+        if cursor < head and len(events) < limit and (not events or room >= PAYLOAD_BYTES_MAX):
+            raise StreamCorrupt(f"a stream of {head} events ends at {cursor}", stream, cursor + 1)
         if not events:
-            if after < head:
-                raise StreamCorrupt(f"a stream of {head} events ends at {after}", stream, after + 1)
             self._check_cursor(after, head)
         return events, cursor, cursor >= head
 

@@ -44,6 +44,8 @@ class SnapshotWriter:
         self._log = log
         self._waiting: dict[StreamId, Conversation] = {}
         self._task: asyncio.Task[None] | None = None
+        self._moves: set[asyncio.Task[None]] = set()
+        self._unmoved: set[StreamId] = set()
 
     def fitting(self, key: StreamId) -> Snapshot | None:
         """The snapshot from which the conversation may be folded; None without one, or when it is doubted."""
@@ -53,15 +55,24 @@ class SnapshotWriter:
         """Have the conversation folded from its whole stream alone until that succeeds. If it fails now, set its
         snapshot aside in the file, and beside it `state`, which was in memory.
 
-        A snapshot that cannot be moved stays where it is, and is not read by this process.
+        A snapshot that cannot be moved stays where it is, is not read by this process, and is moved with the next
+        doubt. The move goes on if the caller is cancelled.
         """
-        if key in self.doubted:
+        if key in self.doubted and key not in self._unmoved:
             return
         self.doubted.add(key)
+        self._unmoved.discard(key)
         self._waiting.pop(key, None)
+        move = asyncio.get_running_loop().create_task(self._move(key, state))
+        self._moves.add(move)
+        move.add_done_callback(self._moves.discard)
+        await asyncio.shield(move)
+
+    async def _move(self, key: StreamId, state: Conversation | None) -> None:
         try:
             version = await asyncio.to_thread(self._set_aside_unless_proven, key, state)
         except EventLogError as error:
+            self._unmoved.add(key)
             _log.warning("snapshot.not_set_aside", conversation_id=key.name, error_type=type(error).__name__)
         else:
             if version:
@@ -76,14 +87,14 @@ class SnapshotWriter:
             self._task = asyncio.get_running_loop().create_task(self._drain())
 
     async def close(self) -> None:
-        """Finish the snapshot that is being written; what waits is left to later ones."""
+        """Finish the snapshots that are being written or moved; those that wait are left to later ones."""
         self._waiting.clear()
         await self.settled()
 
     async def settled(self) -> None:
         """Return when all that was offered is written, or was not worth it."""
-        while self._task is not None and not self._task.done():
-            await asyncio.wait((self._task,))
+        while self._moves or (self._task is not None and not self._task.done()):
+            await asyncio.wait({*self._moves, *((self._task,) if self._task is not None else ())})
 
     async def _drain(self) -> None:
         while self._waiting:
@@ -100,7 +111,10 @@ class SnapshotWriter:
             self.snapshots.stored.put(snapshot, unless=lambda: key in self.doubted)
 
     def _snapshot(self, key: StreamId, state: Conversation) -> StoredSnapshot | None:
-        """The state's snapshot as it is stored; None if it is too large, or the log does not have its last event."""
+        """The state's snapshot as it is stored; None if it is too large, or the log does not have its last event.
+
+        Raises LogCorrupt if that event is damaged.
+        """
         version = state.event_version
         for sealed in self._log.read_sealed(key, after=version - 1, limit=1):
             if sealed.event.version == version:
@@ -119,5 +133,14 @@ class SnapshotWriter:
                 return 0
         except (LogCorrupt, UnknownEvent):
             pass
-        newer = self._snapshot(key, state) if state is not None else None
+        newer = self._unproven(key, state) if state is not None else None
         return self.snapshots.stored.set_aside(key, newer)
+
+    def _unproven(self, key: StreamId, state: Conversation) -> StoredSnapshot | None:
+        """The state's snapshot as it is set aside: at position 0 with an empty chain hash if the log does not have the
+        state's last event as it was written."""
+        try:
+            snapshot = self._snapshot(key, state)
+        except LogCorrupt:
+            snapshot = None
+        return snapshot or self.snapshots.encoded(key, Snapshot(state, state.event_version, 0, b""))

@@ -101,11 +101,15 @@ async def test_the_refusal_names_the_event_by_its_version_and_the_next_step(tmp_
     assert (line["conversation_id"], line["event_version"]) == ("long", DAMAGED_VERSION)
 
 
-async def test_a_state_that_was_in_memory_alone_is_kept(tmp_path: Path) -> None:
-    """No snapshot had been written of it: it has the message that the log has lost."""
+@pytest.mark.parametrize("change", ["UPDATE events SET schema_version = -1", "DELETE FROM events"])
+@pytest.mark.parametrize("position", [1, 5, 11])
+async def test_a_state_that_was_in_memory_alone_is_kept(tmp_path: Path, position: int, change: str) -> None:
+    """No snapshot had been written of it: it has the message that the log has lost, be it the newest."""
     async with sidecar(tmp_path) as s:
         await s.chat("long").append(*(said(n, tokens=1) for n in range(1, 11)))
-        damaged(tmp_path / FILE, position=5)
+        with closing(sqlite3.connect(tmp_path / FILE)) as database:
+            database.execute(f"{change} WHERE position = {position}")
+            database.commit()
         async with refused("DATA_LOSS", "LOG_CORRUPT"):
             await read_events(s)
         await _is_refused(s)
@@ -115,9 +119,7 @@ async def test_a_state_that_was_in_memory_alone_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pragma", ["max_page_count = 1", "query_only = 1"], ids=["full", "read-only"])
-async def test_a_snapshot_that_cannot_be_set_aside_is_where_it_was_and_nothing_ends(
-    tmp_path: Path, pragma: str
-) -> None:
+async def test_a_snapshot_that_cannot_be_set_aside_is_where_it_was_until_it_can(tmp_path: Path, pragma: str) -> None:
     """The conversation is refused all the same; the others are read, and written as soon as the file can be."""
     await _built(tmp_path)
     with connections() as opened:
@@ -129,11 +131,12 @@ async def test_a_snapshot_that_cannot_be_set_aside_is_where_it_was_and_nothing_e
                 await read_events(s)
             await _is_refused(s)
             assert "snapshot.not_set_aside" in {line["event"] for line in s.logs}
+            assert asked(tmp_path / FILE, LIVE) == [(MESSAGES + 1,)]
             writer.execute("PRAGMA query_only = 0").fetchall()
             writer.execute("PRAGMA max_page_count = 1000000").fetchall()
             await s.chat("other").append(said(100))
             await _is_refused(s)
-    assert asked(tmp_path / FILE, LIVE) == [(MESSAGES + 1,)]
+    assert (asked(tmp_path / FILE, LIVE), asked(tmp_path / FILE, KEPT)[-1:]) == ([], [(MESSAGES + 1,)])
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -20,6 +20,7 @@ EVENTS = 1_500
 
 FORGED = "UPDATE events SET chain = zeroblob(32) WHERE position = "
 LOST = "UPDATE events SET payload = zeroblob(3) WHERE position = "
+BACKWARD = "UPDATE events SET version = -1 WHERE position = "
 GONE = "DELETE FROM events WHERE position = "
 
 
@@ -51,6 +52,7 @@ def _loss(path: Path, *changes: str, end: int) -> Loss:
         ((f"{LOST} 3", f"{FORGED} 5"), ((3, 3), (5, 5))),
         ((f"{FORGED} 4", f"{LOST} 5", f"{FORGED} 6"), ((4, 6),)),
         ((f"{LOST} 1", f"{LOST} 3"), ((1, 1), (3, 3))),
+        ((f"{BACKWARD} 5",), ((5, 5),)),
     ],
 )
 def test_a_chain_hash_blames_its_own_event_alone(tmp_path: Path, changes: tuple[str, ...], damaged: object):
