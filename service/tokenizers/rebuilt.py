@@ -21,6 +21,10 @@ TOKENS_MAX: Final = 400_000
 MERGES_MAX: Final = 1_000_000
 """Most merges, listed or derived from scores: GGUF files with Gemma's 262,144 tokens list 514,906."""
 
+TYPED_CHARS_MAX: Final = 200_000
+"""Characters of the tokens that users may type, for which some 80 bytes each are held: Gemma 3 has 6,242 such tokens of
+about 12."""
+
 _TOKEN_CHARS_MAX: Final = 1_024
 _NORMAL, _UNKNOWN, _USER_DEFINED, _BYTE = 1, 2, 4, 6
 """Kinds of tokens in GGUF."""
@@ -63,6 +67,8 @@ def rebuilt(model_info: Mapping[str, Any]) -> str:
         for number, (token, its_kind) in enumerate(zip(tokens, kinds, strict=True))
         if its_kind == _USER_DEFINED and token
     ]
+    if sum(len(token["content"]) for token in typed) > TYPED_CHARS_MAX:
+        raise VocabularyUnknown(f"the tokens that users may type have more than {TYPED_CHARS_MAX:,} characters")
     frame = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": typed, "post_processor": None}
     return json.dumps(frame | made, ensure_ascii=False, separators=(",", ":"))
 
