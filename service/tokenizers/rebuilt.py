@@ -55,6 +55,13 @@ def rebuilt(model_info: Mapping[str, Any]) -> str:
         case _:
             raise VocabularyUnknown(f"vocabularies of type {_named(kind)} are not rebuilt")
     typed = [
+        (number, token)
+        for number, (token, its_kind) in enumerate(zip(tokens, kinds, strict=True))
+        if its_kind == _USER_DEFINED and token
+    ]
+    if sum(len(token) for _, token in typed) > TYPED_CHARS_MAX:
+        raise VocabularyUnknown(f"the tokens that users may type have more than {TYPED_CHARS_MAX:,} characters")
+    added = [
         {
             "id": number,
             "content": token,
@@ -64,12 +71,9 @@ def rebuilt(model_info: Mapping[str, Any]) -> str:
             "normalized": False,
             "special": False,
         }
-        for number, (token, its_kind) in enumerate(zip(tokens, kinds, strict=True))
-        if its_kind == _USER_DEFINED and token
+        for number, token in typed
     ]
-    if sum(len(token["content"]) for token in typed) > TYPED_CHARS_MAX:
-        raise VocabularyUnknown(f"the tokens that users may type have more than {TYPED_CHARS_MAX:,} characters")
-    frame = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": typed, "post_processor": None}
+    frame = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "post_processor": None}
     return json.dumps(frame | made, ensure_ascii=False, separators=(",", ":"))
 
 
