@@ -584,7 +584,10 @@ def test_a_log_that_ended_is_one_answer_whatever_ended_it():
 
 def test_every_reason_of_the_contract_is_used():
     """A reason that is never sent is a promise that nobody keeps."""
-    used = {row.reason for row in edge_errors.STATUSES.values()} | {error_reason_pb2.ERROR_REASON_INTERNAL}
+    values = error_reason_pb2.ErrorReason.Value
+    used = {values(f"ERROR_REASON_{row.reason}") for row in edge_errors.STATUSES.values()} | {
+        values("ERROR_REASON_INTERNAL")
+    }
 
     assert used | {error_reason_pb2.ERROR_REASON_UNSPECIFIED} == set(error_reason_pb2.ErrorReason.values())
 
