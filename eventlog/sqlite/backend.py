@@ -80,7 +80,11 @@ class SqliteBackend:
         except OSError:
             # A platform without that file; a start cannot tell there either.
             found.append(
-                Notice("unknown_disk", "this platform does not say whether the disk is local", "use a local disk")
+                Notice(
+                    "unknown_disk",
+                    "this platform does not say whether the disk of the log is local",
+                    "use a local disk",
+                )
             )
         warning = wal_reset_warning(sqlite3.sqlite_version_info)
         return found if warning is None else [*found, warning]

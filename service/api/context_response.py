@@ -165,7 +165,7 @@ class _Answering:
         """All but the messages themselves, which cost so many tokens and have these digests; and what `before`
         becomes."""
         state, query = self.state, self.query
-        usage = usage_of(state)
+        usage = usage_of(state, state.settings)
         if query.original or query.max_tokens:
             usage.window_tokens = tokens
             usage.ratio = (tokens + usage.overhead_tokens) / usage.budget_tokens

@@ -28,7 +28,7 @@ from service.api.views import conversation_shown, current_pass, key_of, pass_nam
 from service.api.watch import Watching, watch
 from service.codec.enums import RATINGS
 from service.codec.ledger import ledger_to_proto
-from service.codec.values import record_to_proto
+from service.codec.values import record_to_proto, settings_from_bytes
 from service.conversations.append_request import AppendRequest
 from service.conversations.changes import Changes
 from service.conversations.chat_models import ChatModels
@@ -137,7 +137,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
                 for m in appended.messages
             ],
             message_version=appended.state.message_version,
-            usage=wire.usage_of(state),
+            usage=wire.usage_of(state, state.settings),
             summarization=None
             if plan is None
             else pass_named(state, plan.pass_id) or wire.pending_pass(plan, since_us),
@@ -207,7 +207,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
     def _listed(self, query: ListQuery) -> tuple[list[Row], list[conversation_pb2.Conversation]]:
         """One row more than is shown at most, and what is shown of the first."""
         rows = self._table.page(query)
-        shown = (wire.conversation_view(row.overview) for row in rows[: query.limit - 1])
+        shown = (wire.conversation_view(row, settings_from_bytes(row.settings)) for row in rows[: query.limit - 1])
         return rows, fitting(shown, lambda view: view.ByteSize())
 
     async def UpdateConversation(
@@ -244,7 +244,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         )
         if request.HasField("cached_tokens") and any(isinstance(event, UsageReported) for event in events):
             self._telemetry.prompt_reported(request.prompt_tokens, cached_tokens=request.cached_tokens)
-        return _pb.ReportUsageResponse(usage=wire.usage_of(state))
+        return _pb.ReportUsageResponse(usage=wire.usage_of(state, state.settings))
 
     async def SummarizeConversation(
         self, request: _pb.SummarizeConversationRequest, context: Any

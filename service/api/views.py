@@ -10,8 +10,8 @@ from service.api import wire
 from service.api.auth import current_caller
 from service.codec.values import ranges_to_proto
 from service.conversations.conversations import Conversations
-from service.conversations.overview import Overview
 from service.conversations.policies import Policies
+from service.conversations.table import row_of
 from service.domain.conversation import Conversation, EndedPass
 from service.domain.triggers import held_by
 from service.turn import run_off_loop
@@ -29,7 +29,7 @@ async def conversation_shown(
     title is made from messages."""
     policy, now_us = policies.of(state.settings), conversations.now_us()
     held = await run_off_loop(conversations.window_weight(key), partial(held_by, state, policy, now_us))
-    shown = wire.conversation_view(Overview.of(state), held_by=held)
+    shown = wire.conversation_view(row_of(key, state), state.settings, held_by=held)
     shown.epoch = state.epoch
     shown.pinned_numbers.extend(sorted(state.pins))
     shown.removed.extend(ranges_to_proto(state.removed))

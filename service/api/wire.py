@@ -30,8 +30,8 @@ from service.codec.values import (
     requested_settings,
     timestamp,
 )
-from service.conversations.overview import Overview
 from service.conversations.prefixes import segment_digest
+from service.conversations.row import Row
 from service.domain.attachments import is_data
 from service.domain.conversation import Conversation, EndedPass
 from service.domain.errors import InvalidPageToken, TooLarge
@@ -148,31 +148,32 @@ def with_kept(settings: Settings, current: Settings) -> Settings:
     return replace(settings, profile=current.profile, calibration_factor=factor)
 
 
-def usage_of(state: Conversation | Overview) -> conversation_pb2.TokenUsage:
+def usage_of(figures: Conversation | Row, settings: Settings) -> conversation_pb2.TokenUsage:
     """How full the window is."""
-    settings = state.settings
     return _pb.TokenUsage(
-        window_tokens=state.window_tokens,
+        window_tokens=figures.window_tokens,
         overhead_tokens=settings.overhead_tokens,
         context_length=settings.context_length,
         context_length_source=CONTEXT_LENGTH_SOURCES.to_proto(settings.context_length_source),
         reserved_output_tokens=settings.reserved_output_tokens,
         budget_tokens=settings.budget,
-        ratio=state.ratio,
-        lowest_ratio_since_pass=state.lowest_ratio_since_pass,
+        ratio=figures.ratio,
+        lowest_ratio_since_pass=figures.lowest_ratio_since_pass,
         calibration_factor=settings.calibration_factor,
     )
 
 
-def conversation_view(shown: Overview, *, held_by: HeldBy | None = None) -> conversation_pb2.Conversation:
-    """The state as clients see it."""
+def conversation_view(
+    shown: Row, settings: Settings, *, held_by: HeldBy | None = None
+) -> conversation_pb2.Conversation:
+    """The conversation of a row with these settings as clients see it."""
     last = shown.last_summarization
     return _pb.Conversation(
         id=shown.id,
         message_version=shown.message_version,
         event_version=shown.event_version,
-        settings=requested_settings(shown.settings),
-        usage=usage_of(shown),
+        settings=requested_settings(settings),
+        usage=usage_of(shown, settings),
         window_messages=shown.window_messages,
         messages_since_pass=shown.messages_since_pass,
         live_summary_id=shown.live_summary_id,
@@ -189,7 +190,7 @@ def conversation_view(shown: Overview, *, held_by: HeldBy | None = None) -> conv
         update_time=timestamp(shown.updated_us),
         held_by=HELD_BY.to_proto(held_by) if held_by else _pb.HELD_BY_UNSPECIFIED,
         title=shown.title,
-        closed=shown.closed,
+        closed=bool(shown.closed),
     )
 
 

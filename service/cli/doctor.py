@@ -223,7 +223,7 @@ def _log(settings: LogSettings, serving: str) -> Iterator[Finding]:
     backend = stored_backend(settings.model_copy(update={"path": path}))
     yield _file(path, backend, serving)
     for hazard in backend.hazards():
-        yield Finding(FAIL if hazard.is_refused else WARN, f"log: {hazard.message}", hazard.hint)
+        yield Finding(FAIL if hazard.is_refused else WARN, hazard.message, hazard.hint)
 
 
 def _file(path: Path, backend: StoredBackend, serving: str) -> Finding:

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from eventlog.event import StreamId
 from eventlog.rows import RowTable
-from service.codec.values import settings_from_bytes
-from service.conversations.overview import Overview
 from service.domain.conversation import LastSummarization
 
 
@@ -35,7 +33,7 @@ class Row(NamedTuple):
     usage_reports: int
     settings: bytes
     window_tokens: int
-    lowest_ratio: float
+    lowest_ratio_since_pass: float
     window_messages: int
     messages_since_pass: int
     live_summary_id: str
@@ -58,32 +56,8 @@ class Row(NamedTuple):
         return StreamId(self.namespace, self.id)
 
     @property
-    def overview(self) -> Overview:
-        """The conversation's figures."""
-        return Overview(
-            id=self.id,
-            message_version=self.message_version,
-            event_version=self.event_version,
-            settings=settings_from_bytes(self.settings),
-            ratio=self.ratio,
-            window_tokens=self.window_tokens,
-            lowest_ratio_since_pass=self.lowest_ratio,
-            window_messages=self.window_messages,
-            messages_since_pass=self.messages_since_pass,
-            live_summary_id=self.live_summary_id,
-            depth=self.depth,
-            summary_count=self.summary_count,
-            pending_pass=self.pending_pass,
-            failures_in_row=self.failures_in_row,
-            last_summarization=self._last_summarization,
-            created_us=self.created_us,
-            updated_us=self.updated_us,
-            title=self.title,
-            closed=bool(self.closed),
-        )
-
-    @property
-    def _last_summarization(self) -> LastSummarization | None:
+    def last_summarization(self) -> LastSummarization | None:
+        """The figures of the last completed pass; None before one."""
         depth, message_count, token_ratio = self.last_depth, self.last_message_count, self.last_token_ratio
         if depth is None or message_count is None or token_ratio is None:
             return None

@@ -209,8 +209,11 @@ def _read_before(projected: Projected, _ranges: object) -> Sequence[MessageAppen
     return projected.originals
 
 
-def row_of(stream: StreamId, state: Conversation, position: int, settings: bytes, held_by: HeldBy | None) -> Row:
-    """A conversation's row; `position` is that of its last event, `settings` its settings encoded."""
+def row_of(
+    stream: StreamId, state: Conversation, position: int = 0, settings: bytes = b"", held_by: HeldBy | None = None
+) -> Row:
+    """A conversation's row, or without the rest its figures; `position` is that of its last event, `settings` its
+    settings encoded."""
     live, last = state.live, state.last_summarization
     return Row(
         namespace=stream.namespace,
@@ -228,7 +231,7 @@ def row_of(stream: StreamId, state: Conversation, position: int, settings: bytes
         usage_reports=state.usage_reports,
         settings=settings,
         window_tokens=state.window_tokens,
-        lowest_ratio=state.lowest_ratio_since_pass,
+        lowest_ratio_since_pass=state.lowest_ratio_since_pass,
         window_messages=len(state.window),
         messages_since_pass=state.messages_since_pass,
         live_summary_id=live.id if live else "",
@@ -256,7 +259,7 @@ def _asked_again_us(state: Conversation) -> int:
 
 def is_row_of(row: Row, state: Conversation, position: int) -> bool:
     """Whether the row says of a conversation what the fold of its events says; `held_by` depends on the policy, too."""
-    expected = row_of(row.key, state, position, settings_to_bytes(state.settings), None)
+    expected = row_of(row.key, state, position, settings_to_bytes(state.settings))
     return row._replace(held_by="") == expected
 
 

@@ -16,9 +16,9 @@ from eventlog.sqlite.log import SqliteEventLog
 from service.api.event_wire import EventEncoder
 from service.api.wire import conversation_view
 from service.codec.events import decode
-from service.conversations.overview import Overview
-from service.conversations.row import READ_TABLE
-from service.conversations.table import ConversationTable, ListQuery
+from service.codec.values import settings_from_bytes
+from service.conversations.row import READ_TABLE, Row
+from service.conversations.table import ConversationTable, ListQuery, row_of
 from service.domain.events import Event
 from service.domain.fold import fold
 from tests.support.crash_audit import Fact, PassFact, PassStep
@@ -80,15 +80,18 @@ def differing_rows(path: Path) -> list[str]:
         rows = {row.id: row for row in table.page(ListQuery("default", ROWS_MAX))}
         streams = _streams(log)
         assert len(rows) == len(streams), "a row for each conversation"
-        return [
-            stream.name for stream in streams if conversation_view(rows[stream.name].overview) != _folded(log, stream)
-        ]
+        return [stream.name for stream in streams if _listed(rows[stream.name]) != _folded(log, stream)]
     finally:
         log.close()
 
 
 def _folded(log: EventLog, stream: StreamId) -> conversation_pb2.Conversation:
-    return conversation_view(Overview.of(fold(_events(log, stream))))
+    state = fold(_events(log, stream))
+    return conversation_view(row_of(stream, state), state.settings)
+
+
+def _listed(row: Row) -> conversation_pb2.Conversation:
+    return conversation_view(row, settings_from_bytes(row.settings))
 
 
 def _events(log: EventLog, stream: StreamId) -> Iterator[tuple[Event, int]]:

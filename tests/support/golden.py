@@ -16,10 +16,11 @@ from typing import Any
 from google.protobuf.message import Message
 
 from abridged.v1.conversation_service_pb2 import GetContextResponse
+from eventlog.event import StreamId
 from service.api.wire import context_message, conversation_view, ended_pass, pending_pass
 from service.codec.events import decode, encode
 from service.codec.values import record_to_proto
-from service.conversations.overview import Overview
+from service.conversations.table import row_of
 from service.domain.conversation import Conversation, lineage
 from service.domain.events import Event, MessageAppended
 from service.domain.fold import Originals
@@ -75,7 +76,11 @@ def view_of(state: Conversation) -> dict[str, Any]:
         passes.append(pending_pass(state.pending, state.pending_since_us))
     return {
         "conversation": _plain(
-            conversation_view(Overview.of(state), held_by=held_by(state, Policy(), state.updated_us))
+            conversation_view(
+                row_of(StreamId("", state.id), state),
+                state.settings,
+                held_by=held_by(state, Policy(), state.updated_us),
+            )
         ),
         "context": [_plain(message) for message in _context(state)],
         "summaries": [_plain(record_to_proto(record)) | {"live": record.id in live_ids} for record in state.records],

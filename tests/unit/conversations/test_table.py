@@ -13,9 +13,9 @@ from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import Committed
 from eventlog.schema import METADATA
 from eventlog.sqlite.rows import SqliteRows
-from service.conversations.overview import Overview
+from service.codec.values import settings_from_bytes
 from service.conversations.row import READ_TABLE
-from service.conversations.table import ConversationTable, ListQuery, Projected
+from service.conversations.table import ConversationTable, ListQuery, Projected, is_row_of
 from service.domain.conversation import Conversation
 from service.domain.events import ConversationOpened, Settings, SettingsChanged
 
@@ -75,8 +75,8 @@ def test_a_row_has_the_settings_of_its_last_event():
         assert projected.after is not None
         state = projected.after
         (row,) = table.page(ListQuery("default", 10))
-        assert row.overview == Overview.of(state)
-        assert row.overview.settings.title == title
+        assert is_row_of(row, state, version)
+        assert settings_from_bytes(row.settings).title == title
 
 
 @pytest.fixture
