@@ -2,6 +2,10 @@
 
 Invariant: every attribute is a field of a fact, never a text of an error: the SDK's own recording of exceptions, which
 copies their messages, is never used.
+
+Names of spans, attributes and events are spelled only here. RPC names follow the OpenTelemetry semantic conventions
+1.44, GenAI names those of the conventions' own repository (status Development, no release so far). Names that no
+convention covers begin with `abridged.`.
 """
 
 from __future__ import annotations
@@ -21,7 +25,6 @@ from opentelemetry.sdk.trace import sampling as sdk_sampling
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 from opentelemetry.util import types as api_types
 
-from observability import semconv
 from observability.facts import (
     BatchCommitted,
     ChatAnswered,
@@ -42,11 +45,67 @@ from observability.tracing import CURRENT, SHUTDOWN_S, Span, TraceIds, TracingSe
 LINKS_MAX = 32
 """Most links of one commit span: a transaction can contain a thousand appends, at a microsecond each."""
 
+SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
+"""The schema of the resource, of calls and of commits."""
+
+GEN_AI_SCHEMA_URL = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
+"""The schema of passes and model calls: the URL in model/manifest.yaml of semantic-conventions-genai."""
+
+SPAN_COMMIT = "commit batch"
+SPAN_SUMMARIZE = "summarize"
+SPAN_PREPARE = "prepare summary"
+SPANS_OF_RECORDS = frozenset({SPAN_SUMMARIZE, SPAN_PREPARE})
+EVENT_TRIGGERED = "abridged.summarization.triggered"
+EVENT_COMMITTED = "abridged.summarization.committed"
+
+ERROR_TYPE = "error.type"
+SERVER_ADDRESS = "server.address"
+SERVER_PORT = "server.port"
+
+RPC_SYSTEM_NAME = "rpc.system.name"
+RPC_METHOD = "rpc.method"
+RPC_RESPONSE_STATUS_CODE = "rpc.response.status_code"
+RPC_SYSTEM_GRPC = "grpc"
+RPC_SERVER_ERRORS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
+"""Status codes that are the server's fault; only these make a server span an error (gRPC conventions, 1.44)."""
+
+GEN_AI_PROVIDER_NAME = "gen_ai.provider.name"
+GEN_AI_OPERATION_NAME = "gen_ai.operation.name"
+GEN_AI_REQUEST_MODEL = "gen_ai.request.model"
+GEN_AI_REQUEST_TEMPERATURE = "gen_ai.request.temperature"
+GEN_AI_REQUEST_SEED = "gen_ai.request.seed"
+GEN_AI_REQUEST_MAX_TOKENS = "gen_ai.request.max_tokens"
+GEN_AI_RESPONSE_MODEL = "gen_ai.response.model"
+GEN_AI_RESPONSE_FINISH_REASONS = "gen_ai.response.finish_reasons"
+GEN_AI_USAGE_INPUT_TOKENS = "gen_ai.usage.input_tokens"
+GEN_AI_USAGE_OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+GEN_AI_CONVERSATION_ID = "gen_ai.conversation.id"
+GEN_AI_CONVERSATION_COMPACTED = "gen_ai.conversation.compacted"
+GEN_AI_PROMPT_NAME = "gen_ai.prompt.name"
+GEN_AI_PROMPT_VERSION = "gen_ai.prompt.version"
+OPERATION_CHAT = "chat"
+
+ABRIDGED_SUMMARIZATION_ID = "abridged.summarization.id"
+ABRIDGED_TRIGGER = "abridged.summarization.trigger"
+ABRIDGED_OUTCOME = "abridged.summarization.outcome"
+ABRIDGED_SKIP_REASON = "abridged.summarization.skip_reason"
+ABRIDGED_DEPTH = "abridged.summarization.depth"
+ABRIDGED_RATIO = "abridged.summarization.ratio"
+ABRIDGED_RATIO_AFTER = "abridged.summarization.ratio_after"
+ABRIDGED_TOKENS_BEFORE = "abridged.summarization.tokens_before"
+ABRIDGED_TOKENS_AFTER = "abridged.summarization.tokens_after"
+ABRIDGED_MESSAGES = "abridged.summarization.messages"
+ABRIDGED_IDENTIFIER_SURVIVAL = "abridged.summarization.identifier_survival"
+ABRIDGED_ATTEMPT = "abridged.summarization.attempt"
+ABRIDGED_COMMIT_EVENTS = "abridged.commit.events"
+ABRIDGED_ERROR_REASON = "abridged.error.reason"
+"""The reason in the ErrorInfo that a caller got: more specific than the status, and set for callers' mistakes too."""
+
 _ROOT = Context()
 
 Attributes = dict[str, api_types.AttributeValue]
 
-_BROKEN_CHAT: Attributes = {semconv.GEN_AI_RESPONSE_FINISH_REASONS: ("error",)}
+_BROKEN_CHAT: Attributes = {GEN_AI_RESPONSE_FINISH_REASONS: ("error",)}
 """The conventions' value for a model call without an answer."""
 
 
@@ -70,37 +129,37 @@ class ExportedTracing:
 
     def __init__(self, settings: TracingSettings, processor: SpanProcessor) -> None:
         named = {SERVICE_NAME: settings.service_name, SERVICE_VERSION: settings.service_version}
-        resource = Resource.create(named, schema_url=semconv.SCHEMA_URL)
+        resource = Resource.create(named, schema_url=SCHEMA_URL)
         provider = TracerProvider(sampler=_sampler(settings), resource=resource, shutdown_on_exit=False)
         provider.add_span_processor(processor)
         self._provider = provider
         # A scope has one schema, and the attributes of passes and model calls come from another registry.
         version = settings.service_version
-        self._tracer = provider.get_tracer("abridged", version, schema_url=semconv.SCHEMA_URL)
-        self._gen_ai = provider.get_tracer("abridged", version, schema_url=semconv.GEN_AI_SCHEMA_URL)
+        self._tracer = provider.get_tracer("abridged", version, schema_url=SCHEMA_URL)
+        self._gen_ai = provider.get_tracer("abridged", version, schema_url=GEN_AI_SCHEMA_URL)
 
     def span(self, fact: SpanFact) -> AbstractContextManager[Span]:
         match fact:
             case RpcStarted():
                 attributes: Attributes = {
-                    semconv.RPC_SYSTEM_NAME: semconv.RPC_SYSTEM_GRPC,
-                    semconv.RPC_METHOD: fact.method,
+                    RPC_SYSTEM_NAME: RPC_SYSTEM_GRPC,
+                    RPC_METHOD: fact.method,
                 }
                 parent = _remote(fact.traceparent)
                 return _ExportedSpan(self._tracer.start_span(fact.method, parent, SpanKind.SERVER, attributes))
             case PassStarted():
-                trigger = {semconv.ABRIDGED_TRIGGER: str(fact.trigger), **_room_attributes(fact)}
+                trigger = {ABRIDGED_TRIGGER: str(fact.trigger), **_room_attributes(fact)}
                 attributes = {**_source_attributes(fact), **trigger}
-                attributes[semconv.ABRIDGED_SUMMARIZATION_ID] = fact.summarization_id
+                attributes[ABRIDGED_SUMMARIZATION_ID] = fact.summarization_id
                 links = _links((fact.trigger_traceparent,))
-                span = self._gen_ai.start_span(semconv.SPAN_SUMMARIZE, _ROOT, attributes=attributes, links=links)
-                span.add_event(semconv.EVENT_TRIGGERED, trigger)
+                span = self._gen_ai.start_span(SPAN_SUMMARIZE, _ROOT, attributes=attributes, links=links)
+                span.add_event(EVENT_TRIGGERED, trigger)
                 return _ExportedSpan(span)
             case PreparationStarted():
                 attributes = {**_source_attributes(fact), **_room_attributes(fact)}
-                return _ExportedSpan(self._gen_ai.start_span(semconv.SPAN_PREPARE, _ROOT, attributes=attributes))
+                return _ExportedSpan(self._gen_ai.start_span(SPAN_PREPARE, _ROOT, attributes=attributes))
             case ChatStarted():
-                name = f"{semconv.OPERATION_CHAT} {fact.model}"
+                name = f"{OPERATION_CHAT} {fact.model}"
                 parent, attributes = _local(CURRENT.get()), _chat_attributes(fact)
                 return _ExportedSpan(
                     self._gen_ai.start_span(name, parent, SpanKind.CLIENT, attributes), broken=_BROKEN_CHAT
@@ -115,10 +174,10 @@ class ExportedTracing:
         if not sampled:
             return
         span = self._tracer.start_span(
-            semconv.SPAN_COMMIT,
+            SPAN_COMMIT,
             _remote(sampled[0]),
             SpanKind.INTERNAL,
-            {semconv.ABRIDGED_COMMIT_EVENTS: fact.events},
+            {ABRIDGED_COMMIT_EVENTS: fact.events},
             _links(sampled[1:]),
             start_time=fact.started_ns,
         )
@@ -162,13 +221,13 @@ class _ExportedSpan:
         if isinstance(fact, PassEnded) and fact.record is not None:
             record = fact.record
             self.sdk_span.add_event(
-                semconv.EVENT_COMMITTED,
+                EVENT_COMMITTED,
                 {
-                    semconv.ABRIDGED_DEPTH: record.depth,
-                    semconv.ABRIDGED_TOKENS_BEFORE: record.tokens_before,
-                    semconv.ABRIDGED_TOKENS_AFTER: record.tokens_after,
-                    semconv.ABRIDGED_RATIO_AFTER: record.ratio_after,
-                    semconv.ABRIDGED_IDENTIFIER_SURVIVAL: record.identifier_survival,
+                    ABRIDGED_DEPTH: record.depth,
+                    ABRIDGED_TOKENS_BEFORE: record.tokens_before,
+                    ABRIDGED_TOKENS_AFTER: record.tokens_after,
+                    ABRIDGED_RATIO_AFTER: record.ratio_after,
+                    ABRIDGED_IDENTIFIER_SURVIVAL: record.identifier_survival,
                 },
             )
         if error_type:
@@ -177,7 +236,7 @@ class _ExportedSpan:
         self._settled = isinstance(fact, RpcEnded | PassEnded | ChatFailed)
 
     def _fail(self, error_type: str) -> None:
-        self.sdk_span.set_attribute(semconv.ERROR_TYPE, error_type)
+        self.sdk_span.set_attribute(ERROR_TYPE, error_type)
         self.sdk_span.set_status(Status(StatusCode.ERROR))
 
 
@@ -197,7 +256,7 @@ class _PassesToo(sdk_sampling.Sampler):
         links: Sequence[Link] | None = None,
         trace_state: api.TraceState | None = None,
     ) -> sdk_sampling.SamplingResult:
-        chosen = sdk_sampling.ALWAYS_ON if name in semconv.SPANS_OF_RECORDS else self._configured
+        chosen = sdk_sampling.ALWAYS_ON if name in SPANS_OF_RECORDS else self._configured
         return chosen.should_sample(parent_context, trace_id, name, kind, attributes, links, trace_state)
 
     def get_description(self) -> str:
@@ -206,36 +265,36 @@ class _PassesToo(sdk_sampling.Sampler):
 
 def _source_attributes(fact: PassStarted | PreparationStarted) -> Attributes:
     return {
-        semconv.GEN_AI_CONVERSATION_ID: fact.conversation_id,
-        semconv.GEN_AI_REQUEST_MODEL: fact.model,
-        semconv.ABRIDGED_MESSAGES: fact.messages,
+        GEN_AI_CONVERSATION_ID: fact.conversation_id,
+        GEN_AI_REQUEST_MODEL: fact.model,
+        ABRIDGED_MESSAGES: fact.messages,
     }
 
 
 def _room_attributes(fact: PassStarted | PreparationStarted) -> Attributes:
     return {
-        semconv.ABRIDGED_DEPTH: fact.depth,
-        semconv.ABRIDGED_RATIO: fact.ratio,
-        semconv.ABRIDGED_TOKENS_BEFORE: fact.tokens_before,
+        ABRIDGED_DEPTH: fact.depth,
+        ABRIDGED_RATIO: fact.ratio,
+        ABRIDGED_TOKENS_BEFORE: fact.tokens_before,
     }
 
 
 def _chat_attributes(fact: ChatStarted) -> Attributes:
     always: Attributes = {
-        semconv.GEN_AI_OPERATION_NAME: semconv.OPERATION_CHAT,
-        semconv.GEN_AI_PROVIDER_NAME: fact.provider,
-        semconv.GEN_AI_REQUEST_MODEL: fact.model,
-        semconv.ABRIDGED_ATTEMPT: fact.attempt,
+        GEN_AI_OPERATION_NAME: OPERATION_CHAT,
+        GEN_AI_PROVIDER_NAME: fact.provider,
+        GEN_AI_REQUEST_MODEL: fact.model,
+        ABRIDGED_ATTEMPT: fact.attempt,
     }
     known = {
-        semconv.GEN_AI_CONVERSATION_ID: fact.conversation_id or None,
-        semconv.GEN_AI_PROMPT_NAME: fact.prompt_name or None,
-        semconv.GEN_AI_PROMPT_VERSION: fact.prompt_version or None,
-        semconv.GEN_AI_REQUEST_TEMPERATURE: fact.temperature,
-        semconv.GEN_AI_REQUEST_SEED: fact.seed,
-        semconv.GEN_AI_REQUEST_MAX_TOKENS: fact.output_tokens_max,
+        GEN_AI_CONVERSATION_ID: fact.conversation_id or None,
+        GEN_AI_PROMPT_NAME: fact.prompt_name or None,
+        GEN_AI_PROMPT_VERSION: fact.prompt_version or None,
+        GEN_AI_REQUEST_TEMPERATURE: fact.temperature,
+        GEN_AI_REQUEST_SEED: fact.seed,
+        GEN_AI_REQUEST_MAX_TOKENS: fact.output_tokens_max,
         # By convention, true or absent.
-        semconv.GEN_AI_CONVERSATION_COMPACTED: fact.compacted or None,
+        GEN_AI_CONVERSATION_COMPACTED: fact.compacted or None,
     }
     return always | {name: value for name, value in known.items() if value is not None}
 
@@ -244,26 +303,26 @@ def _outcome(fact: Fact) -> tuple[Attributes, str]:
     """The attributes that a fact adds to its span, and the error type; empty unless the fact is a failure."""
     match fact:
         case RpcEnded():
-            attributes: Attributes = {semconv.RPC_RESPONSE_STATUS_CODE: fact.code}
+            attributes: Attributes = {RPC_RESPONSE_STATUS_CODE: fact.code}
             if fact.conversation_id:
-                attributes[semconv.GEN_AI_CONVERSATION_ID] = fact.conversation_id
+                attributes[GEN_AI_CONVERSATION_ID] = fact.conversation_id
             if fact.reason:
-                attributes[semconv.ABRIDGED_ERROR_REASON] = fact.reason
-            return attributes, fact.code if fact.code in semconv.RPC_SERVER_ERRORS else ""
+                attributes[ABRIDGED_ERROR_REASON] = fact.reason
+            return attributes, fact.code if fact.code in RPC_SERVER_ERRORS else ""
         case PassEnded():
-            attributes = {semconv.ABRIDGED_OUTCOME: fact.outcome.value, semconv.GEN_AI_REQUEST_MODEL: fact.model}
+            attributes = {ABRIDGED_OUTCOME: fact.outcome.value, GEN_AI_REQUEST_MODEL: fact.model}
             if fact.skip_reason is not None:
-                attributes[semconv.ABRIDGED_SKIP_REASON] = str(fact.skip_reason)
+                attributes[ABRIDGED_SKIP_REASON] = str(fact.skip_reason)
             failed = fact.outcome in {PassOutcome.ERROR, PassOutcome.CANCELLED}
             return attributes, str(fact.error_class or "") if failed else ""
         case ChatAsked():
-            return {semconv.SERVER_ADDRESS: fact.server_address, semconv.SERVER_PORT: fact.server_port}, ""
+            return {SERVER_ADDRESS: fact.server_address, SERVER_PORT: fact.server_port}, ""
         case ChatAnswered():
             return {
-                semconv.GEN_AI_RESPONSE_MODEL: fact.model,
-                semconv.GEN_AI_RESPONSE_FINISH_REASONS: (fact.finish_reason,),
-                semconv.GEN_AI_USAGE_INPUT_TOKENS: fact.input_tokens,
-                semconv.GEN_AI_USAGE_OUTPUT_TOKENS: fact.output_tokens,
+                GEN_AI_RESPONSE_MODEL: fact.model,
+                GEN_AI_RESPONSE_FINISH_REASONS: (fact.finish_reason,),
+                GEN_AI_USAGE_INPUT_TOKENS: fact.input_tokens,
+                GEN_AI_USAGE_OUTPUT_TOKENS: fact.output_tokens,
             }, ""
         case ChatFailed():
             return _BROKEN_CHAT, str(fact.error_class)

@@ -11,7 +11,7 @@ from eventlog.event import StreamId
 from service.api.sent_window import sent_window
 from service.api.wire import context_message, message_digest, usage_of
 from service.codec.enums import HELD_BY, HISTORY_TOOLS, OMISSIONS, SUMMARY_ROLES
-from service.codec.ledger import ledger_to_proto
+from service.codec.records import ledger_to_proto
 from service.conversations.cache import Sent
 from service.conversations.conversations import Conversations
 from service.conversations.prefixes import NO_PREFIXES, Prefixes, ResponseForm, segment_digest

@@ -27,8 +27,8 @@ from service.api.search import HistorySearch
 from service.api.views import conversation_shown, current_pass, key_of, pass_named
 from service.api.watch import Watching, watch
 from service.codec.enums import RATINGS
-from service.codec.ledger import ledger_to_proto
-from service.codec.values import record_to_proto, settings_from_bytes
+from service.codec.records import ledger_to_proto, record_to_proto
+from service.codec.values import settings_from_bytes
 from service.conversations.append_request import AppendRequest
 from service.conversations.changes import Changes
 from service.conversations.chat_models import ChatModels

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abridged.v1 import conversation_service_pb2
 from service.codec.enums import PROVENANCES
-from service.codec.values import figures_to_proto, ranges_to_proto, timestamp
+from service.codec.records import FIGURES
+from service.codec.values import ranges_to_proto, timestamp
 from service.domain.conversation import Conversation
 from service.domain.errors import EpisodeNotFound
 from service.domain.record import SummaryRecord
@@ -39,7 +40,7 @@ def episode_view(state: Conversation, record: SummaryRecord) -> conversation_ser
         message_count=record.covered_count,
         short_summary=record.short_summary,
         long_summary=record.summary,
-        figures=figures_to_proto(record.episode),
+        figures=FIGURES.to_proto(record.episode),
         form=form,
         create_time=timestamp(record.create_time_us),
         provenance=PROVENANCES.to_proto(record.provenance),

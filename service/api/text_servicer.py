@@ -12,8 +12,8 @@ from abridged.v1 import conversation_pb2, text_service_pb2, text_service_pb2_grp
 from service.api.auth import current_caller
 from service.api.errors import InvalidRequest, ServerStopping, TooManyRequests
 from service.codec.enums import ERROR_CLASSES, FALLBACKS, PROVENANCES, TOKEN_SOURCES
-from service.codec.statements import context_to_proto, statements_to_proto
-from service.codec.values import message_from_proto, quality_to_proto
+from service.codec.records import QUALITY, context_to_proto, statements_to_proto
+from service.codec.values import message_from_proto
 from service.conversations.chat_models import ChatModels
 from service.conversations.counting import Counting
 from service.conversations.policies import Policies
@@ -186,7 +186,7 @@ def _summary(made: TextSummary) -> _pb.TextSummary:
         model=summary.model,
         provenance=PROVENANCES.to_proto(summary.provenance),
         attempts=summary.attempts,
-        quality=quality_to_proto(summary.quality),
+        quality=QUALITY.to_proto(summary.quality),
         clipped=made.clipped,
         error_class=ERROR_CLASSES.to_proto(made.failure.error_class) if made.failure else _NO_ERROR,
         prompt_name=summary.template.name,

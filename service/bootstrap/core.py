@@ -49,9 +49,8 @@ from service.summarizer.by_extraction import EXTRACTIVE
 from service.summarizer.summarizer import Summarizers
 from service.summarizer.texts import TextSummarizer
 from service.telemetry.commits import CommitReport
-from service.telemetry.models import TracedModel
 from service.telemetry.progress import ProgressBoard
-from service.telemetry.telemetry import Telemetry, metric_labels
+from service.telemetry.telemetry import Telemetry, TracedModel, metric_labels
 from service.tokenizers.model_counters import ModelCounters
 from service.version import VERSION
 

@@ -1,59 +1,41 @@
 """A conversation's state as bytes, and back: every field of it, by the types that the domain gives them.
 
 The bytes are for one version of the program: store `STATE_CODEC` with them, and do not read those of another one.
-Nothing is left out, because the types are walked; an unknown type fails when this module is imported.
 """
 
 from __future__ import annotations
 
-import json
 import zlib
-from collections import abc
-from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
-from enum import StrEnum
+from collections.abc import Iterator
+from dataclasses import is_dataclass, replace
+from enum import EnumType
 from functools import partial
 from hashlib import blake2b
-from types import MappingProxyType, NoneType, UnionType
-from typing import Any, Final, NamedTuple, Union, get_args, get_origin, get_type_hints
+from types import MappingProxyType
+from typing import Any, Final, TypedDict, get_args, get_origin, get_type_hints
 
-from service.domain.conversation import Conversation
+import msgspec
+
+from service.domain.conversation import Conversation, EndedPass
 from service.domain.policy import Policy
 from service.domain.sequence import Sequence
 
 FOLD: Final = 3
 """Raised when the fold makes another state of the same events, so that states of before are not read."""
 
-_Encode = Callable[[Any, "_Policies"], Any]
-_Decode = Callable[[Any, list[Policy]], Any]
-_Policies = dict[Policy, int]
-"""The policies of the passes by their places: nearly all passes have the same one."""
-
 _SIZE_BYTES = 4
 _COMPRESSION = 1
 """A third of zlib's default time for nine tenths of its gain."""
 
-_PLAIN = (bool, int, float, str, NoneType)
-_EMPTY: Final = MappingProxyType[Any, Any]({})
-
-
-class _Form(NamedTuple):
-    """How values of a type are written; None for those that JSON takes as they are."""
-
-    name: str
-    encode: _Encode | None = None
-    decode: _Decode | None = None
-
 
 def state_to_bytes(state: Conversation) -> bytes:
-    """The state, as JSON in UTF-8, compressed: all but its history, then each part of that."""
-    policies: _Policies = {}
-    history = [getattr(state, name) for name in _HISTORY]
-    later = [_encoded(form, items, policies) for form, items in zip(_HISTORY.values(), history, strict=True)]
-    without: dict[str, Any] = dict.fromkeys(_HISTORY, Sequence())
-    encoded = _encoded(_STATE, state._replace(**without), policies)
-    plain = [_encoded(_POLICY, policy, policies) for policy in policies]
-    return b"".join(map(_frame, ((plain, encoded, [len(items) for items in history]), *later)))
+    """The state, as compressed MessagePack: all but its history, then each part of that. Equal for equal states."""
+    head: dict[str, Any] = state._asdict()
+    history = [head[name] for name in _HISTORY]
+    head |= {name: len(head[name]) for name in _HISTORY}
+    # A set has no order of its own.
+    head |= {name: sorted(value) for name, value in head.items() if isinstance(value, frozenset)}
+    return b"".join(map(_frame, (list(head.values()), *history)))
 
 
 def state_from_bytes(encoded: bytes) -> Conversation:
@@ -62,18 +44,18 @@ def state_from_bytes(encoded: bytes) -> Conversation:
     Its history is decoded when it is first looked at: a window is made without it.
     """
     first, *later = _frames(encoded)
-    plain, values, lengths = _read(first)
-    policies = [_decoded(_POLICY, policy, []) for policy in plain]
-    state: Conversation = _decoded(_STATE, values, policies)
+    state = Conversation(*map(_immutable, _HEAD.decode(zlib.decompress(first))))
+    overrides = msgspec.convert(state.settings.policy, _Overrides)
     history: dict[str, Any] = {
-        name: Sequence.deferred(length, partial(_items_of, form, frame, policies)) if length else Sequence()
-        for (name, form), length, frame in zip(_HISTORY.items(), lengths, later, strict=True)
+        name: Sequence.deferred(length, partial(_items_of, name, frame)) if length else Sequence()
+        for name, frame in zip(_HISTORY, later, strict=True)
+        for length in (getattr(state, name),)
     }
-    return state._replace(**history)
+    return state._replace(settings=replace(state.settings, policy=MappingProxyType(overrides)), **history)
 
 
 def _frame(values: Any) -> bytes:
-    compressed = zlib.compress(json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode(), _COMPRESSION)
+    compressed = zlib.compress(_ENCODER.encode(values), _COMPRESSION)
     return len(compressed).to_bytes(_SIZE_BYTES, "big") + compressed
 
 
@@ -85,131 +67,57 @@ def _frames(encoded: bytes) -> Iterator[bytes]:
         yield encoded[begin:start]
 
 
-def _read(frame: bytes) -> Any:
-    return json.loads(zlib.decompress(frame))
+def _items_of(name: str, frame: bytes) -> list[Any]:
+    items = _HISTORY[name].decode(zlib.decompress(frame))
+    return _sharing_policies(items) if name == "passes" else items
 
 
-def _items_of(form: _Form, frame: bytes, policies: list[Policy]) -> list[Any]:
-    return list(_decoded(form, _read(frame), policies))
+def _sharing_policies(passes: list[EndedPass]) -> list[EndedPass]:
+    """The passes with one object for equal policies: nearly all have the same."""
+    policies: dict[Policy, Policy] = {}
+    return [
+        replace(ended, plan=replace(ended.plan, policy=policies.setdefault(ended.plan.policy, ended.plan.policy)))
+        for ended in passes
+    ]
 
 
-def _encoded(form: _Form, value: Any, policies: _Policies) -> Any:
-    return value if form.encode is None else form.encode(value, policies)
+def _immutable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return MappingProxyType(value)
+    return Sequence(value) if isinstance(value, list) else value
 
 
-def _decoded(form: _Form, value: Any, policies: list[Policy]) -> Any:
-    return value if form.decode is None else form.decode(value, policies)
+def _plain(value: Any) -> Any:
+    """A mapping or a sequence of a type that the library does not know."""
+    return dict(value) if isinstance(value, MappingProxyType) else list(value)
 
 
-def _form(kind: Any) -> _Form:
-    origin, arguments = get_origin(kind), get_args(kind)
-    if kind is Policy:
-        return _Form("Policy", lambda value, policies: policies.setdefault(value, len(policies)), _shared_policy)
-    if kind in _PLAIN:
-        return _Form(kind.__name__)
-    if origin in (Union, UnionType):
-        return _optional(*[_form(a) for a in arguments if a is not NoneType])
-    if origin is tuple and arguments[-1] is Ellipsis:
-        return _items(_form(arguments[0]), tuple, list)
-    if origin is Sequence:
-        return _items(_form(arguments[0]), Sequence, list)
-    if origin is frozenset:
-        return _items(_form(arguments[0]), frozenset, sorted)
-    if kind == abc.Mapping[str, Any]:
-        return _overrides()
-    if origin is abc.Mapping:
-        return _mapping(*map(_form, arguments))
-    if isinstance(kind, type) and issubclass(kind, StrEnum):
-        members = {member.value: member for member in kind}
-        return _Form(f"{kind.__name__}{sorted(members)}", None, lambda value, _: members[value])
-    if isinstance(kind, type) and (is_dataclass(kind) or hasattr(kind, "_fields")):
-        return _fields_of(kind)
-    raise TypeError(f"a state has no form for {kind}")
+def _read_as(kind: Any) -> Any:
+    return list[get_args(kind)] if get_origin(kind) is Sequence else kind  # type: ignore[misc]  # made at run time
 
 
-def _shared_policy(place: int, policies: list[Policy]) -> Policy:
-    return policies[place]
+def _shape(kind: Any, seen: set[Any]) -> Iterator[str]:
+    """The type, and once each type that it is made of."""
+    yield f"{kind}{sorted(kind) if isinstance(kind, EnumType) else ''}"
+    if kind not in seen:
+        seen.add(kind)
+        if is_dataclass(kind) or hasattr(kind, "_fields"):
+            for name, hint in get_type_hints(kind).items():
+                yield name
+                yield from _shape(hint, seen)
+        for argument in get_args(kind):
+            yield from _shape(argument, seen)
 
 
-def _optional(form: _Form) -> _Form:
-    encode, decode = form.encode, form.decode
-    return _Form(
-        f"{form.name}?",
-        encode and (lambda value, policies: None if value is None else encode(value, policies)),
-        decode and (lambda value, policies: None if value is None else decode(value, policies)),
-    )
+_TYPES = get_type_hints(Conversation)
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)
+_HISTORY = {name: msgspec.msgpack.Decoder(_read_as(_TYPES[name])) for name in ("records", "passes", "revoked")}
+"""The fields that grow with a conversation's length; the head has their lengths instead."""
+_HEAD: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
+    tuple[tuple(int if name in _HISTORY else _read_as(kind) for name, kind in _TYPES.items())]  # type: ignore[misc]  # made at run time
+)
+_Overrides = TypedDict("_Overrides", get_type_hints(Policy), total=False)  # type: ignore[misc]  # made at run time
+"""Fields of a policy, each of its own type."""
 
-
-def _items(form: _Form, made: Callable[[Any], Any], listed: Callable[[Any], Any]) -> _Form:
-    encode, decode = form.encode, form.decode
-    return _Form(
-        f"{made.__name__}[{form.name}]",
-        (lambda value, _: listed(value))
-        if encode is None
-        else (lambda value, policies: [encode(item, policies) for item in listed(value)]),
-        (lambda value, _: made(value))
-        if decode is None
-        else (lambda value, policies: made([decode(item, policies) for item in value])),
-    )
-
-
-def _mapping(key: _Form, item: _Form) -> _Form:
-    """As pairs, because JSON has no keys but texts."""
-
-    def decode(value: Any, policies: list[Policy]) -> Any:
-        pairs = {_decoded(key, k, policies): _decoded(item, v, policies) for k, v in value}
-        return MappingProxyType(pairs) if pairs else _EMPTY
-
-    return _Form(
-        f"mapping[{key.name},{item.name}]",
-        lambda value, policies: [[_encoded(key, k, policies), _encoded(item, v, policies)] for k, v in value.items()],
-        decode,
-    )
-
-
-def _overrides() -> _Form:
-    """Fields of a policy, each in the form of its own type."""
-    forms = {name: _form(kind) for name, kind in get_type_hints(Policy).items()}
-
-    def decode(value: Any, policies: list[Policy]) -> Any:
-        return MappingProxyType({name: _decoded(forms[name], item, policies) for name, item in value.items()})
-
-    return _Form(
-        "overrides",
-        lambda value, policies: {name: _encoded(forms[name], item, policies) for name, item in value.items()},
-        decode,
-    )
-
-
-def _fields_of(kind: Any) -> _Form:
-    hints = get_type_hints(kind)
-    names = [field.name for field in fields(kind)] if is_dataclass(kind) else kind._fields
-    forms = [_form(hints[name]) for name in names]
-    encoded = [(place, form.encode) for place, form in enumerate(forms) if form.encode is not None]
-    decoded = [(place, form.decode) for place, form in enumerate(forms) if form.decode is not None]
-    listed: Callable[[Any], list[Any]] = (
-        (lambda value: [getattr(value, name) for name in names]) if is_dataclass(kind) else list
-    )
-
-    def encode(value: Any, policies: _Policies) -> Any:
-        values = listed(value)
-        for place, convert in encoded:
-            values[place] = convert(values[place], policies)
-        return values
-
-    def decode(values: Any, policies: list[Policy]) -> Any:
-        for place, convert in decoded:
-            values[place] = convert(values[place], policies)
-        return kind(*values)
-
-    shape = ",".join(f"{name}:{form.name}" for name, form in zip(names, forms, strict=True))
-    return _Form(f"{kind.__name__}({shape})", encode, decode)
-
-
-_STATE = _form(Conversation)
-_POLICY = _fields_of(Policy)
-_HISTORY = {name: _form(get_type_hints(Conversation)[name]) for name in ("records", "passes", "revoked")}
-"""The fields that grow with a conversation's length."""
-
-STATE_CODEC: Final = blake2b(f"{FOLD} {_STATE.name} {_POLICY.name}".encode(), digest_size=8).hexdigest()
+STATE_CODEC: Final = blake2b(f"{FOLD} {[*_shape(Conversation, set())]}".encode(), digest_size=8).hexdigest()
 """Which states the bytes are of: it changes with every field, its type and its place, and with FOLD."""

@@ -1,4 +1,4 @@
-"""Converts messages, records, settings and policies between domain and contract; pure, exact in both directions."""
+"""Converts messages, settings and policies between domain and contract; pure, exact in both directions."""
 
 from __future__ import annotations
 
@@ -18,28 +18,16 @@ from service.codec.enums import (
     DRAFT_FORMS,
     FALLBACKS,
     PROFILES,
-    PROVENANCES,
     ROLES,
     SUMMARY_ROLES,
     TOOL_OUTPUTS,
     EnumMap,
 )
-from service.codec.statements import (
-    context_from_proto,
-    context_to_proto,
-    evidence_from_proto,
-    statements_to_proto,
-    texts_of,
-)
+from service.codec.message_map import Conversion, MessageMap
 from service.domain.events import Settings
 from service.domain.message import Attachment, Message, ToolCall
 from service.domain.policy import Policy, ProfileName
-from service.domain.record import (
-    EpisodeFigures,
-    MessageRange,
-    RecordQuality,
-    SummaryRecord,
-)
+from service.domain.record import MessageRange
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _POLICY_ENUMS: Mapping[str, EnumMap[Any]] = {
@@ -132,124 +120,13 @@ def message_from_proto(proto: message_pb2.Message) -> Message:
     )
 
 
+RANGE = MessageMap(MessageRange, summary_pb2.MessageRange)
+TIME = Conversion(timestamp, timestamp_us)
+
+
 def ranges_to_proto(ranges: Iterable[MessageRange]) -> list[summary_pb2.MessageRange]:
     """The ranges in the contract's form."""
-    return [summary_pb2.MessageRange(first=r.first, last=r.last) for r in ranges]
-
-
-def ranges_from_proto(protos: Iterable[summary_pb2.MessageRange]) -> tuple[MessageRange, ...]:
-    """The ranges in the domain's form."""
-    return tuple(MessageRange(p.first, p.last) for p in protos)
-
-
-def record_to_proto(record: SummaryRecord) -> summary_pb2.SummaryRecord:
-    """The record in the contract's form."""
-    return summary_pb2.SummaryRecord(
-        id=record.id,
-        create_time=timestamp(record.create_time_us),
-        depth=record.depth,
-        parent_id=record.parent_id,
-        summary=record.summary,
-        key_points=statements_to_proto(record.key_points, record.evidence.key_points),
-        context=context_to_proto(record.context, record.evidence),
-        covered=ranges_to_proto(record.covered),
-        covered_message_count=record.covered_count,
-        tokens_before=record.tokens_before,
-        tokens_after=record.tokens_after,
-        model=record.model,
-        prompt_name=record.prompt_name,
-        prompt_version=record.prompt_version,
-        provenance=PROVENANCES.to_proto(record.provenance),
-        attempts=record.attempts,
-        tokens_read=record.tokens_read,
-        tokens_written=record.tokens_written,
-        latency=duration(record.latency_ms),
-        quality=quality_to_proto(record.quality),
-        covered_tokens=record.covered_tokens,
-        rewrites=record.rewrites,
-        stands_alone=record.stands_alone,
-        label=record.label,
-        short_summary=record.short_summary,
-        short_tokens=record.short_tokens,
-        episode=figures_to_proto(record.episode) if record.episode else None,
-    )
-
-
-def quality_to_proto(quality: RecordQuality) -> summary_pb2.RecordQuality:
-    """The figures in the contract's form."""
-    return summary_pb2.RecordQuality(
-        identifier_survival=quality.identifier_survival,
-        all_identifier_survival=quality.all_identifier_survival,
-        unsupported_claims=quality.unsupported_claims,
-        unsupported_statements=quality.unsupported_statements,
-        reduction=quality.reduction,
-    )
-
-
-def record_from_proto(proto: summary_pb2.SummaryRecord) -> SummaryRecord:
-    """The record in the domain's form."""
-    return SummaryRecord(
-        id=proto.id,
-        create_time_us=timestamp_us(proto.create_time),
-        depth=proto.depth,
-        parent_id=proto.parent_id,
-        summary=proto.summary,
-        key_points=texts_of(proto.key_points),
-        context=context_from_proto(proto.context),
-        covered=ranges_from_proto(proto.covered),
-        tokens_before=proto.tokens_before,
-        tokens_after=proto.tokens_after,
-        model=proto.model,
-        prompt_name=proto.prompt_name,
-        prompt_version=proto.prompt_version,
-        provenance=PROVENANCES.to_domain(proto.provenance),
-        attempts=proto.attempts,
-        tokens_read=proto.tokens_read,
-        tokens_written=proto.tokens_written,
-        latency_ms=proto.latency.ToMilliseconds(),
-        quality=_quality_from_proto(proto.quality),
-        covered_tokens=proto.covered_tokens,
-        rewrites=proto.rewrites,
-        stands_alone=proto.stands_alone,
-        label=proto.label,
-        short_summary=proto.short_summary,
-        short_tokens=proto.short_tokens,
-        episode=_figures_from_proto(proto.episode) if proto.HasField("episode") else None,
-        evidence=evidence_from_proto(proto),
-    )
-
-
-def figures_to_proto(figures: EpisodeFigures) -> summary_pb2.EpisodeFigures:
-    """The figures of an episode in the contract's form."""
-    return summary_pb2.EpisodeFigures(
-        sentiment_messages=figures.sentiment_messages,
-        sentiment_mean=figures.sentiment_mean,
-        sentiment_variance=figures.sentiment_variance,
-        flows=figures.flows,
-        tools=figures.tools,
-    )
-
-
-def _figures_from_proto(proto: summary_pb2.EpisodeFigures) -> EpisodeFigures:
-    return EpisodeFigures(
-        sentiment_messages=proto.sentiment_messages,
-        sentiment_mean=proto.sentiment_mean if proto.HasField("sentiment_mean") else None,
-        sentiment_variance=proto.sentiment_variance if proto.HasField("sentiment_variance") else None,
-        flows=tuple(proto.flows),
-        tools=tuple(proto.tools),
-    )
-
-
-def _quality_from_proto(proto: summary_pb2.RecordQuality) -> RecordQuality:
-    # Records from before there were two figures have the share of every identifier.
-    every = proto.all_identifier_survival if proto.HasField("all_identifier_survival") else proto.identifier_survival
-    return RecordQuality(
-        identifier_survival=proto.identifier_survival,
-        all_identifier_survival=every,
-        unsupported_claims=proto.unsupported_claims,
-        unsupported_statements=proto.unsupported_statements,
-        reduction=proto.reduction,
-    )
+    return list(map(RANGE.to_proto, ranges))
 
 
 def overrides_from_proto(proto: conversation_pb2.PolicyOverrides) -> Mapping[str, Any]:
@@ -282,6 +159,9 @@ def policy_to_proto(policy: Policy) -> conversation_pb2.PolicyOverrides:
 def policy_from_proto(proto: conversation_pb2.PolicyOverrides) -> Policy:
     """The policy from a message of policy_to_proto."""
     return Policy(**overrides_from_proto(proto))
+
+
+POLICY = Conversion(policy_to_proto, policy_from_proto)
 
 
 def settings_to_bytes(settings: Settings) -> bytes:
@@ -336,5 +216,7 @@ def settings_from_proto(proto: event_pb2.ResolvedSettings) -> Settings:
         profile=PROFILES.to_domain(proto.profile) if proto.profile else ProfileName.CHAIN,
     )
 
+
+SETTINGS = Conversion(settings_to_proto, settings_from_proto)
 
 assert set(_POLICY_FIELDS) == {f.name for f in fields(Policy)}, "the contract and the policy have the same fields"

@@ -1,4 +1,4 @@
-"""Cues: words that mark a sentence as a decision, a task, a question or an open point.
+"""Tells decisions, tasks, questions and open points by their words, and sentences that need no other to be read.
 
 The words are those of `service/text/languages/`. As hints for the extractive summary, a miss costs a place in a
 list, never a fact.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from service.extraction.due import deadline_of
-from service.extraction.owners import addressed, announces, owner_of
-from service.text.phrases import Phrase, has_phrase, pattern_of
+from service.extraction.tasks import addressed, announces, deadline_of, owner_of
+from service.text.identifiers import identifiers
+from service.text.phrases import Phrase, Words, has_phrase, pattern_of, words_of
+from service.text.sentences import terms_of
 
 _QUOTED: Final = re.compile(
     r"[\"\u201c\u201e][^\"\u201c\u201d\u201e]{1,200}[\"\u201d\u201c]|\u00ab[^\u00ab\u00bb]{1,200}\u00bb|[\u300c\u300e][^\u300d\u300f]{1,200}[\u300d\u300f]"
@@ -25,6 +26,30 @@ _UNMARKED_CHARS_MAX: Final = 120
 
 _COURTESY_CHARS_MAX: Final = 160
 """A longer sentence says something else too."""
+
+_SHOUTED_CHARS_MAX: Final = 45
+_CAPITALS_SHARE: Final = 0.5
+
+_OPENING: Final = re.compile(
+    r"^\W*(?:(?:yes|yeah|yep|no|nope|ok|okay|sure|right|alright|all right|well|so|and|but|oh|ah|um|uh|then|great"
+    r"|perfect|got it|i see|in that case|with that|oui|ja|nein|sí|si|d'accord|genau)\b[\s,.!;:]*)+",
+    re.IGNORECASE,
+)
+"""Words that take up what was said before."""
+
+_POINTING: Final = re.compile(
+    r"\b(?:this|that|these|those)(?: (?:one|ones|option|options|change|changes|detail|details|information|way|thing"
+    r"|things|step|steps|request|booking|reservation|point|part|stuff|number|numbers))?(?=[\s,.!?;:]|$)"
+    r"|\b(?:it|them|the same|the (?:first|second|other|latter|former) (?:one|option))\b",
+    re.IGNORECASE,
+)
+"""Words that only point at something that another sentence names."""
+
+_CHOICE: Final = re.compile(r"\b(?:[Oo]ption|[Pp]lan|[Vv]ariant|[Pp]roposal) (?:\d{1,2}|[A-Z])\b")
+"""Something that has its own name in the conversation."""
+
+_NAMING_MIN: Final = 2
+"""The fewest other words that name a thing; a sentence that only points at something needs twice as many."""
 
 
 def is_decision(sentence: str) -> bool:
@@ -117,14 +142,26 @@ def is_wish(sentence: str) -> bool:
     return has_phrase(_plain(sentence), Phrase.WISHES)
 
 
+def stands_alone(text: str) -> bool:
+    """Whether `text` names what it is about: by an identifier, or by words that are not general.
+
+    A sentence that points ("that one", "the other option") needs more of them. Words of languages other than English
+    are never general, so their sentences pass with two.
+    """
+    bare = _OPENING.sub("", text)
+    named = _POINTING.sub(" ", bare)
+    words_min = _NAMING_MIN if named == bare else 2 * _NAMING_MIN
+    return (
+        _CHOICE.search(bare) is not None
+        or any(identifiers(named))
+        or len(terms_of(named) - words_of(Words.GENERAL)) >= words_min
+    )
+
+
 def _is_in_capitals(plain: str) -> bool:
     """Whether it is written as documents write their clauses; a short one may be a person who shouts."""
     letters = sum(map(str.isalpha, plain))
     return len(plain) > _SHOUTED_CHARS_MAX and sum(map(str.isupper, plain)) > _CAPITALS_SHARE * letters
-
-
-_SHOUTED_CHARS_MAX: Final = 45
-_CAPITALS_SHARE: Final = 0.5
 
 
 def _own(sentence: str) -> str:

@@ -28,11 +28,10 @@ from service.extraction.cues import (
     is_promise,
     is_reversal,
     seeks_agreement,
+    stands_alone,
 )
-from service.extraction.due import deadline_of, due_of
-from service.extraction.owners import owner_of
 from service.extraction.passages import Corpus, Passage, Scored, is_usable, repetition
-from service.extraction.standing import stands_alone
+from service.extraction.tasks import deadline_of, due_of, owner_of
 from service.text.identifiers import IdentifierKind, identifiers
 from service.text.phrases import Words, words_of
 from service.text.sentences import Terms, terms_of

@@ -224,34 +224,17 @@ def _texts_by_field(draft: Draft) -> dict[str, tuple[str, ...]]:
 
 def _without_marks(draft: Draft) -> Draft:
     strip = strip_chat_markup
-    return draft.model_copy(
-        update={
-            **{field: strip(text).strip() for field, text in draft.narratives.items()},
-            "key_points": [strip(t) for t in draft.key_points],
-            "participants": [strip(t) for t in draft.participants],
-            "decisions": [strip(t) for t in draft.decisions],
-            "action_items": [
-                DraftItem(task=strip(i.task), owner=strip(i.owner), due=strip(i.due)) for i in draft.action_items
-            ],
-            "unresolved": [strip(t) for t in draft.unresolved],
-            "domain_entities": [strip(t) for t in draft.domain_entities],
-        }
+    return draft.edited(
+        lambda texts: list(map(strip, texts)),
+        lambda items: [DraftItem(task=strip(i.task), owner=strip(i.owner), due=strip(i.due)) for i in items],
+        **{field: strip(text).strip() for field, text in draft.narratives.items()},
     )
 
 
 def _supported_only(draft: Draft, evidence: Evidence) -> Draft:
-    def keep(items: list[str]) -> list[str]:
-        return [item for item in items if not unsupported(item, evidence)]
-
-    return draft.model_copy(
-        update={
-            "key_points": keep(draft.key_points),
-            "participants": keep(draft.participants),
-            "decisions": keep(draft.decisions),
-            "action_items": [i for i in draft.action_items if not unsupported(_item_text(i), evidence)],
-            "unresolved": keep(draft.unresolved),
-            "domain_entities": keep(draft.domain_entities),
-        }
+    return draft.edited(
+        lambda texts: [text for text in texts if not unsupported(text, evidence)],
+        lambda items: [item for item in items if not unsupported(_item_text(item), evidence)],
     )
 
 
@@ -301,24 +284,23 @@ def _item_text(item: DraftItem) -> str:
 
 def _cut(draft: Draft, *, tokens_max: int, cost: Callable[[Draft], int]) -> Draft:
     text = draft.summary
-    fits, fails = 1, len(text)
-    while fails - fits > 1:
-        middle = (fits + fails) // 2
-        if cost(draft.model_copy(update={"summary": text[:middle]})) <= tokens_max:
-            fits = middle
-        else:
-            fails = middle
-    return draft.model_copy(update={"summary": text[:fits].rstrip() or text[:1]})
+    chars = _most(1, len(text), lambda n: cost(draft.model_copy(update={"summary": text[:n]})) <= tokens_max)
+    return draft.model_copy(update={"summary": text[:chars].rstrip() or text[:1]})
 
 
 def _with_most_items(draft: Draft, name: str, *, tokens_max: int, cost: Callable[[Draft], int]) -> Draft:
     """The draft with the longest fitting start of list `name`; it fits without the list."""
     items = getattr(draft, name)
-    fits, fails = 0, len(items)
-    while fails - fits > 1:
-        middle = (fits + fails) // 2
-        if cost(draft.model_copy(update={name: items[:middle]})) <= tokens_max:
-            fits = middle
+    count = _most(0, len(items), lambda n: cost(draft.model_copy(update={name: items[:n]})) <= tokens_max)
+    return draft.model_copy(update={name: items[:count]})
+
+
+def _most(least: int, too_many: int, fits: Callable[[int], bool]) -> int:
+    """The largest number from `least` to below `too_many` that fits, by halves."""
+    while too_many - least > 1:
+        middle = (least + too_many) // 2
+        if fits(middle):
+            least = middle
         else:
-            fails = middle
-    return draft.model_copy(update={name: items[:fits]})
+            too_many = middle
+    return least

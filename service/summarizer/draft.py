@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Collection, Mapping
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -39,6 +39,8 @@ the summary has tokens, but at least ITEM_CHARS_MIN; an owner or a due date has 
 NARRATIVE_CHARS_PER_TOKEN = 5
 """Most characters of a narrative per token of the whole summary: more than any script needs, so that only a runaway
 answer meets the limit."""
+
+_TEXT_LISTS = ("key_points", "participants", "decisions", "unresolved", "domain_entities")
 
 Text = Annotated[str, Field(max_length=STRING_CHARS_MAX)]
 
@@ -110,6 +112,22 @@ class Draft(Strict):
         """The texts that a model alone can write again, by field."""
         return {"summary": self.summary}
 
+    @classmethod
+    def of_text(cls, text: str, **others: str) -> Self:
+        """A narrative of any length, with the other narratives of its form, and no lists."""
+        lists: dict[str, Any] = {name: [] for name in _TEXT_LISTS}
+        return cls.model_construct(summary=text, action_items=[], **lists, **others)
+
+    def edited(
+        self,
+        texts: Callable[[list[str]], list[str]],
+        items: Callable[[list[DraftItem]], list[DraftItem]],
+        **narratives: str,
+    ) -> Self:
+        """The draft with what `texts` makes of each list of texts, and `items` of the action items."""
+        lists = {name: texts(getattr(self, name)) for name in _TEXT_LISTS}
+        return self.model_copy(update={**lists, "action_items": items(self.action_items), **narratives})
+
     @property
     def highlights(self) -> tuple[str, ...]:
         """The key points, without empty and repeated ones."""
@@ -144,8 +162,7 @@ def from_text(answer: str) -> Draft:
         raise InvalidDraft(("the answer: plain text is wanted, without JSON or a fence",))
     if len(text) > SUMMARY_CHARS_MAX:
         raise InvalidDraft((f"the answer: more than {SUMMARY_CHARS_MAX} characters",))
-    lists: Mapping[str, list[Any]] = {name: [] for name in Draft.model_fields if name != "summary"}
-    return Draft.model_construct(None, summary=text, **lists)
+    return Draft.of_text(text)
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> None:
@@ -237,22 +254,10 @@ def without_cut_ends(draft: Draft, summary_tokens: int) -> Draft:
     Raises InvalidDraft if that leaves no narrative.
     """
     chars = _item_chars(summary_tokens)
-
-    def whole(items: list[str]) -> list[str]:
-        return [item for item in items if len(item) != chars]
-
-    return draft.model_copy(
-        update={
-            "summary": whole_sentences("summary", draft.summary, narrative_chars(summary_tokens)),
-            "key_points": whole(draft.key_points),
-            "participants": whole(draft.participants),
-            "decisions": whole(draft.decisions),
-            "action_items": [
-                i for i in draft.action_items if len(i.task) != chars and NAME_CHARS not in (len(i.owner), len(i.due))
-            ],
-            "unresolved": whole(draft.unresolved),
-            "domain_entities": whole(draft.domain_entities),
-        }
+    return draft.edited(
+        lambda texts: [text for text in texts if len(text) != chars],
+        lambda items: [i for i in items if len(i.task) != chars and NAME_CHARS not in (len(i.owner), len(i.due))],
+        summary=whole_sentences("summary", draft.summary, narrative_chars(summary_tokens)),
     )
 
 

@@ -38,23 +38,14 @@ class _Digest(Strict):
     summary: Annotated[str, Field(min_length=1, max_length=SUMMARY_CHARS_MAX)]
 
 
-_NO_LISTS: Final[Mapping[str, Any]] = {name: [] for name in Draft.model_fields if name != "summary"}
 _EPISODE_SCHEMA: Final = inlined(_Episode.model_json_schema())
 _DIGEST_SCHEMA: Final = inlined(_Digest.model_json_schema())
 
 
 def episode_draft(short: str, long: str) -> EpisodeDraft:
     """The draft of these two texts, each without the sentences that it has too many of."""
-    return EpisodeDraft.model_construct(
-        summary=first_sentences(long, LONG_SENTENCES_MAX),
-        short_summary=first_sentences(short, SHORT_SENTENCES_MAX),
-        **_NO_LISTS,
-    )
-
-
-def digest_draft(text: str) -> Draft:
-    """The draft of one text."""
-    return Draft.model_construct(summary=text, **_NO_LISTS)
+    short = first_sentences(short, SHORT_SENTENCES_MAX)
+    return EpisodeDraft.of_text(first_sentences(long, LONG_SENTENCES_MAX), short_summary=short)
 
 
 def episode_schema(summary_tokens: int) -> Mapping[str, Any]:
@@ -80,7 +71,7 @@ def digest_of(answer: str, summary_tokens: int) -> Draft:
     """The digest in an answer, every sentence once; raises InvalidDraft."""
     found = parsed_as(_Digest, answer)
     whole = whole_sentences("summary", found.summary, narrative_chars(summary_tokens))
-    return digest_draft("".join(unrepeated(whole, set())).rstrip())
+    return Draft.of_text("".join(unrepeated(whole, set())).rstrip())
 
 
 def _bounded(schema: Mapping[str, Any], field: str, summary_tokens: int) -> Mapping[str, Any]:

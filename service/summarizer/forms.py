@@ -26,7 +26,6 @@ from service.prompts.prompt import (
 )
 from service.summarizer.draft import Draft, DraftItem, from_text, parsed, schema_for, without_cut_ends
 from service.summarizer.episode_draft import (
-    digest_draft,
     digest_of,
     digest_schema,
     episode_draft,
@@ -98,7 +97,7 @@ def _extracted_episode(
 def _extracted_digest(
     messages: Sequence[Message], _: SummaryRecord | None, tokens_max: int, count: Callable[[str], int]
 ) -> Draft:
-    return digest_draft(extracted_digest([m.content for m in messages], tokens_max=tokens_max, count_tokens=count))
+    return Draft.of_text(extracted_digest([m.content for m in messages], tokens_max=tokens_max, count_tokens=count))
 
 
 _JSON_REPAIR: Final = RepairWords(

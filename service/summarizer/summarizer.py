@@ -30,16 +30,6 @@ from service.prompts.prompt import PromptTemplate
 from service.summarizer.check import CheckedDraft, Source
 from service.summarizer.draft import Draft
 
-_EMPTY = Draft.model_construct(
-    summary="",
-    key_points=[],
-    participants=[],
-    decisions=[],
-    action_items=[],
-    unresolved=[],
-    domain_entities=[],
-)
-
 
 class PassFailed(Exception):
     """A pass cannot make its record.
@@ -279,7 +269,7 @@ class WindowCost:
     @property
     def frame_tokens(self) -> int:
         """Tokens of a record's frame alone."""
-        return self(_EMPTY)
+        return self(Draft.of_text(""))
 
 
 def draft_text(work: PassWork, draft: Draft) -> str:

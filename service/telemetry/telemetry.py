@@ -1,4 +1,4 @@
-"""Takes each fact about a pass once and hands it to metrics, spans and watchers; logs a line where an operator may act.
+"""Reports passes to metrics, spans and watchers, and calls of models to spans; logs a line where an operator may act.
 
 No fact carries conversation text.
 """
@@ -12,6 +12,9 @@ import structlog
 
 from eventlog.event import StreamId
 from observability.facts import (
+    ChatAnswered,
+    ChatFailed,
+    ChatStarted,
     PassEnded,
     PassOutcome,
     PassStarted,
@@ -37,6 +40,7 @@ from service.domain.events import (
     Trigger,
 )
 from service.domain.profiles.profile import HeldBy
+from service.models.model import Completion, CompletionRequest, ModelDescription, ModelError, OnProgress, SummaryModel
 from service.telemetry.progress import Progress, ProgressBoard, Stage
 
 _log = structlog.get_logger()
@@ -118,6 +122,62 @@ class Telemetry:
     def progressed(self, key: StreamId, progress: Progress) -> None:
         """Tell the conversation's watchers."""
         self._board.tell(key, progress)
+
+
+class TracedModel:
+    """Wraps a model so that each of its calls is a span."""
+
+    def __init__(self, model: SummaryModel, tracing: Tracing) -> None:
+        self._model = model
+        self._tracing = tracing
+
+    @property
+    def name(self) -> str:
+        """See SummaryModel."""
+        return self._model.name
+
+    async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
+        """See SummaryModel."""
+        provider, _, model = self.name.partition(":")
+        fact = ChatStarted(
+            provider=provider,
+            model=model,
+            conversation_id=request.conversation_id,
+            prompt_name=request.prompt_name,
+            prompt_version=request.prompt_version,
+            temperature=request.temperature,
+            seed=request.seed,
+            output_tokens_max=request.output_tokens_max,
+            attempt=request.attempt,
+            compacted=request.compacted,
+        )
+        with self._tracing.span(fact) as span:
+            try:
+                completion = await self._model.complete(request, deadline_s=deadline_s, on_progress=on_progress)
+            except ModelError as error:
+                span.note(ChatFailed(error.error_class))
+                raise
+            span.note(
+                ChatAnswered(
+                    model=completion.response_model or completion.model.partition(":")[2],
+                    finish_reason=completion.finish_reason,
+                    input_tokens=completion.input_tokens,
+                    output_tokens=completion.output_tokens,
+                )
+            )
+            return completion
+
+    async def describe(self) -> ModelDescription:
+        """See SummaryModel."""
+        return await self._model.describe()
+
+    async def idle(self) -> bool:
+        """See SummaryModel."""
+        return await self._model.idle()
+
+    async def close(self) -> None:
+        """See SummaryModel."""
+        await self._model.close()
 
 
 def metric_labels(**lists: Sequence[str]) -> MetricLabels:

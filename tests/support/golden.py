@@ -19,7 +19,7 @@ from abridged.v1.conversation_service_pb2 import GetContextResponse
 from eventlog.event import StreamId
 from service.api.wire import context_message, conversation_view, ended_pass, pending_pass
 from service.codec.events import decode, encode
-from service.codec.values import record_to_proto
+from service.codec.records import record_to_proto
 from service.conversations.table import row_of
 from service.domain.conversation import Conversation, lineage
 from service.domain.events import Event, MessageAppended

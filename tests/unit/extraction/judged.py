@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from service.domain.message import Message, Role
 from service.domain.record import FormName
-from service.extraction.due import due_of
+from service.extraction.tasks import due_of
 from service.summarizer.draft import Draft
 from service.summarizer.forms import FORMS
 from service.summarizer.texts import DOCUMENT_FORMS

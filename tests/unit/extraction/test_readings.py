@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from service.extraction.cues import is_action, is_decision
-from service.extraction.due import due_of
+from service.extraction.tasks import due_of
 from service.text.sentences import sentences
 
 READINGS = Path(__file__).parent / "readings"

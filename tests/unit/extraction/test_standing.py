@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from service.domain.message import Message, Role
+from service.extraction.cues import stands_alone
 from service.extraction.extract import Extract, extract
-from service.extraction.standing import stands_alone
 from service.tokenizers.estimated import EstimatingCounter
 from tests.unit.extraction.corpora import said
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from service.extraction.cues import asks, is_action, is_decision
-from service.extraction.due import due_of
+from service.extraction.tasks import due_of
 from service.text.sentences import sentences
 from tests.unit.extraction.judged import HALVES, LANGUAGES, counts, wrong_in
 

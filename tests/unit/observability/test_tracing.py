@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from observability import semconv
+from observability import exported
 from observability.exported import LINKS_MAX, ExportedTracing
 from observability.facts import (
     BatchCommitted,
@@ -60,66 +60,66 @@ CHAT = ChatStarted(
 )
 _RPC = frozenset(
     {
-        semconv.RPC_SYSTEM_NAME,
-        semconv.RPC_METHOD,
-        semconv.RPC_RESPONSE_STATUS_CODE,
-        semconv.GEN_AI_CONVERSATION_ID,
-        semconv.ABRIDGED_ERROR_REASON,
-        semconv.ERROR_TYPE,
+        exported.RPC_SYSTEM_NAME,
+        exported.RPC_METHOD,
+        exported.RPC_RESPONSE_STATUS_CODE,
+        exported.GEN_AI_CONVERSATION_ID,
+        exported.ABRIDGED_ERROR_REASON,
+        exported.ERROR_TYPE,
     }
 )
 _PASS = frozenset(
     {
-        semconv.GEN_AI_CONVERSATION_ID,
-        semconv.GEN_AI_REQUEST_MODEL,
-        semconv.ABRIDGED_SUMMARIZATION_ID,
-        semconv.ABRIDGED_TRIGGER,
-        semconv.ABRIDGED_OUTCOME,
-        semconv.ABRIDGED_SKIP_REASON,
-        semconv.ABRIDGED_DEPTH,
-        semconv.ABRIDGED_RATIO,
-        semconv.ABRIDGED_TOKENS_BEFORE,
-        semconv.ABRIDGED_MESSAGES,
-        semconv.ERROR_TYPE,
+        exported.GEN_AI_CONVERSATION_ID,
+        exported.GEN_AI_REQUEST_MODEL,
+        exported.ABRIDGED_SUMMARIZATION_ID,
+        exported.ABRIDGED_TRIGGER,
+        exported.ABRIDGED_OUTCOME,
+        exported.ABRIDGED_SKIP_REASON,
+        exported.ABRIDGED_DEPTH,
+        exported.ABRIDGED_RATIO,
+        exported.ABRIDGED_TOKENS_BEFORE,
+        exported.ABRIDGED_MESSAGES,
+        exported.ERROR_TYPE,
     }
 )
 _PREPARATION = frozenset(
     {
-        semconv.GEN_AI_CONVERSATION_ID,
-        semconv.GEN_AI_REQUEST_MODEL,
-        semconv.ABRIDGED_DEPTH,
-        semconv.ABRIDGED_RATIO,
-        semconv.ABRIDGED_TOKENS_BEFORE,
-        semconv.ABRIDGED_MESSAGES,
-        semconv.ERROR_TYPE,
+        exported.GEN_AI_CONVERSATION_ID,
+        exported.GEN_AI_REQUEST_MODEL,
+        exported.ABRIDGED_DEPTH,
+        exported.ABRIDGED_RATIO,
+        exported.ABRIDGED_TOKENS_BEFORE,
+        exported.ABRIDGED_MESSAGES,
+        exported.ERROR_TYPE,
     }
 )
 _CHAT = frozenset(
     {
-        semconv.GEN_AI_PROVIDER_NAME,
-        semconv.GEN_AI_OPERATION_NAME,
-        semconv.GEN_AI_REQUEST_MODEL,
-        semconv.GEN_AI_REQUEST_TEMPERATURE,
-        semconv.GEN_AI_REQUEST_SEED,
-        semconv.GEN_AI_REQUEST_MAX_TOKENS,
-        semconv.GEN_AI_RESPONSE_MODEL,
-        semconv.GEN_AI_RESPONSE_FINISH_REASONS,
-        semconv.GEN_AI_USAGE_INPUT_TOKENS,
-        semconv.GEN_AI_USAGE_OUTPUT_TOKENS,
-        semconv.GEN_AI_CONVERSATION_ID,
-        semconv.GEN_AI_CONVERSATION_COMPACTED,
-        semconv.GEN_AI_PROMPT_NAME,
-        semconv.GEN_AI_PROMPT_VERSION,
-        semconv.ABRIDGED_ATTEMPT,
-        semconv.SERVER_ADDRESS,
-        semconv.SERVER_PORT,
-        semconv.ERROR_TYPE,
+        exported.GEN_AI_PROVIDER_NAME,
+        exported.GEN_AI_OPERATION_NAME,
+        exported.GEN_AI_REQUEST_MODEL,
+        exported.GEN_AI_REQUEST_TEMPERATURE,
+        exported.GEN_AI_REQUEST_SEED,
+        exported.GEN_AI_REQUEST_MAX_TOKENS,
+        exported.GEN_AI_RESPONSE_MODEL,
+        exported.GEN_AI_RESPONSE_FINISH_REASONS,
+        exported.GEN_AI_USAGE_INPUT_TOKENS,
+        exported.GEN_AI_USAGE_OUTPUT_TOKENS,
+        exported.GEN_AI_CONVERSATION_ID,
+        exported.GEN_AI_CONVERSATION_COMPACTED,
+        exported.GEN_AI_PROMPT_NAME,
+        exported.GEN_AI_PROMPT_VERSION,
+        exported.ABRIDGED_ATTEMPT,
+        exported.SERVER_ADDRESS,
+        exported.SERVER_PORT,
+        exported.ERROR_TYPE,
     }
 )
 
 SPAN_ATTRIBUTES: Mapping[str, frozenset[str]] = {
     "rpc": _RPC,
-    "commit": frozenset({semconv.ABRIDGED_COMMIT_EVENTS}),
+    "commit": frozenset({exported.ABRIDGED_COMMIT_EVENTS}),
     "pass": _PASS,
     "preparation": _PREPARATION,
     "chat": _CHAT,
@@ -281,7 +281,7 @@ def test_a_pass_tells_what_triggered_it_and_what_it_committed() -> None:
         span.note(PassEnded(PassOutcome.SUCCESS, Trigger.RATIO, model="ollama:qwen2.5:3b", record=record))
 
     triggered, committed = traced.spans["summarize"].events
-    assert triggered.name == semconv.EVENT_TRIGGERED
+    assert triggered.name == exported.EVENT_TRIGGERED
     assert triggered.attributes == {
         "abridged.summarization.trigger": "ratio",
         "abridged.summarization.depth": 1,

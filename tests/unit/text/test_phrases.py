@@ -34,7 +34,7 @@ glu
 
 ASKING = """\
 from service.extraction.cues import is_action, is_decision
-from service.extraction.due import due_of
+from service.extraction.tasks import due_of
 print(is_decision("Wo zorgit glu red one."), is_action("Plix glu report til snarkday."), due_of("Til snarkday."))
 """
 

@@ -1,4 +1,9 @@
-"""Finds the person who is to do a task: somebody addressed by name, or the subject of an announcement."""
+"""Reads who is to do a task, and by when.
+
+Somebody addressed by name is to do it, or the subject of an announcement. It is due after `by`, or before `までに`, in
+the words of `service/text/languages/`. A bare number is no date: `before 10` says the hour of a habit as often as that
+of a task. Neither is the end of a lasting state, such as opening hours.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,6 @@ import re
 from functools import cache
 from typing import Final
 
-from service.extraction.due import due_of
 from service.text.phrases import Phrase, Words, has_phrase, pattern_of, patterns_of, words_of
 
 _SPEAKER: Final = r"^(?:[\w .'-]{1,60}: )?"
@@ -96,3 +100,18 @@ def _subject_of(plain: str) -> str:
 
 def _is_name(name: str) -> bool:
     return name.split(maxsplit=1)[0].casefold() not in words_of(Words.NOT_NAMES)
+
+
+def deadline_of(sentence: str) -> str:
+    """By when something has to be done, in the words of the sentence; empty otherwise."""
+    return "" if has_phrase(sentence, Phrase.LASTS) else _first(Phrase.SETS_DEADLINE, sentence)
+
+
+def due_of(sentence: str) -> str:
+    """The deadline, or else the time for which it is announced, in the words of the sentence; empty otherwise."""
+    return deadline_of(sentence) or _first(Phrase.NAMES_MOMENT, sentence)
+
+
+def _first(kind: Phrase, sentence: str) -> str:
+    found = pattern_of(kind).search(sentence.replace("\u2019", "'"))
+    return next(filter(None, found.groups()), "") if found is not None else ""
