@@ -111,7 +111,7 @@ async def play(
             if error.code != "INVALID_ARGUMENT":
                 raise
             # The chat itself is refused for its id or settings: none of its messages can be appended.
-            faults.append(Fault(chat.line, "", _refusal_text(error)))
+            faults.append(Fault(chat.line, "", _refusal_text(error), error.reason))
             if not appended + known:
                 return Outcome(conversation_id, 0, 0, tuple(faults))
             break
@@ -164,7 +164,7 @@ async def _append(
             refused = _refused(error, rest)
             if not refused:
                 raise
-            faults.extend(Fault(chat.line, message_id, what) for message_id, what in refused.items())
+            faults.extend(Fault(chat.line, message_id, what, error.reason) for message_id, what in refused.items())
             rest = [message for message in rest if message.id not in refused]
         else:
             repeated = sum(message.already_appended for message in answer.messages)

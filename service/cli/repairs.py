@@ -61,7 +61,14 @@ def expand(invocation: Invocation, conversation: str, what: str, *, max_tokens: 
                 say_text(whole_message(message), indent="  ")
 
     cut: list[bool] = []
-    call(invocation, work)
+    call(
+        invocation,
+        work,
+        hints={
+            "SUMMARY_NOT_FOUND": f"{_ids_hint(conversation)}, or messages by their numbers, such as 12 or 12-20",
+            "MESSAGE_NOT_FOUND": f"`abridged context {conversation} --original` shows the numbers",
+        },
+    )
     if any(cut):
         say(f"({sum(cut)} cut; --json, or a pipe, shows all)", is_error=True)
 
@@ -79,7 +86,7 @@ def revoke(invocation: Invocation, conversation: str, summary: str) -> None:
         triggered = answer.summarization if answer.HasField("summarization") else None
         return list(answer.revoked_summary_ids), answer.conversation, triggered
 
-    revoked, state, triggered = call(invocation, work)
+    revoked, state, triggered = call(invocation, work, hints={"SUMMARY_NOT_FOUND": _ids_hint(conversation)})
     say(f"revoked {', '.join(map(short, revoked))}")
     _say_state(state, triggered)
 
@@ -97,7 +104,7 @@ def rate(invocation: Invocation, conversation: str, summary: str, rating: str, *
     async def work(client: SidecarClient) -> None:
         await client.rate(conversation, await _summary_id(client, conversation, summary), rating, comment=comment)
 
-    call(invocation, work)
+    call(invocation, work, hints={"SUMMARY_NOT_FOUND": _ids_hint(conversation)})
     say(f"rated {rating}")
 
 
@@ -167,6 +174,10 @@ async def _summary_id(client: SidecarClient, conversation: str, named: str) -> s
     """The full id of a summary that is named in full or as `abridged summaries` prints it."""
     matching = [record.id for record in await client.summaries(conversation) if named in (record.id, short(record.id))]
     return matching[0] if len(matching) == 1 else named
+
+
+def _ids_hint(conversation: str) -> str:
+    return f"name a summary by the id that `abridged summaries {conversation}` prints after `record`"
 
 
 def _removed(state: Conversation) -> int:
