@@ -20,7 +20,6 @@ class OllamaEmbedder:
         self.name = f"ollama:{embedding.model}"
 
     async def embed(self, texts: Sequence[str]) -> Any:
-        """See Embedder."""
         import numpy as np
 
         try:
@@ -29,5 +28,4 @@ class OllamaEmbedder:
             raise EmbedderAway(str(error)) from error
 
     async def close(self) -> None:
-        """See Embedder."""
         await self._embedding.close()

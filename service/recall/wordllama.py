@@ -41,7 +41,6 @@ class WordLlamaEmbedder:
         self.name = "wordllama:l2_supercat"
 
     async def embed(self, texts: Sequence[str]) -> Any:
-        """See Embedder."""
         return await asyncio.to_thread(self._embedded, texts)
 
     async def close(self) -> None:

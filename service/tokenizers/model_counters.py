@@ -67,7 +67,6 @@ class ModelCounters:
         self._building = asyncio.Semaphore(1)
 
     def of(self, model: str) -> TokenCounter:
-        """See TokenCounter."""
         return self._known.get(_key(model), self._default)
 
     def reason(self, model: str) -> str:

@@ -32,12 +32,10 @@ _CLEARING = frozenset({Trigger.RATIO, Trigger.EMERGENCY})
 
 
 def defaults() -> Policy:
-    """See Profile."""
     return Policy(profile=ProfileName.CHAIN)
 
 
 def trigger_ratio(_state: Conversation, policy: Policy) -> float:
-    """See Profile."""
     return policy.trigger_token_ratio
 
 
@@ -65,7 +63,6 @@ def due(
 
 
 def forced(state: Conversation, context: DecisionContext) -> SummarizationRequested:
-    """See Profile."""
     division = compressible(state, context.policy, tail_messages=context.policy.preserve_recent)
     if division is None:
         raise NothingToSummarize
@@ -104,7 +101,6 @@ def idle_from_us(_state: Conversation) -> int:
 
 
 def ahead(state: Conversation, context: DecisionContext) -> PassPlan | None:
-    """See Profile."""
     policy = context.policy
     if not 0 < policy.prepare_token_ratio <= state.ratio < policy.trigger_token_ratio:
         return None
@@ -116,7 +112,6 @@ def ahead(state: Conversation, context: DecisionContext) -> PassPlan | None:
 
 
 def held_by(state: Conversation, policy: Policy) -> HeldBy | None:
-    """See Profile."""
     trigger = _trigger(state, policy, past_trigger=True, refresh_due=_refresh_due(state, policy))
     if trigger in _CLEARING and marks_that_suffice(state, policy):
         return None

@@ -66,7 +66,6 @@ def trigger_ratio(state: Conversation, policy: Policy) -> float:
 def due(
     state: Conversation, context: DecisionContext, *, extractive: bool
 ) -> SummarizationRequested | SummarizationSkipped | None:
-    """See Profile."""
     policy = context.policy
     is_emergency = state.ratio >= policy.emergency_token_ratio
     if not is_emergency and not _is_due(state, policy):
@@ -120,7 +119,6 @@ def ahead(_state: Conversation, _context: DecisionContext) -> PassPlan | None:
 
 
 def held_by(state: Conversation, policy: Policy) -> HeldBy | None:
-    """See Profile."""
     if _is_due(state, policy) or _emergency_episode(state, policy) or _old_ones(state, policy, anything=True):
         return None
     return HeldBy.IRREDUCIBLE

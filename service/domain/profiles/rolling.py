@@ -43,7 +43,6 @@ is left would hold no more than one of them."""
 
 
 def defaults() -> Policy:
-    """See Profile."""
     return Policy(profile=ProfileName.ROLLING, preserve_recent=4, max_summary_tokens=800, record_form=FormName.TEXT)
 
 
@@ -70,7 +69,6 @@ def due(
 
 
 def forced(state: Conversation, context: DecisionContext) -> SummarizationRequested:
-    """See Profile."""
     plan = _compressing(state, context, Trigger.FORCED)
     if plan is None:
         raise NothingToSummarize
@@ -112,7 +110,6 @@ def ahead(_state: Conversation, _context: DecisionContext) -> PassPlan | None:
 
 
 def held_by(state: Conversation, policy: Policy) -> HeldBy | None:
-    """See Profile."""
     trigger = _trigger(state, policy)
     if trigger is None:
         return HeldBy.COOLDOWN if state.completed_passes else HeldBy.MIN_MESSAGES

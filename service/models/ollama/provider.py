@@ -32,15 +32,12 @@ class Ollama(Provider[OllamaGroup]):
 
     @property
     def window(self) -> int:
-        """See Provider."""
         return self.settings.num_ctx
 
     def open(self, around: Surroundings) -> OpenProvider:
-        """See Provider."""
         return _Hosts(self.settings, around)
 
     def checks(self) -> Iterator[tuple[str, Callable[[], object]]]:
-        """See Provider."""
         for index, host in enumerate(self.settings.hosts):
             yield f"hosts[{index}]", partial(self.settings.address, host)
 
@@ -49,7 +46,6 @@ class Ollama(Provider[OllamaGroup]):
         return tuple(address.label for address in self.settings.addresses())
 
     async def inventory(self, *, timeout_s: float, clock: Callable[[], float]) -> Sequence[Inventory]:
-        """See Provider."""
         hosts = self.settings.hosts if self.models else ()
         return [await self._inventory(host, timeout_s, clock) for host in hosts]
 

@@ -81,7 +81,6 @@ class Answer(StreamedAnswer):
         return "length" if self.done_reason == "length" else "stop"
 
     def add(self, line: bytes) -> None:
-        """See StreamedAnswer."""
         self.started = True
         chunk = self._parse(line)
         if (error := chunk.get("error")) is not None:
