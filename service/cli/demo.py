@@ -18,9 +18,9 @@ import click
 from service.cli.chat_file import Fault, FileChat, read_chats
 from service.cli.options import Invocation, settings_options
 from service.cli.prerequisites import check_prerequisites
+from service.cli.serve import explained
 from service.cli.sidecar import configuration, run
 from service.cli.speed import advice, longest_prompt, speed_line
-from service.cli.startup import explained
 from service.cli.terminal import is_interactive, program_name, say, say_text
 from service.config.settings import Settings
 from service.config.sources import environment

@@ -15,8 +15,8 @@ from service.bootstrap import Running, logging_as_set, serve
 from service.cli.chat_file import FileChat
 from service.cli.context import context_line, context_lines, message_text
 from service.cli.figures import bar, pass_line, record_line, short
-from service.cli.http_port import get
 from service.cli.plain_json import as_json, word
+from service.cli.sidecar import get
 from service.cli.terminal import one_line, width
 from service.cli.watch import event_text, progress_text
 from service.client import (

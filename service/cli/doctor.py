@@ -18,10 +18,9 @@ from eventlog.sqlite.file import MOUNTINFO, refuse_network_file_system, refuse_o
 from eventlog.sqlite.verification import log_id_of
 from service.bootstrap.recall import embedded_dimension
 from service.cli.failures import CommandFailed
-from service.cli.http_port import HttpPortError, get, reachable
 from service.cli.options import Invocation, sidecar_options
 from service.cli.prerequisites import log_path_problem
-from service.cli.sidecar import client_for, configuration, failure_at
+from service.cli.sidecar import HttpPortError, client_for, configuration, failure_at, get, reachable
 from service.cli.speed import advice, longest_prompt, speed_line
 from service.cli.terminal import say
 from service.client import GetServerInfoResponse, Patience, SidecarError
