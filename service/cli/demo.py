@@ -26,8 +26,7 @@ from service.config.settings import Settings
 from service.config.sources import environment
 from service.models.inventory import ModelSpeed
 from service.models.model import ModelError
-from service.models.ollama.inventory import inventory_of, missing_remedy
-from service.models.ollama.speed import speed_of
+from service.models.ollama.inventory import inventory_of, missing_remedy, speed_of
 from service.models.settings import text_of
 from service.summarizer.by_extraction import EXTRACTIVE
 

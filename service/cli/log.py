@@ -1,4 +1,4 @@
-"""`abridged log`: what an operator does with a log file."""
+"""`abridged log`: checks a log file, or rebuilds its read table or search index."""
 
 from __future__ import annotations
 

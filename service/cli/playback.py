@@ -129,7 +129,7 @@ async def play(
 
 
 async def _passes_before(client: SidecarClient, conversation_id: str) -> frozenset[str]:
-    """The passes of earlier runs; none of a conversation that is new, or whose id the first append will refuse."""
+    """Return the passes of earlier runs; empty if the conversation is new or the first append will refuse its id."""
     try:
         return frozenset([summarization.id for summarization in await client.summarizations(conversation_id)])
     except SidecarError as error:
@@ -173,7 +173,7 @@ async def _append(
 
 
 def _refused(error: SidecarError, batch: Sequence[Message]) -> dict[str, str]:
-    """The ids of the messages that the error is about, with what is wrong; empty if it is about something else."""
+    """Map the ids of the messages that the error names to their faults; empty if it names other fields."""
     if error.reason == "MESSAGE_ID_REUSED":
         reused = set(error.metadata.get("message_ids", "").split(","))
         return {message.id: "the id was reused with different content" for message in batch if message.id in reused}

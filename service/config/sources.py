@@ -8,11 +8,12 @@ reported together; each line names field and origin, and never a value: one of t
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_origin
@@ -20,10 +21,12 @@ from typing import Any, get_origin
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
-from service.config.nearest_name import PREFIX, did_you_mean
 from service.config.settings import EXTRACTIVE_PREFIX, PROVIDER_TYPES, PolicySettings, Settings, TokenGrant
 from service.domain.errors import InvalidPolicy
 from service.domain.profiles.registry import profile_of
+
+PREFIX = "ABRIDGED_"
+"""Prefix of our environment variables."""
 
 CONFIG_VARIABLE = "ABRIDGED_CONFIG"
 STANDARD_VARIABLES = {
@@ -44,6 +47,12 @@ _SERVICE_LINK = re.compile(
     r"|ABRIDGED_(\w+_)?PORT=(tcp|udp|sctp)://.*",
     re.ASCII | re.DOTALL,
 )
+
+LIKENESS_MIN = 0.6
+WHOLE_LIKENESS_MIN = 0.9
+"""Below this likeness, only the group of two whole names may be alike."""
+BEGINNING_WEIGHT = 0.95
+GROUP_WEIGHT = 0.3
 
 # An IPv6 address opens with a bracket too.
 _JSON_LIST = re.compile(r'\s*\[\s*["{\]]')
@@ -172,7 +181,7 @@ class _Loading:
             if setting := by_variable.get(variable):
                 self._take_text(setting, text, origin)
             elif not _SERVICE_LINK.fullmatch(f"{variable}={text}"):
-                self._refuse("", origin, f"there is no setting {variable}{did_you_mean(variable, by_variable)}")
+                self._refuse("", origin, f"there is no setting {variable}{_did_you_mean(variable, by_variable)}")
 
     def take_flags(self, flags: Mapping[str, Any]) -> None:
         for name, value in flags.items():
@@ -263,7 +272,7 @@ class _Loading:
 
     def _take(self, name: str, value: Any, origin: Origin) -> None:
         if name not in self._known:
-            self._refuse(name, origin, f"there is no such setting{did_you_mean(name, (*self._known, *self._groups))}")
+            self._refuse(name, origin, f"there is no such setting{_did_you_mean(name, (*self._known, *self._groups))}")
             return
         self._values[name] = value
         self._origins[name] = origin
@@ -335,7 +344,7 @@ def _message(kind: str, message: str, field: str) -> str:
     if kind != "extra_forbidden":
         return message
     inner = (*PolicySettings.model_fields, *TokenGrant.model_fields)
-    return f"there is no such setting{did_you_mean(field.rpartition('.')[2], inner)}"
+    return f"there is no such setting{_did_you_mean(field.rpartition('.')[2], inner)}"
 
 
 def _field_name(loc: tuple[int | str, ...], ctx: Mapping[str, Any]) -> str:
@@ -372,3 +381,29 @@ def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return {name: getattr(value, name) for name in value.model_fields_set}
     return str(value)
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question that names the nearest of `known`, of equals the first; empty when none of them is near."""
+    likeness, nearest = max(((_likeness(name, candidate), candidate) for candidate in known), key=lambda pair: pair[0])
+    return f"; did you mean {nearest}?" if likeness >= LIKENESS_MIN else ""
+
+
+def _likeness(name: str, candidate: str) -> float:
+    """From 0 to 1. Group and last part are compared by themselves: a long group would make any two names alike."""
+    one, other = _plain_name(name), _plain_name(candidate)
+    (group, _, last), (other_group, _, other_last) = one.rpartition("."), other.rpartition(".")
+    # Whoever shortens a name writes its first words.
+    beginning = "_".join(other_last.split("_")[: last.count("_") + 1])
+    parts = max(_ratio(last, other_last), BEGINNING_WEIGHT * _ratio(last, beginning))
+    parts *= 1 - GROUP_WEIGHT + GROUP_WEIGHT * _ratio(group, other_group)
+    whole = _ratio(one.replace(".", "_"), other.replace(".", "_"))
+    return max(parts, whole if whole >= WHOLE_LIKENESS_MIN else 0.0)
+
+
+def _plain_name(name: str) -> str:
+    return name.removeprefix(PREFIX).replace("__", ".").lower()
+
+
+def _ratio(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, one, other).ratio()

@@ -201,7 +201,7 @@ def joined_entries(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
 
 
 def required_entries(entries: Iterable[LedgerEntry], limit_tokens: int) -> tuple[LedgerEntry, ...]:
-    """Those of the entries that a ledger with this limit shows, most needed first."""
+    """Return the entries that a ledger with this limit shows, most needed first."""
     return _fitted(list(entries), limit_tokens, limit_tokens, TokenSource.ESTIMATE, "").in_window
 
 
@@ -278,7 +278,7 @@ def _kept_to(entry: LedgerEntry, holds: Callable[[int], bool], exists: Callable[
 
 
 def _times_left(entry: LedgerEntry, numbers: Sequence[int]) -> int:
-    """How many messages name it if of those that are known these are left.
+    """Count the messages that name it if only `numbers` of the known ones are left.
 
     The unknown ones lie between the first known and the second. Without the second nobody knows which of them are left.
     """
@@ -350,7 +350,7 @@ def _is_noise(entry: LedgerEntry) -> bool:
 
 
 def _need(entry: LedgerEntry, newest: int) -> float:
-    """How much a reader may need the entry: replaced ones last, before them what a tool said once."""
+    """Rank an entry by a reader's need: replaced ones last, before them those that one tool result named once."""
     if entry.replaced_by:
         return -2 * _NOISE
     needed = (

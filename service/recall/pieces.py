@@ -135,7 +135,7 @@ def _chunks(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _kept(rows: Any, wanted: Wanted) -> Any:
-    """Which rows are wanted; None for all."""
+    """Return the wanted rows as a mask; None for all."""
     import numpy as np
 
     conditions: list[Any] = []

@@ -35,13 +35,13 @@ T = TypeVar("T")
 _Piece = tuple[Unembedded, int, str]
 
 EMBED_ENTRIES_MAX = 16
-"""Entries whose pieces are embedded at a time: what bounds the memory that this takes, with PIECES_MAX."""
+"""Entries whose pieces are embedded at a time; bounds the memory for it, together with PIECES_MAX."""
 
 _log = structlog.get_logger()
 
 
 class Pace(NamedTuple):
-    """How much of the machine the index takes.
+    """Limits the share of the machine that the index takes.
 
     After each batch it rests for `rest_share` times as long as the batch took, and after one of words for `rest_s` at
     least, so that events which come one by one are indexed together. After a failure that passes by itself it waits for
@@ -108,12 +108,12 @@ class Projection:
 
     @property
     def progress(self) -> Progress:
-        """How far it is."""
+        """The positions that the index has reached."""
         vectors = self._position if self._has_vectors else self._vectors_position
         return Progress(self._position, vectors, self._words_stopped or self._vectors_stopped)
 
     async def stop_vectors(self, changed: EmbedderChanged) -> None:
-        """Stop what needs vectors: a search found that its own do not fit."""
+        """Stop searches by meaning: a query's vector does not fit those of the index."""
         await self._stopped("vectors", str(changed))
 
     def require(self, *, meaning: bool) -> None:
@@ -139,7 +139,7 @@ class Projection:
             raise RecallStopped(self.progress.stopped)
 
     async def stop(self) -> None:
-        """End what runs; a batch under way is finished or undone. May be called twice."""
+        """End the running tasks; a batch under way is finished or undone. May be called twice."""
         if self._wake_up is not None:
             self._wake_up.close()
         for task in self._tasks:
@@ -270,7 +270,7 @@ def _passes(error: Exception) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """Why the index stopped, in words that hold no text."""
+    """Return the cause of the index's stop, without text of a conversation."""
     match error:
         case UnknownEvent():
             return f"the log has an event that this version cannot index: {error}"

@@ -24,7 +24,7 @@ from service.recall.query import Query
 from service.recall.vectors import Vector, cosines
 
 HITS_MAX = 100
-"""Most hits of a search, and how many entries of each order are fused."""
+"""Limit on the hits of a search, and on the entries of each order that are fused."""
 
 ENTRIES_MAX = 2 * HITS_MAX
 """Entries of both orders, if none is in both."""
@@ -41,7 +41,7 @@ COUNTED_TO = (256, 1_024, POSTINGS_MAX)
 """A word's entries are counted so far at first, and further only while that can make it a word that ranks."""
 
 CONNECTIONS_KEPT_MAX = 4
-"""As many as there are threads that read."""
+"""The number of threads that read."""
 
 
 class Mode(Enum):
@@ -127,7 +127,7 @@ class _Ranked(NamedTuple):
 
 
 class _Where(NamedTuple):
-    """Conditions on an entry, what has to be joined for them, and their values."""
+    """Conditions on an entry, the table to join for them, and their values."""
 
     join: str
     sql: str
@@ -203,7 +203,7 @@ def fused(orders: Iterable[Sequence[_Ranked]]) -> list[_Ranked]:
     for order in orders:
         for rank, ranked in enumerate(order, start=1):
             scores[ranked.entry] = scores.get(ranked.entry, 0.0) + 1 / (FUSION_K + rank)
-            # Words that were found say better what to show than a piece that is near.
+            # Found words show the right passage better than a near piece.
             pieces.setdefault(ranked.entry, ranked.piece)
             found_by[ranked.entry] = Mode.BOTH if ranked.entry in found_by else ranked.found_by
             if ranked.similarity is not None:

@@ -149,7 +149,7 @@ def _is_worth(state: Conversation, policy: Policy, found: Stretch) -> bool:
 def _rest(
     state: Conversation, context: DecisionContext, trigger: Trigger, found: Stretch, *, extractive: bool
 ) -> SummarizationRequested | None:
-    """An episode of what has not come to one, however short, if its record is smaller."""
+    """Return an episode of the messages without one, however few, if its record is smaller."""
     if tokens_of(state, found.units) < least_tokens(context.policy):
         return None
     return _requested(state, context, trigger, _first(state, context.policy, found), extractive=extractive)

@@ -140,7 +140,7 @@ def _token_trigger(state: Conversation, policy: Policy) -> float:
 
 
 def _trigger(state: Conversation, policy: Policy) -> Trigger | None:
-    """Why a pass is due, if enough new messages have come; an emergency waits for none."""
+    """Return the trigger of a due pass, once enough new messages have come; an emergency does not wait for them."""
     if state.ratio >= policy.emergency_token_ratio:
         return Trigger.EMERGENCY
     if not state.redo_due and state.messages_since_pass < policy.min_new_messages:
@@ -266,7 +266,7 @@ def _compressing(
     extractive: bool = False,
     tail_messages: int = 0,
 ) -> PassPlan | None:
-    """The pass that takes messages out of the window; None when none are worth one."""
+    """Return the pass that takes messages out of the window; None if it would not pay."""
     policy = context.policy
     portion = _portion(state, policy, tail_messages=tail_messages, whole=extractive)
     if portion is None:

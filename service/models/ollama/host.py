@@ -20,7 +20,7 @@ from service.models.ollama.errors import classify_status
 from service.models.ollama.settings import OllamaSettings
 
 LATELY_S = 60.0
-"""How long after a use by others a host does not count as idle: chats pause between two turns."""
+"""Seconds after a use by others in which a host does not count as idle: chats pause between two turns."""
 
 
 class OllamaHost(ModelHost):
@@ -104,7 +104,7 @@ class _UseWatch:
 
 
 def _expiries_of(loaded: dict[str, Any]) -> dict[str, str]:
-    """When each loaded model expires, by name, as in /api/ps."""
+    """Return the expiry of each loaded model by name, as in /api/ps."""
     models = loaded.get("models")
     return {
         str(entry.get("name")): str(entry.get("expires_at"))

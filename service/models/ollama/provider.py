@@ -11,10 +11,9 @@ from service.models.http.address import AddressError
 from service.models.inventory import FAIL, OK, WARN, Finding, Inventory, ModelSpeed
 from service.models.ollama.description import DescriptionCache
 from service.models.ollama.host import open_hosts
-from service.models.ollama.inventory import HostInventory, ModelEntry, inventory_of, missing_remedy
+from service.models.ollama.inventory import HostInventory, ModelEntry, inventory_of, missing_remedy, speed_of
 from service.models.ollama.model import PROVIDER, OllamaModel
 from service.models.ollama.settings import OllamaGroup
-from service.models.ollama.speed import speed_of
 from service.models.ollama.vocabulary import Vocabularies
 from service.models.provider import OpenProvider, Provider, Surroundings
 from service.models.settings import text_of

@@ -142,7 +142,7 @@ class OpenAIModel:
             return answer
 
     def _send_at_most(self, less: Dialect) -> None:
-        """Leave out what `less` leaves out, and what other calls have found refused meanwhile."""
+        """Leave out the fields that `less` leaves out, and those that servers refused to other calls meanwhile."""
         both = self._dialect.at_most(less)
         if both != self._dialect:
             self._dialect = both
