@@ -21,7 +21,7 @@ from service.domain.events import (
 )
 from service.domain.policy import DepthLimit, Policy, ProfileName
 from service.domain.portion import compressible, prompt_tokens
-from service.domain.profiles.profile import DecisionContext, HeldBy
+from service.domain.profiles.profile import DecisionContext, HeldBy, may_report_irreducible, planned
 from service.domain.ranges import merged, ranges_of, without
 from service.domain.record import MessageRange, SummaryRecord
 from service.domain.sizes import record_sizes
@@ -54,7 +54,8 @@ def due(
         return cleared
     division = _division(state, policy, whole=extractive)
     if division is None:
-        return SummarizationSkipped(SkipReason.IRREDUCIBLE) if past_trigger and _may_say(state, policy) else None
+        says = past_trigger and may_report_irreducible(state, messages=policy.cooldown_messages)
+        return SummarizationSkipped(SkipReason.IRREDUCIBLE) if says else None
     if trigger is None:
         return None
     if _halted(state, policy):
@@ -130,21 +131,8 @@ def _cleared(state: Conversation, context: DecisionContext, trigger: Trigger | N
     if not marks or trigger is None:
         return None
     cleared = ranges_of(mark.number for mark in marks)
-    plan = PassPlan(
-        pass_id=context.next_pass_id,
-        trigger=trigger,
-        covered=cleared,
-        source=(),
-        base_id="",
-        parent_id="",
-        depth=state.live.depth if state.live else 0,
-        token_ratio=state.ratio,
-        message_version=state.message_version,
-        replaced_tokens=freed_tokens(state, marks),
-        summary_tokens_max=0,
-        policy=context.policy,
-    )
-    return SummarizationCleared(plan, marks)
+    plan = planned(state, context, trigger, cleared, replaced_tokens=freed_tokens(state, marks))
+    return SummarizationCleared(replace(plan, source=(), depth=state.live.depth if state.live else 0), marks)
 
 
 def _requested(
@@ -158,26 +146,17 @@ def _requested(
     """The plan of the pass."""
     policy = context.policy
     live = state.live
-    ranges = division.ranges
     replaced_tokens = division.dropped_tokens + summary_tokens(state)
     cap, room = record_sizes(state, policy, kept_tokens=division.kept_tokens, replaced_tokens=replaced_tokens)
-    plan = PassPlan(
-        pass_id=context.next_pass_id,
-        trigger=trigger,
-        covered=ranges,
-        source=ranges,
+    plan = replace(
+        planned(state, context, trigger, division.ranges, replaced_tokens=replaced_tokens, extractive=extractive),
         base_id=live.id if live else "",
         parent_id=live.id if live else "",
         depth=_next_depth(state),
-        token_ratio=state.ratio,
-        message_version=state.message_version,
-        replaced_tokens=replaced_tokens,
         summary_tokens_max=cap,
-        policy=policy,
         room_tokens=room,
         covered_tokens=prompt_tokens(division.dropped, policy),
         rewrites=live.rewrites + 1 if live else 0,
-        extractive=extractive,
         cut=division.cut,
         form=policy.record_form,
     )
@@ -232,12 +211,6 @@ def _division(state: Conversation, policy: Policy, *, whole: bool = False) -> Wi
     if division is None and state.ratio >= policy.emergency_token_ratio:
         return compressible(state, policy, tail_messages=TAIL_MESSAGES_MIN, whole=whole)
     return division
-
-
-def _may_say(state: Conversation, policy: Policy) -> bool:
-    """Whether to report IRREDUCIBLE: once, and again only after cooldown_messages more."""
-    said_at = state.irreducible_said_at
-    return said_at is None or state.message_version - said_at >= max(1, policy.cooldown_messages)
 
 
 def _rebased(state: Conversation, plan: PassPlan) -> PassPlan:

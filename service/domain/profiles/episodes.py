@@ -25,9 +25,10 @@ from service.domain.events import (
 )
 from service.domain.policy import RECORD_TOKENS_MIN, Policy, ProfileName, summary_cap
 from service.domain.portion import portion_tokens_max, prompt_tokens
-from service.domain.profiles.profile import DecisionContext, HeldBy
+from service.domain.profiles.profile import DecisionContext, HeldBy, may_report_irreducible, planned
 from service.domain.ranges import merged, ranges_of
 from service.domain.record import FormName, MessageRange
+from service.domain.sizes import OVERRUN
 from service.domain.stretch import SEEN_BEYOND, Stretch, least_tokens, rest, stretch, tokens_of
 from service.domain.tokens import TokenSource, calibrated_tokens
 from service.domain.topics import topic_shifts
@@ -41,9 +42,6 @@ MERGE_WORTH_TOKENS: Final = 2 * RECORD_TOKENS_MIN
 
 SILENCE_US: Final = 3_600_000_000
 """An hour without an event ends a conversation for now: what is left becomes an episode, so that it can be found."""
-
-OVERRUN: Final = 2
-"""Models write more than they are asked for."""
 
 
 class _Episode(NamedTuple):
@@ -75,7 +73,7 @@ def due(
         return _rest(state, context, Trigger.PERIODIC, found, extractive=extractive)
     trigger = Trigger.EMERGENCY if is_emergency else Trigger.PERIODIC
     wanted = _wanted(state, context, trigger, extractive=extractive)
-    if wanted is None and is_emergency and _may_say(state, policy):
+    if wanted is None and is_emergency and may_report_irreducible(state, messages=policy.cooldown_messages):
         return SummarizationSkipped(SkipReason.IRREDUCIBLE)
     return wanted
 
@@ -227,7 +225,7 @@ def _requested(
     left = state.chat_messages - len(state.pins) - len(episode.messages)
     more = episode.more and (left >= policy.episode_trigger_messages or state.ratio >= policy.emergency_token_ratio)
     plan = replace(
-        _plan(state, context, trigger, covered, replaced=replaced, extractive=extractive),
+        planned(state, context, trigger, covered, replaced_tokens=replaced, extractive=extractive),
         summary_tokens_max=cap,
         room_tokens=room,
         covered_tokens=prompt_tokens(episode.messages, policy),
@@ -238,33 +236,6 @@ def _requested(
         overlap=_overlap(state, policy, covered[0].first),
     )
     return SummarizationRequested(plan)
-
-
-def _plan(
-    state: Conversation,
-    context: DecisionContext,
-    trigger: Trigger,
-    covered: tuple[MessageRange, ...],
-    *,
-    replaced: int,
-    extractive: bool,
-) -> PassPlan:
-    """A plan without sizes. No record of this profile continues another, so each reads all that it covers."""
-    return PassPlan(
-        pass_id=context.next_pass_id,
-        trigger=trigger,
-        covered=covered,
-        source=covered,
-        base_id="",
-        parent_id="",
-        depth=0,
-        token_ratio=state.ratio,
-        message_version=state.message_version,
-        replaced_tokens=replaced,
-        summary_tokens_max=0,
-        policy=context.policy,
-        extractive=extractive,
-    )
 
 
 def _short_ids(state: Conversation, last: int) -> tuple[str, ...]:
@@ -311,7 +282,7 @@ def _merge(
     cap = max(RECORD_TOKENS_MIN, min(replaced // 2, int(policy.episode_token_ratio * state.budget / 4)))
     beside = [shown for shown in state.shown if shown not in old]
     plan = replace(
-        _plan(state, context, trigger, covered, replaced=replaced, extractive=extractive),
+        planned(state, context, trigger, covered, replaced_tokens=replaced, extractive=extractive),
         summary_tokens_max=cap,
         room_tokens=max(cap, int((1 - policy.min_gain) * replaced / max(1.0, state.settings.calibration_factor))),
         covered_tokens=sum(record.covered_tokens for record in records),
@@ -347,9 +318,3 @@ def _tokens(state: Conversation, shown: Iterable[ShownRecord]) -> int:
     """Count the tokens of records as they are shown, estimates corrected."""
     factor = state.settings.calibration_factor
     return sum(calibrated_tokens(s.tokens, factor) if s.source is TokenSource.ESTIMATE else s.tokens for s in shown)
-
-
-def _may_say(state: Conversation, policy: Policy) -> bool:
-    """Irreducible is said once, and again only after cooldown_messages more: never a loop."""
-    said_at = state.irreducible_said_at
-    return said_at is None or state.message_version - said_at >= max(1, policy.cooldown_messages)

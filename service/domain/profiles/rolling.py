@@ -31,7 +31,7 @@ from service.domain.policy import (
     largest_summary,
 )
 from service.domain.portion import compressible, prompt_tokens
-from service.domain.profiles.profile import DecisionContext, HeldBy
+from service.domain.profiles.profile import DecisionContext, HeldBy, may_report_irreducible, planned
 from service.domain.ranges import merged
 from service.domain.record import FormName, MessageRange, SummaryRecord
 from service.domain.sizes import ledger_tokens, record_sizes
@@ -64,7 +64,9 @@ def due(
         plan = _merging(state, context, trigger, extractive=extractive)
     if plan is not None:
         return SummarizationRequested(plan)
-    says = state.ratio >= _token_trigger(state, policy) and _may_say(state, policy)
+    says = state.ratio >= _token_trigger(state, policy) and may_report_irreducible(
+        state, messages=policy.min_new_messages
+    )
     return SummarizationSkipped(SkipReason.IRREDUCIBLE) if says else None
 
 
@@ -159,12 +161,6 @@ def _enough_exchanges(state: Conversation, policy: Policy) -> bool:
         return True
     since = state.message_version - state.messages_since_pass
     return answered_since(state.window, since) >= policy.min_new_exchanges
-
-
-def _may_say(state: Conversation, policy: Policy) -> bool:
-    """Irreducible is said once, and again only after min_new_messages more: never a loop."""
-    said_at = state.irreducible_said_at
-    return said_at is None or state.message_version - said_at >= max(1, policy.min_new_messages)
 
 
 def _fitted(state: Conversation, policy: Policy) -> Policy:
@@ -282,24 +278,16 @@ def _compressing(
         readable = _is_readable(state, covered_tokens, policy, calls=policy.rebase_calls_max)
         if readable and _is_no_base(state, revised, policy, extractive=extractive):
             base, read = None, taken
+    replaced_tokens = division.dropped_tokens + revised_tokens
     return _sized(
         state,
-        PassPlan(
-            pass_id=context.next_pass_id,
-            trigger=trigger,
-            covered=taken,
+        replace(
+            planned(state, context, trigger, taken, replaced_tokens=replaced_tokens, extractive=extractive),
             source=read,
             base_id=base.id if base else "",
             parent_id=revised.id if revised else "",
-            depth=0,
-            token_ratio=state.ratio,
-            message_version=state.message_version,
-            replaced_tokens=division.dropped_tokens + revised_tokens,
-            summary_tokens_max=0,
-            policy=policy,
             covered_tokens=covered_tokens,
             rewrites=base.rewrites + 1 if base else 0,
-            extractive=extractive,
             cut=division.cut,
             beside_ids=_ids(state.shown[:-1] if revised else state.shown),
             form=policy.record_form,
@@ -332,22 +320,13 @@ def _merging(
     replaced_tokens = summary_tokens(state, oldest.id, other.id)
     return _sized(
         state,
-        PassPlan(
-            pass_id=context.next_pass_id,
-            trigger=trigger,
-            covered=covered,
+        replace(
+            planned(state, context, trigger, covered, replaced_tokens=replaced_tokens, extractive=extractive),
             source=covered if whole else other.covered,
             base_id="" if whole else oldest.id,
             parent_id=oldest.id,
-            depth=0,
-            token_ratio=state.ratio,
-            message_version=state.message_version,
-            replaced_tokens=replaced_tokens,
-            summary_tokens_max=0,
-            policy=policy,
             covered_tokens=covered_tokens,
             rewrites=0 if whole else oldest.rewrites + 1,
-            extractive=extractive,
             cut=cut,
             beside_ids=_ids(state.shown[2:]),
             form=policy.record_form,

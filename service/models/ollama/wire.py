@@ -77,7 +77,6 @@ class Answer(StreamedAnswer):
 
     @property
     def finish_reason(self) -> str:
-        """`length` if the server says so, otherwise `stop`."""
         return "length" if self.done_reason == "length" else "stop"
 
     def add(self, line: bytes) -> None:
