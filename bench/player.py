@@ -24,7 +24,7 @@ from service.conversations.conversation_log import ConversationLog
 from service.conversations.conversations import Conversations
 from service.conversations.counting import Counting
 from service.conversations.policies import Policies
-from service.conversations.table import MemoryConversationTable
+from service.conversations.table import ConversationTable
 from service.domain.conversation import Conversation
 from service.domain.events import Event, Settings, SummarizationCleared, SummarizationCompleted
 from service.domain.message import Message, Role
@@ -266,7 +266,7 @@ class _Player:
         )
         extraction = ExtractiveSummarizer(counter=counter, forms=FORMS, deadline_s=600.0)
         self._policies = Policies(lambda *_: policy, client_fields=frozenset(), source_tokens=wanted.source_tokens)
-        table = MemoryConversationTable()
+        table = ConversationTable()
         self._conversations = Conversations(
             ConversationLog(
                 MemoryEventLog(clock_us=self._clock_us, hook=table.project),

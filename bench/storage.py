@@ -16,13 +16,13 @@ from pathlib import Path
 
 from bench.figures import percentile
 from eventlog.event import NewEvent, StreamId
-from eventlog.log import Append
+from eventlog.log import Append, EventLog
+from eventlog.sqlite.backend import SqliteBackend
 from eventlog.sqlite.engine import writer_engine
-from eventlog.sqlite.log import SqliteEventLog
 from service.codec.events import encode
 from service.conversations.conversation_log import ConversationLog
-from service.conversations.sql_table import SqlConversationTable
-from service.conversations.table import Projected
+from service.conversations.row import READ_TABLE
+from service.conversations.table import ConversationTable, Projected
 from service.domain.conversation import initial_state
 from service.domain.events import ConversationOpened, Event, MessageAppended, Settings
 from service.domain.message import Message, Role
@@ -95,7 +95,7 @@ class BareSqlite:
 class FoldLog:
     """A log of FOLD_EVENTS events in a few conversations, opened as the sidecar opens it."""
 
-    def __init__(self, path: Path, log: SqliteEventLog, table: SqlConversationTable) -> None:
+    def __init__(self, path: Path, log: EventLog, table: ConversationTable) -> None:
         self._path = path
         self._log = log
         self._table = table
@@ -104,10 +104,11 @@ class FoldLog:
     @contextmanager
     def seeded(cls, path: Path, content: str) -> Iterator[FoldLog]:
         """Write the log."""
-        table = SqlConversationTable()
-        log = SqliteEventLog.open(path, clock_us=_now_us, hook=table.project, check=table.check, prepare=table.prepare)
+        backend = SqliteBackend(path)
+        rows = backend.rows(READ_TABLE)
+        table = ConversationTable(rows)
+        log, *_ = backend.open(rows, clock_us=_now_us, hook=table.project)
         try:
-            table.read_through(log.read)
             for stream in _streams():
                 _seed(log, stream, content)
             yield cls(path, log, table)
@@ -140,7 +141,7 @@ def _streams() -> list[StreamId]:
     return [StreamId("default", f"chat-{number}") for number in range(FOLD_STREAMS)]
 
 
-def _seed(log: SqliteEventLog, stream: StreamId, content: str) -> None:
+def _seed(log: EventLog, stream: StreamId, content: str) -> None:
     opened = ConversationOpened(stream.name, Settings(context_length=100_000_000))
     messages = (
         MessageAppended(

@@ -109,9 +109,9 @@ class Committed(NamedTuple):
 
 
 AppendHook = Callable[[Any, Sequence[Committed]], None]
-"""Called in the append's transaction with that transaction (a SQLAlchemy connection; None in memory) and every append
-of the group. If it raises, the group is rolled back and its appends are retried one by one; those for which it
-raises again fail with its exception. It must have no effect outside the transaction."""
+"""Called in the append's transaction with that transaction, as `Rows.put` takes it, and every append of the group. If
+it raises, the group is rolled back and its appends are retried one by one; those for which it raises again fail with
+its exception. It must have no effect outside the transaction."""
 
 
 Outcome = AppendResult | Exception

@@ -85,12 +85,15 @@ class MemoryEventLog:
                 identity=self._identity,
                 random_bytes=self._random_bytes,
             )
+            changes: list[Callable[[], None]] = []
             if self._hook is not None and admitted.committed:
                 try:
-                    self._hook(None, admitted.committed)
+                    self._hook(changes, admitted.committed)
                 except Exception as error:  # noqa: BLE001 - the hook's error is the append's outcome, whatever it is
                     return error
             self._store(append.stream, state, admitted)
+            for change in changes:
+                change()
             listeners = tuple(self._listeners) if admitted.events else ()
         for listener in listeners:
             listener(admitted.events[-1].event.position)

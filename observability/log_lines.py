@@ -66,7 +66,8 @@ class _Unread:
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
         self._waiting = bytearray()
-        self._lock = threading.Lock()
+        # A collection while it is held may end an object that logs.
+        self._lock = threading.RLock()
 
     def take(self, line: bytes) -> bool:
         """Write or buffer the line; False if neither is possible. Raises OSError if the reader has gone."""

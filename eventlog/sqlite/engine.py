@@ -13,9 +13,9 @@ from sqlalchemy import Connection, Engine, Table, create_engine, event, insert, 
 from sqlalchemy.pool import QueuePool, StaticPool
 
 from eventlog.chain import KEY_BYTES, LogIdentity
-from eventlog.errors import LogCorrupt, LogForeign, LogNewer, LogOlder, LogUnavailable, LogUnsafe
+from eventlog.errors import LogCorrupt, LogForeign, LogFull, LogNewer, LogOlder, LogUnavailable, LogUnsafe
 from eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE, REVISIONS, log
-from eventlog.sqlite.file import create_like, refuse_orphan, side_files, wal_of
+from eventlog.sqlite.file import NO_ROOM, create_like, refuse_orphan, side_files, wal_of
 from eventlog.sqlite.wal import is_begun
 from eventlog.sqlite.writer import BUSY_WAIT_MS, CHECKPOINT_PAGES
 
@@ -48,6 +48,7 @@ _READER_SETTINGS: dict[str, int | str] = _SETTINGS | {
 
 _ANY_READ = "SELECT count(*) FROM sqlite_schema"
 _NAMES = "SELECT name FROM sqlite_schema"
+_ANY_ID = "SELECT log_id FROM log NOT INDEXED"
 _KIND = "SELECT type FROM sqlite_schema WHERE name = ?"
 _STORED_REVISION = f"SELECT version_num FROM {REVISION_TABLE}"  # noqa: S608 - of constants
 
@@ -126,6 +127,29 @@ def refuse_foreign(path: Path) -> None:
         pass
     else:
         _require_own(names, path)
+
+
+def refuse_anothers_wal(path: Path) -> None:
+    """Raise LogCorrupt when the write-ahead log beside the file in `path` is another log's: SQLite would copy its pages
+    over the file's."""
+    if not path.exists() or not is_begun(wal_of(path)):
+        return
+    own, together = (_readable_id(address) for address in (_without_wal(path), unwritten(path)))
+    if own and together and own != together:
+        raise LogCorrupt(
+            f"{wal_of(path)} is the write-ahead log of another log ({together[:8]}, and the file is {own[:8]}). No "
+            "file was changed. Move it aside, and put the file's own in its place if there is one"
+        )
+
+
+def _readable_id(address: str) -> str:
+    """The log's id at an address; empty where none can be read, which the checks of the whole find out."""
+    try:
+        with closing(sqlite3.connect(address, uri=True)) as connection:
+            found = connection.execute(_ANY_ID).fetchone()
+    except (sqlite3.Error, UnicodeDecodeError):
+        return ""
+    return found[0] if found and isinstance(found[0], str) else ""
 
 
 def make_tables(connection: Connection) -> None:
@@ -216,16 +240,28 @@ def _require_own(names: Collection[str], path: Path) -> None:
 def unwritten(path: Path) -> str:
     """The address under which SQLite reads a file and changes no byte of it, its write-ahead log or that log's index.
 
-    A write-ahead log without an index gets an empty one, which SQLite only needs to find. Raises LogGone as
-    `refuse_orphan` does.
+    A write-ahead log without an index gets an empty one, which SQLite only needs to find. Raises LogFull if
+    the volume takes no further file, and LogGone as `refuse_orphan` does.
     """
     refuse_orphan(path)
     wal, index = side_files(path)
     if not is_begun(wal):
-        return f"file:{quote(str(path))}?mode=ro&immutable=1"
-    with suppress(FileExistsError):
-        create_like(index, like=path)
+        return _without_wal(path)
+    try:
+        with suppress(FileExistsError):
+            create_like(index, like=path)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        raise LogFull(
+            f"cannot read {path}: its volume takes no further file, and its write-ahead log has no index. The log is "
+            "as it was; make room, then try again"
+        ) from error
     return f"file:{quote(str(path))}?mode=ro&readonly_shm=1"
+
+
+def _without_wal(path: Path) -> str:
+    return f"file:{quote(str(path))}?mode=ro&immutable=1"
 
 
 def _address(path: Path, mode: str, *, index_in_memory: bool) -> str:

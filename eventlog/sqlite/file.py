@@ -11,10 +11,10 @@ import fcntl
 import os
 import re
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 
+from eventlog.backend import Notice
 from eventlog.errors import LogForeign, LogGone, LogLocked, LogUnsafe
 
 PRIVATE_MODE = 0o600
@@ -37,14 +37,6 @@ NETWORK_FUSE = frozenset(
 _WAL_RESET_FIXED = ((3, 44, 6), (3, 50, 7))
 _WAL_RESET_FIXED_SINCE = (3, 51, 3)
 _WAL_SINCE = (3, 7, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class StartupWarning:
-    """A warning about this log for the operator; `code` is stable."""
-
-    code: str
-    message: str
 
 
 class FileLock:
@@ -210,7 +202,7 @@ def volume_free_bytes(path: Path) -> int:
     return shutil.disk_usage(path).free
 
 
-def wal_reset_warning(version: tuple[int, int, int]) -> StartupWarning | None:
+def wal_reset_warning(version: tuple[int, int, int]) -> Notice | None:
     """A warning for SQLite libraries that may damage the write-ahead log if two connections checkpoint at once.
 
     Fixed in 3.51.3 and, on their branches, 3.50.7 and 3.44.6: https://sqlite.org/wal.html
@@ -220,7 +212,7 @@ def wal_reset_warning(version: tuple[int, int, int]) -> StartupWarning | None:
     if any(version[:2] == fixed[:2] and version >= fixed for fixed in _WAL_RESET_FIXED):
         return None
     number = ".".join(map(str, version))
-    return StartupWarning(
+    return Notice(
         "sqlite_wal_reset",
         f"SQLite {number} can damage a log that a second program writes or checkpoints; this process uses one writing "
         "connection and is safe alone. Fixed in SQLite 3.51.3, 3.50.7 and 3.44.6.",

@@ -20,6 +20,7 @@ from typing import Any, Self, TypeVar
 from sqlalchemy import Connection, Engine
 
 from eventlog.admission import check_size, recall
+from eventlog.backend import Notice
 from eventlog.chain import LogIdentity
 from eventlog.errors import (
     EventLogError,
@@ -50,6 +51,7 @@ from eventlog.sqlite.engine import (
     identity_of,
     make_tables,
     reader_engine,
+    refuse_anothers_wal,
     refuse_foreign,
     require_current,
     stored_identity,
@@ -60,7 +62,6 @@ from eventlog.sqlite.file import (
     MOUNTINFO,
     NO_ROOM,
     FileLock,
-    StartupWarning,
     create_private,
     flush_recovered,
     has_room,
@@ -91,7 +92,7 @@ class SqliteEventLog:
         clock_us: Callable[[], int],
         random_bytes: Callable[[int], bytes],
         on_fatal: Callable[[Exception], None] | None,
-        warnings: tuple[StartupWarning, ...],
+        warnings: tuple[Notice, ...],
         flush_found: Callable[[], None] | None,
         resources: ExitStack,
     ) -> None:
@@ -152,6 +153,7 @@ class SqliteEventLog:
             refuse_foreign(path)
             resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
             require_whole(wal_of(path))
+            refuse_anothers_wal(path)
             _require_fit(path, check)
             create_private(path)
             flush_found = _flushed_or_due(path)

@@ -2,35 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
-
 from eventlog.chain import check_commitment, envelope, link
 from eventlog.errors import LogCorrupt
 from eventlog.event import SealedEvent, StreamId
-from eventlog.sqlite.survey import Ranges
-
-RANGES_MAX: Final = 20
-"""Ranges of damaged positions that are held of one stream."""
-
-
-class Loss(NamedTuple):
-    """The damaged and lost events of a stream.
-
-    `ranges` are the first RANGES_MAX of damaged positions and `more` the number of the others, `last` is the last
-    damaged position, `intact` the number of events that are as written, `unplaced` that of lost events whose positions
-    nothing tells.
-    """
-
-    ranges: tuple[tuple[int, int], ...]
-    more: int
-    last: int
-    intact: int
-    unplaced: int
-
-    @property
-    def is_none(self) -> bool:
-        """Whether every event is there, as it was written."""
-        return not self.ranges and not self.unplaced
+from eventlog.verification import RANGES_MAX, Loss, Ranges
 
 
 class Suspect:
@@ -51,12 +26,12 @@ class Suspect:
 
     def take(self, position: int, version: int, sealed: SealedEvent | None) -> None:
         """Check the next event; None is one that cannot be read."""
+        self._seen += 1
         if version <= self.version:
             self._damaged.add(position)
             return
         if version > self.version + 1:
             self._let_go()
-        self._seen += 1
         self.version = version
         try:
             if sealed is None:

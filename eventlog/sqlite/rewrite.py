@@ -22,6 +22,7 @@ from eventlog.errors import LogCorrupt, LogFull
 from eventlog.sqlite.engine import (
     empty_wal,
     make_tables,
+    refuse_anothers_wal,
     refuse_foreign,
     require_current,
     unwritten,
@@ -106,6 +107,7 @@ def rewritten(path: Path, rewrite: Rewrite) -> bool:
         refuse_empty(path)
         resources.callback(FileLock(path.with_name(f"{path.name}.lock")).release)
         require_whole(wal_of(path))
+        refuse_anothers_wal(path)
         new = path.with_name(f"{path.name}.new")
         new.unlink(missing_ok=True)
         resources.callback(new.unlink, missing_ok=True)

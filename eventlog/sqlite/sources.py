@@ -12,7 +12,8 @@ from eventlog.errors import LogCorrupt
 from eventlog.event import SealedEvent, StreamId
 from eventlog.sqlite.reader import SqliteReader
 from eventlog.sqlite.sql import sealed
-from eventlog.sqlite.survey import PAGE_ROWS, Ranges, Survey
+from eventlog.sqlite.survey import PAGE_ROWS, Survey
+from eventlog.verification import Ranges
 
 EVENT_BYTES_MIN: Final = 96
 """Bytes of any event in a file: its three hashes and its id. They bound the positions where the last is not known."""

@@ -2,43 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from eventlog.errors import LogCorrupt
-
-FAILURES_MAX: Final = 50_000
-"""Failed reads of one survey: about 10 s, and as many rows as a thousand lost pages had."""
+from eventlog.verification import FAILURES_MAX
 
 PAGE_ROWS = 1_024
 """Rows of one read where nothing is damaged."""
-
-
-class Ranges:
-    """Ascending whole numbers as ranges; only the first `kept_max` ranges are held, and `dropped` counts the others."""
-
-    def __init__(self, kept_max: int = FAILURES_MAX) -> None:
-        self.kept: list[tuple[int, int]] = []
-        self.dropped = 0
-        self.count = 0
-        self.last = 0
-        self._kept_max = kept_max
-
-    def add(self, number: int) -> None:
-        """Add a number after all others; one that is not after them counts as a range of its own."""
-        self.count += 1
-        follows, self.last = number == self.last + 1 and self.count > 1, max(self.last, number)
-        if follows and not self.dropped:
-            self.kept[-1] = self.kept[-1][0], number
-        elif len(self.kept) < self._kept_max and not self.dropped:
-            self.kept.append((number, number))
-        elif not follows:
-            self.dropped += 1
-
-    def __contains__(self, number: int) -> bool:
-        place = bisect_right(self.kept, number, key=lambda kept: kept[0])
-        return place > 0 and number <= self.kept[place - 1][1]
 
 
 class Survey:

@@ -8,11 +8,11 @@ empty index for a write-ahead log that has none.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -20,25 +20,21 @@ from eventlog.chain import LogIdentity, Verified, content_hash, genesis, verify_
 from eventlog.errors import LogCorrupt
 from eventlog.event import RecordedEvent, SealedEvent, StreamId
 from eventlog.log import PAGE_BYTES_MAX, PAGE_EVENTS_MAX
-from eventlog.sqlite.engine import reader_engine, refuse_foreign, require_current, stored_identity
+from eventlog.rows import Fault
+from eventlog.sqlite.engine import reader_engine, refuse_anothers_wal, refuse_foreign, require_current, stored_identity
 from eventlog.sqlite.errors import DATABASE_ERRORS, original
 from eventlog.sqlite.file import FileLock, refuse_empty, refuse_orphan, size_bytes, wal_of
 from eventlog.sqlite.integrity import appended_to, findings, findings_of, own_findings
-from eventlog.sqlite.losses import RANGES_MAX, Loss, Suspect
+from eventlog.sqlite.losses import Suspect
 from eventlog.sqlite.reader import SqliteReader
+from eventlog.sqlite.rows import SqliteRows
+from eventlog.sqlite.snapshots import PURPOSE, SqliteSnapshots, has_snapshots
 from eventlog.sqlite.sources import LEAF_EVENTS_MAX, Sources
-from eventlog.sqlite.survey import Ranges
 from eventlog.sqlite.wal import require_whole
 from eventlog.sqlite.writer import ends_of
+from eventlog.verification import RANGES_MAX, Finding, Loss, Ranges, listed
 
 _INDEXES = ("sqlite_autoindex_events_1", "sqlite_autoindex_events_2")
-
-
-class Finding(NamedTuple):
-    """A damage; a rebuild of the read table makes again whatever is not the log's own."""
-
-    what: str
-    is_own: bool = True
 
 
 def log_id_of(path: Path) -> str:
@@ -53,43 +49,59 @@ def log_id_of(path: Path) -> str:
         return identity.log_id
 
 
-class LogVerification:
+class SqliteVerification:
     """Checks of one file, created by `opened`; `reader` reads it as a running log would."""
 
-    def __init__(self, path: Path, reader: SqliteReader, identity: LogIdentity) -> None:
+    def __init__(self, path: Path, rows: SqliteRows[Any], reader: SqliteReader, identity: LogIdentity) -> None:
+        rows.through(reader.read)
         self.reader = reader
+        self._rows = rows
         self._wal = wal_of(path)
         self._identity = identity
         self._sources = Sources(reader, size_bytes(path))
 
     @classmethod
     @contextmanager
-    def opened(cls, path: Path) -> Iterator[LogVerification]:
-        """Open the log in `path` for checks. Raises LogLocked when a process owns it, LogOlder or LogNewer when
-        another version wrote it, LogGone when only its write-ahead log is there, LogForeign for another
-        program's file, LogCorrupt when damage hides which it is."""
+    def opened(cls, path: Path, rows: SqliteRows[Any]) -> Iterator[SqliteVerification]:
+        """Open the log in `path`, with the table of its `rows`, for checks. Raises LogLocked when a process owns it,
+        LogOlder or LogNewer when another version wrote it, LogGone when only its write-ahead log is there, LogForeign
+        for another program's file, LogCorrupt when damage hides which it is."""
         path = path.resolve()
         refuse_orphan(path)
         refuse_foreign(path.resolve(strict=True))
         refuse_empty(path)
         with ExitStack() as resources:
             resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
+            refuse_anothers_wal(path)
             try:
                 reader, identity = resources.enter_context(_read(path))
                 reader.read(require_current)
             except LogCorrupt:
                 require_whole(wal_of(path))  # the reason, if the tables are missing because SQLite drops their frames
                 raise
-            yield cls(path, reader, identity)
+            yield cls(path, rows, reader, identity)
 
     @property
     def log_id(self) -> str:
         """The log's own id."""
         return self._identity.log_id
 
-    def secret(self, purpose: str) -> bytes:
-        """The log's secret for a purpose, as EventLog has it."""
-        return self._identity.secret(purpose)
+    @cached_property
+    def fault(self) -> Fault | None:
+        """The fault of the table of rows; None when its rows can be read."""
+        try:
+            return self.reader.read(self._rows.fault)
+        except LogCorrupt:  # also of a page that was found damaged: SQLite repeats it when the snapshot ends
+            return Fault.DAMAGED
+
+    @cached_property
+    def snapshots(self) -> SqliteSnapshots | None:
+        """The log's snapshots; None if they cannot be read."""
+        try:
+            there = self.reader.read(has_snapshots)
+        except LogCorrupt:
+            return None
+        return SqliteSnapshots(self._identity.secret(PURPOSE), self.reader.read) if there else None
 
     def event_count(self) -> int:
         """The number of events, whatever they contain; where pages of their table and of its index are lost, of those
@@ -136,6 +148,10 @@ class LogVerification:
             self.reader.read(lambda connection: ends_of(_driver(connection)))
         except LogCorrupt as error:
             raise LogCorrupt(f"the types, the last stream, or the last event cannot be read: {error}") from error
+
+    def require_same_head(self) -> None:
+        """Raise LogCorrupt when events are missing that the table of rows knows of."""
+        self.reader.read(self._rows.require_same_head)
 
     def append_hazard(self) -> str:
         """Describe the damage to pages that an append to any stream may read, which stops the process that appends;
@@ -214,6 +230,14 @@ class LogVerification:
         """A page of a stream, as EventLog reads it."""
         return self.reader.read_stream(stream, after=after, limit=limit, backward=backward, bytes_max=PAGE_BYTES_MAX)
 
+    def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int) -> list[SealedEvent]:
+        """A page of a stream with its seals, as EventLog reads it."""
+        return self.reader.read_sealed(stream, after=after, limit=limit)
+
+    def known_ids(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, int]:
+        """Positions, by id, of the events that a repeat would find, as EventLog does."""
+        return self.reader.known_ids(stream, event_ids)
+
     def has_content(self, sealed: SealedEvent, content: bytes) -> bool:
         """Whether repeats of the event with this content would be recognized."""
         return content_hash(self._identity.key, sealed.event.type, content) == sealed.content_hash
@@ -234,12 +258,6 @@ def _driver(connection: Connection) -> sqlite3.Connection:
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)
     return driver
-
-
-def listed(ranges: Iterable[tuple[int, int]], more: int = 0) -> str:
-    """Ranges of numbers as a text, with the number of those that are left out."""
-    named = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in ranges)
-    return f"{named} and {more} more" if more > 0 else named
 
 
 @contextmanager

@@ -2,8 +2,9 @@
 
 Recovery takes frames up to the first whose checksum does not fit, and silently drops the rest. That is right for the
 last transaction before a power cut, which was never acknowledged. It is wrong for one that was flushed and damaged
-later. That shows if later transactions follow, or if a single bit differs, which a torn write never looks like. The
-format is SQLite's: https://sqlite.org/fileformat2.html#the_write_ahead_log
+later. That shows if later transactions follow, if a single bit differs, which a torn write never looks like, or if
+frames follow a header that does not fit. The format is SQLite's:
+https://sqlite.org/fileformat2.html#the_write_ahead_log
 """
 
 from __future__ import annotations
@@ -111,10 +112,8 @@ def _begun(file: BinaryIO, size: int) -> _Wal | None:
     if len(header) < _HEADER_BYTES or size < _HEADER_BYTES + _FRAME_BYTES:
         return None
     if not _is_header(header):
-        flips = (_flipped(header, bit) for bit in range(8 * _HEADER_BYTES))
-        if any(_is_header(flip) for flip in flips):
-            raise _Damaged
-        return None
+        # SQLite flushes a header, which lies in one sector, before it writes the first frame after it.
+        raise _Damaged
     magic, _, page_bytes = struct.unpack(">III", header[:12])
     frames = (size - _HEADER_BYTES) // (_FRAME_BYTES + page_bytes)
     return _Wal(file, ">" if magic & 1 else "<", page_bytes, header[16:24], frames)
@@ -197,7 +196,3 @@ def _stored(data: bytes) -> _Sum:
 
 def _bits_between(one: bytes, other: bytes) -> int:
     return (int.from_bytes(one, "big") ^ int.from_bytes(other, "big")).bit_count()
-
-
-def _flipped(data: bytes, bit: int) -> bytes:
-    return (int.from_bytes(data, "big") ^ (1 << bit)).to_bytes(len(data), "big")

@@ -33,4 +33,6 @@ async def in_time(handling: Awaitable[Any], seconds: float) -> Any:
         async with asyncio.timeout(seconds) as limit:
             return await handling
     except TimeoutError as error:
-        raise DeadlinePassed("the deadline of the method has passed") if limit.expired() else error from error
+        if not limit.expired():
+            raise
+        raise DeadlinePassed("the deadline of the method has passed") from error

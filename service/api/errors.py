@@ -17,7 +17,7 @@ EdgeError
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,181 +127,129 @@ class WaitTooShort(EdgeError):
 
 @dataclass(frozen=True, slots=True)
 class _Row:
+    """A status: its code and the name of its reason, and from the error's attributes its metadata (`fields`), when to
+    retry (`retry_s`, seconds or the attribute that has them), the resource by its type and the attribute that names it,
+    the violations, and the text; by default the error's own."""
+
     code: grpc.StatusCode
-    reason: int
+    reason: str
+    fields: tuple[str, ...] = ()
+    retry_s: float | str = 0.0
+    resource: tuple[str, str] | None = None
+    violations: Callable[[Any], Iterable[tuple[str, str]]] = lambda _: ()
     metadata: Callable[[Any], Mapping[str, object]] = lambda _: {}
-    details: Callable[[Any], tuple[Any, ...]] = lambda _: ()
     text: str | Callable[[Any], str] = ""
 
+    def status(self, error: Any) -> Status:
+        """Return the status of an error."""
+        metadata = {name: getattr(error, name) for name in self.fields} | dict(self.metadata(error))
+        text = self.text(error) if callable(self.text) else self.text or str(error)
+        return packed(
+            self.code,
+            error_reason_pb2.ErrorReason.Value(f"ERROR_REASON_{self.reason}"),
+            text,
+            {name: str(value) for name, value in metadata.items()},
+            tuple(self._details(error)),
+        )
 
-def _no_such(kind: str, reason: Any, name: Callable[[Any], str]) -> _Row:
-    """NOT_FOUND, with the name of what is not there."""
-    return _Row(_C.NOT_FOUND, reason, details=lambda e: (ResourceInfo(resource_type=kind, resource_name=name(e)),))
+    def _details(self, error: Any) -> Iterator[Any]:
+        if violations := tuple(self.violations(error)):
+            yield bad_request(violations)
+        if self.resource is not None:
+            kind, name = self.resource
+            yield ResourceInfo(resource_type=kind, resource_name=str(getattr(error, name)))
+        if self.retry_s:
+            yield retry_info(getattr(error, self.retry_s) if isinstance(self.retry_s, str) else self.retry_s)
 
 
-_R = error_reason_pb2
 _C = grpc.StatusCode
+_BAD, _DENIED, _STALE = _C.INVALID_ARGUMENT, _C.FAILED_PRECONDITION, _C.ABORTED
 
 _STOPPING = _Row(
     _C.UNAVAILABLE,
-    _R.ERROR_REASON_SERVER_STOPPING,
-    details=lambda _: (retry_info(RESTART_RETRY_S),),
+    "SERVER_STOPPING",
+    retry_s=RESTART_RETRY_S,
     text="the server stops; the same ids make a retry safe",
 )
 """To a caller, a server that stops and a log that is closed or failed are the same: it retries when the next process
 serves. The server's log says which of them it was. A log whose file is gone differs: this process stays."""
 
 STATUSES: Mapping[type[Exception], _Row] = {
-    InvalidRequest: _Row(
-        _C.INVALID_ARGUMENT, _R.ERROR_REASON_INVALID_FIELD, details=lambda e: (bad_request(e.violations),)
-    ),
-    Unauthenticated: _Row(_C.UNAUTHENTICATED, _R.ERROR_REASON_UNAUTHENTICATED),
-    PermissionDenied: _Row(_C.PERMISSION_DENIED, _R.ERROR_REASON_PERMISSION_DENIED, lambda e: {"scope": e.scope}),
-    TooManyRequests: _Row(
-        _C.RESOURCE_EXHAUSTED, _R.ERROR_REASON_TOO_MANY_REQUESTS, details=lambda e: (retry_info(e.retry_after_s),)
-    ),
-    CursorOutOfRange: _Row(
-        _C.OUT_OF_RANGE,
-        _R.ERROR_REASON_CURSOR_OUT_OF_RANGE,
-        lambda e: {"log_id": e.log_id, "cursor": e.cursor, "head": e.head},
-    ),
-    ServiceNotFound: _Row(_C.NOT_FOUND, _R.ERROR_REASON_SERVICE_NOT_FOUND),
-    RequestTooLarge: _Row(
-        _C.INVALID_ARGUMENT,
-        _R.ERROR_REASON_TOO_LARGE,
-        lambda e: {"size": e.size, "limit": e.limit},
-        lambda e: (bad_request(((e.field, str(e)),)),),
-    ),
-    CompressedRequest: _Row(_C.UNIMPLEMENTED, _R.ERROR_REASON_NOT_IMPLEMENTED),
-    UnknownMethod: _Row(_C.UNIMPLEMENTED, _R.ERROR_REASON_NOT_IMPLEMENTED),
-    DeadlinePassed: _Row(_C.DEADLINE_EXCEEDED, _R.ERROR_REASON_DEADLINE_EXCEEDED),
-    WaitTooShort: _Row(
-        _C.DEADLINE_EXCEEDED,
-        _R.ERROR_REASON_DEADLINE_EXCEEDED,
-        lambda e: {"wanted": e.wanted, "actual": e.actual},
-    ),
-    domain.InvalidPolicy: _Row(
-        _C.INVALID_ARGUMENT,
-        _R.ERROR_REASON_INVALID_POLICY,
-        details=lambda e: (bad_request(((_setting(e.field), e.reason),)),),
-    ),
+    InvalidRequest: _Row(_BAD, "INVALID_FIELD", violations=lambda e: e.violations),
+    Unauthenticated: _Row(_C.UNAUTHENTICATED, "UNAUTHENTICATED"),
+    PermissionDenied: _Row(_C.PERMISSION_DENIED, "PERMISSION_DENIED", ("scope",)),
+    TooManyRequests: _Row(_C.RESOURCE_EXHAUSTED, "TOO_MANY_REQUESTS", retry_s="retry_after_s"),
+    CursorOutOfRange: _Row(_C.OUT_OF_RANGE, "CURSOR_OUT_OF_RANGE", ("log_id", "cursor", "head")),
+    ServiceNotFound: _Row(_C.NOT_FOUND, "SERVICE_NOT_FOUND"),
+    RequestTooLarge: _Row(_BAD, "TOO_LARGE", ("size", "limit"), violations=lambda e: ((e.field, str(e)),)),
+    CompressedRequest: _Row(_C.UNIMPLEMENTED, "NOT_IMPLEMENTED"),
+    UnknownMethod: _Row(_C.UNIMPLEMENTED, "NOT_IMPLEMENTED"),
+    DeadlinePassed: _Row(_C.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"),
+    WaitTooShort: _Row(_C.DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED", ("wanted", "actual")),
+    domain.InvalidPolicy: _Row(_BAD, "INVALID_POLICY", violations=lambda e: ((_setting(e.field), e.reason),)),
     domain.TooLarge: _Row(
-        _C.INVALID_ARGUMENT,
-        _R.ERROR_REASON_TOO_LARGE,
-        lambda e: {"size": e.size, "limit": e.limit},
-        lambda e: (bad_request(((e.what, f"{e.size} bytes, the limit is {e.limit}"),)),),
+        _BAD,
+        "TOO_LARGE",
+        ("size", "limit"),
+        violations=lambda e: ((e.what, f"{e.size} bytes, the limit is {e.limit}"),),
     ),
     domain.InvalidPageToken: _Row(
-        _C.INVALID_ARGUMENT,
-        _R.ERROR_REASON_INVALID_PAGE_TOKEN,
-        details=lambda _: (bad_request((("page_token", "is not of this list"),)),),
+        _BAD,
+        "INVALID_PAGE_TOKEN",
+        violations=lambda _: (("page_token", "is not of this list"),),
         text="the page token is not of this list",
     ),
-    domain.ConversationNotFound: _no_such(
-        "conversation", _R.ERROR_REASON_CONVERSATION_NOT_FOUND, lambda e: e.conversation_id
+    domain.ConversationNotFound: _Row(
+        _C.NOT_FOUND, "CONVERSATION_NOT_FOUND", resource=("conversation", "conversation_id")
     ),
-    domain.ConversationIsClosed: _Row(_C.FAILED_PRECONDITION, _R.ERROR_REASON_CONVERSATION_CLOSED),
-    domain.EpisodeNotFound: _no_such("episode", _R.ERROR_REASON_EPISODE_NOT_FOUND, lambda e: e.episode_id),
-    domain.SummaryNotFound: _no_such("summary", _R.ERROR_REASON_SUMMARY_NOT_FOUND, lambda e: e.summary_id),
-    domain.PassNotFound: _no_such("summarization", _R.ERROR_REASON_SUMMARIZATION_NOT_FOUND, lambda e: e.pass_id),
-    domain.WrongMessageVersion: _Row(
-        _C.ABORTED,
-        _R.ERROR_REASON_WRONG_EXPECTED_VERSION,
-        lambda e: {"expected": e.expected, "actual": e.actual},
-    ),
+    domain.ConversationIsClosed: _Row(_DENIED, "CONVERSATION_CLOSED"),
+    domain.EpisodeNotFound: _Row(_C.NOT_FOUND, "EPISODE_NOT_FOUND", resource=("episode", "episode_id")),
+    domain.SummaryNotFound: _Row(_C.NOT_FOUND, "SUMMARY_NOT_FOUND", resource=("summary", "summary_id")),
+    domain.PassNotFound: _Row(_C.NOT_FOUND, "SUMMARIZATION_NOT_FOUND", resource=("summarization", "pass_id")),
+    domain.WrongMessageVersion: _Row(_STALE, "WRONG_EXPECTED_VERSION", ("expected", "actual")),
     domain.MessageIdReused: _Row(
         _C.ALREADY_EXISTS,
-        _R.ERROR_REASON_MESSAGE_ID_REUSED,
-        lambda e: {"message_ids": ",".join(fitting(e.message_ids, len, bytes_max=LISTED_BYTES_MAX))},
+        "MESSAGE_ID_REUSED",
+        metadata=lambda e: {"message_ids": ",".join(fitting(e.message_ids, len, bytes_max=LISTED_BYTES_MAX))},
     ),
     domain.RequestIdReused: _Row(
-        _C.ALREADY_EXISTS, _R.ERROR_REASON_REQUEST_ID_REUSED, text="the request id was used with other content"
+        _C.ALREADY_EXISTS, "REQUEST_ID_REUSED", text="the request id was used with other content"
     ),
-    domain.NothingToSummarize: _Row(
-        _C.FAILED_PRECONDITION, _R.ERROR_REASON_NOTHING_TO_SUMMARIZE, text="nothing in the window can be compressed"
-    ),
-    domain.DepthLimitReached: _Row(
-        _C.FAILED_PRECONDITION, _R.ERROR_REASON_DEPTH_LIMIT, text="the chain of summaries is as deep as it may be"
-    ),
-    domain.SummaryNotInUse: _Row(
-        _C.FAILED_PRECONDITION,
-        _R.ERROR_REASON_SUMMARY_REVOKED,
-        details=lambda e: (ResourceInfo(resource_type="summary", resource_name=e.summary_id),),
-    ),
-    domain.MessageNotFound: _Row(
-        _C.NOT_FOUND,
-        _R.ERROR_REASON_MESSAGE_NOT_FOUND,
-        lambda e: {"number": e.number},
-        lambda e: (ResourceInfo(resource_type="message", resource_name=str(e.number)),),
-    ),
-    domain.MessageRemoved: _Row(
-        _C.FAILED_PRECONDITION, _R.ERROR_REASON_MESSAGE_REMOVED, lambda e: {"number": e.number}
-    ),
-    domain.PinsTooLarge: _Row(
-        _C.FAILED_PRECONDITION,
-        _R.ERROR_REASON_PINS_TOO_LARGE,
-        lambda e: {"tokens": e.tokens, "limit": e.limit},
-    ),
-    domain.PassesDisabled: _Row(
-        _C.FAILED_PRECONDITION, _R.ERROR_REASON_SUMMARIZATION_DISABLED, text="summarization is switched off"
-    ),
-    domain.PassSuperseded: _Row(
-        _C.ABORTED, _R.ERROR_REASON_WRONG_EXPECTED_VERSION, text="the summarization is no longer pending"
-    ),
-    domain.WindowTooLarge: _Row(
-        _C.FAILED_PRECONDITION,
-        _R.ERROR_REASON_WINDOW_TOO_LARGE,
-        lambda e: {"tokens": e.tokens, "limit": e.limit},
-    ),
+    domain.NothingToSummarize: _Row(_DENIED, "NOTHING_TO_SUMMARIZE", text="nothing in the window can be compressed"),
+    domain.DepthLimitReached: _Row(_DENIED, "DEPTH_LIMIT", text="the chain of summaries is as deep as it may be"),
+    domain.SummaryNotInUse: _Row(_DENIED, "SUMMARY_REVOKED", resource=("summary", "summary_id")),
+    domain.MessageNotFound: _Row(_C.NOT_FOUND, "MESSAGE_NOT_FOUND", ("number",), resource=("message", "number")),
+    domain.MessageRemoved: _Row(_DENIED, "MESSAGE_REMOVED", ("number",)),
+    domain.PinsTooLarge: _Row(_DENIED, "PINS_TOO_LARGE", ("tokens", "limit")),
+    domain.PassesDisabled: _Row(_DENIED, "SUMMARIZATION_DISABLED", text="summarization is switched off"),
+    domain.PassSuperseded: _Row(_STALE, "WRONG_EXPECTED_VERSION", text="the summarization is no longer pending"),
+    domain.WindowTooLarge: _Row(_DENIED, "WINDOW_TOO_LARGE", ("tokens", "limit")),
     domain.WaitedPassFailed: _Row(
-        _C.FAILED_PRECONDITION,
-        _R.ERROR_REASON_SUMMARIZATION_FAILED,
-        lambda e: {"summarization_id": e.pass_id, "error_class": e.error_class, "cause": e.cause},
+        _DENIED, "SUMMARIZATION_FAILED", ("error_class", "cause"), metadata=lambda e: {"summarization_id": e.pass_id}
     ),
-    domain.TextNotSummarized: _Row(
-        _C.FAILED_PRECONDITION,
-        _R.ERROR_REASON_SUMMARIZATION_FAILED,
-        lambda e: {"error_class": e.error_class, "cause": e.cause},
-    ),
-    domain.ModelAway: _Row(
-        _C.UNAVAILABLE,
-        _R.ERROR_REASON_MODEL_AWAY,
-        lambda e: {"error_class": e.error_class, "cause": e.cause},
-        lambda _: (retry_info(MODEL_RETRY_S),),
-    ),
-    domain.VersionNotReached: _Row(
-        _C.FAILED_PRECONDITION,
-        _R.ERROR_REASON_VERSION_NOT_REACHED,
-        lambda e: {"wanted": e.wanted, "actual": e.actual},
-    ),
-    domain.TooManyPasses: _Row(
-        _C.RESOURCE_EXHAUSTED, _R.ERROR_REASON_TOO_MANY_REQUESTS, details=lambda e: (retry_info(e.retry_after_s),)
-    ),
-    recall.RecallOff: _Row(
-        _C.FAILED_PRECONDITION, _R.ERROR_REASON_RECALL_OFF, lambda e: {"setting": e.setting, "value": e.value}
-    ),
+    domain.TextNotSummarized: _Row(_DENIED, "SUMMARIZATION_FAILED", ("error_class", "cause")),
+    domain.ModelAway: _Row(_C.UNAVAILABLE, "MODEL_AWAY", ("error_class", "cause"), MODEL_RETRY_S),
+    domain.VersionNotReached: _Row(_DENIED, "VERSION_NOT_REACHED", ("wanted", "actual")),
+    domain.TooManyPasses: _Row(_C.RESOURCE_EXHAUSTED, "TOO_MANY_REQUESTS", retry_s="retry_after_s"),
+    recall.RecallOff: _Row(_DENIED, "RECALL_OFF", ("setting", "value")),
     recall.RecallStopped: _Row(
-        _C.FAILED_PRECONDITION,
-        _R.ERROR_REASON_RECALL_STOPPED,
-        lambda e: {"cause": str(e)},
+        _DENIED,
+        "RECALL_STOPPED",
+        metadata=lambda e: {"cause": str(e)},
         text="the search index follows the log no longer; /readyz and the server's log say why",
     ),
     recall.EmbedderAway: _Row(
         _C.UNAVAILABLE,
-        _R.ERROR_REASON_EMBEDDER_AWAY,
-        details=lambda _: (retry_info(EMBEDDER_RETRY_S),),
+        "EMBEDDER_AWAY",
+        retry_s=EMBEDDER_RETRY_S,
         text="the model that makes vectors does not answer; a search by words needs none",
     ),
-    log.WrongExpectedVersion: _Row(
-        _C.UNAVAILABLE, _R.ERROR_REASON_LOG_UNAVAILABLE, details=lambda _: (retry_info(LOG_RETRY_S),), text="try again"
-    ),
-    log.EventTooLarge: _Row(
-        _C.INVALID_ARGUMENT, _R.ERROR_REASON_TOO_LARGE, lambda e: {"size": e.size, "limit": e.limit}
-    ),
+    log.WrongExpectedVersion: _Row(_C.UNAVAILABLE, "LOG_UNAVAILABLE", retry_s=LOG_RETRY_S, text="try again"),
+    log.EventTooLarge: _Row(_BAD, "TOO_LARGE", ("size", "limit")),
     log.LogUnavailable: _Row(
         _C.UNAVAILABLE,
-        _R.ERROR_REASON_LOG_UNAVAILABLE,
-        details=lambda _: (retry_info(LOG_RETRY_S),),
+        "LOG_UNAVAILABLE",
+        retry_s=LOG_RETRY_S,
         text="the log is busy; the same ids make a retry safe",
     ),
     ServerStopping: _STOPPING,
@@ -309,31 +257,28 @@ STATUSES: Mapping[type[Exception], _Row] = {
     log.LogFailed: _STOPPING,
     log.LogGone: _Row(
         _C.UNAVAILABLE,
-        _R.ERROR_REASON_LOG_GONE,
-        details=lambda _: (retry_info(RESTART_RETRY_S),),
+        "LOG_GONE",
+        retry_s=RESTART_RETRY_S,
         text="the log's file is not in its place; the same ids make a retry safe",
     ),
-    log.LogFull: _Row(
-        _C.RESOURCE_EXHAUSTED,
-        _R.ERROR_REASON_LOG_FULL,
-        details=lambda _: (retry_info(FULL_RETRY_S),),
-    ),
+    log.LogFull: _Row(_C.RESOURCE_EXHAUSTED, "LOG_FULL", retry_s=FULL_RETRY_S),
     MemoryError: _Row(
         _C.RESOURCE_EXHAUSTED,
-        _R.ERROR_REASON_TOO_MANY_REQUESTS,
-        details=lambda _: (retry_info(MEMORY_RETRY_S),),
+        "TOO_MANY_REQUESTS",
+        retry_s=MEMORY_RETRY_S,
         text="the server is out of memory; the same ids make a retry safe",
     ),
     log.LogCorrupt: _Row(
         _C.DATA_LOSS,
-        _R.ERROR_REASON_LOG_CORRUPT,
+        "LOG_CORRUPT",
         text="something that is stored is damaged or missing, and nothing was changed; stop the sidecar and run "
         "`abridged log verify`, which says what",
     ),
     log.StreamCorrupt: _Row(
         _C.DATA_LOSS,
-        _R.ERROR_REASON_LOG_CORRUPT,
-        lambda e: {"conversation_id": e.stream.name, "version": e.version},
+        "LOG_CORRUPT",
+        ("version",),
+        metadata=lambda e: {"conversation_id": e.stream.name},
         text=lambda e: _damaged(e.stream.name, e.version),
     ),
 }
@@ -343,16 +288,14 @@ STATUSES: Mapping[type[Exception], _Row] = {
 def status_of(error: Exception) -> Status | None:
     """The status of an error that callers may see; None for one that they may not."""
     row = next((STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES), None)
-    if row is None:
-        return None
-    metadata = {name: str(value) for name, value in row.metadata(error).items()}
-    text = row.text(error) if callable(row.text) else row.text or str(error)
-    return packed(row.code, row.reason, text, metadata, row.details(error))
+    return None if row is None else row.status(error)
 
 
 def internal_status(error_id: str) -> Status:
     """A bug: an id that the server's log carries, and nothing else."""
-    return packed(_C.INTERNAL, _R.ERROR_REASON_INTERNAL, f"internal error {error_id}", {"error_id": error_id}, ())
+    return packed(
+        _C.INTERNAL, error_reason_pb2.ERROR_REASON_INTERNAL, f"internal error {error_id}", {"error_id": error_id}, ()
+    )
 
 
 def _damaged(conversation_id: str, version: int) -> str:

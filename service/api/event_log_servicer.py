@@ -7,7 +7,7 @@ namespace grows: how far the whole log has come says what others do.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -73,6 +73,7 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
             read = partial(self._of_namespace, namespace)
         async with self._watching.noticing():
             events, cursor, end = await asyncio.to_thread(read, request.after, limit, backward=request.backward)
+        await self._reached(events)
         answer = _pb.ReadEventsResponse(next_after=cursor, end=end)
         events_field = _pb.ReadEventsResponse.EVENTS_FIELD_NUMBER
         return self._encoded.repeated(events_field, events) + answer.SerializeToString()
@@ -93,9 +94,10 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
                 raise StreamCorrupt(f"a stream of {head} events ends at {newest}", stream, newest + 1)
             return events, cursor, cursor == 1
         # What the bytes of a page or its limit cut off is read next; where nothing is, nothing may be missing.
+        room = READ_BYTES_MAX - sum(len(event.payload) for event in events)
+        if cursor < head and len(events) < limit and (not events or room >= PAYLOAD_BYTES_MAX):
+            raise StreamCorrupt(f"a stream of {head} events ends at {cursor}", stream, cursor + 1)
         if not events:
-            if after < head:
-                raise StreamCorrupt(f"a stream of {head} events ends at {after}", stream, after + 1)
             self._check_cursor(after, head)
         return events, cursor, cursor >= head
 
@@ -136,7 +138,16 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         )
         async with self._watching.noticing(), aclosing(until_stopped(self._watching.stopping, items)) as taken:
             async for item in taken:
+                if isinstance(item, Batch):
+                    await self._reached(item.events)
                 yield await self._response(namespace, item)
+
+    async def _reached(self, events: Iterable[RecordedEvent]) -> None:
+        newest: dict[StreamId, int] = {}
+        for event in events:
+            newest[event.stream] = max(event.version, newest.get(event.stream, 0))
+        for stream, version in newest.items():
+            await self._watching.reached(stream, version)
 
     async def GetHead(self, request: _pb.GetHeadRequest, context: Any) -> _pb.GetHeadResponse:
         return _pb.GetHeadResponse(log_id=self._log.log_id, position=await self._head(current_caller().namespace))

@@ -6,6 +6,7 @@ before it is made: a client that does not read is refused the next one, without 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -127,18 +128,25 @@ class Quotas:
 
     @contextmanager
     def making(self, namespace: str) -> Iterator[Callable[[int], None]]:
-        """Yields a function that counts bytes of a response being made, from any thread; it raises TooManyRequests."""
-        total = 0
+        """Yields a function that counts bytes of a response being made, from any thread; it raises TooManyRequests.
+
+        It raises also once the block is left, which a thread may outlive whose caller is gone.
+        """
+        total, is_left = 0, False
+        counting = threading.Lock()
 
         def grow(size: int) -> None:
             nonlocal total
-            _require(self._answer_bytes.take_if_room(namespace, size), UNTAKEN)
-            total += size
+            with counting:
+                _require(not is_left and self._answer_bytes.take_if_room(namespace, size), UNTAKEN)
+                total += size
 
         try:
             yield grow
         finally:
-            self._answer_bytes.give_back(namespace, total)
+            with counting:
+                is_left = True
+                self._answer_bytes.give_back(namespace, total)
 
     def sending(self, namespace: str, size: int, *, reads: bool) -> Callable[[object], None]:
         """Count a response of `size` bytes; call what this returns once it is written or the call has ended.

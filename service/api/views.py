@@ -25,7 +25,8 @@ def key_of(conversation_id: str) -> StreamId:
 async def conversation_shown(
     conversations: Conversations, policies: Policies, key: StreamId, state: Conversation
 ) -> conversation_pb2.Conversation:
-    """The conversation with everything that its state says and the caller may read: a title is made from messages."""
+    """The conversation with everything that its state says and the caller may read: labels are texts of others, and a
+    title is made from messages."""
     policy, now_us = policies.of(state.settings), conversations.now_us()
     held = await run_off_loop(conversations.window_weight(key), partial(held_by, state, policy, now_us))
     shown = wire.conversation_view(Overview.of(state), held_by=held)
@@ -34,7 +35,7 @@ async def conversation_shown(
     shown.removed.extend(ranges_to_proto(state.removed))
     if not current_caller().may("read"):
         shown.ClearField("title")
-        shown.settings.ClearField("title")
+        shown.ClearField("settings")
     return shown
 
 

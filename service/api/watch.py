@@ -7,7 +7,7 @@ only what is taken, and the board keeps only the newest facts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ _STAGES = {stage: _pb.PassStage.Value(f"PASS_STAGE_{stage.name}") for stage in S
 @dataclass(frozen=True, slots=True)
 class Watching:
     """The parts that streams need. `stopping` is set when the server wants them to end; what reads events reads them in
-    a block of `noticing`, see ConversationLog."""
+    a block of `noticing`, see ConversationLog, and sends none before `reached`, see Conversations, returns."""
 
     log: EventLog
     executor: Executor
@@ -43,6 +43,7 @@ class Watching:
     now_s: Callable[[], float]
     timing: Timing
     noticing: Callable[[], AbstractAsyncContextManager[None]]
+    reached: Callable[[StreamId, int], Awaitable[None]]
 
 
 async def watch(watching: Watching, key: StreamId, *, after: int) -> AsyncGenerator[Any, None]:
@@ -64,6 +65,8 @@ async def watch(watching: Watching, key: StreamId, *, after: int) -> AsyncGenera
     with watching.board.watching(key) as queue:
         async with watching.noticing(), aclosing(until_stopped(watching.stopping, items, queue)) as taken:
             async for item in taken:
+                if isinstance(item, Batch):
+                    await watching.reached(key, item.cursor)
                 for response in _responses(watching, item):
                     yield response
 

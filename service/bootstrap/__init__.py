@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import shutil
 import signal
 import sys
 import time
@@ -14,7 +15,6 @@ from pathlib import Path
 import structlog
 
 from eventlog.errors import LogFailed
-from eventlog.sqlite.file import volume_free_bytes
 from observability.logs import LogSettings, configure_logs
 from service.api.listeners import guarded, try_port
 from service.api.readiness import model_check
@@ -58,6 +58,10 @@ def _now_us() -> int:
     return time.time_ns() // 1_000
 
 
+def _free_bytes(path: Path) -> int:
+    return shutil.disk_usage(path).free
+
+
 async def serve(
     settings: Settings,
     environ: Mapping[str, str],
@@ -65,7 +69,7 @@ async def serve(
     stop: asyncio.Event,
     ready: Callable[[Running], None],
     now_us: Callable[[], int] = _now_us,
-    free_bytes: Callable[[Path], int] = volume_free_bytes,
+    free_bytes: Callable[[Path], int] = _free_bytes,
 ) -> None:
     """Serve until `stop` is set; call `ready` once calls are accepted. `now_us` is the clock of events and waits,
     `free_bytes` returns the free bytes on a file's volume.

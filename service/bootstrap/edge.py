@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from eventlog.sqlite.file import size_bytes
 from eventlog.subscription import CommitWakeUp, Timing
 from observability.facts import LogMeasured, RecallMeasured
 from service.api.auth import Authenticator, Grant
@@ -30,11 +29,12 @@ from service.api.slow_calls import SlowCalls
 from service.api.text_servicer import TextServicer
 from service.api.validation import Validation
 from service.api.watch import Watching
+from service.bootstrap.backends import stored_backend
 from service.bootstrap.core import Core, new_id
 from service.bootstrap.descriptors import for_connections
 from service.bootstrap.rebuild import rebuild_if_due
 from service.bootstrap.recall import open_recall
-from service.config.settings import ServerSettings, Settings
+from service.config.settings import LogSettings, ServerSettings, Settings
 from service.recall.recall import Recall
 from service.shares import Shares
 from service.version import VERSION
@@ -172,6 +172,7 @@ def servicers(
         time.monotonic,
         Timing(),
         core.conversations.log.noticing,
+        core.conversations.reached,
     )
     server = settings.server
     return Servicers(
@@ -241,14 +242,14 @@ def _http(
     look = Look(
         core.metrics,
         core.table,
-        (lambda: _measured(settings.log.path, free_bytes)) if on_disk else None,
+        (lambda: _measured(settings.log, free_bytes)) if on_disk else None,
         recall=None if recall is None else partial(_behind, core, recall),
     )
     return http_server_at(settings.server.http_listen, health | metrics_route(core.metrics, look=look))
 
 
-def _measured(path: Path, free_bytes: Callable[[Path], int]) -> LogMeasured:
-    return LogMeasured(size_bytes(path), free_bytes(path))
+def _measured(log: LogSettings, free_bytes: Callable[[Path], int]) -> LogMeasured:
+    return LogMeasured(stored_backend(log).size_bytes(), free_bytes(log.path))
 
 
 def _behind(core: Core, recall: Recall) -> RecallMeasured:

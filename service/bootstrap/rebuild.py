@@ -11,14 +11,12 @@ from contextlib import AsyncExitStack
 import structlog
 
 from eventlog.event import StreamId
-from eventlog.sqlite.file import volume_free_bytes
-from eventlog.sqlite.rewrite import Rewrite, rewritten
+from service.bootstrap.backends import stored_backend
 from service.bootstrap.core import open_core
 from service.bootstrap.progress_lines import ProgressLines
 from service.config.settings import Settings
 from service.conversations.rebuild import Rebuild, RebuildReport, Rebuilt
-from service.conversations.set_aside import carried
-from service.conversations.table_schema import refuse_lost_end
+from service.conversations.row import READ_TABLE
 
 _log = structlog.get_logger()
 
@@ -42,9 +40,9 @@ async def rebuilt_anew(settings: Settings, environ: Mapping[str, str], report: R
     an EventLogError if that fails: LogFull without room for a copy.
     """
     ended = threading.Event()
-    rewrite = Rewrite(refuse_lost_end, volume_free_bytes, goes_on=lambda: not ended.is_set(), carry=carried)
+    backend = stored_backend(settings.log)
     try:
-        await asyncio.to_thread(rewritten, settings.log.path, rewrite)
+        await asyncio.to_thread(backend.rewrite, backend.rows(READ_TABLE), goes_on=lambda: not ended.is_set())
     finally:
         ended.set()
     async with AsyncExitStack() as resources:

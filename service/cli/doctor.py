@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 import stat
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -13,9 +12,9 @@ from pathlib import Path
 
 import click
 
-from eventlog.errors import EventLogError, LogForeign, LogUnsafe
-from eventlog.sqlite.file import MOUNTINFO, refuse_network_file_system, refuse_orphan, wal_reset_warning
-from eventlog.sqlite.verification import log_id_of
+from eventlog.backend import StoredBackend
+from eventlog.errors import EventLogError, LogForeign
+from service.bootstrap.backends import stored_backend
 from service.bootstrap.recall import embedded_dimension
 from service.cli.failures import CommandFailed
 from service.cli.options import Invocation, sidecar_options
@@ -229,25 +228,19 @@ def _index_findings(info: GetServerInfoResponse) -> Iterator[Finding]:
 def _log(settings: LogSettings, serving: str) -> Iterator[Finding]:
     """Check the log's file and disk; `serving` is the id of the sidecar's log, empty if no sidecar answers."""
     path = settings.path.absolute()
-    yield _file(path, serving)
-    try:
-        refuse_network_file_system(path, MOUNTINFO.read_text(encoding="utf-8", errors="replace"))
-    except LogUnsafe as error:
-        yield Finding(FAIL, f"log: {error}", "set log.path to a local disk")
-    except OSError:
-        # A platform without that file; the sidecar cannot tell there either.
-        yield Finding(WARN, "log: this platform does not say whether the disk is local", "use a local disk")
-    warning = wal_reset_warning(sqlite3.sqlite_version_info)
-    if warning is not None:
-        yield Finding(WARN, warning.message)
+    backend = stored_backend(settings.model_copy(update={"path": path}))
+    yield _file(path, backend, serving)
+    for hazard in backend.hazards():
+        # A hazard of the library names SQLite as its subject, and has no remedy here.
+        what = f"log: {hazard.message}" if hazard.hint else hazard.message
+        yield Finding(FAIL if hazard.is_refused else WARN, what, hazard.hint)
 
 
-def _file(path: Path, serving: str) -> Finding:
+def _file(path: Path, backend: StoredBackend, serving: str) -> Finding:
     if problem := log_path_problem(path):
         return Finding(FAIL, f"log {path}: {problem}", "make the folder, run as its owner, or set log.path")
     try:
-        refuse_orphan(path)
-        found = log_id_of(path) if path.exists() and path.stat().st_size else ""
+        found = backend.log_id()
     except LogForeign as error:
         return Finding(FAIL, f"log: {error}", "check log.path")
     except EventLogError as error:

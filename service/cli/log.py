@@ -12,12 +12,13 @@ import click
 
 from eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogFull, LogGone, LogLocked, LogUnsafe
 from eventlog.event import StreamId
+from eventlog.snapshots import SET_ASIDE
 from service.cli.failures import CommandFailed, Misconfigured
 from service.cli.options import Invocation, settings_options
 from service.cli.prerequisites import check_prerequisites
 from service.cli.sidecar import configuration
 from service.cli.terminal import say
-from service.config.settings import Settings
+from service.config.settings import LogSettings, Settings
 from service.config.sources import environment
 from service.recall.errors import RecallError
 
@@ -60,7 +61,7 @@ def verify(invocation: Invocation, file: Path | None, is_all: bool) -> None:
 
     with _explained(unreadable, if_locked="stop the sidecar, or verify a backup"):
         try:
-            summary = verified(path, sys.maxsize if is_all else LINES_MAX, _Progress())
+            summary = verified(LogSettings(path=path), sys.maxsize if is_all else LINES_MAX, _Progress())
         except FileNotFoundError as error:
             raise Misconfigured(f"there is no log at {path}", hint="name its file, or set log.path") from error
     say(f"ok: {summary}")
@@ -83,13 +84,12 @@ def rebuild(invocation: Invocation, file: Path | None) -> None:
     # What opens a log as a sidecar does is loaded by this command alone.
     from service.bootstrap.rebuild import rebuilt_anew
     from service.conversations.rebuild import RebuildReport
-    from service.conversations.set_aside import SET_ASIDE
 
     def left_out(stream: StreamId, error: Exception) -> None:
         say(f"left out  {stream.namespace}/{stream.name}: {error}")
 
     def kept(stream: StreamId, version: int) -> None:
-        say(f"kept      {stream.namespace}/{stream.name}: its snapshot at event {version}, in {SET_ASIDE.name}")
+        say(f"kept      {stream.namespace}/{stream.name}: its snapshot at event {version}, in {SET_ASIDE}")
 
     with _as_served(settings, path) as of_file:
         done = asyncio.run(rebuilt_anew(of_file, environment(), RebuildReport(_Progress(), left_out, kept)))

@@ -3,47 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
-from eventlog.errors import LogCorrupt
-from eventlog.sqlite.verification import LogVerification
+from eventlog.rows import Fault
+from service.bootstrap.backends import stored_backend
 from service.cli.failures import CommandFailed
 from service.cli.terminal import say
-from service.conversations.snapshots import PURPOSE, SqlSnapshots, has_snapshots
-from service.conversations.sql_table import SqlConversationTable
-from service.conversations.table_schema import Fault, table_fault
+from service.config.settings import LogSettings
+from service.conversations.row import READ_TABLE
+from service.conversations.snapshots import ConversationSnapshots
+from service.conversations.table import ConversationTable
 from service.conversations.verification import Damage, Service, damages, service_of
 
 _UNCOMPARED = (Fault.OLDER, Fault.NEWER, Fault.INTERRUPTED)
 
 
-def verified(path: Path, lines_max: int, progress: Callable[[int, int], None]) -> str:
+def verified(settings: LogSettings, lines_max: int, progress: Callable[[int, int], None]) -> str:
     """Return the log's contents in a line. Print the damage, at most `lines_max` lines about conversations.
 
     Raises CommandFailed if anything is, and an EventLogError or OSError if the log cannot be checked.
     """
     found = _Findings(lines_max)
-    with LogVerification.opened(path) as log:
-        table = SqlConversationTable()
-        table.read_through(log.reader.read)
-        fault = _fault(log)
+    backend = stored_backend(settings)
+    rows = backend.rows(READ_TABLE)
+    with backend.verification(rows) as log:
+        fault = log.fault
         if fault in _UNCOMPARED:
             say(f"not checked: the read table, because it {fault}", is_error=True)
         elif fault is not None:
             found.add(Damage("", f"the read table {fault}", of_table=True))
         events = log.event_count()
-        compared = table if fault is None else None
-        for damage in damages(
-            log, compared, _snapshots(log) if compared else None, walked=lambda done: progress(done, events)
-        ):
+        compared = ConversationTable(rows) if fault is None else None
+        snapshots = ConversationSnapshots(log.snapshots) if compared and log.snapshots else None
+        for damage in damages(log, compared, snapshots, walked=lambda done: progress(done, events)):
             found.add(damage)
         found.end()
-        service = service_of(log, compared, fault)
+        service = service_of(log, compared)
         nameless = log.nameless.count
         conversations = len(log.streams()) + nameless
     if found.count or service.refusal or service.hazard:
         raise CommandFailed(
-            f"{path} is damaged: {found.count} {'finding' if found.count == 1 else 'findings'}",
+            f"{settings.path} is damaged: {found.count} {'finding' if found.count == 1 else 'findings'}",
             details=_served(service, found, conversations, nameless),
             hint="restore a backup, see docs/production.md"
             if found.in_events
@@ -84,21 +83,6 @@ class _Findings:
         """Print how many findings had no line."""
         if self._unprinted:
             say(f"and {self._unprinted:,} more findings of conversations; --all prints them")
-
-
-def _fault(log: LogVerification) -> Fault | None:
-    try:
-        return log.reader.read(table_fault)
-    except LogCorrupt:  # also of a page that was found damaged: SQLite repeats it when the snapshot ends
-        return Fault.DAMAGED
-
-
-def _snapshots(log: LogVerification) -> SqlSnapshots | None:
-    try:
-        there = log.reader.read(has_snapshots)
-    except LogCorrupt:
-        return None
-    return SqlSnapshots(log.secret(PURPOSE), log.reader.read) if there else None
 
 
 def _served(service: Service, found: _Findings, conversations: int, nameless: int) -> tuple[str, ...]:

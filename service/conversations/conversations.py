@@ -93,6 +93,16 @@ class Conversations:
             raise ConversationNotFound(key.name)
         return state
 
+    async def reached(self, key: StreamId, version: int) -> None:
+        """Return when `state` knows of the event with this version, which was read from the log.
+
+        The log shows a commit to readers shortly before the event loop learns of it. Whoever is shown the event must
+        not be shown an older state after it.
+        """
+        queue = self._queues.get(key)
+        if queue is not None:
+            await queue.waited(lambda: (state := self._cache.get(key)) is None or state.event_version >= version)
+
     def window_bytes(self, key: StreamId) -> int:
         """Memory that the texts of the conversation's window take; 0 when its state is not in memory."""
         return self._cache.bytes_of(key)

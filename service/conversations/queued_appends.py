@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from eventlog.log import AppendResult
@@ -48,7 +49,7 @@ class QueuedAppends:
         self.turn = _Turn()
         self._newest: Queued | None = None
         self._under_way = 0
-        self._nothing_under_way = asyncio.Event()
+        self._ended = asyncio.Event()
 
     async def newest(self) -> Queued | None:
         """The append whose state to decide on; None once everything is on disk, after a wait if necessary."""
@@ -63,9 +64,13 @@ class QueuedAppends:
     async def settled(self) -> None:
         """Wait until nothing is under way, so that the conversation is what is on disk. The caller holds `turn`."""
         with stage(Stage.TURN):
-            while self._under_way:
-                self._nothing_under_way.clear()
-                await self._nothing_under_way.wait()
+            await self.waited(lambda: False)
+
+    async def waited(self, enough: Callable[[], bool]) -> None:
+        """Wait until nothing is under way, or until `enough` is true after one of the commits has ended."""
+        while self._under_way and not enough():
+            self._ended.clear()
+            await self._ended.wait()
 
     def began(self, queued: Queued | None) -> None:
         """Note that a commit is under way: an append to decide on, or None for a commit that is waited for."""
@@ -79,8 +84,7 @@ class QueuedAppends:
             queued.is_written = written
         if not written or self._newest is queued:
             self._newest = None
-        if not self._under_way:
-            self._nothing_under_way.set()
+        self._ended.set()
 
 
 async def written(projected: Projected, ended: asyncio.Future[AppendResult]) -> AppendResult:

@@ -9,26 +9,24 @@ may be all that is left of their state: they are set aside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
 from eventlog.errors import LogCorrupt, StreamCorrupt
 from eventlog.event import StreamId
 from eventlog.log import EventLog
+from eventlog.rows import StoredRows
+from eventlog.snapshots import NotSetAside, Snapshots
 from service.codec.events import UnknownEvent
 from service.conversations.replay import replayed, require_known
 from service.conversations.row import Row
-from service.conversations.set_aside import NotSetAside, drop_proven, set_aside, set_aside_rest
-from service.conversations.sql_table import SqlConversationTable
+from service.conversations.table import ConversationTable
 
 BATCH_ROWS = 256
 """Rows per transaction: as many as one statement takes."""
-
-Write = Callable[[Callable[[Any], Any]], Any]
-"""Runs a function in a transaction of the log's database and returns its result."""
 
 
 class Rebuilt(NamedTuple):
@@ -53,18 +51,19 @@ _log = structlog.get_logger()
 
 
 class Rebuild:
-    """Rebuilds the rows of one table; called once, in a thread, before anything is appended."""
+    """Rebuilds the `rows` of a table; called once, in a thread, before anything is appended."""
 
-    def __init__(self, log: EventLog, table: SqlConversationTable, write: Write) -> None:
+    def __init__(self, log: EventLog, table: ConversationTable, rows: StoredRows[Row], snapshots: Snapshots) -> None:
         self._log = log
         self._table = table
-        self._write = write
+        self._rows = rows
+        self._snapshots = snapshots
         self._done = 0
 
     @property
     def is_due(self) -> bool:
         """Whether the table cannot be read until this has run."""
-        return not self._table.is_complete
+        return not self._rows.is_complete
 
     def reason(self) -> str:
         """The progress, for callers who ask why nothing is served; empty once it is done."""
@@ -81,14 +80,14 @@ class Rebuild:
         conversations = 0
         left_out: dict[StreamId, int] = {}
         batch: list[Row] = []
-        for stream in self._streams():
+        for stream in self._rows.streams():
             conversations += 1
             try:
                 row = self._row(stream)
             except (LogCorrupt, UnknownEvent) as error:
                 left_out[stream] = error.version if isinstance(error, StreamCorrupt) else 0
                 report.left_out(stream, error)
-                if version := self._beside(partial(set_aside, key=stream)):
+                if version := self._beside(partial(self._snapshots.set_aside, stream)):
                     report.kept(stream, version)
                 continue
             batch.append(row)
@@ -98,19 +97,13 @@ class Rebuild:
                 self._insert(batch)
                 batch = []
         self._insert(batch)
-        if not left_out and (self._done, conversations) != (head, self._table.stream_count()):
+        if not left_out and (self._done, conversations) != (head, self._rows.stream_count()):
             raise LogCorrupt(
                 f"of {head} events {self._done} are found in {conversations} streams; `abridged log verify` says more"
             )
-        self._beside(set_aside_rest)
-        self._write(lambda transaction: self._table.complete(transaction, left_out=left_out))
+        self._beside(self._snapshots.set_aside_rest)
+        self._rows.complete(left_out=left_out)
         return Rebuilt(conversations - len(left_out), self._done, len(left_out))
-
-    def _streams(self) -> Iterator[StreamId]:
-        last = 0
-        while page := self._table.streams(last):
-            yield from page.values()
-            last = max(page)
 
     def _row(self, stream: StreamId) -> Row:
         found = replayed(self._log, stream)
@@ -122,13 +115,13 @@ class Rebuild:
     def _insert(self, rows: list[Row]) -> None:
         if rows:
             proven = {StreamId(row.namespace, row.id): row.event_version for row in rows}
-            self._write(lambda transaction: self._table.insert(transaction, rows))
-            self._beside(partial(drop_proven, proven=proven))
+            self._rows.insert(rows)
+            self._beside(partial(self._snapshots.drop_proven, proven))
 
-    def _beside(self, change: Callable[[Any], int]) -> int:
-        """Change the snapshots in a transaction of its own; one that fails leaves them as they are, and returns 0."""
+    def _beside(self, change: Callable[[], int]) -> int:
+        """Change the snapshots; a change that fails leaves them as they are, and returns 0."""
         try:
-            return int(self._write(change))
+            return change()
         except NotSetAside as error:
             _log.warning("snapshot.not_set_aside", error_type=type(error.__cause__).__name__, hint=str(error))
             return 0

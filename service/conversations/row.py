@@ -1,17 +1,14 @@
-"""A row of the read table, and the seal that reveals damage to it."""
+"""A row of the read table of conversations."""
 
 from __future__ import annotations
 
-import hashlib
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from eventlog.errors import LogCorrupt
 from eventlog.event import StreamId
+from eventlog.rows import RowTable
 from service.codec.values import settings_from_bytes
 from service.conversations.overview import Overview
 from service.domain.conversation import LastSummarization
-
-SEAL_BYTES = 12
 
 
 class Row(NamedTuple):
@@ -19,8 +16,8 @@ class Row(NamedTuple):
 
     `position` is that of its last event. `labels` has every `name=value` between separators. `settings` are encoded.
     `pending_pass` is empty without one; `depth` and `last_*` are None without such a record or pass; `held_by` is empty
-    below the trigger and if nothing holds it. `title` is the one that is
-    shown; `seal` is a hash of the other fields.
+    below the trigger and if nothing holds it. `title` is the one that is shown. `over_budget` is 1 for an open
+    conversation whose window exceeds its budget.
     """
 
     namespace: str
@@ -53,7 +50,7 @@ class Row(NamedTuple):
     held_by: str = ""
     title: str = ""
     closed: int = 0
-    seal: bytes = b""
+    over_budget: int = 0
 
     @property
     def key(self) -> StreamId:
@@ -93,19 +90,15 @@ class Row(NamedTuple):
         return LastSummarization(depth, message_count, token_ratio)
 
 
-def sealed(row: Row) -> Row:
-    """The row with its seal."""
-    return row._replace(seal=_seal(row))
-
-
-def checked(columns: Any) -> Row:
-    """The row of these columns. Raises LogCorrupt if they are not as written."""
-    row = Row(*columns)
-    if row.seal != _seal(row):
-        raise LogCorrupt("a row of the read table is not what was written")
-    return row
-
-
-def _seal(row: Row) -> bytes:
-    # How Python writes values tells their types too: a number is not its text.
-    return hashlib.blake2b(repr(tuple(row[:-1])).encode(), digest_size=SEAL_BYTES).digest()
+READ_TABLE = RowTable(
+    "conversations",
+    version=6,
+    row=Row,
+    marks={
+        "attention": ("pending_pass", "wait_until_us", "fallback"),
+        "over_budget": ("over_budget",),
+        "held": ("held_by",),
+        "reported": ("usage_reports",),
+    },
+)
+"""The read table."""

@@ -5,19 +5,16 @@ turns out to be damaged.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import structlog
 
 from eventlog.errors import EventLogError, LogCorrupt
 from eventlog.event import StreamId
 from eventlog.log import EventLog
+from eventlog.snapshots import StoredSnapshot
 from service.codec.events import UnknownEvent
 from service.conversations.replay import replayed, require_known
-from service.conversations.set_aside import set_aside
-from service.conversations.snapshots import Snapshot, SqlSnapshots, is_worth_keeping, put
+from service.conversations.snapshots import ConversationSnapshots, Snapshot, is_worth_keeping
 from service.domain.conversation import Conversation
 
 SNAPSHOT_EVENTS = 256
@@ -25,9 +22,6 @@ SNAPSHOT_EVENTS = 256
 
 WAITING_MAX = 64
 """States that wait to be written; another one is left to the next crossing, or to the reader that folds it."""
-
-Write = Callable[[Callable[[Any], Any]], Any]
-"""Runs a function in a transaction of the log's database and returns its result."""
 
 _log = structlog.get_logger()
 
@@ -44,13 +38,14 @@ class SnapshotWriter:
     are neither read nor written. It changes on the event loop.
     """
 
-    def __init__(self, log: EventLog, snapshots: SqlSnapshots, write: Write) -> None:
+    def __init__(self, log: EventLog, snapshots: ConversationSnapshots) -> None:
         self.snapshots = snapshots
         self.doubted: set[StreamId] = set()
         self._log = log
-        self._write = write
         self._waiting: dict[StreamId, Conversation] = {}
         self._task: asyncio.Task[None] | None = None
+        self._moves: set[asyncio.Task[None]] = set()
+        self._unmoved: set[StreamId] = set()
 
     def fitting(self, key: StreamId) -> Snapshot | None:
         """The snapshot from which the conversation may be folded; None without one, or when it is doubted."""
@@ -60,15 +55,24 @@ class SnapshotWriter:
         """Have the conversation folded from its whole stream alone until that succeeds. If it fails now, set its
         snapshot aside in the file, and beside it `state`, which was in memory.
 
-        A snapshot that cannot be moved stays where it is, and is not read by this process.
+        A snapshot that cannot be moved stays where it is, is not read by this process, and is moved with the next
+        doubt. The move goes on if the caller is cancelled.
         """
-        if key in self.doubted:
+        if key in self.doubted and key not in self._unmoved:
             return
         self.doubted.add(key)
+        self._unmoved.discard(key)
         self._waiting.pop(key, None)
+        move = asyncio.get_running_loop().create_task(self._move(key, state))
+        self._moves.add(move)
+        move.add_done_callback(self._moves.discard)
+        await asyncio.shield(move)
+
+    async def _move(self, key: StreamId, state: Conversation | None) -> None:
         try:
             version = await asyncio.to_thread(self._set_aside_unless_proven, key, state)
         except EventLogError as error:
+            self._unmoved.add(key)
             _log.warning("snapshot.not_set_aside", conversation_id=key.name, error_type=type(error).__name__)
         else:
             if version:
@@ -83,14 +87,14 @@ class SnapshotWriter:
             self._task = asyncio.get_running_loop().create_task(self._drain())
 
     async def close(self) -> None:
-        """Finish the snapshot that is being written; what waits is left to later ones."""
+        """Finish the snapshots that are being written or moved; those that wait are left to later ones."""
         self._waiting.clear()
         await self.settled()
 
     async def settled(self) -> None:
         """Return when all that was offered is written, or was not worth it."""
-        while self._task is not None and not self._task.done():
-            await asyncio.wait((self._task,))
+        while self._moves or (self._task is not None and not self._task.done()):
+            await asyncio.wait({*self._moves, *((self._task,) if self._task is not None else ())})
 
     async def _drain(self) -> None:
         while self._waiting:
@@ -102,21 +106,24 @@ class SnapshotWriter:
                 _log.warning("snapshot.not_written", error_type=type(error).__name__)
 
     def _take(self, key: StreamId, state: Conversation) -> None:
-        row = self._row(key, state)
-        if row is not None:
-            self._write(lambda transaction: put(transaction, row) if key not in self.doubted else None)
+        snapshot = self._snapshot(key, state)
+        if snapshot is not None:
+            self.snapshots.stored.put(snapshot, unless=lambda: key in self.doubted)
 
-    def _row(self, key: StreamId, state: Conversation) -> tuple[Any, ...] | None:
-        """The state's snapshot as it is written; None if it is too large, or the log does not have its last event."""
+    def _snapshot(self, key: StreamId, state: Conversation) -> StoredSnapshot | None:
+        """The state's snapshot as it is stored; None if it is too large, or the log does not have its last event.
+
+        Raises LogCorrupt if that event is damaged.
+        """
         version = state.event_version
         for sealed in self._log.read_sealed(key, after=version - 1, limit=1):
             if sealed.event.version == version:
-                return self.snapshots.row(key, Snapshot(state, version, sealed.event.position, sealed.chain))
+                return self.snapshots.encoded(key, Snapshot(state, version, sealed.event.position, sealed.chain))
         return None
 
     def _set_aside_unless_proven(self, key: StreamId, state: Conversation | None) -> int:
         """The version of the newest snapshot that is set aside, 0 without one, or if the whole stream leads to it."""
-        version = max(self.snapshots.version_of(key), state.event_version if state is not None else 0)
+        version = max(self.snapshots.stored.version_of(key), state.event_version if state is not None else 0)
         if not version:
             return 0
         try:
@@ -126,5 +133,14 @@ class SnapshotWriter:
                 return 0
         except (LogCorrupt, UnknownEvent):
             pass
-        row = self._row(key, state) if state is not None else None
-        return int(self._write(partial(set_aside, key=key, row=row)))
+        newer = self._unproven(key, state) if state is not None else None
+        return self.snapshots.stored.set_aside(key, newer)
+
+    def _unproven(self, key: StreamId, state: Conversation) -> StoredSnapshot | None:
+        """The state's snapshot as it is set aside: at position 0 with an empty chain hash if the log does not have the
+        state's last event as it was written."""
+        try:
+            snapshot = self._snapshot(key, state)
+        except LogCorrupt:
+            snapshot = None
+        return snapshot or self.snapshots.encoded(key, Snapshot(state, state.event_version, 0, b""))

@@ -7,16 +7,18 @@ rebuilt from the log.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
+from eventlog.errors import LogCorrupt
 from eventlog.event import StreamId
 from eventlog.log import Committed
+from eventlog.rows import MemoryRows, Rows
 from service.codec.values import settings_to_bytes
-from service.conversations.row import Row
+from service.conversations.row import READ_TABLE, Row
 from service.domain.conversation import Conversation, next_remake
 from service.domain.events import Event, MessageAppended, Settings
 from service.domain.fold import fold
@@ -108,36 +110,59 @@ class Projected:
         return self.behind.after
 
 
-class ConversationTable(Protocol):
-    """Rows by conversation. `project` is the append hook; reads may run in any thread.
+class ConversationTable:
+    """Rows by conversation, in `rows`. `project` is the append hook; reads may run in any thread.
 
     Reads raise LogCorrupt for a row that is not as written, and for missing rows. Reads of all conversations at a start
     skip damaged ones, each of which is refused on request.
     """
 
-    def project(self, _transaction: Any, committed: Sequence[Committed], /) -> None:
+    def __init__(self, rows: Rows[Row] | None = None, *, held: Held = nothing_held) -> None:
+        """Rows in memory without `rows`."""
+        self._rows = rows if rows is not None else MemoryRows(READ_TABLE)
+        self._held = held
+        self._encoded = EncodedSettings()
+
+    def project(self, transaction: Any, committed: Sequence[Committed]) -> None:
         """Fold the committed events and write the rows; an exception rolls the commit back."""
-        ...
+        self._rows.require_complete()
+        reached_s = time.perf_counter()
+        self._rows.put(transaction, projected_rows(committed, self._encoded, self._held))
+        projected_s = time.perf_counter()
+        for commit in committed:
+            commit.projected.reached_s, commit.projected.projected_s = reached_s, projected_s
+
+    def row_of(self, stream: StreamId, state: Conversation, position: int) -> Row:
+        """The conversation's row as a commit would write it; `position` is its last event's."""
+        return row_of(stream, state, position, settings_to_bytes(state.settings), self._held(state))
 
     def row(self, key: StreamId) -> Row | None:
         """The conversation's row; None if there is no such conversation."""
-        ...
+        return self._rows.row(key)
 
     def page(self, query: ListQuery) -> list[Row]:
         """Matching rows, newest change first."""
-        ...
+        return self._rows.page(query.namespace, before=query.before, limit=query.limit, accepts=query.accepts)
 
     def attention(self) -> list[Attention]:
         """Every conversation that a start must look at."""
-        ...
+        return [Attention.of(row) for row in self._rows.marked("attention")]
 
     def calibrations(self) -> dict[tuple[str, str], Taught]:
         """For each model of a namespace, what the most reports have taught."""
-        ...
+        reported = [row for row in self._rows.marked("reported") if row.model]
+        return {
+            (row.namespace, row.model): Taught(row.calibration_factor, row.usage_reports)
+            for row in sorted(reported, key=lambda row: row.usage_reports)
+        }
 
     def standing(self) -> Standing:
         """Counts over all conversations, whether or not their states are in memory."""
-        ...
+        try:
+            held = {HeldBy(held_by): count for held_by, count in self._rows.tally("held").items()}
+        except ValueError as error:
+            raise LogCorrupt("a row of the read table is not what was written") from error
+        return Standing(self._rows.tally("over_budget").total(), held)
 
 
 class EncodedSettings:
@@ -160,7 +185,7 @@ class EncodedSettings:
         return encoded
 
 
-def projected_rows(committed: Sequence[Committed], encoded: EncodedSettings, held: Held) -> dict[StreamId, Row]:
+def projected_rows(committed: Sequence[Committed], encoded: EncodedSettings, held: Held) -> list[Row]:
     """The newest row of each conversation in a group of appends."""
     latest: dict[StreamId, tuple[Conversation, int]] = {}
     for commit in committed:
@@ -173,10 +198,10 @@ def projected_rows(committed: Sequence[Committed], encoded: EncodedSettings, hel
         state = fold(zip(projected.events, times, strict=True), state, originals=partial(_read_before, projected))
         projected.after = state
         latest[commit.stream] = (state, commit.events[-1].position)
-    return {
-        stream: row_of(stream, state, position, encoded.of(stream, state.settings), held(state))
+    return [
+        row_of(stream, state, position, encoded.of(stream, state.settings), held(state))
         for stream, (state, position) in latest.items()
-    }
+    ]
 
 
 def _read_before(projected: Projected, _ranges: object) -> Sequence[MessageAppended]:
@@ -185,7 +210,7 @@ def _read_before(projected: Projected, _ranges: object) -> Sequence[MessageAppen
 
 
 def row_of(stream: StreamId, state: Conversation, position: int, settings: bytes, held_by: HeldBy | None) -> Row:
-    """A conversation's row, unsealed; `position` is that of its last event, `settings` its settings encoded."""
+    """A conversation's row; `position` is that of its last event, `settings` its settings encoded."""
     live, last = state.live, state.last_summarization
     return Row(
         namespace=stream.namespace,
@@ -218,6 +243,7 @@ def row_of(stream: StreamId, state: Conversation, position: int, settings: bytes
         held_by=held_by.value if held_by else "",
         title=state.shown_title,
         closed=int(state.closed),
+        over_budget=int(state.ratio > 1 and not state.closed),
     )
 
 
@@ -231,62 +257,7 @@ def _asked_again_us(state: Conversation) -> int:
 def is_row_of(row: Row, state: Conversation, position: int) -> bool:
     """Whether the row says of a conversation what the fold of its events says; `held_by` depends on the policy, too."""
     expected = row_of(row.key, state, position, settings_to_bytes(state.settings), None)
-    return row._replace(held_by="", seal=b"") == expected
-
-
-def taught_by(reported: Iterable[Row]) -> dict[tuple[str, str], Taught]:
-    """For each model of a namespace, what the most reports have taught, of these rows with reports."""
-    return {
-        (row.namespace, row.model): Taught(row.calibration_factor, row.usage_reports)
-        for row in sorted(reported, key=lambda row: row.usage_reports)
-    }
-
-
-class MemoryConversationTable:
-    """Rows in a dictionary, for the log in memory."""
-
-    def __init__(self, *, held: Held = nothing_held) -> None:
-        self._held = held
-        self._encoded = EncodedSettings()
-        self._rows: dict[StreamId, Row] = {}
-
-    def project(self, _transaction: Any, committed: Sequence[Committed]) -> None:
-        """See ConversationTable."""
-        self._rows.update(projected_rows(committed, self._encoded, self._held))
-
-    def row(self, key: StreamId) -> Row | None:
-        """See ConversationTable."""
-        return self._rows.get(key)
-
-    def page(self, query: ListQuery) -> list[Row]:
-        """See ConversationTable."""
-        matching = (
-            row
-            for row in self._all()
-            if row.namespace == query.namespace
-            and (not query.before or row.position < query.before)
-            and query.accepts(row)
-        )
-        return sorted(matching, key=lambda row: -row.position)[: query.limit]
-
-    def attention(self) -> list[Attention]:
-        """See ConversationTable."""
-        return [Attention.of(row) for row in self._all() if row.pending_pass or row.wait_until_us or row.fallback]
-
-    def calibrations(self) -> dict[tuple[str, str], Taught]:
-        """See ConversationTable."""
-        reported = [row for row in self._all() if row.usage_reports and row.model]
-        return taught_by(reported)
-
-    def standing(self) -> Standing:
-        """See ConversationTable."""
-        rows = self._all()
-        held = Counter(HeldBy(row.held_by) for row in rows if row.held_by)
-        return Standing(sum(row.ratio > 1 and not row.closed for row in rows), held)
-
-    def _all(self) -> list[Row]:
-        """A copy, made in one step, because reads run in threads while commits write."""
-        return list(self._rows.values())
+    return row._replace(held_by="") == expected
 
 
 def _labels(labels: Mapping[str, str]) -> str:

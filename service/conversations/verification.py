@@ -10,14 +10,12 @@ from typing import NamedTuple
 
 from eventlog.errors import LogCorrupt
 from eventlog.event import SealedEvent, StreamId
-from eventlog.sqlite.losses import RANGES_MAX, Loss
-from eventlog.sqlite.survey import FAILURES_MAX, Ranges
-from eventlog.sqlite.verification import LogVerification, listed
+from eventlog.rows import Fault
+from eventlog.verification import FAILURES_MAX, RANGES_MAX, LogVerification, Loss, Ranges, listed
 from service.codec.events import UnknownEvent, decode, sent_content
 from service.conversations.replay import PAGE_EVENTS, originals_of
-from service.conversations.snapshots import Snapshot, SqlSnapshots
+from service.conversations.snapshots import ConversationSnapshots, Snapshot
 from service.conversations.table import ConversationTable, ListQuery, is_row_of
-from service.conversations.table_schema import Fault, require_same_head
 from service.domain.conversation import Conversation, initial_state
 from service.domain.events import MessageAppended
 from service.domain.fold import Originals, fold
@@ -46,7 +44,7 @@ class Service(NamedTuple):
 def damages(
     log: LogVerification,
     table: ConversationTable | None,
-    snapshots: SqlSnapshots | None = None,
+    snapshots: ConversationSnapshots | None = None,
     *,
     walked: Callable[[int], None],
 ) -> Iterator[Damage]:
@@ -90,16 +88,16 @@ def damages(
         yield Damage("", f"the read table of {unlisted - RANGES_MAX:,} more namespaces", of_table=True)
 
 
-def service_of(log: LogVerification, table: ConversationTable | None, fault: Fault | None) -> Service:
+def service_of(log: LogVerification, table: ConversationTable | None) -> Service:
     """Judge how a sidecar serves the file: read the pages that its start reads, and those that appends write to.
 
-    `table` is None if the read table has a `fault`.
+    `table` is None if the read table has a fault.
     """
     refusal = hazard = ""
     try:
         log.require_start()
-        if fault in (Fault.NEWER, Fault.DAMAGED):
-            raise LogCorrupt(f"the read table {fault}")
+        if log.fault in (Fault.NEWER, Fault.DAMAGED):
+            raise LogCorrupt(f"the read table {log.fault}")
         _require_rows(log, table)
         hazard = log.append_hazard()
     except LogCorrupt as error:
@@ -109,7 +107,7 @@ def service_of(log: LogVerification, table: ConversationTable | None, fault: Fau
 
 def _require_rows(log: LogVerification, table: ConversationTable | None) -> None:
     try:
-        log.reader.read(require_same_head)
+        log.require_same_head()
         if table is not None:
             table.attention()
             table.calibrations()
@@ -120,7 +118,7 @@ def _require_rows(log: LogVerification, table: ConversationTable | None) -> None
 def _of_conversation(
     log: LogVerification,
     table: ConversationTable | None,
-    snapshots: SqlSnapshots | None,
+    snapshots: ConversationSnapshots | None,
     stream: StreamId,
     count: int,
 ) -> Iterator[Damage]:
@@ -178,7 +176,7 @@ def _unknown(log: LogVerification, stream: StreamId, page: Iterable[SealedEvent]
     """Why a repeat of these events would be taken for new, if it would."""
     ids = {sealed.event.event_id: sealed.event.position for sealed in page}
     try:
-        known = log.reader.known_ids(stream, ids) == ids
+        known = log.known_ids(stream, ids) == ids
     except LogCorrupt as error:
         return error
     return None if known else LogCorrupt("the index of event ids is not what was written")
@@ -188,7 +186,7 @@ _INTACT = "its {:,} events are intact, and what leads to them is damaged"
 
 
 def _suspected(
-    log: LogVerification, snapshots: SqlSnapshots | None, stream: StreamId, error: str, loss: Loss
+    log: LogVerification, snapshots: ConversationSnapshots | None, stream: StreamId, error: str, loss: Loss
 ) -> Damage:
     """Which positions are damaged, unless one alone is known, and what of the conversation is served all the same."""
     where = f"{stream.namespace}/{stream.name}"
@@ -210,7 +208,7 @@ def _is_read(log: LogVerification, stream: StreamId, version: int) -> bool:
     """Whether a stream can be read from the event with this version to its end."""
     after = version - 1
     try:
-        while page := log.reader.read_sealed(stream, after=after, limit=PAGE_EVENTS):
+        while page := log.read_sealed(stream, after=after, limit=PAGE_EVENTS):
             after = page[-1].event.version
     except LogCorrupt:
         return False
@@ -226,12 +224,12 @@ def _end(table: ConversationTable | None, stream: StreamId) -> int:
     return row.event_version if row is not None else 0
 
 
-def _snapshot(snapshots: SqlSnapshots | None, stream: StreamId) -> tuple[Snapshot | None, str]:
+def _snapshot(snapshots: ConversationSnapshots | None, stream: StreamId) -> tuple[Snapshot | None, str]:
     """The stream's snapshot, if this version can read it, and what is damaged about it."""
     if snapshots is None:
         return None, ""
     try:
-        damaged = snapshots.is_damaged(stream)
+        damaged = snapshots.stored.is_damaged(stream)
         return (None, "its snapshot is not what was written") if damaged else (snapshots.of(stream), "")
     except LogCorrupt as error:
         return None, f"its snapshot: {error}"

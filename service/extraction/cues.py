@@ -123,7 +123,7 @@ def _is_in_capitals(plain: str) -> bool:
     return len(plain) > _SHOUTED_CHARS_MAX and sum(map(str.isupper, plain)) > _CAPITALS_SHARE * letters
 
 
-_SHOUTED_CHARS_MAX: Final = 60
+_SHOUTED_CHARS_MAX: Final = 45
 _CAPITALS_SHARE: Final = 0.5
 
 

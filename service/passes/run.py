@@ -109,13 +109,13 @@ class PassRunner:
 
     async def run(self, key: StreamId, run: PassRun, state: Conversation, plan: PassPlan) -> None:
         """Run the pass from claim to end. Raises PassSuperseded if it is no longer wanted, or an EventLogError."""
+        trigger = await self._conversations.log.requested_by(key, _first_pass_id(state, plan))
         claimed_too_often = state.claims >= CLAIMS_MAX
         if not claimed_too_often and not await self._commits.claim(key, plan):
             _log.info("pass.cancelled", conversation_id=key.name, summarization_id=plan.pass_id)
             return
         wanted = self._summarizers.extraction if plan.extractive else self._summarizers.wanted
         report = PassReport(self._telemetry, key, plan, model=wanted.name, now_us=self._conversations.now_us)
-        trigger = await self._conversations.log.requested_by(key, _first_pass_id(state, plan))
         with report.opened(trigger):
             try:
                 if claimed_too_often:

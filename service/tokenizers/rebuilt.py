@@ -21,6 +21,10 @@ TOKENS_MAX: Final = 400_000
 MERGES_MAX: Final = 1_000_000
 """Limit on merges, listed or derived from scores: GGUF files with Gemma's 262,144 tokens list 514,906."""
 
+TYPED_CHARS_MAX: Final = 200_000
+"""Characters of the tokens that users may type, for which some 80 bytes each are held: Gemma 3 has 6,242 such tokens of
+about 12."""
+
 _TOKEN_CHARS_MAX: Final = 1_024
 _NORMAL, _UNKNOWN, _USER_DEFINED, _BYTE = 1, 2, 4, 6
 """Kinds of tokens in GGUF."""
@@ -51,6 +55,13 @@ def rebuilt(model_info: Mapping[str, Any]) -> str:
         case _:
             raise VocabularyUnknown(f"vocabularies of type {_named(kind)} are not rebuilt")
     typed = [
+        (number, token)
+        for number, (token, its_kind) in enumerate(zip(tokens, kinds, strict=True))
+        if its_kind == _USER_DEFINED and token
+    ]
+    if sum(len(token) for _, token in typed) > TYPED_CHARS_MAX:
+        raise VocabularyUnknown(f"the tokens that users may type have more than {TYPED_CHARS_MAX:,} characters")
+    added = [
         {
             "id": number,
             "content": token,
@@ -60,10 +71,9 @@ def rebuilt(model_info: Mapping[str, Any]) -> str:
             "normalized": False,
             "special": False,
         }
-        for number, (token, its_kind) in enumerate(zip(tokens, kinds, strict=True))
-        if its_kind == _USER_DEFINED and token
+        for number, token in typed
     ]
-    frame = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": typed, "post_processor": None}
+    frame = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "post_processor": None}
     return json.dumps(frame | made, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import conversation_service_pb2_grpc
 from service.cli.main import main
-from service.conversations.table_schema import VERSION
+from service.conversations.row import READ_TABLE
 from tests.support.crash_process import SidecarProcess, until_answered
 from tests.support.read_tables import asked, changed, grown
 from tests.support.sidecar import said, sidecar
@@ -22,8 +22,8 @@ from tests.support.sidecar import said, sidecar
 CONVERSATIONS = 5_000
 """So many take a second: long enough to be met in the middle."""
 
-OLDER = f"UPDATE projections SET version = {VERSION - 1}"
-NEWER = f"UPDATE projections SET version = {VERSION + 1}"
+OLDER = f"UPDATE projections SET version = {READ_TABLE.version - 1}"
+NEWER = f"UPDATE projections SET version = {READ_TABLE.version + 1}"
 
 
 @pytest.fixture

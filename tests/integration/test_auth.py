@@ -166,15 +166,17 @@ async def test_every_method_asks_for_its_scope(tmp_path, token, missing):
             assert refusal.metadata == {"scope": missing}
 
 
-async def test_a_token_that_only_appends_reads_no_title(tmp_path):
-    """By whichever answer shows the conversation: a title is made from messages."""
+async def test_a_token_that_only_appends_reads_neither_title_nor_settings(tmp_path):
+    """By whichever answer shows the conversation: a title is made from messages, and labels are texts of others."""
     async with sidecar(tmp_path, TOKENS, metadata=bearer("alpha-full")) as s:
-        chat = s.chat()
+        chat = s.chat(labels={"client": "Acme"})
         await chat.talk(8)
         summary_id = (await chat.summarize()).summary_id
         await chat.update(["title"], title="Merger talks")
         answers: dict[str, Any] = {
-            "UpdateConversation": api.UpdateConversationRequest(update_mask=FieldMask(paths=["labels"])),
+            "UpdateConversation": api.UpdateConversationRequest(
+                update_mask=FieldMask(paths=["reserved_output_tokens"])
+            ),
             "PinMessages": api.PinMessagesRequest(numbers=[8]),
             "UnpinMessages": api.UnpinMessagesRequest(numbers=[8]),
             "RevokeSummary": api.RevokeSummaryRequest(summary_id=summary_id),
@@ -192,6 +194,8 @@ async def test_a_token_that_only_appends_reads_no_title(tmp_path):
                 shown = answer.conversation
                 assert shown.id == chat.id, method
                 assert [text for text in {shown.title, shown.settings.title} if text] == title, method
+                assert shown.HasField("settings") == bool(title), method
+                assert "Acme" not in str(answer) or token == "alpha-full", method
 
 
 async def test_a_position_tells_nobody_how_much_others_write(tmp_path):

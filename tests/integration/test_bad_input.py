@@ -30,11 +30,11 @@ from abridged.v1 import (
 from abridged.v1 import event_log_service_pb2 as log
 from abridged.v1 import server_info_service_pb2 as info
 from eventlog import errors as log_errors
+from eventlog.snapshots import NotSetAside
 from observability.logs import LogSettings, configure_logs
 from service.api import errors as edge_errors
 from service.api.rich_status import retry_ms
 from service.api.validation import PATTERNS
-from service.conversations.set_aside import NotSetAside
 from service.domain import errors as domain_errors
 from tests.support.answers import gated, hanging
 from tests.support.broken_log import connections, damaged, locked
@@ -584,7 +584,10 @@ def test_a_log_that_ended_is_one_answer_whatever_ended_it():
 
 def test_every_reason_of_the_contract_is_used():
     """A reason that is never sent is a promise that nobody keeps."""
-    used = {row.reason for row in edge_errors.STATUSES.values()} | {error_reason_pb2.ERROR_REASON_INTERNAL}
+    values = error_reason_pb2.ErrorReason.Value
+    used = {values(f"ERROR_REASON_{row.reason}") for row in edge_errors.STATUSES.values()} | {
+        values("ERROR_REASON_INTERNAL")
+    }
 
     assert used | {error_reason_pb2.ERROR_REASON_UNSPECIFIED} == set(error_reason_pb2.ErrorReason.values())
 

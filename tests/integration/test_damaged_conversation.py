@@ -20,9 +20,10 @@ from sqlalchemy.schema import CreateTable
 
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log
+from eventlog.snapshots import SET_ASIDE
+from eventlog.sqlite.snapshots import ASIDE
 from service.cli.main import main
 from service.codec.state import state_from_bytes
-from service.conversations.set_aside import SET_ASIDE
 from tests.support.broken_log import Connections, connections, damaged
 from tests.support.read_tables import asked, changed, grown
 from tests.support.refusal import Refusal, refused
@@ -100,11 +101,15 @@ async def test_the_refusal_names_the_event_by_its_version_and_the_next_step(tmp_
     assert (line["conversation_id"], line["event_version"]) == ("long", DAMAGED_VERSION)
 
 
-async def test_a_state_that_was_in_memory_alone_is_kept(tmp_path: Path) -> None:
-    """No snapshot had been written of it: it has the message that the log has lost."""
+@pytest.mark.parametrize("change", ["UPDATE events SET schema_version = -1", "DELETE FROM events"])
+@pytest.mark.parametrize("position", [1, 5, 11])
+async def test_a_state_that_was_in_memory_alone_is_kept(tmp_path: Path, position: int, change: str) -> None:
+    """No snapshot had been written of it: it has the message that the log has lost, be it the newest."""
     async with sidecar(tmp_path) as s:
         await s.chat("long").append(*(said(n, tokens=1) for n in range(1, 11)))
-        damaged(tmp_path / FILE, position=5)
+        with closing(sqlite3.connect(tmp_path / FILE)) as database:
+            database.execute(f"{change} WHERE position = {position}")
+            database.commit()
         async with refused("DATA_LOSS", "LOG_CORRUPT"):
             await read_events(s)
         await _is_refused(s)
@@ -114,9 +119,7 @@ async def test_a_state_that_was_in_memory_alone_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pragma", ["max_page_count = 1", "query_only = 1"], ids=["full", "read-only"])
-async def test_a_snapshot_that_cannot_be_set_aside_is_where_it_was_and_nothing_ends(
-    tmp_path: Path, pragma: str
-) -> None:
+async def test_a_snapshot_that_cannot_be_set_aside_is_where_it_was_until_it_can(tmp_path: Path, pragma: str) -> None:
     """The conversation is refused all the same; the others are read, and written as soon as the file can be."""
     await _built(tmp_path)
     with connections() as opened:
@@ -128,11 +131,12 @@ async def test_a_snapshot_that_cannot_be_set_aside_is_where_it_was_and_nothing_e
                 await read_events(s)
             await _is_refused(s)
             assert "snapshot.not_set_aside" in {line["event"] for line in s.logs}
+            assert asked(tmp_path / FILE, LIVE) == [(MESSAGES + 1,)]
             writer.execute("PRAGMA query_only = 0").fetchall()
             writer.execute("PRAGMA max_page_count = 1000000").fetchall()
             await s.chat("other").append(said(100))
             await _is_refused(s)
-    assert asked(tmp_path / FILE, LIVE) == [(MESSAGES + 1,)]
+    assert (asked(tmp_path / FILE, LIVE), asked(tmp_path / FILE, KEPT)[-1:]) == ([], [(MESSAGES + 1,)])
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -179,13 +183,13 @@ def test_a_rebuild_keeps_what_is_set_aside(tmp_path: Path) -> None:
     path = grown(tmp_path / FILE, 1)
     row = ("default", "gone", 301, 308, b"chain", "codec", b"state", b"seal")
     with closing(sqlite3.connect(path)) as database:
-        database.execute(str(CreateTable(SET_ASIDE).compile(dialect=sqlite_dialect())))
-        database.execute(f"INSERT INTO {SET_ASIDE.name} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        database.execute(str(CreateTable(ASIDE).compile(dialect=sqlite_dialect())))
+        database.execute(f"INSERT INTO {SET_ASIDE} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         database.commit()
 
     _rebuilt(path)
 
-    assert asked(path, f"SELECT * FROM {SET_ASIDE.name}") == [row]
+    assert asked(path, f"SELECT * FROM {SET_ASIDE}") == [row]
 
 
 def test_a_rebuild_keeps_what_it_can_read_of_damaged_snapshots(tmp_path: Path) -> None:

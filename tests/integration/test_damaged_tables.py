@@ -114,12 +114,12 @@ def test_an_older_table_is_rebuilt_at_a_start_also_beside_an_index_that_is_not_i
 
 def test_a_list_whose_index_is_gone_is_refused_as_damaged(path: Path):
     """Not as a bug; the next start makes the index."""
-    with opened(path) as (log, table):
+    with opened(path) as (log, table, _):
         log.write(lambda connection: connection.exec_driver_sql("DROP INDEX conversations_by_change"))
         with pytest.raises(LogCorrupt, match="no such index"):
             table.page(ListQuery("default", 10))
 
-    with opened(path) as (_, table):
+    with opened(path) as (_, table, _):
         assert len(table.page(ListQuery("default", 10))) == 10
 
 
@@ -189,7 +189,7 @@ def _is_rebuilt(path: Path) -> None:
     assert (made.exit_code, made.stdout) == (0, f"ok: {CONVERSATIONS} conversations from {2 * CONVERSATIONS} events\n")
     verified = _run("verify", path)
     assert (verified.exit_code, verified.stderr) == (0, "")
-    with opened(path) as (_, table):
+    with opened(path) as (_, table, _):
         assert len(table.page(ListQuery("default", CONVERSATIONS + 1))) == CONVERSATIONS
     with closing(sqlite3.connect(path)) as database:
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

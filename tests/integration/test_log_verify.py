@@ -12,8 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from abridged.v1 import conversation_pb2 as conversation
+from eventlog.sqlite.rows import seal_of
 from service.cli.main import main
-from service.conversations.row import Row, sealed
+from service.conversations.row import Row
 from tests.support.flipped_bits import FILE, Flip, built_log, flipped
 from tests.support.log_places import places_of
 from tests.support.read_tables import asked
@@ -81,10 +82,11 @@ def test_a_row_that_is_not_the_fold_of_its_events_is_found(tmp_path, whole):
     """Also one that carries its own seal."""
     flipped(whole, tmp_path / "log", None)
     with closing(sqlite3.connect(tmp_path / "log" / FILE)) as database:
-        row = Row(*database.execute("SELECT * FROM conversations WHERE id = ?", (DAMAGED,)).fetchone())
-        forged = sealed(row._replace(ratio=row.ratio + 1))
+        *columns, _ = database.execute("SELECT * FROM conversations WHERE id = ?", (DAMAGED,)).fetchone()
+        row = Row(*columns)
+        forged = row._replace(ratio=row.ratio + 1)
         database.execute(
-            "UPDATE conversations SET ratio = ?, seal = ? WHERE id = ?", (forged.ratio, forged.seal, DAMAGED)
+            "UPDATE conversations SET ratio = ?, seal = ? WHERE id = ?", (forged.ratio, seal_of(forged), DAMAGED)
         )
         database.commit()
 

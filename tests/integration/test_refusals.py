@@ -146,6 +146,15 @@ def _with_an_empty_file(path: Path) -> None:
     path.write_bytes(b"")
 
 
+def _with_anothers_write_ahead_log(path: Path) -> None:
+    other = grown(path.with_name("other.db"), 3)
+    _killed(other, "UPDATE log SET created_us = created_us + 1")
+    grown(path, 2)
+    for side in ("-wal", "-shm"):
+        other.with_name(other.name + side).rename(path.with_name(path.name + side))
+    other.unlink()
+
+
 def _of_an_older_version(path: Path) -> None:
     _killed(grown(path, 2), "UPDATE eventlog_revision SET version_num = '0001'")
 
@@ -163,6 +172,7 @@ REASONS: Mapping[Callable[[Path], None], type[EventLogError]] = MappingProxyType
         _with_a_damaged_page: LogCorrupt,
         _without_its_file: LogGone,
         _with_an_empty_file: LogGone,
+        _with_anothers_write_ahead_log: LogCorrupt,
     }
 )
 
@@ -188,6 +198,21 @@ def test_verify_says_that_a_file_is_gone_and_its_write_ahead_log_is_there(tmp_pa
 
     assert f"{FILE} is missing, and its write-ahead log is there" in _verify(tmp_path)
     _require_unchanged(tmp_path, before)
+
+
+def test_another_logs_write_ahead_log_is_refused_by_every_command(tmp_path):
+    """SQLite would copy it over the file; moved aside, as the refusal says, it takes nothing with it."""
+    path = tmp_path / FILE
+    _with_anothers_write_ahead_log(path)
+    before = _files(tmp_path)
+
+    for attempt in (_start, _verify, _rebuild, _verify, _start):
+        assert "is the write-ahead log of another log" in attempt(tmp_path)
+        _require_unchanged(tmp_path, before)
+
+    (tmp_path / WAL).rename(tmp_path / "aside")
+    with opened(path) as (log, *_):
+        assert log.head() == 4
 
 
 def test_an_owned_log_is_refused_and_is_unchanged(tmp_path):

@@ -15,10 +15,10 @@ from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import summary_pb2
 from eventlog.event import NewEvent, StreamId
 from eventlog.log import ANY, Append
-from eventlog.sqlite.log import SqliteEventLog
+from eventlog.sqlite.backend import SqliteBackend
 from service.codec.events import decode, encode
-from service.conversations.sql_table import SqlConversationTable
-from service.conversations.table import Projected
+from service.conversations.row import READ_TABLE
+from service.conversations.table import ConversationTable, Projected
 from service.domain.events import SummarizationStarted
 from service.domain.fold import fold
 from service.passes.wakeups import PROBE_FIRST_S
@@ -170,10 +170,10 @@ async def test_a_pass_that_takes_every_process_down_with_it_is_failed(tmp_path):
 
 
 def _claim_and_die(folder: Path, pass_id: str, *, times: int) -> None:
-    table = SqlConversationTable()
-    log = SqliteEventLog.open(
-        folder / "abridged.db", clock_us=Clock(), hook=table.project, check=table.check, prepare=table.prepare
-    )
+    backend = SqliteBackend(folder / "abridged.db")
+    rows = backend.rows(READ_TABLE)
+    table = ConversationTable(rows)
+    log, *_ = backend.open(rows, clock_us=Clock(), hook=table.project)
     stream = StreamId("default", "c1")
     state = fold((decode(e.type, e.schema_version, e.payload), e.time_us) for e in log.read_stream(stream))
     claims = [SummarizationStarted(pass_id, claim) for claim in range(1, times + 1)]

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from observability.facts import LogMeasured
 from observability.metrics import Metrics
 from service.api.look import Look
-from service.conversations.table import MemoryConversationTable
+from service.conversations.table import ConversationTable
 from service.domain.profiles.profile import HeldBy
 from service.telemetry.telemetry import metric_labels
 from tests.support.patience import PATIENCE_S
@@ -111,7 +111,7 @@ async def test_a_disk_that_hangs_makes_its_figures_unknown_and_takes_one_thread(
         mended.wait(PATIENCE_S)
         return LogMeasured(5, 6)
 
-    look = Look(metrics, MemoryConversationTable(), measured, patience_s=0.01)
+    look = Look(metrics, ConversationTable(), measured, patience_s=0.01)
     await look()
     await look()
     hanging = figures(metrics.exposition()[0].decode())
@@ -132,7 +132,7 @@ async def test_a_disk_that_cannot_be_asked_leaves_the_counts_alone():
     def gone() -> LogMeasured:
         raise OSError
 
-    await Look(metrics, MemoryConversationTable(), gone)()
+    await Look(metrics, ConversationTable(), gone)()
 
     seen = figures(metrics.exposition()[0].decode())
     assert math.isnan(seen[SIZE])

@@ -10,13 +10,15 @@ from typing import Any
 from abridged.v1 import conversation_pb2, event_log_service_pb2, event_pb2
 from eventlog.chain import verify_stream
 from eventlog.event import StreamId
+from eventlog.log import EventLog
+from eventlog.sqlite.backend import SqliteBackend
 from eventlog.sqlite.log import SqliteEventLog
 from service.api.event_wire import EventEncoder
 from service.api.wire import conversation_view
 from service.codec.events import decode
 from service.conversations.overview import Overview
-from service.conversations.sql_table import SqlConversationTable
-from service.conversations.table import ListQuery
+from service.conversations.row import READ_TABLE
+from service.conversations.table import ConversationTable, ListQuery
 from service.domain.events import Event
 from service.domain.fold import fold
 from tests.support.crash_audit import Fact, PassFact, PassStep
@@ -44,7 +46,7 @@ async def read_facts(stub: Any, *, after: int) -> AsyncIterator[Fact]:
         after, end = page.next_after, page.end
 
 
-def stored_facts(log: SqliteEventLog) -> Iterator[Fact]:
+def stored_facts(log: EventLog) -> Iterator[Fact]:
     """Every event of an open log, of which each is checked against its seal and each stream against its chain."""
     for stream in _streams(log):
         verify_stream(log, stream)
@@ -70,10 +72,11 @@ def verified_streams(path: Path) -> list[str]:
 
 def differing_rows(path: Path) -> list[str]:
     """Conversations whose row of the read table is not what their events fold to."""
-    table = SqlConversationTable()
-    log = SqliteEventLog.open(path, clock_us=_no_clock, prepare=table.prepare)
+    backend = SqliteBackend(path)
+    rows_there = backend.rows(READ_TABLE)
+    table = ConversationTable(rows_there)
+    log, *_ = backend.open(rows_there, clock_us=_no_clock, hook=table.project)
     try:
-        table.read_through(log.read)
         rows = {row.id: row for row in table.page(ListQuery("default", ROWS_MAX))}
         streams = _streams(log)
         assert len(rows) == len(streams), "a row for each conversation"
@@ -84,11 +87,11 @@ def differing_rows(path: Path) -> list[str]:
         log.close()
 
 
-def _folded(log: SqliteEventLog, stream: StreamId) -> conversation_pb2.Conversation:
+def _folded(log: EventLog, stream: StreamId) -> conversation_pb2.Conversation:
     return conversation_view(Overview.of(fold(_events(log, stream))))
 
 
-def _events(log: SqliteEventLog, stream: StreamId) -> Iterator[tuple[Event, int]]:
+def _events(log: EventLog, stream: StreamId) -> Iterator[tuple[Event, int]]:
     after = 0
     while page := log.read_stream(stream, after=after, limit=PAGE_EVENTS):
         for event in page:
@@ -96,7 +99,7 @@ def _events(log: SqliteEventLog, stream: StreamId) -> Iterator[tuple[Event, int]
         after = page[-1].version
 
 
-def _streams(log: SqliteEventLog) -> list[StreamId]:
+def _streams(log: EventLog) -> list[StreamId]:
     streams: dict[StreamId, None] = {}
     after = 0
     while page := log.read_all(after=after, limit=PAGE_EVENTS):

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
+from eventlog.backend import Backend, MemoryBackend
 from eventlog.event import NewEvent, StreamId
 from eventlog.log import ANY, Append, AppendHook, AppendResult, EventLog, ExpectedVersion, RequestKey
-from eventlog.memory import MemoryEventLog
-from eventlog.sqlite.log import SqliteEventLog
+from eventlog.rows import RowTable
+from eventlog.sqlite.backend import SqliteBackend
 
 A = StreamId("default", "a")
 B = StreamId("default", "b")
@@ -28,21 +30,44 @@ class Clock:
         return self.now_us
 
 
+class Note(NamedTuple):
+    """A row for the suite: the last event's payload as a text, and marks."""
+
+    namespace: str
+    id: str
+    position: int
+    text: str = ""
+    weight: float | None = None
+    data: bytes = b""
+    urgent: int = 0
+    topic: str = ""
+
+
+NOTES = RowTable("notes", version=1, row=Note, marks={"urgent": ("urgent", "text"), "topic": ("topic",)})
+
+
 @dataclass(frozen=True)
-class Backend:
-    """A kind of log: how to open one for a path."""
+class Kind:
+    """A kind of log: where one is for a path."""
 
     name: str
-    open: Callable[[Path, Callable[[], int], AppendHook | None], EventLog]
+    at: Callable[[Path], Backend]
     durable: bool = True
+
+    def open(self, path: Path, clock: Callable[[], int], hook: AppendHook | None) -> EventLog:
+        """Open the log at the path."""
+        place = self.at(path)
+        return place.open(
+            place.rows(NOTES), clock_us=clock, hook=hook or (lambda *_: None), on_fatal=lambda _: None
+        ).log
 
     def __str__(self) -> str:
         return self.name
 
 
 BACKENDS = (
-    Backend("memory", lambda path, clock, hook: MemoryEventLog(clock_us=clock, hook=hook), durable=False),
-    Backend("sqlite", lambda path, clock, hook: SqliteEventLog.open(path, clock_us=clock, hook=hook)),
+    Kind("memory", lambda _: MemoryBackend(), durable=False),
+    Kind("sqlite", SqliteBackend),
 )
 DURABLE = tuple(backend for backend in BACKENDS if backend.durable)
 
@@ -51,7 +76,7 @@ DURABLE = tuple(backend for backend in BACKENDS if backend.durable)
 class Trial:
     """One log under test, which can be closed and opened again."""
 
-    backend: Backend
+    backend: Kind
     path: Path
     clock: Clock = field(default_factory=Clock)
     log: EventLog = field(init=False)
@@ -75,7 +100,7 @@ class Trial:
 
 
 @contextmanager
-def trial(backend: Backend, folder: Path) -> Iterator[Trial]:
+def trial(backend: Kind, folder: Path) -> Iterator[Trial]:
     """A new log in `folder`, closed at the end."""
     made = Trial(backend, folder / "log.db")
     try:

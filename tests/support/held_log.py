@@ -1,23 +1,26 @@
-"""A log in memory that holds appends back until the test lets them go, in their order, as a slow disk would."""
+"""A log in memory that holds appends back until the test lets them go, in their order, as a slow disk would; or commits
+them and keeps the outcomes, as a writer's thread does that is not scheduled."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from eventlog.log import Append, AppendHook, CompletionQueue
+from eventlog.log import Append, AppendHook, CompletionQueue, Outcome
 from eventlog.memory import MemoryEventLog
 
 
 class HeldLog(MemoryEventLog):
-    """`posted` has every append that came."""
+    """`posted` has every append that came. While it `is_silent`, appends are committed without an outcome."""
 
     def __init__(self, *, hook: AppendHook, clock_us: Callable[[], int] | None = None) -> None:
         super().__init__(clock_us=clock_us or count(1_000_000).__next__, hook=hook)
         self.posted: list[Append] = []
         self.is_holding = False
+        self.is_silent = False
+        self._unheard: list[tuple[CompletionQueue, Sequence[tuple[Any, Outcome]]]] = []
         self._held: deque[tuple[Append, Any, CompletionQueue]] = deque()
 
     @property
@@ -30,7 +33,14 @@ class HeldLog(MemoryEventLog):
         if self.is_holding:
             self._held.append((append, ticket, completions))
         else:
-            super().post(append, ticket, completions)
+            super().post(append, ticket, _Delayed(self._unheard, completions) if self.is_silent else completions)
+
+    def tell(self) -> None:
+        """Deliver the outcomes of what was committed while the log was silent."""
+        self.is_silent = False
+        for completions, outcomes in self._unheard:
+            completions.deliver(outcomes)
+        self._unheard.clear()
 
     def let_go(self, *, failing: Exception | None = None) -> None:
         """Commit the oldest one, or let it fail."""
@@ -45,3 +55,14 @@ class HeldLog(MemoryEventLog):
         self.is_holding = False
         while self._held:
             self.let_go()
+
+
+class _Delayed:
+    def __init__(
+        self, unheard: list[tuple[CompletionQueue, Sequence[tuple[Any, Outcome]]]], completions: CompletionQueue
+    ) -> None:
+        self._unheard = unheard
+        self._completions = completions
+
+    def deliver(self, outcomes: Sequence[tuple[Any, Outcome]]) -> None:
+        self._unheard.append((self._completions, outcomes))

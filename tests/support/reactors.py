@@ -18,7 +18,7 @@ from service.conversations.conversation_log import ConversationLog
 from service.conversations.conversations import Conversations
 from service.conversations.counting import Counting
 from service.conversations.policies import Policies
-from service.conversations.table import MemoryConversationTable
+from service.conversations.table import ConversationTable
 from service.domain.conversation import Conversation
 from service.domain.events import (
     Event,
@@ -70,7 +70,7 @@ class ReactorBench:
         self.refused = asyncio.Event()
         self.commits: list[tuple[StreamId, str]] = []
         self.refuse: Callable[[StreamId, str], EventLogError | None] = lambda _key, _type: None
-        self.table = MemoryConversationTable()
+        self.table = ConversationTable()
         self.log = MemoryEventLog(clock_us=self.clock_us, hook=self._hook)
         self.completed: dict[StreamId, asyncio.Event] = {key: asyncio.Event() for key in (A, B, C)}
         self._ids = 0

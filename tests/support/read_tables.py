@@ -10,14 +10,13 @@ from typing import Any
 
 from eventlog.event import NewEvent, StreamId
 from eventlog.log import Append
-from eventlog.sqlite.file import volume_free_bytes
+from eventlog.sqlite.backend import SqliteBackend
 from eventlog.sqlite.log import SqliteEventLog
-from eventlog.sqlite.rewrite import Rewrite, rewritten
 from service.codec.events import encode
 from service.codec.values import canonical, message_to_proto
-from service.conversations.sql_table import SqlConversationTable
-from service.conversations.table import Projected
-from service.conversations.table_schema import refuse_lost_end
+from service.conversations.rebuild import Rebuild
+from service.conversations.row import READ_TABLE
+from service.conversations.table import ConversationTable, Projected
 from service.domain.conversation import initial_state
 from service.domain.events import ConversationOpened, MessageAppended, Settings
 from service.domain.message import Message, Role
@@ -38,7 +37,7 @@ def restored(dump: str, path: Path) -> Path:
 
 def grown(path: Path, conversations: int, *, messages: int = 1) -> Path:
     """A log of so many conversations, with its read table."""
-    with opened(path) as (log, _):
+    with opened(path) as (log, *_):
         pending = [log.submit(_talk(f"c{number:06d}", messages)) for number in range(conversations)]
         for future in pending:
             future.result(PATIENCE_S)
@@ -46,20 +45,24 @@ def grown(path: Path, conversations: int, *, messages: int = 1) -> Path:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[tuple[SqliteEventLog, SqlConversationTable]]:
-    """The log and its read table, as a start finds them."""
-    table = SqlConversationTable()
-    log = SqliteEventLog.open(path, clock_us=lambda: 1, hook=table.project, check=table.check, prepare=table.prepare)
+def opened(path: Path) -> Iterator[tuple[SqliteEventLog, ConversationTable, Rebuild]]:
+    """The log, its read table, and what makes that again, as a start finds them."""
+    backend = SqliteBackend(path)
+    rows = backend.rows(READ_TABLE)
+    table = ConversationTable(rows)
+    log, kept, _ = backend.open(rows, clock_us=lambda: 1, hook=table.project)
+    assert isinstance(log, SqliteEventLog)
+    assert kept is not None
     try:
-        table.read_through(log.read)
-        yield log, table
+        yield log, table, Rebuild(log, table, kept.rows, kept.snapshots)
     finally:
         log.close()
 
 
 def written_anew(path: Path) -> None:
     """Write the log anew without its read table, as `abridged log rebuild` does before it makes the table."""
-    assert rewritten(path, Rewrite(refuse_lost_end, volume_free_bytes))
+    backend = SqliteBackend(path)
+    assert backend.rewrite(backend.rows(READ_TABLE))
 
 
 def asked(path: Path, query: str, *parameters: Any) -> list[Any]:

@@ -882,7 +882,7 @@ class ConversationSettings(_message.Message):
     overhead_tokens: _builtins.int
     """Tokens that the caller sends and the log does not contain: system prompt, tool definitions."""
     title: _builtins.str
-    """A title; empty in answers to callers without the scope `read`."""
+    """A title; empty, like `settings`, in answers to callers without the scope `read`."""
     @_builtins.property
     def policy(self) -> Global___PolicyOverrides:
         """Overrides of the policy."""

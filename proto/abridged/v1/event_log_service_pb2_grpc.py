@@ -26,9 +26,9 @@ if _version_not_supported:
 
 
 class EventLogServiceStub:
-    """EventLogService reads the log, from which everything else is computed. Positions count the whole log, so there are
-    gaps between the events of a namespace; no head or cursor reveals how far other namespaces have come. In addition to
-    the errors listed for a method, each may return RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry),
+    """EventLogService reads the log, from which everything else is computed. Positions count the whole log, so the gaps
+    between a namespace's own events tell how many events of others lie between them; no head or cursor is past a
+    namespace's own last event. In addition to the errors listed for a method, each may return RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry),
     DATA_LOSS (LOG_CORRUPT: data that it needs is damaged or missing) and, during a shutdown, UNAVAILABLE.
     """
 
@@ -56,9 +56,9 @@ class EventLogServiceStub:
 
 
 class EventLogServiceServicer:
-    """EventLogService reads the log, from which everything else is computed. Positions count the whole log, so there are
-    gaps between the events of a namespace; no head or cursor reveals how far other namespaces have come. In addition to
-    the errors listed for a method, each may return RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry),
+    """EventLogService reads the log, from which everything else is computed. Positions count the whole log, so the gaps
+    between a namespace's own events tell how many events of others lie between them; no head or cursor is past a
+    namespace's own last event. In addition to the errors listed for a method, each may return RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry),
     DATA_LOSS (LOG_CORRUPT: data that it needs is damaged or missing) and, during a shutdown, UNAVAILABLE.
     """
 
@@ -117,9 +117,9 @@ def add_EventLogServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class EventLogService:
-    """EventLogService reads the log, from which everything else is computed. Positions count the whole log, so there are
-    gaps between the events of a namespace; no head or cursor reveals how far other namespaces have come. In addition to
-    the errors listed for a method, each may return RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry),
+    """EventLogService reads the log, from which everything else is computed. Positions count the whole log, so the gaps
+    between a namespace's own events tell how many events of others lie between them; no head or cursor is past a
+    namespace's own last event. In addition to the errors listed for a method, each may return RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry),
     DATA_LOSS (LOG_CORRUPT: data that it needs is damaged or missing) and, during a shutdown, UNAVAILABLE.
     """
 

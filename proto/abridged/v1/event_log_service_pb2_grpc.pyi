@@ -27,9 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class EventLogServiceStub:
-    """EventLogService reads the log, from which everything else is computed. Positions count the whole log, so there are
-    gaps between the events of a namespace; no head or cursor reveals how far other namespaces have come. In addition to
-    the errors listed for a method, each may return RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry),
+    """EventLogService reads the log, from which everything else is computed. Positions count the whole log, so the gaps
+    between a namespace's own events tell how many events of others lie between them; no head or cursor is past a
+    namespace's own last event. In addition to the errors listed for a method, each may return RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry),
     DATA_LOSS (LOG_CORRUPT: data that it needs is damaged or missing) and, during a shutdown, UNAVAILABLE.
     """
 
@@ -55,9 +55,9 @@ class EventLogServiceStub:
 
 @_typing.type_check_only
 class EventLogServiceAsyncStub(EventLogServiceStub):
-    """EventLogService reads the log, from which everything else is computed. Positions count the whole log, so there are
-    gaps between the events of a namespace; no head or cursor reveals how far other namespaces have come. In addition to
-    the errors listed for a method, each may return RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry),
+    """EventLogService reads the log, from which everything else is computed. Positions count the whole log, so the gaps
+    between a namespace's own events tell how many events of others lie between them; no head or cursor is past a
+    namespace's own last event. In addition to the errors listed for a method, each may return RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry),
     DATA_LOSS (LOG_CORRUPT: data that it needs is damaged or missing) and, during a shutdown, UNAVAILABLE.
     """
 
@@ -79,9 +79,9 @@ class EventLogServiceAsyncStub(EventLogServiceStub):
     """GetHead returns the last committed position of the caller's namespace. No side effects."""
 
 class EventLogServiceServicer(metaclass=_abc_1.ABCMeta):
-    """EventLogService reads the log, from which everything else is computed. Positions count the whole log, so there are
-    gaps between the events of a namespace; no head or cursor reveals how far other namespaces have come. In addition to
-    the errors listed for a method, each may return RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry),
+    """EventLogService reads the log, from which everything else is computed. Positions count the whole log, so the gaps
+    between a namespace's own events tell how many events of others lie between them; no head or cursor is past a
+    namespace's own last event. In addition to the errors listed for a method, each may return RESOURCE_EXHAUSTED (TOO_MANY_REQUESTS: RetryInfo says when to retry),
     DATA_LOSS (LOG_CORRUPT: data that it needs is damaged or missing) and, during a shutdown, UNAVAILABLE.
     """
 

@@ -20,7 +20,7 @@ from service.conversations.conversation_log import ConversationLog
 from service.conversations.conversations import ATTEMPTS_MAX, Conversations
 from service.conversations.counting import Counting
 from service.conversations.policies import Policies
-from service.conversations.table import MemoryConversationTable, Projected
+from service.conversations.table import ConversationTable, Projected
 from service.domain.conversation import Conversation
 from service.domain.errors import TooLarge
 from service.domain.events import MessageAppended, Settings
@@ -37,7 +37,7 @@ class Bench:
     """Conversations, and what a rival does whenever they ask for an id: once an attempt."""
 
     def __init__(self) -> None:
-        self.table = MemoryConversationTable()
+        self.table = ConversationTable()
         self.log = MemoryEventLog(clock_us=count(1).__next__, hook=self.table.project)
         self.rival: Callable[[], Any] = lambda: None
         ids = count(1)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from random import Random
 from typing import Any
 
 import pytest
 
+from abridged.v1 import event_log_service_pb2
 from eventlog.errors import LogFailed, LogFull, LogUnavailable, StreamCorrupt
 from eventlog.event import StreamId
+from eventlog.sqlite.snapshots import SqliteSnapshots
+from eventlog.subscription import CommitWakeUp, Timing
+from service.api.auth import ALL_SCOPES, Caller, set_caller
+from service.api.event_log_servicer import EventLogServicer
+from service.api.watch import Watching, watch
 from service.codec.events import decode
 from service.codec.values import canonical, message_to_proto
 from service.conversations.append_request import Appended, AppendRequest
@@ -20,13 +27,14 @@ from service.conversations.conversations import Conversations
 from service.conversations.counting import Counting
 from service.conversations.policies import Policies
 from service.conversations.snapshot_writer import SnapshotWriter
-from service.conversations.snapshots import SqlSnapshots
-from service.conversations.table import MemoryConversationTable
+from service.conversations.snapshots import ConversationSnapshots
+from service.conversations.table import ConversationTable
 from service.domain.commands import ChangeSettings
 from service.domain.errors import ConversationNotFound, MessageIdReused, RequestIdReused, WrongMessageVersion
 from service.domain.events import MessageAppended, Settings
 from service.domain.message import Message, Role
 from service.domain.policy import CLIENT_FIELDS, Policy
+from service.telemetry.progress import ProgressBoard
 from service.tokenizers.estimated import EstimatingCounter
 from service.turn import TURN_WEIGHT_MAX
 from tests.support.held_log import HeldLog
@@ -43,17 +51,17 @@ class Pipelined:
     """Conversations over a held log, and the appends that were begun."""
 
     def __init__(self) -> None:
-        table = MemoryConversationTable()
+        self.table = ConversationTable()
         ids, clock = count(1), count(1)
         self.deciding: Callable[[], None] = lambda: None
         self.changed: Callable[[], None] = lambda: None
-        self.log = HeldLog(hook=table.project)
+        self.log = HeldLog(hook=self.table.project)
         self.conversation_log = ConversationLog(
             self.log,
-            table=table,
+            table=self.table,
             new_id=lambda: f"e{next(ids)}",
             traceparent=str,
-            snapshots=SnapshotWriter(self.log, SqlSnapshots(b"", lambda _: None), lambda _: None),
+            snapshots=SnapshotWriter(self.log, ConversationSnapshots(SqliteSnapshots(b"", lambda _: None))),
         )
 
         def new_id() -> str:
@@ -68,6 +76,21 @@ class Pipelined:
             new_id=new_id,
             on_changed=lambda key, state, events: self.changed(),
             on_loaded=lambda key, state: None,
+        )
+
+    def watching(self) -> Watching:
+        """Of the streams of events."""
+        return Watching(
+            self.log,
+            ThreadPoolExecutor(1),
+            CommitWakeUp(self.log),
+            ProgressBoard(),
+            asyncio.Event(),
+            lambda: 0,
+            lambda: 0.0,
+            Timing(),
+            self.conversation_log.noticing,
+            self.conversations.reached,
         )
 
     async def begun(self, *numbers: int, text: str = "hello", **fields: Any) -> asyncio.Task[Appended]:
@@ -467,6 +490,62 @@ async def test_other_commands_are_decided_on_what_is_on_disk():
     p.log.let_all_go()
     await asyncio.gather(append, changed, later)
     assert (await p.conversations.state(KEY)).settings.title == "at 2"
+
+
+async def watched(p: Pipelined) -> None:
+    """A watcher of the conversation is shown what was appended after the version 2."""
+    async for response in watch(p.watching(), KEY, after=2):
+        if isinstance(response, bytes):
+            return
+
+
+async def subscribed(p: Pipelined) -> None:
+    """A subscriber of the namespace is."""
+    request = event_log_service_pb2.SubscribeEventsRequest(after_position=2)
+    async for response in EventLogServicer(p.watching(), p.table).SubscribeEvents(request, None):
+        if isinstance(response, bytes):
+            return
+
+
+async def read(p: Pipelined) -> None:
+    """A reader of the conversation is."""
+    request = event_log_service_pb2.ReadEventsRequest(conversation_id=KEY.name, after=2)
+    await EventLogServicer(p.watching(), p.table).ReadEvents(request, None)
+
+
+@pytest.mark.parametrize("shown", [watched, subscribed, read])
+async def test_whoever_was_shown_an_event_reads_no_older_state(shown):
+    """Readers of the log find a commit before the event loop learns of it, and wait until it does."""
+    p = Pipelined()
+    await p.opened()
+    p.log.is_holding, p.log.is_silent = False, True
+    append = await p.begun(1)
+    version = p.log.stream_version(KEY)
+    assert (await p.conversations.state(KEY)).event_version < version
+
+    set_caller(Caller(KEY.namespace, ALL_SCOPES))
+    showing = asyncio.create_task(shown(p))
+    for _ in range(10):
+        await threads()
+    assert not showing.done()
+    p.log.tell()
+    await showing
+
+    assert (await p.conversations.state(KEY)).event_version == version
+    await append
+
+
+async def test_an_event_that_is_known_delays_no_reader():
+    """Later commits under way are not waited for."""
+    p = Pipelined()
+    await p.opened()
+    version = p.log.stream_version(KEY)
+    append = await p.begun(1)
+
+    await p.conversations.reached(KEY, version)
+
+    p.log.let_all_go()
+    await append
 
 
 @pytest.mark.parametrize("seed", range(20))

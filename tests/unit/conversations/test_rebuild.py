@@ -11,16 +11,16 @@ from sqlalchemy.exc import IntegrityError
 from eventlog.errors import LogClosed, LogCorrupt, LogNewer, LogUnavailable
 from eventlog.event import NewEvent, StreamId
 from eventlog.log import Append
-from service.conversations.rebuild import BATCH_ROWS, Rebuild, RebuildReport
-from service.conversations.sql_table import STREAMS_PAGE
+from eventlog.sqlite.rows import STREAMS_PAGE
+from service.conversations.rebuild import BATCH_ROWS, RebuildReport
+from service.conversations.row import READ_TABLE
 from service.conversations.table import ListQuery, Projected
-from service.conversations.table_schema import VERSION
 from service.domain.conversation import initial_state
 from tests.support.read_tables import asked, changed, grown, opened, written_anew
 
 SOME = BATCH_ROWS + STREAMS_PAGE + 3
-OLDER = f"UPDATE projections SET version = {VERSION - 1}"
-NEWER = f"UPDATE projections SET version = {VERSION + 1}"
+OLDER = f"UPDATE projections SET version = {READ_TABLE.version - 1}"
+NEWER = f"UPDATE projections SET version = {READ_TABLE.version + 1}"
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def test_a_table_that_stands_is_left_as_it_is(path: Path):
     """Most starts: nothing is made again."""
     grown(path, 3)
 
-    with opened(path) as (log, table):
-        assert not Rebuild(log, table, log.write).is_due
+    with opened(path) as (_, table, rebuild):
+        assert not rebuild.is_due
         assert [row.id for row in table.page(ListQuery("default", 10))] == ["c000002", "c000001", "c000000"]
 
 
@@ -57,15 +57,14 @@ def test_a_table_that_does_not_stand_is_made_again_to_the_last_row(path: Path, f
     before = rows_of(path)
     changed(path, fault)
 
-    with opened(path) as (log, table):
-        rebuild = Rebuild(log, table, log.write)
+    with opened(path) as (_, _, rebuild):
         assert rebuild.is_due
         assert rebuild() == (SOME, 2 * SOME, 0)
         assert not rebuild.is_due
 
     assert rows_of(path) == before
-    with opened(path) as (log, table):
-        assert table.is_complete
+    with opened(path) as (_, _, rebuild):
+        assert not rebuild.is_due
 
 
 def test_nothing_is_read_or_written_before_all_rows_are_there(path: Path):
@@ -73,7 +72,7 @@ def test_nothing_is_read_or_written_before_all_rows_are_there(path: Path):
     grown(path, 3)
     changed(path, OLDER)
 
-    with opened(path) as (log, table):
+    with opened(path) as (log, table, _):
         for read in (
             lambda: table.row(StreamId("default", "c000000")),
             lambda: table.page(ListQuery("default", 1)),
@@ -98,13 +97,13 @@ def test_a_rebuild_that_is_interrupted_begins_again(path: Path):
         if done > 2 * (BATCH_ROWS + 1):
             raise InterruptedError
 
-    with opened(path) as (log, table), pytest.raises(InterruptedError):
-        Rebuild(log, table, log.write)(RebuildReport(interrupted))
+    with opened(path) as (_, _, rebuild), pytest.raises(InterruptedError):
+        rebuild(RebuildReport(interrupted))
     assert len(rows_of(path)) == BATCH_ROWS
 
-    with opened(path) as (log, table):
+    with opened(path) as (_, _, rebuild):
         assert asked(path, "SELECT count(*) FROM conversations") == [(0,)]
-        Rebuild(log, table, log.write)()
+        rebuild()
     assert rows_of(path) == before
 
 
@@ -113,10 +112,8 @@ def test_a_log_that_is_closed_ends_its_rebuild(path: Path):
     grown(path, SOME)
     changed(path, OLDER)
 
-    with opened(path) as (log, table):
-        rebuild = Rebuild(log, table, log.write)
-        with pytest.raises(LogClosed):
-            rebuild(RebuildReport(lambda _done, _total: log.close()))
+    with opened(path) as (log, _, rebuild), pytest.raises(LogClosed):
+        rebuild(RebuildReport(lambda _done, _total: log.close()))
 
     assert asked(path, "SELECT complete FROM projections") == [(0,)]
 
@@ -132,9 +129,9 @@ def test_a_table_of_a_newer_version_is_refused_with_the_way_out(path: Path):
 
     assert rows_of(path) == before
     written_anew(path)
-    with opened(path) as (log, table):
-        Rebuild(log, table, log.write)()
-    with opened(path) as (_, table):
+    with opened(path) as (_, table, rebuild):
+        rebuild()
+    with opened(path) as (_, table, rebuild):
         assert len(table.page(ListQuery("default", 10))) == 3
 
 
@@ -162,9 +159,9 @@ def test_a_conversation_that_cannot_be_read_is_left_out_and_tried_again(path: Pa
     changed(path, OLDER, "UPDATE events SET payload = X'00' WHERE stream = 2 AND version = 2")
     left_out: list[str] = []
 
-    with opened(path) as (log, table):
+    with opened(path) as (_, table, rebuild):
         report = RebuildReport(left_out=lambda stream, _: left_out.append(stream.name))
-        assert Rebuild(log, table, log.write)(report) == (2, 4, 1)
+        assert rebuild(report) == (2, 4, 1)
         assert left_out == ["c000001"]
         assert table.row(StreamId("default", "c000000")) is not None
         with pytest.raises(LogCorrupt, match="could not be read"):
@@ -172,8 +169,8 @@ def test_a_conversation_that_cannot_be_read_is_left_out_and_tried_again(path: Pa
         with pytest.raises(LogCorrupt, match="3 conversations are in the log and 2"):
             table.page(ListQuery("default", 10))
 
-    with opened(path) as (_, table):
-        assert not table.is_complete
+    with opened(path) as (_, table, rebuild):
+        assert rebuild.is_due
 
 
 def test_a_conversation_whose_name_the_index_has_lost_opens_no_second_stream(path: Path):
@@ -182,8 +179,8 @@ def test_a_conversation_whose_name_the_index_has_lost_opens_no_second_stream(pat
     changed(path, OLDER)
     _flipped(path, index="sqlite_autoindex_streams_1", entry=b"c000001")
 
-    with opened(path) as (log, table):
-        assert Rebuild(log, table, log.write)().left_out
+    with opened(path) as (_, table, rebuild):
+        assert rebuild().left_out
         with pytest.raises(LogCorrupt, match="could not be read"):
             table.row(StreamId("default", "c000001"))
 
@@ -194,8 +191,8 @@ def test_a_conversation_whose_repeats_would_be_taken_for_new_is_left_out(path: P
     changed(path, OLDER)
     _flipped(path, index="sqlite_autoindex_events_2", entry=b"1".rjust(16))
 
-    with opened(path) as (log, table):
-        assert Rebuild(log, table, log.write)().left_out == 1
+    with opened(path) as (_, _, rebuild):
+        assert rebuild().left_out == 1
 
 
 def test_a_damaged_position_does_not_keep_an_operator_from_making_the_table_again(path: Path):
@@ -205,8 +202,8 @@ def test_a_damaged_position_does_not_keep_an_operator_from_making_the_table_agai
     changed(path, f"UPDATE conversations SET position = {1 << 40} WHERE id = 'c000001'")
 
     written_anew(path)
-    with opened(path) as (log, table):
-        Rebuild(log, table, log.write)()
+    with opened(path) as (_, _, rebuild):
+        rebuild()
 
     assert rows_of(path) == before
 
@@ -224,8 +221,7 @@ def test_a_stream_that_ends_too_early_is_no_shorter_conversation(path: Path, hid
     grown(path, 3)
     changed(path, OLDER, "DROP TABLE conversations", "PRAGMA foreign_keys = 0", hidden)
 
-    with opened(path) as (log, table):
-        rebuild = Rebuild(log, table, log.write)
+    with opened(path) as (_, _, rebuild):
         if "ghost" in hidden:
             assert rebuild().left_out == 1
         else:
@@ -241,9 +237,9 @@ def test_memory_does_not_grow_with_the_number_of_conversations(tmp_path: Path):
     for count in (SOME, 2 * SOME):
         path = grown(tmp_path / f"{count}.db", count)
         changed(path, OLDER)
-        with opened(path) as (log, table):
+        with opened(path) as (_, _, rebuild):
             tracemalloc.start()
-            Rebuild(log, table, log.write)()
+            rebuild()
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
 
@@ -253,7 +249,7 @@ def test_memory_does_not_grow_with_the_number_of_conversations(tmp_path: Path):
 def test_the_hooks_owner_cannot_write_into_a_log_that_has_stopped(path: Path):
     """Neither after its close, nor by a statement that the database refuses."""
     grown(path, 1)
-    with opened(path) as (log, _):
+    with opened(path) as (log, *_):
         with pytest.raises(IntegrityError):
             log.write(lambda connection: connection.exec_driver_sql("INSERT INTO log SELECT * FROM log"))
         log.close()

@@ -15,15 +15,15 @@ from sqlalchemy import Connection
 
 from eventlog.errors import LogCorrupt, StreamCorrupt
 from eventlog.event import StreamId
+from eventlog.sqlite.backend import SqliteBackend
 from eventlog.sqlite.log import SqliteEventLog
-from eventlog.sqlite.verification import LogVerification
+from eventlog.sqlite.snapshots import PURPOSE, SqliteSnapshots
 from service.codec.values import canonical, message_to_proto
 from service.conversations.conversation_log import ConversationLog, SentMessages
-from service.conversations.set_aside import drop_proven, set_aside, set_aside_rest
+from service.conversations.row import READ_TABLE
 from service.conversations.snapshot_writer import SNAPSHOT_EVENTS, SnapshotWriter
-from service.conversations.snapshots import BYTES_MAX, MESSAGES_MAX, PURPOSE, Snapshot, SqlSnapshots, prepare, put
-from service.conversations.sql_table import SqlConversationTable
-from service.conversations.table import Projected
+from service.conversations.snapshots import BYTES_MAX, MESSAGES_MAX, ConversationSnapshots, Snapshot
+from service.conversations.table import ConversationTable, Projected
 from service.conversations.verification import damages
 from service.domain.amendments import needed
 from service.domain.conversation import Conversation, initial_state
@@ -43,25 +43,21 @@ class Room:
         self.path = path
         self.now_us = 1
         self.state = initial_state()
-        self.table = SqlConversationTable()
-        self.log = SqliteEventLog.open(
-            path,
-            clock_us=lambda: self.now_us,
-            hook=self.table.project,
-            prepare=self._prepare,
-        )
-        self.table.read_through(self.log.read)
-        self.snapshots = SqlSnapshots(self.log.secret(PURPOSE), self.log.read)
-        self.writer = SnapshotWriter(self.log, self.snapshots, self.log.write)
+        backend = SqliteBackend(path)
+        rows = backend.rows(READ_TABLE)
+        self.table = ConversationTable(rows)
+        log, kept, _ = backend.open(rows, clock_us=lambda: self.now_us, hook=self.table.project)
+        assert isinstance(log, SqliteEventLog)
+        assert kept is not None
+        self.log = log
+        self.stored = kept.snapshots
+        self.snapshots = ConversationSnapshots(self.stored)
+        self.writer = SnapshotWriter(self.log, self.snapshots)
         ids = count(1)
         self.plain = ConversationLog(self.log, table=self.table, new_id=lambda: f"e{next(ids)}", traceparent=str)
         self.resuming = ConversationLog(
             self.log, table=self.table, new_id=lambda: f"e{next(ids)}", traceparent=str, snapshots=self.writer
         )
-
-    def _prepare(self, connection: Connection) -> None:
-        self.table.prepare(connection)
-        prepare(connection)
 
     async def write(self, *events: Event, originals: list[MessageAppended] | None = None) -> None:
         """Append events that follow the state."""
@@ -184,9 +180,9 @@ async def test_a_snapshot_after_another_event_than_the_logs_is_ignored_and_repor
         await it.say(20)
         (at,) = it.log.read_sealed(KEY, after=it.state.event_version - 1, limit=1)
         other = Snapshot(it.state, it.state.event_version, at.event.position, bytes(32))
-        row = it.snapshots.row(KEY, other)
-        assert row is not None
-        it.log.write(lambda connection: put(connection, row))
+        snapshot = it.snapshots.encoded(KEY, other)
+        assert snapshot is not None
+        it.stored.put(snapshot)
 
         assert it.taken_at() == 0
         assert await it.resuming.fold(KEY) == it.state
@@ -208,7 +204,7 @@ async def test_a_snapshot_of_another_version_of_the_program_is_neither_read_nor_
     """Its states have other fields, or its fold makes another state of the same events."""
     async with room(tmp_path / "log.db") as it:
         await it.say(20)
-        it.writer.snapshots = SqlSnapshots(it.log.secret(PURPOSE), it.log.read, codec="another")
+        it.writer.snapshots = ConversationSnapshots(it.stored, codec="another")
         await it.take()
 
         assert it.taken_at() == 0
@@ -244,7 +240,7 @@ async def test_a_fold_that_began_with_a_snapshot_counts_for_nothing_once_there_i
             it.writer.doubted.add(KEY)
             return found
 
-        it.writer.snapshots = SqlSnapshots(it.log.secret(PURPOSE), read)
+        it.writer.snapshots = ConversationSnapshots(SqliteSnapshots(it.log.secret(PURPOSE), read))
         with pytest.raises(LogCorrupt):
             await it.resuming.fold(KEY)
 
@@ -261,7 +257,7 @@ async def test_no_snapshot_is_written_of_a_conversation_that_is_doubted(tmp_path
 
         await it.take()
 
-        assert it.writer.snapshots.version_of(KEY) == 0
+        assert it.stored.version_of(KEY) == 0
 
 
 async def test_a_snapshot_of_more_events_than_are_left_is_not_dropped_as_proven(tmp_path):
@@ -271,11 +267,11 @@ async def test_a_snapshot_of_more_events_than_are_left_is_not_dropped_as_proven(
         await it.take()
         at = it.state.event_version
 
-        dropped = it.log.write(lambda connection: drop_proven(connection, {KEY: at - 1}))
-        kept = it.log.write(set_aside_rest)
+        dropped = it.stored.drop_proven({KEY: at - 1})
+        kept = it.stored.set_aside_rest()
 
         assert (dropped, kept, it.taken_at()) == (0, 1, 0)
-        assert it.log.write(lambda connection: set_aside(connection, KEY)) == at
+        assert it.stored.set_aside(KEY) == at
 
 
 async def test_a_snapshot_is_taken_every_so_many_events(tmp_path):
@@ -319,14 +315,16 @@ async def test_a_state_of_megabytes_is_not_kept(tmp_path):
         large = evolve(it.state, _said(2, Random(0).randbytes(BYTES_MAX).hex()), 0)
         small = evolve(it.state, _said(2), 0)
 
-        rows = [it.snapshots.row(KEY, Snapshot(state, 3, 3, b"chain")) is None for state in (small, large)]
+        rows = [it.snapshots.encoded(KEY, Snapshot(state, 3, 3, b"chain")) is None for state in (small, large)]
 
         assert rows == [False, True]
 
 
 def _damages(path: Path) -> list[tuple[str, str, bool]]:
-    with LogVerification.opened(path) as verification:
-        table = SqlConversationTable()
-        table.read_through(verification.reader.read)
-        snapshots = SqlSnapshots(verification.secret(PURPOSE), verification.reader.read)
-        return [damage[:3] for damage in damages(verification, table, snapshots, walked=lambda _: None)]
+    backend = SqliteBackend(path)
+    rows = backend.rows(READ_TABLE)
+    with backend.verification(rows) as verification:
+        assert verification.snapshots is not None
+        snapshots = ConversationSnapshots(verification.snapshots)
+        found = damages(verification, ConversationTable(rows), snapshots, walked=lambda _: None)
+        return [damage[:3] for damage in found]

@@ -10,14 +10,17 @@ from pathlib import Path
 import pytest
 
 from eventlog.sqlite.log import SqliteEventLog
-from eventlog.sqlite.losses import RANGES_MAX, Loss
-from eventlog.sqlite.verification import LogVerification
+from eventlog.sqlite.rows import SqliteRows
+from eventlog.sqlite.verification import SqliteVerification
+from eventlog.verification import RANGES_MAX, Loss
+from service.conversations.row import READ_TABLE
 from tests.support.event_logs import A, Clock, append, event
 
 EVENTS = 1_500
 
 FORGED = "UPDATE events SET chain = zeroblob(32) WHERE position = "
 LOST = "UPDATE events SET payload = zeroblob(3) WHERE position = "
+BACKWARD = "UPDATE events SET version = -1 WHERE position = "
 GONE = "DELETE FROM events WHERE position = "
 
 
@@ -34,7 +37,7 @@ def _loss(path: Path, *changes: str, end: int) -> Loss:
         for change in changes:
             database.execute(change)
         database.commit()
-    with LogVerification.opened(path) as log:
+    with SqliteVerification.opened(path, SqliteRows(READ_TABLE)) as log:
         ((_, loss),) = log.losses({A: end})
     return loss
 
@@ -49,6 +52,7 @@ def _loss(path: Path, *changes: str, end: int) -> Loss:
         ((f"{LOST} 3", f"{FORGED} 5"), ((3, 3), (5, 5))),
         ((f"{FORGED} 4", f"{LOST} 5", f"{FORGED} 6"), ((4, 6),)),
         ((f"{LOST} 1", f"{LOST} 3"), ((1, 1), (3, 3))),
+        ((f"{BACKWARD} 5",), ((5, 5),)),
     ],
 )
 def test_a_chain_hash_blames_its_own_event_alone(tmp_path: Path, changes: tuple[str, ...], damaged: object):
@@ -76,7 +80,7 @@ def test_memory_is_the_same_however_much_is_damaged(tmp_path: Path):
         with closing(sqlite3.connect(path)) as database:
             database.execute("UPDATE events SET payload = zeroblob(3) WHERE position % 2 = 0")
             database.commit()
-        with LogVerification.opened(path) as log:
+        with SqliteVerification.opened(path, SqliteRows(READ_TABLE)) as log:
             (stream,) = log.streams()
             list(log.losses({stream: events}))  # fills what the process caches once
             tracemalloc.start()

@@ -19,7 +19,9 @@ from eventlog.sqlite.engine import make_tables, writer_engine
 from eventlog.sqlite.file import volume_free_bytes
 from eventlog.sqlite.log import SqliteEventLog
 from eventlog.sqlite.rewrite import Rewrite, rewritten
-from eventlog.sqlite.verification import LogVerification
+from eventlog.sqlite.rows import SqliteRows
+from eventlog.sqlite.verification import SqliteVerification
+from service.conversations.row import READ_TABLE
 from tests.support.event_logs import Clock
 from tests.support.read_tables import changed
 
@@ -118,7 +120,7 @@ def _opened(path: Path) -> None:
 
 
 def _verified(path: Path) -> None:
-    with LogVerification.opened(path):
+    with SqliteVerification.opened(path, SqliteRows(READ_TABLE)):
         pass
 
 

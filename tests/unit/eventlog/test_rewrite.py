@@ -19,7 +19,9 @@ import pytest
 from eventlog.errors import LogCorrupt, LogForeign, LogFull, LogLocked
 from eventlog.sqlite.file import FileLock, volume_free_bytes
 from eventlog.sqlite.rewrite import ROOM_SHARE, Rewrite, rewritten
-from eventlog.sqlite.verification import LogVerification
+from eventlog.sqlite.rows import SqliteRows
+from eventlog.sqlite.verification import SqliteVerification
+from service.conversations.row import READ_TABLE
 from tests.support.read_tables import asked, changed, grown
 
 FILE = "log.db"
@@ -55,7 +57,7 @@ def test_a_log_is_written_anew_with_every_row(path: Path):
 
     assert rows(path) == before
     assert not _has_read_table(path)
-    with LogVerification.opened(path) as verification:
+    with SqliteVerification.opened(path, SqliteRows(READ_TABLE)) as verification:
         assert list(verification.structure()) == []
         assert all(sum(map(len, verification.pages(stream))) == n for stream, n in verification.streams().items())
 
@@ -193,7 +195,7 @@ def test_a_kill_at_any_step_loses_nothing(path: Path):
     assert found.count(True) > 8
     assert not _has_read_table(path)
     assert _names(path) == {FILE, LOCK}
-    with LogVerification.opened(path) as verification:
+    with SqliteVerification.opened(path, SqliteRows(READ_TABLE)) as verification:
         assert list(verification.structure()) == []
 
 

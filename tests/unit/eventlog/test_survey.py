@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from eventlog.errors import LogCorrupt
-from eventlog.sqlite.survey import PAGE_ROWS, Ranges, Survey
+from eventlog.sqlite.survey import PAGE_ROWS, Survey
+from eventlog.verification import Ranges
 
 ROWS = 10_000
 

@@ -100,12 +100,25 @@ def test_a_last_transaction_that_was_cut_off_is_dropped(opened, missing):
     assert opened(cut) == APPENDS - 1
 
 
-@pytest.mark.parametrize("header", [bytes(HEADER_BYTES), b"\x00" * 16 + b"\xff" * 16])
-def test_a_header_that_was_never_flushed_begins_nothing(opened, header):
-    """What the file itself holds is the log."""
+@pytest.mark.parametrize("lost", [3, HEADER_BYTES, SECTOR_BYTES, FRAME_BYTES, -1])
+@pytest.mark.parametrize("byte", [0x00, 0xA5])
+def test_a_header_that_does_not_fit_is_damaged_if_a_frame_follows(opened, lost, byte):
+    """SQLite flushed it before it wrote the first frame, and every frame here was acknowledged."""
 
     def lose(wal: bytearray) -> None:
-        wal[:HEADER_BYTES] = header
+        size = lost if lost > 0 else len(wal)
+        wal[:size] = bytes([byte]) * size
+
+    with pytest.raises(LogCorrupt, match="write-ahead log is damaged"):
+        opened(lose)
+
+
+@pytest.mark.parametrize("size", [1, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + 23])
+def test_a_header_that_was_never_flushed_begins_nothing(opened, size):
+    """Without a whole frame behind it nothing was acknowledged; the file of the log is all there is."""
+
+    def lose(wal: bytearray) -> None:
+        wal[:] = bytes(size)
 
     assert opened(lose) == 0
 

@@ -14,7 +14,7 @@ from service.domain.tokens import TokenSource
 from service.tokenizers.errors import VocabularyUnknown
 from service.tokenizers.exact import ExactCounter
 from service.tokenizers.pre_tokenizers import PRE_TOKENIZERS
-from service.tokenizers.rebuilt import TOKENS_MAX, rebuilt
+from service.tokenizers.rebuilt import TOKENS_MAX, TYPED_CHARS_MAX, rebuilt
 from tests.support.vocabularies import byte_level_info, llama_info, llama_json
 
 TESTS = Path(__file__).parents[2]
@@ -189,6 +189,18 @@ def test_merges_that_follow_from_scores_are_bounded():
 
     with pytest.raises(VocabularyUnknown, match="implies more than 1,000,000 merges"):
         rebuilt(info | arrays)
+
+
+def test_tokens_that_users_may_type_are_bounded():
+    """Each of their characters takes memory and time when the tokenizer is built, which no other bound covers."""
+    info = llama_info()
+    typed = [f"{number:05}{'x' * 1_000}" for number in range(TYPED_CHARS_MAX // 1_000)]
+    info["tokenizer.ggml.tokens"] = [*info["tokenizer.ggml.tokens"], *typed]
+    info["tokenizer.ggml.token_type"] = [*info["tokenizer.ggml.token_type"], *[4] * len(typed)]
+    info["tokenizer.ggml.scores"] = [*info["tokenizer.ggml.scores"], *[0.0] * len(typed)]
+
+    with pytest.raises(VocabularyUnknown, match="200,000 characters"):
+        rebuilt(info)
 
 
 def test_a_merge_of_unknown_tokens_is_refused():

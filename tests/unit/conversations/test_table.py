@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import Connection, create_engine, event, text
+from sqlalchemy import Connection, create_engine, text
 
 from eventlog.event import RecordedEvent, StreamId
 from eventlog.log import Committed
 from eventlog.schema import METADATA
+from eventlog.sqlite.rows import SqliteRows
 from service.conversations.overview import Overview
-from service.conversations.sql_table import SqlConversationTable
-from service.conversations.table import ListQuery, MemoryConversationTable, Projected
+from service.conversations.row import READ_TABLE
+from service.conversations.table import ConversationTable, ListQuery, Projected
 from service.domain.conversation import Conversation
 from service.domain.events import ConversationOpened, Settings, SettingsChanged
 
@@ -21,7 +23,7 @@ from service.domain.events import ConversationOpened, Settings, SettingsChanged
 class _Namespace(str):  # noqa: SLOT000 - it carries the table
     """A namespace at whose comparison another thread commits a new conversation."""
 
-    table: MemoryConversationTable
+    table: ConversationTable
     __hash__ = str.__hash__
 
     def __eq__(self, other: object) -> bool:
@@ -29,16 +31,24 @@ class _Namespace(str):  # noqa: SLOT000 - it carries the table
         return str(self) == str(other)
 
 
-def opened(table: MemoryConversationTable, name: str) -> None:
+def opened(table: ConversationTable, name: str) -> None:
     stream = StreamId("default", name)
     begun = ConversationOpened(name, Settings())
     recorded = RecordedEvent(1, stream, 1, b"", "ConversationOpened", 1, 1, "", b"")
-    table.project(None, [Committed(stream, (recorded,), Projected(Conversation(), [begun]))])
+    project(table, Committed(stream, (recorded,), Projected(Conversation(), [begun])))
+
+
+def project(table: ConversationTable, committed: Committed) -> None:
+    """Project the commit as a log in memory does."""
+    changes: list[Callable[[], None]] = []
+    table.project(changes, [committed])
+    for change in changes:
+        change()
 
 
 def test_a_commit_during_a_page_does_not_disturb_it():
     """The page is of the rows that were there when it began."""
-    table = MemoryConversationTable()
+    table = ConversationTable()
     for name in ("a", "b"):
         opened(table, name)
     namespace = _Namespace("default")
@@ -52,7 +62,7 @@ def test_a_commit_during_a_page_does_not_disturb_it():
 
 def test_a_row_has_the_settings_of_its_last_event():
     """They are encoded once for as long as they stand, and anew when they change, also to what they were."""
-    table = MemoryConversationTable()
+    table = ConversationTable()
     stream = StreamId("default", "c")
     state = Conversation()
     titles = ["", "first", "second", "first"]
@@ -61,7 +71,7 @@ def test_a_row_has_the_settings_of_its_last_event():
         event = ConversationOpened("c", settings) if version == 1 else SettingsChanged(settings)
         recorded = RecordedEvent(version, stream, version, b"", type(event).__name__, 1, version, "", b"")
         projected = Projected(state, [event])
-        table.project(None, [Committed(stream, (recorded,), projected)])
+        project(table, Committed(stream, (recorded,), projected))
         assert projected.after is not None
         state = projected.after
         (row,) = table.page(ListQuery("default", 10))
@@ -80,13 +90,15 @@ def connection(tmp_path: Path) -> Iterator[Connection]:
 def test_a_count_reads_no_conversation_that_it_does_not_count(connection: Connection):
     """Of a million conversations below their trigger none costs a scrape anything."""
     METADATA.create_all(connection)
-    table = SqlConversationTable()
-    table.prepare(connection)
-    table.read_through(lambda query: query(connection))
+    rows = SqliteRows(READ_TABLE)
+    rows.prepare(connection)
+    rows.through(lambda query: query(connection))
     asked: list[str] = []
-    event.listen(connection, "before_cursor_execute", lambda _c, _cursor, statement, *_: asked.append(statement))
+    driver: Any = connection.connection.driver_connection
+    driver.set_trace_callback(asked.append)
 
-    table.standing()
+    ConversationTable(rows).standing()
+    driver.set_trace_callback(None)
 
     assert len(asked) == 2
     for statement in tuple(asked):

@@ -1,0 +1,112 @@
+"""The contract of a kind of place that logs are kept in. Each is a folder beside this file, but the one in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Protocol
+
+from eventlog.log import AppendHook, EventLog
+from eventlog.memory import MemoryEventLog
+from eventlog.rows import MemoryRows, R, Rows, RowTable, StoredRows
+from eventlog.snapshots import Snapshots
+from eventlog.verification import LogVerification
+
+
+class Notice(NamedTuple):
+    """A hazard of a log for its operator; `code` is stable. A start is refused for one that `is_refused`."""
+
+    code: str
+    message: str
+    hint: str = ""
+    is_refused: bool = False
+
+
+class Kept(NamedTuple):
+    """The rows and snapshots of a log that outlives the process."""
+
+    rows: StoredRows[Any]
+    snapshots: Snapshots
+
+
+class Opened(NamedTuple):
+    """An open log, what it keeps beside its events, and its hazards."""
+
+    log: EventLog
+    kept: Kept | None = None
+    notices: tuple[Notice, ...] = ()
+
+
+class Backend(Protocol):
+    """A place for one log."""
+
+    def rows(self, table: RowTable[R]) -> Rows[R]:
+        """The rows of `table`, which can be used once the log is open."""
+        ...
+
+    def open(
+        self,
+        rows: Any,
+        *,
+        clock_us: Callable[[], int],
+        hook: AppendHook,
+        on_fatal: Callable[[Exception], None],
+    ) -> Opened:
+        """Open or create the log with its `rows`, which `rows` returned. `hook` writes them.
+
+        `on_fatal` is called on the writer's thread with an error after which every append is refused: the process
+        should stop and restart, except after LogGone, which a restart would not fix. Raises an EventLogError, and has
+        changed nothing then.
+        """
+        ...
+
+
+class StoredBackend(Backend, Protocol):
+    """A place whose log outlives the process."""
+
+    def rows(self, table: RowTable[R]) -> StoredRows[R]:
+        """See Backend."""
+        ...
+
+    def size_bytes(self) -> int:
+        """Bytes that the log takes. Raises OSError if there is no log."""
+        ...
+
+    def log_id(self) -> str:
+        """The id of the log, whoever owns it and whichever version wrote it; empty without a log.
+
+        Raises LogForeign for another file than a log, and LogCorrupt or LogGone for one that cannot be read.
+        """
+        ...
+
+    def hazards(self) -> list[Notice]:
+        """The hazards of a log in this place, whether or not one is there."""
+        ...
+
+    def verification(self, rows: Any) -> AbstractContextManager[LogVerification]:
+        """Open the log, with its `rows`, for checks. Raises LogLocked when a process owns it, LogOlder or LogNewer when
+        another version wrote it, and what `log_id` raises."""
+        ...
+
+    def rewrite(self, rows: Any, *, goes_on: Callable[[], bool]) -> bool:
+        """Write the log anew without its `rows`, whose damage may hide which parts are the events' own.
+
+        Until the new one is whole the log is only read. Returns False, and leaves it unchanged, if `goes_on`, which is
+        called every few milliseconds, returned False. Raises what `verification` raises, and LogFull without room.
+        """
+        ...
+
+
+class MemoryBackend:
+    """A log that ends with the process."""
+
+    def rows(self, table: RowTable[R]) -> MemoryRows[R]:
+        """See Backend."""
+        return MemoryRows(table)
+
+    def open(
+        self, rows: Any, *, clock_us: Callable[[], int], hook: AppendHook, on_fatal: Callable[[Exception], None]
+    ) -> Opened:
+        """See Backend. Nothing makes it fail."""
+        del rows, on_fatal
+        return Opened(MemoryEventLog(clock_us=clock_us, hook=hook))

@@ -1,0 +1,137 @@
+"""Rows beside the events: one for each stream, written in the transaction that appends to it.
+
+Whoever folds events declares a `RowTable`; each backend keeps its rows in the log's own database. Rows can always be
+made again from the events, so a table of another version is emptied and filled anew, and none is altered.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypeVar
+
+from eventlog.event import StreamId
+
+R = TypeVar("R", bound=tuple[Any, ...])
+"""A row: a named tuple that begins with `namespace`, `id` and `position`, the position of the stream's last event."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowTable(Generic[R]):
+    """A table of one row for each stream.
+
+    The fields of `row` are the columns: texts, numbers and bytes, or None where their type allows it. `version` is
+    raised with whatever changes a column or what one says. `marks` are what few rows have, by name: a row has a mark
+    if one of the mark's columns is neither 0 nor empty.
+    """
+
+    name: str
+    version: int
+    row: type[R]
+    marks: Mapping[str, tuple[str, ...]]
+
+
+class Fault(StrEnum):
+    """Why a table of rows has to be made again before it is read."""
+
+    MISSING = "is missing"
+    FOREIGN = "is another log's"
+    OLDER = "was made by an older version"
+    NEWER = "was made by a newer version"
+    INTERRUPTED = "was not made to its end"
+    DAMAGED = "is not as it was made"
+
+
+class Rows(Protocol[R]):
+    """The rows of one table. Reads may run in any thread, each in one snapshot.
+
+    Reads raise LogCorrupt for a row that is not as written, and for missing rows.
+    """
+
+    def require_complete(self) -> None:
+        """Raise LogUnavailable while the rows are being made again."""
+        ...
+
+    def put(self, transaction: Any, rows: Sequence[R], /) -> None:
+        """Write rows in the places of earlier ones, in the transaction that an append hook gets."""
+        ...
+
+    def row(self, key: StreamId) -> R | None:
+        """The stream's row; None if there is no such stream."""
+        ...
+
+    def page(self, namespace: str, *, before: int, limit: int, accepts: Callable[[R], bool]) -> list[R]:
+        """The first `limit` rows of a namespace that `accepts` is true of, last changed first, of those before a
+        position (0: from the newest)."""
+        ...
+
+    def marked(self, mark: str) -> list[R]:
+        """Every row with the mark. Damaged ones are left out, each of which is refused on request."""
+        ...
+
+    def tally(self, mark: str) -> Counter[Any]:
+        """The number of rows by the value of a mark of one column, over the rows that have it."""
+        ...
+
+
+class StoredRows(Rows[R], Protocol[R]):
+    """Rows that outlive the process, and may have to be made again. None is read before they are all there."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the rows are all there."""
+        ...
+
+    def streams(self) -> Iterator[StreamId]:
+        """Every stream of the log, all of which should have rows; also those that the index of names has lost."""
+        ...
+
+    def stream_count(self) -> int:
+        """The log's number of streams, counted in their table without an index."""
+        ...
+
+    def insert(self, rows: Sequence[R]) -> None:
+        """Write rebuilt rows in a transaction of their own."""
+        ...
+
+    def complete(self, *, left_out: Mapping[StreamId, int]) -> None:
+        """The rows are all there but those of streams that could not be read, with the versions of their damaged
+        events: these are refused, and the next start makes the table again."""
+        ...
+
+
+class MemoryRows(Generic[R]):
+    """Rows in a dictionary. A transaction is the list of the changes to make when it has succeeded."""
+
+    def __init__(self, table: RowTable[R]) -> None:
+        self._marks = table.marks
+        self._rows: dict[StreamId, Any] = {}
+
+    def require_complete(self) -> None:
+        """See Rows. They are never made again."""
+
+    def put(self, transaction: list[Callable[[], None]], rows: Sequence[R]) -> None:
+        transaction.append(lambda: self._rows.update({StreamId(row[0], row[1]): row for row in rows}))
+
+    def row(self, key: StreamId) -> R | None:
+        return self._rows.get(key)
+
+    def page(self, namespace: str, *, before: int, limit: int, accepts: Callable[[R], bool]) -> list[R]:
+        newest = sorted(
+            (row for row in self._all() if row.namespace == namespace and (not before or row.position < before)),
+            key=lambda row: -row.position,
+        )
+        return [row for row in newest if accepts(row)][:limit]
+
+    def marked(self, mark: str) -> list[R]:
+        return [row for row in self._all() if any(getattr(row, column) for column in self._marks[mark])]
+
+    def tally(self, mark: str) -> Counter[Any]:
+        (column,) = self._marks[mark]
+        return Counter(value for row in self._all() if (value := getattr(row, column)))
+
+    def _all(self) -> list[Any]:
+        """A copy, made in one step, because reads run in threads while commits write."""
+        return list(self._rows.values())

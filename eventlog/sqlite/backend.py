@@ -1,0 +1,94 @@
+"""A log in one SQLite file, with whatever is kept beside its events."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection
+
+from eventlog.backend import Kept, Notice, Opened
+from eventlog.errors import LogUnsafe
+from eventlog.log import AppendHook
+from eventlog.rows import R, RowTable
+from eventlog.sqlite.file import (
+    MOUNTINFO,
+    refuse_network_file_system,
+    refuse_orphan,
+    size_bytes,
+    volume_free_bytes,
+    wal_reset_warning,
+)
+from eventlog.sqlite.log import SqliteEventLog
+from eventlog.sqlite.rewrite import Rewrite, rewritten
+from eventlog.sqlite.rows import SqliteRows
+from eventlog.sqlite.snapshots import PURPOSE, SqliteSnapshots, carried
+from eventlog.sqlite.snapshots import prepare as prepare_snapshots
+from eventlog.sqlite.verification import SqliteVerification, log_id_of
+
+
+class SqliteBackend:
+    """The log in the file `path`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def rows(self, table: RowTable[R]) -> SqliteRows[R]:
+        """See Backend."""
+        return SqliteRows(table)
+
+    def open(
+        self,
+        rows: SqliteRows[Any],
+        *,
+        clock_us: Callable[[], int],
+        hook: AppendHook,
+        on_fatal: Callable[[Exception], None] | None = None,
+    ) -> Opened:
+        """See Backend."""
+
+        def prepare(connection: Connection) -> None:
+            rows.prepare(connection)
+            prepare_snapshots(connection)
+
+        log = SqliteEventLog.open(
+            self._path, clock_us=clock_us, hook=hook, check=rows.check, prepare=prepare, on_fatal=on_fatal
+        )
+        rows.through(log.read, log.write)
+        kept = Kept(rows, SqliteSnapshots(log.secret(PURPOSE), log.read, log.write))
+        return Opened(log, kept, log.warnings)
+
+    def size_bytes(self) -> int:
+        """See StoredBackend."""
+        return size_bytes(self._path)
+
+    def log_id(self) -> str:
+        """See StoredBackend."""
+        refuse_orphan(self._path)
+        return log_id_of(self._path) if self._path.exists() and self._path.stat().st_size else ""
+
+    def hazards(self) -> list[Notice]:
+        """See StoredBackend."""
+        found: list[Notice] = []
+        try:
+            refuse_network_file_system(self._path, MOUNTINFO.read_text(encoding="utf-8", errors="replace"))
+        except LogUnsafe as error:
+            found.append(Notice("unsafe_disk", str(error), "set log.path to a local disk", is_refused=True))
+        except OSError:
+            # A platform without that file; a start cannot tell there either.
+            found.append(
+                Notice("unknown_disk", "this platform does not say whether the disk is local", "use a local disk")
+            )
+        warning = wal_reset_warning(sqlite3.sqlite_version_info)
+        return found if warning is None else [*found, warning]
+
+    def verification(self, rows: SqliteRows[Any]) -> AbstractContextManager[SqliteVerification]:
+        """See StoredBackend."""
+        return SqliteVerification.opened(self._path, rows)
+
+    def rewrite(self, rows: SqliteRows[Any], *, goes_on: Callable[[], bool] = lambda: True) -> bool:
+        """See StoredBackend."""
+        return rewritten(self._path, Rewrite(rows.refuse_lost_end, volume_free_bytes, goes_on, carried))

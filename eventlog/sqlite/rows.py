@@ -1,0 +1,392 @@
+"""Rows beside the events in the log's file, and how damage to them is recognized.
+
+Every row has a seal. Missing rows, which seals cannot reveal, show because the table's index, the log's own table of
+streams and the positions of both have to agree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import types
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    text,
+)
+from sqlalchemy.schema import CreateIndex, CreateTable, DropIndex
+
+from eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, StreamCorrupt
+from eventlog.event import StreamId
+from eventlog.rows import Fault, R, RowTable
+from eventlog.sqlite.engine import dropped, is_as_made
+from eventlog.sqlite.errors import DATABASE_ERRORS, original, translated
+from eventlog.sqlite.sql import insert_into, runs
+
+T = TypeVar("T")
+_Execute = Callable[..., Any]
+
+Read = Callable[[Callable[[Connection], Any]], Any]
+"""Runs a query in a short snapshot and returns its result."""
+
+Write = Callable[[Callable[[Connection], Any]], Any]
+"""Runs a function in a transaction between two groups of appends and returns its result."""
+
+STREAMS_PAGE = 256
+"""Streams per read while rows are rebuilt."""
+
+SEAL_BYTES = 12
+
+_TYPES: Mapping[Any, Any] = {str: String, int: BigInteger, float: Float, bytes: LargeBinary}
+
+PROJECTIONS = Table(
+    "projections",
+    MetaData(),
+    Column("name", Text, primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("log_id", Text, nullable=False),
+    Column("complete", Integer, nullable=False),
+    sqlite_strict=True,
+)
+"""Which version made a table of rows, of which log, and whether to its end."""
+
+
+class SqliteRows(Generic[R]):
+    """Rows of one table in the log's file. Neither read nor written until they are all there (`is_complete`)."""
+
+    def __init__(self, table: RowTable[R]) -> None:
+        self._spec = table
+        self._table = _table_of(table)
+        self._sql = _Statements(table, self._table)
+        self._read: Read | None = None
+        self._write: Write | None = None
+        self._left_out: Mapping[StreamId, int] = {}
+        self.is_complete = True
+
+    def check(self, connection: Connection) -> Fault | None:
+        """Why the table has to be made again, if it has to; nothing is written.
+
+        Raises LogNewer if a newer version made the table, LogCorrupt if it is not as this version made it or knows of
+        events that are missing.
+        """
+        fault = self.fault(connection)
+        if fault is Fault.NEWER:
+            raise LogNewer(f"the read table {fault}; `abridged log rebuild` makes it again for this one")
+        if fault is Fault.DAMAGED:
+            raise LogCorrupt(f"the read table {fault}; `abridged log rebuild` makes it again")
+        self.require_same_head(connection)
+        return fault
+
+    def prepare(self, connection: Connection) -> None:
+        """Open the table in the transaction that opens the log, and empty it if it has a fault.
+
+        `is_complete` is then false until its rows are rebuilt. Raises what `check` raises.
+        """
+        fault = self.check(connection)
+        if fault is not None:
+            for index in self._table.indexes:
+                connection.execute(DropIndex(index, if_exists=True))
+            connection.execute(CreateTable(PROJECTIONS, if_not_exists=True))
+            dropped(connection, self._table.name)
+            connection.execute(CreateTable(self._table))
+            self.is_complete = not connection.exec_driver_sql(_ANY_STREAM).scalar()
+            connection.exec_driver_sql(_OPENED, (self._table.name, self._spec.version, int(self.is_complete)))
+        for index in self._table.indexes:
+            connection.execute(CreateIndex(index, if_not_exists=True))
+
+    def through(self, read: Read, write: Write | None = None) -> None:
+        """Use the log's own short snapshots and transactions from now on."""
+        self._read, self._write = read, write
+
+    def streams(self) -> Iterator[StreamId]:
+        """See StoredRows."""
+        last = 0
+        while found := self._snapshot(lambda execute: execute(_NEXT_STREAMS, (last, STREAMS_PAGE)).fetchall()):  # noqa: B023 - called at once
+            yield from (StreamId(namespace, name) for _, namespace, name in found)
+            last = found[-1][0]
+
+    def stream_count(self) -> int:
+        """See StoredRows."""
+        return int(self._snapshot(lambda execute: execute(_STREAM_COUNT).fetchone()[0]))
+
+    def insert(self, rows: Sequence[R]) -> None:
+        """See StoredRows."""
+        self._writing(lambda connection: self._put(_driver(connection).execute, rows))
+
+    def complete(self, *, left_out: Mapping[StreamId, int]) -> None:
+        """See StoredRows."""
+        self._writing(lambda connection: connection.exec_driver_sql(_COMPLETED, (int(not left_out), self._table.name)))
+        self._left_out = dict(left_out)
+        self.is_complete = True
+
+    def require_complete(self) -> None:
+        """See Rows."""
+        if not self.is_complete:
+            raise LogUnavailable("the read table is being made again")
+
+    def put(self, transaction: Connection, rows: Sequence[R]) -> None:
+        """See Rows."""
+        self._put(_driver(transaction).execute, rows)
+
+    def row(self, key: StreamId) -> R | None:
+        """See Rows."""
+        if key in self._left_out:
+            what = "the conversation could not be read when the read table was made"
+            raise StreamCorrupt(what, key, self._left_out[key])
+        found = self._through(lambda execute: execute(self._sql.row, key).fetchone())
+        return None if found is None else self._checked(found)
+
+    def page(self, namespace: str, *, before: int, limit: int, accepts: Callable[[R], bool]) -> list[R]:
+        """See Rows.
+
+        Streams are counted in both tables where a list begins and where it ends, which costs its length; between these
+        pages a row that is missing is found at the end.
+        """
+
+        def read(execute: _Execute) -> list[R]:
+            found: list[R] = []
+            for row in self._by_change(execute, namespace, before or _END):
+                if accepts(row):
+                    found.append(row)
+                if len(found) == limit:
+                    break
+            if not before or len(found) < limit:
+                self._require_all(execute, namespace)
+            return found
+
+        return self._through(read)
+
+    def marked(self, mark: str) -> list[R]:
+        """See Rows."""
+        found: list[R] = []
+        for key in self._through(lambda execute: execute(self._sql.marked(mark)).fetchall()):
+            try:
+                row = self.row(StreamId(*key))
+            except LogCorrupt:
+                continue
+            if row is not None:
+                found.append(row)
+        return found
+
+    def tally(self, mark: str) -> Counter[Any]:
+        """See Rows."""
+        return Counter(dict(self._through(lambda execute: execute(self._sql.tally(mark)).fetchall())))
+
+    def fault(self, connection: Connection) -> Fault | None:
+        """Return the fault of the table as a whole; None when its rows can be read."""
+        try:
+            return self._found_fault(connection)
+        except DATABASE_ERRORS as error:
+            if not isinstance(translated(error), LogCorrupt):
+                raise
+            return Fault.DAMAGED
+
+    def refuse_lost_end(self, connection: Connection) -> None:
+        """Raise LogCorrupt when events are missing that the table knows of; one that cannot be read knows of none."""
+        try:
+            self.require_same_head(connection)
+        except DATABASE_ERRORS as error:
+            if not isinstance(translated(error), LogCorrupt):
+                raise
+
+    def require_same_head(self, connection: Connection) -> None:
+        """Raise LogCorrupt when events are missing that the table knows of: positions would be given out again.
+
+        Rows whose seal does not hold know of nothing.
+        """
+        columns = _columns(connection, self._table.name)
+        if "position" not in columns:
+            return
+        listed, written = connection.exec_driver_sql(self._sql.heads).one()
+        if listed is not None and not (isinstance(listed, int) and listed <= (written or 0)):
+            if columns == [column.name for column in self._table.columns]:
+                beyond = connection.exec_driver_sql(self._sql.beyond, (written or 0,)).all()
+                if not any(_is_sealed(tuple(row)) for row in beyond):
+                    return
+            raise LogCorrupt(f"events up to position {listed} were written, and {written or 0} is the last one there")
+
+    def _found_fault(self, connection: Connection) -> Fault | None:
+        if not _columns(connection, self._table.name):
+            return Fault.MISSING
+        if not _columns(connection, PROJECTIONS.name):
+            return Fault.OLDER
+        if not is_as_made(connection, PROJECTIONS):
+            return Fault.DAMAGED
+        stored = connection.exec_driver_sql(_STORED, (self._table.name,)).all()
+        if not stored:
+            return Fault.OLDER
+        found = stored[0]
+        if len(stored) > 1 or not isinstance(found.version, int):
+            return Fault.DAMAGED
+        if found.version < self._spec.version:
+            return Fault.OLDER
+        if found.version > self._spec.version:
+            return Fault.NEWER
+        if not found.is_this_logs:
+            return Fault.FOREIGN
+        if not found.complete:
+            return Fault.INTERRUPTED
+        whole = is_as_made(connection, self._table) and self._indexes_are_ours(connection)
+        return None if whole else Fault.DAMAGED
+
+    def _indexes_are_ours(self, connection: Connection) -> bool:
+        """Whether nothing else has the name of an index; one that is missing is made at the next start."""
+        for index in self._table.indexes:
+            named = connection.exec_driver_sql(_NAMED, (index.name,)).first()
+            if named is None:
+                continue
+            columns = [row.name for row in connection.exec_driver_sql(f"PRAGMA index_info({index.name})")]
+            if named.tbl_name != self._table.name or columns != [column.name for column in index.columns]:
+                return False
+        return True
+
+    def _put(self, execute: _Execute, rows: Sequence[R]) -> None:
+        # On the driver, for SQLAlchemy would look at every parameter; in one statement, for each call of SQLite hands
+        # the interpreter's lock over and waits to get it back.
+        for size, parameters in runs([(*row, seal_of(row)) for row in rows]):
+            execute(self._sql.upsert(size), parameters)
+
+    def _by_change(self, execute: _Execute, namespace: str, before: int) -> Iterator[R]:
+        """The rows of a namespace, newest change first, each as the index and the table have it."""
+        for *key, position in execute(self._sql.changes, (namespace, before)):
+            columns = execute(self._sql.row, key).fetchone()
+            if columns is None or columns[2] != position:
+                raise LogCorrupt("the read table and its index contradict each other")
+            yield self._checked(columns)
+
+    def _require_all(self, execute: _Execute, namespace: str) -> None:
+        """Raise LogCorrupt unless every stream of the namespace has its row, in listing order."""
+        entries = execute(self._sql.changes, (namespace, _END)).fetchall()
+        positions = [position for its_namespace, _, position in entries if its_namespace == namespace]
+        (streams,) = execute(_STREAMS, (namespace,)).fetchone()
+        numbers = all(isinstance(position, int) for position in positions)
+        if len(positions) != streams or not numbers or any(newer <= older for newer, older in pairwise(positions)):
+            raise LogCorrupt(f"{streams} conversations are in the log and {len(positions)} in its read table")
+
+    def _checked(self, columns: Sequence[Any]) -> R:
+        *values, seal = columns
+        if seal != seal_of(values):
+            raise LogCorrupt("a row of the read table is not what was written")
+        return self._spec.row(*values)
+
+    def _through(self, query: Callable[[_Execute], T]) -> T:
+        """The result of `query` on the rows in one short snapshot."""
+        self.require_complete()
+        return self._snapshot(query)
+
+    def _snapshot(self, query: Callable[[_Execute], T]) -> T:
+        """On the driver, since rows are checked and made here."""
+        assert self._read is not None, "`through` comes first"
+        try:
+            answer: T = self._read(lambda connection: query(_driver(connection).execute))
+        except DATABASE_ERRORS as error:
+            # The statements were right for the table as it was made.
+            raise LogCorrupt(f"the read table cannot be read: {original(error)}") from error
+        return answer
+
+    def _writing(self, change: Callable[[Connection], object]) -> None:
+        assert self._write is not None, "`through` comes first"
+        self._write(change)
+
+
+_END = (1 << 63) - 1
+
+_STREAMS = "SELECT count(*) FROM streams WHERE namespace = ?"
+_ANY_STREAM = "SELECT 1 FROM streams LIMIT 1"
+_STREAM_COUNT = "SELECT count(*) FROM streams NOT INDEXED"
+_NEXT_STREAMS = "SELECT id, namespace, name FROM streams NOT INDEXED WHERE id > ? ORDER BY id LIMIT ?"
+_OPENED = "INSERT OR REPLACE INTO projections (name, version, log_id, complete) SELECT ?, ?, log_id, ? FROM log"
+_COMPLETED = "UPDATE projections SET complete = ? WHERE name = ?"
+_NAMED = "SELECT tbl_name FROM sqlite_schema WHERE name = ?"
+_STORED = "SELECT version, complete, log_id = (SELECT log_id FROM log) AS is_this_logs FROM projections WHERE name = ?"
+
+
+class _Statements:
+    """The statements on one table, as text for the driver."""
+
+    def __init__(self, spec: RowTable[Any], table: Table) -> None:
+        self._table = table
+        self._spec = spec
+        name = table.name
+        columns = ", ".join(column.name for column in table.columns)
+        self.row = f"SELECT {columns} FROM {name} WHERE namespace = ? AND id = ?"  # noqa: S608 - of constants
+        self.changes = (
+            f"SELECT namespace, id, position FROM {name} INDEXED BY {name}_by_change "  # noqa: S608 - of constants
+            "WHERE namespace = ? AND position < ? ORDER BY position DESC"
+        )
+        self.beyond = f"SELECT * FROM {name} WHERE NOT (typeof(position) = 'integer' AND position <= ?)"  # noqa: S608 - of constants
+        self.heads = f"SELECT (SELECT max(position) FROM {name}), (SELECT max(position) FROM events)"  # noqa: S608 - of constants
+        changed = ", ".join(f"{c.name} = excluded.{c.name}" for c in table.columns if not c.primary_key)
+        self._conflict = f" ON CONFLICT (namespace, id) DO UPDATE SET {changed}"
+
+    def upsert(self, rows: int) -> str:
+        return insert_into(self._table, rows) + self._conflict
+
+    def marked(self, mark: str) -> str:
+        where = _mark(self._table, self._spec.marks[mark])
+        return f"SELECT namespace, id FROM {self._table.name} WHERE {where}"  # noqa: S608 - of constants
+
+    def tally(self, mark: str) -> str:
+        (column,) = self._spec.marks[mark]
+        where = _mark(self._table, (column,))
+        return f"SELECT {column}, count(*) FROM {self._table.name} WHERE {where} GROUP BY {column}"  # noqa: S608 - of constants
+
+
+def _table_of(spec: RowTable[Any]) -> Table:
+    columns = [_column(name, of) for name, of in get_type_hints(spec.row).items()]
+    table = Table(
+        spec.name,
+        MetaData(),
+        *columns,
+        Column("seal", LargeBinary, nullable=False),
+        Index(f"{spec.name}_by_change", "namespace", "position"),
+        sqlite_with_rowid=False,
+    )
+    for name, mark in spec.marks.items():
+        # Only of the rows with the mark, so that a count reads them and no others, and most appends write to none.
+        Index(f"{spec.name}_{name}", *(table.c[column] for column in mark), sqlite_where=text(_mark(table, mark)))
+    return table
+
+
+def _column(name: str, of: Any) -> Column[Any]:
+    nullable = isinstance(of, types.UnionType)
+    (kind,) = (kind for kind in (get_args(of) or (of,)) if kind is not types.NoneType)
+    return Column(name, _TYPES[kind], primary_key=name in {"namespace", "id"}, nullable=nullable)
+
+
+def _mark(table: Table, mark: tuple[str, ...]) -> str:
+    """The condition of a mark, word for word that of its index: SQLite takes a partial index for no others."""
+    empty = {name: "''" if isinstance(table.c[name].type, String) else "0" for name in mark}
+    return " OR ".join(f"{name} <> {value}" for name, value in empty.items())
+
+
+def seal_of(row: Sequence[Any]) -> bytes:
+    """The seal of these values of a row."""
+    # How Python writes values tells their types too: a number is not its text.
+    return hashlib.blake2b(repr(tuple(row)).encode(), digest_size=SEAL_BYTES).digest()
+
+
+def _is_sealed(columns: Sequence[Any]) -> bool:
+    return bool(columns[-1] == seal_of(columns[:-1]))
+
+
+def _driver(connection: Connection) -> Any:
+    return connection.connection.driver_connection
+
+
+def _columns(connection: Connection, name: str) -> list[str]:
+    # By statements of our own: SQLAlchemy's inspection parses the schema's text, and breaks where that is damaged.
+    return [row.name for row in connection.exec_driver_sql(f"PRAGMA table_info({name})")]

@@ -1,0 +1,17 @@
+"""The choice of the place that the log is kept in."""
+
+from __future__ import annotations
+
+from eventlog.backend import Backend, MemoryBackend, StoredBackend
+from eventlog.sqlite.backend import SqliteBackend
+from service.config.settings import LogSettings
+
+
+def backend_of(settings: LogSettings) -> Backend:
+    """The place of the log of `settings`."""
+    return MemoryBackend() if settings.backend == "memory" else stored_backend(settings)
+
+
+def stored_backend(settings: LogSettings) -> StoredBackend:
+    """The place of the log of `settings`, whose log outlives the process: for what works on a log itself."""
+    return SqliteBackend(settings.path)
