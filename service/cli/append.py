@@ -208,8 +208,8 @@ def _append_file(invocation: Invocation, path: Path, playing: Playing, *, as_jso
     except OSError as error:
         raise CommandFailed(f"{path.name} cannot be read: {error.strerror}") from error
     show.total()
-    if show.unwell:
-        raise CommandFailed(f"{path.name}: {show.unwell}", hint=show.advice)
+    if show.problems:
+        raise CommandFailed(f"{path.name}: {show.problems}", hint=show.advice)
     if show.is_empty:
         raise CommandFailed(f"{path.name} contains no chat", hint="`abridged append --help` shows the format of a line")
 

@@ -30,7 +30,7 @@ class FileReport:
         return not (self._conversations or self._lines_refused)
 
     @property
-    def unwell(self) -> str:
+    def problems(self) -> str:
         """Counts of refusals and failures in words; empty without any."""
         counts = (
             (self._lines_refused, "line", " refused"),
@@ -80,7 +80,7 @@ class FileReport:
             say(
                 f"total: {_counted(self._conversations, 'conversation')}, {_counted(self._messages, 'message')}, "
                 f"{_passes(self._passes, self._records)}; "
-                f"{self.unwell or ('nothing in it' if self.is_empty else 'all well')}"
+                f"{self.problems or ('nothing in it' if self.is_empty else 'all well')}"
             )
 
 

@@ -133,9 +133,9 @@ def load(
     """
     named = config_path or (Path(environ[CONFIG_VARIABLE]) if environ.get(CONFIG_VARIABLE) else None)
     loading = _Loading()
-    loading.take_file(named)
-    loading.take_environment(environ)
-    loading.take_flags(flags or {})
+    loading.read_file(named)
+    loading.read_environment(environ)
+    loading.read_flags(flags or {})
     loading.read_secret_files()
     return loading.finish()
 
@@ -150,7 +150,7 @@ class _Loading:
         self._origins: dict[str, Origin] = {}
         self._problems: list[Problem] = []
 
-    def take_file(self, path: Path | None) -> None:
+    def read_file(self, path: Path | None) -> None:
         if path is None:
             return
         origin = Origin("file", str(path))
@@ -165,31 +165,31 @@ class _Loading:
         for key, value in document.items():
             if key in self._groups and isinstance(value, dict):
                 for inner, inner_value in value.items():
-                    self._take(f"{key}.{inner}", inner_value, origin)
+                    self._set(f"{key}.{inner}", inner_value, origin)
             else:
-                self._take(key, value, origin)
+                self._set(key, value, origin)
 
-    def take_environment(self, environ: Mapping[str, str]) -> None:
+    def read_environment(self, environ: Mapping[str, str]) -> None:
         for variable, name in reversed(STANDARD_VARIABLES.items()):
             if environ.get(variable):
-                self._take(name, _standard_value(self._known[name], environ[variable]), Origin("environment", variable))
+                self._set(name, _standard_value(self._known[name], environ[variable]), Origin("environment", variable))
         by_variable = {setting.variable: setting for setting in self._known.values()}
         for variable, text in sorted(environ.items()):
             if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
                 continue
             origin = Origin("environment", variable)
             if setting := by_variable.get(variable):
-                self._take_text(setting, text, origin)
+                self._set_text(setting, text, origin)
             elif not _SERVICE_LINK.fullmatch(f"{variable}={text}"):
                 self._refuse("", origin, f"there is no setting {variable}{_did_you_mean(variable, by_variable)}")
 
-    def take_flags(self, flags: Mapping[str, Any]) -> None:
+    def read_flags(self, flags: Mapping[str, Any]) -> None:
         for name, value in flags.items():
             origin = Origin("flag", name)
             if isinstance(value, str) and name in self._known:
-                self._take_text(self._known[name], value, origin)
+                self._set_text(self._known[name], value, origin)
             else:
-                self._take(name, value, origin)
+                self._set(name, value, origin)
 
     def read_secret_files(self) -> None:
         """Fill each secret from the file that is named in its place; the path stays visible, the secret redacted."""
@@ -270,7 +270,7 @@ class _Loading:
             shown.append(f"{name} is {getattr(group, name)} ({origin})")
         return f"; {', '.join(shown)}: change one of them"
 
-    def _take(self, name: str, value: Any, origin: Origin) -> None:
+    def _set(self, name: str, value: Any, origin: Origin) -> None:
         if name not in self._known:
             self._refuse(name, origin, f"there is no such setting{_did_you_mean(name, (*self._known, *self._groups))}")
             return
@@ -281,9 +281,9 @@ class _Loading:
         if twin in self._values and self._origins[twin].kind != origin.kind:
             del self._values[twin], self._origins[twin]
 
-    def _take_text(self, setting: Setting, text: str, origin: Origin) -> None:
+    def _set_text(self, setting: Setting, text: str, origin: Origin) -> None:
         try:
-            self._take(setting.name, _from_text(setting.field, text), origin)
+            self._set(setting.name, _from_text(setting.field, text), origin)
         except json.JSONDecodeError:
             self._refuse(setting.name, origin, "is no JSON")
 

@@ -180,7 +180,7 @@ class Ledger(NamedTuple):
         marked = _replaced(entries, finds.replaced)
         return _fitted(marked, finds.limit_tokens, finds.memory_tokens, finds.source, beside)
 
-    def kept_to(self, holds: Callable[[int], bool], exists: Callable[[int], bool], beside: str = "") -> Ledger:
+    def restricted(self, holds: Callable[[int], bool], exists: Callable[[int], bool], beside: str = "") -> Ledger:
         """The ledger with what messages say that it `holds`; a message that does not exist replaces nothing."""
         if not self.entries:
             return self
@@ -306,7 +306,7 @@ def _fitted(
     for entry in ranked:
         after = tokens + entry.tokens + (0 if entry.kind in kinds else _GROUP_TOKENS)
         most = limit_tokens * NOISE_SHARE if _is_noise(entry) else limit_tokens
-        if entry.replaced_by or after > most or _says(said, entry):
+        if entry.replaced_by or after > most or _names_identifier(said, entry):
             others.append(entry)
             continue
         kinds.add(entry.kind)
@@ -325,7 +325,7 @@ def _fitted(
     return Ledger(kept, len(shown), explained, tokens if shown else 0, limit_tokens, memory_tokens, source)
 
 
-def _says(text: str, entry: LedgerEntry) -> bool:
+def _names_identifier(text: str, entry: LedgerEntry) -> bool:
     """Whether the text names the identifier, and not only a longer one that contains it, or a longer path."""
     key, joining = entry.key, _JOINING - _IN_PATHS if entry.kind in _PATHS else _JOINING
     start = text.find(key)

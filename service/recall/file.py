@@ -141,7 +141,7 @@ def opened(path: Path, made: Made, *, report: Callable[[str], None]) -> Connecti
                 return connected(path, writes=True)
             report(reason)
             remove(path)
-        return _begun(path, made)
+        return _created(path, made)
     except (apsw.Error, OSError) as error:
         raise RecallStopped(f"the index {path} cannot be opened ({type(error).__name__})") from error
 
@@ -152,7 +152,7 @@ def remove(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-def _begun(path: Path, made: Made) -> Connection:
+def _created(path: Path, made: Made) -> Connection:
     # SQLite gives its other files the mode of the first.
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     connection = connected(path, writes=True)

@@ -247,7 +247,7 @@ def _where(search: Search) -> _Where:
     return _Where(join, "".join(f" AND {condition}" for condition in conditions), tuple(values))
 
 
-def _matching(scope: tuple[int, int], expression: str) -> str:
+def _within_scope(scope: tuple[int, int], expression: str) -> str:
     """An FTS5 query for texts of the scope: our own words alone, all of them quoted."""
     _, conversation = scope
     within = f'scope : "c{conversation}" AND ' if conversation else ""
@@ -256,7 +256,7 @@ def _matching(scope: tuple[int, int], expression: str) -> str:
 
 def _by_words(connection: Connection, search: Search, scope: tuple[int, int]) -> list[_Ranked]:
     table = words_table(scope[0])
-    telling, common = _telling(connection, table, search.query)
+    telling, common = _rare_words(connection, table, search.query)
     phrases = search.query.phrases
     where = _where(search)
     if telling:
@@ -272,12 +272,12 @@ def _by_words(connection: Connection, search: Search, scope: tuple[int, int]) ->
     rows = connection.execute(
         f"SELECT w.rowid AS id, {score} AS score FROM {table} w{where.join}"
         f" WHERE w.{table} MATCH ?{where.sql} ORDER BY {order} LIMIT ?",
-        (_matching(scope, expression), *where.values, HITS_MAX),
+        (_within_scope(scope, expression), *where.values, HITS_MAX),
     )
     return [_Ranked(*row) for row in rows]
 
 
-def _telling(connection: Connection, table: str, query: Query) -> tuple[list[str], list[str]]:
+def _rare_words(connection: Connection, table: str, query: Query) -> tuple[list[str], list[str]]:
     """The words that are ranked, rarest first, and the others. Phrases are ranked with them if they are as rare."""
     telling: list[str] = []
     waiting = [*query.words, *query.phrases]
@@ -338,7 +338,7 @@ def _wanted(connection: Connection, search: Search, scope: tuple[int, int]) -> W
             for label in (search.labels or {}).items()
         ],
         entries=[
-            found(f"SELECT rowid FROM {table} WHERE {table} MATCH ?", _matching(scope, phrase))
+            found(f"SELECT rowid FROM {table} WHERE {table} MATCH ?", _within_scope(scope, phrase))
             for phrase in search.query.phrases
         ],
     )

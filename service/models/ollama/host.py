@@ -56,8 +56,8 @@ class OllamaHost(ModelHost):
         self._uses.look(_expiries_of(loaded))
         return not self._uses.used_lately
 
-    def _left_early(self, place: Place, waited_s: float) -> None:
-        place.left_early(waited_s, kept_s_max=self._settings.first_byte_s)
+    def _keep_for_abandoned(self, place: Place, waited_s: float) -> None:
+        place.keep_for_abandoned(waited_s, kept_s_max=self._settings.first_byte_s)
 
     def _give_back(self, place: Place) -> None:
         self._uses.own_call()
