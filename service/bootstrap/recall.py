@@ -15,14 +15,12 @@ from eventlog.log import EventLog
 from service.bootstrap.core import open_core
 from service.config.settings import Settings
 from service.domain.conversation import Conversation
-from service.models.ollama.embedding import OllamaEmbedding
 from service.models.ollama.host import open_hosts
+from service.recall.embedders import OllamaEmbedder, WordLlamaEmbedder
 from service.recall.file import remove, require_installed
-from service.recall.ollama import OllamaEmbedder
 from service.recall.projection import IN_BACKGROUND, Pace, Progress, Projection
 from service.recall.recall import Recall
 from service.recall.vectors import Embedder
-from service.recall.wordllama import WordLlamaEmbedder
 
 EMBED_CALLS_MAX = 2
 """Calls to one host for vectors: one for the index and one for a search beside it."""
@@ -103,4 +101,4 @@ def _embedder(settings: Settings) -> Embedder:
         return WordLlamaEmbedder(settings.recall.dimension)
     group = settings.ollama
     hosts = open_hosts(group.addresses(), replace(group.calls(), calls_max=EMBED_CALLS_MAX), clock=time.monotonic)
-    return OllamaEmbedder(OllamaEmbedding(model, hosts, seconds=settings.recall.embed_timeout_s, clock=time.monotonic))
+    return OllamaEmbedder(model, hosts, seconds=settings.recall.embed_timeout_s, clock=time.monotonic)

@@ -167,29 +167,21 @@ def _append_one(
     wait_s: float,
     as_json_: bool,
 ) -> None:
-    answer, kept = call(invocation, lambda client: _appended(client, conversation, message, settings, wait_s=wait_s))
+    async def work(client: SidecarClient) -> tuple[AppendMessagesResponse, str]:
+        """Return the response, and a note on which of `settings` the conversation did not adopt."""
+        answer = await client.append(conversation, [message], settings=settings, wait_s=wait_s)
+        is_first = answer.messages[0].number == 1 and not answer.messages[0].already_appended
+        if is_first or settings == ConversationSettings():
+            return answer, ""
+        try:
+            return answer, kept_settings(settings, (await client.conversation(conversation)).settings)
+        except SidecarError:
+            # The message is appended, even if this token may not read.
+            return answer, "already exists and keeps its own settings"
+
+    answer, kept = call(invocation, work)
     if kept:
         say(f"note: {conversation} {kept}", is_error=True)
-    _show_appended(answer, as_json_=as_json_)
-
-
-async def _appended(
-    client: SidecarClient, conversation: str, message: Message, settings: ConversationSettings, *, wait_s: float
-) -> tuple[AppendMessagesResponse, str]:
-    """The response, and a note on which of `settings` the conversation did not adopt."""
-    answer = await client.append(conversation, [message], settings=settings, wait_s=wait_s)
-    appended = answer.messages[0]
-    if settings == ConversationSettings() or (appended.number == 1 and not appended.already_appended):
-        return answer, ""
-    try:
-        stands = (await client.conversation(conversation)).settings
-    except SidecarError:
-        # The message is appended, even if this token may not read.
-        return answer, "already exists and keeps its own settings"
-    return answer, kept_settings(settings, stands)
-
-
-def _show_appended(answer: AppendMessagesResponse, *, as_json_: bool) -> None:
     if as_json_:
         say(as_json(answer))
         return
@@ -216,8 +208,8 @@ def _append_file(invocation: Invocation, path: Path, playing: Playing, *, as_jso
     except OSError as error:
         raise CommandFailed(f"{path.name} cannot be read: {error.strerror}") from error
     show.total()
-    if show.unwell:
-        raise CommandFailed(f"{path.name}: {show.unwell}", hint=f"the lines above say which{show.advice}")
+    if show.problems:
+        raise CommandFailed(f"{path.name}: {show.problems}", hint=show.advice)
     if show.is_empty:
         raise CommandFailed(f"{path.name} contains no chat", hint="`abridged append --help` shows the format of a line")
 

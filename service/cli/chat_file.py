@@ -38,11 +38,13 @@ class Fault:
         line: Line number, from 1.
         message_id: The message; empty for a whole line.
         what: What is wrong with it, to follow the place: "role is missing".
+        reason: The sidecar's error reason, such as TOO_LARGE; empty if the file's format is wrong.
     """
 
     line: int
     message_id: str
     what: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

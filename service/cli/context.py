@@ -56,7 +56,8 @@ def context(
             rendering=render or "",
             wait_s=wait_s,
         ),
-        hints={"WINDOW_TOO_LARGE": CLIPPED_HINT} if clip else {},
+        hints={"TOO_LARGE": f"`abridged expand {conversation} 1-100` shows them in parts"}
+        | ({"WINDOW_TOO_LARGE": CLIPPED_HINT} if clip else {}),
     )
     if as_json_:
         say(as_json(answer))

@@ -1,4 +1,4 @@
-"""`abridged conversations`: which there are, and how full their windows are."""
+"""`abridged conversations`: lists conversations with the ratio of each window."""
 
 from __future__ import annotations
 

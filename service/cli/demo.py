@@ -18,16 +18,15 @@ import click
 from service.cli.chat_file import Fault, FileChat, read_chats
 from service.cli.options import Invocation, settings_options
 from service.cli.prerequisites import check_prerequisites
+from service.cli.serve import explained
 from service.cli.sidecar import configuration, run
 from service.cli.speed import advice, longest_prompt, speed_line
-from service.cli.startup import explained
 from service.cli.terminal import is_interactive, program_name, say, say_text
 from service.config.settings import Settings
 from service.config.sources import environment
 from service.models.inventory import ModelSpeed
 from service.models.model import ModelError
-from service.models.ollama.inventory import inventory_of, missing_remedy
-from service.models.ollama.speed import speed_of
+from service.models.ollama.inventory import inventory_of, missing_remedy, speed_of
 from service.models.settings import text_of
 from service.summarizer.by_extraction import EXTRACTIVE
 

@@ -15,8 +15,8 @@ from service.bootstrap import Running, logging_as_set, serve
 from service.cli.chat_file import FileChat
 from service.cli.context import context_line, context_lines, message_text
 from service.cli.figures import bar, pass_line, record_line, short
-from service.cli.http_port import get
 from service.cli.plain_json import as_json, word
+from service.cli.sidecar import get
 from service.cli.terminal import one_line, width
 from service.cli.watch import event_text, progress_text
 from service.client import (
@@ -102,7 +102,7 @@ class _Stage:
         self._reported_every_s = reported_every_s
         self._reported_at_s = 0.0
         self._ended: set[str] = set()
-        self._heard = asyncio.Event()
+        self._pass_ended = asyncio.Event()
 
     async def play(self, chat: FileChat, *, context_length: int, pause_s: float) -> None:
         """Append message by message, waiting for each pass as a chat would before its next prompt."""
@@ -114,7 +114,7 @@ class _Stage:
                 watching = watching or asyncio.create_task(self._watch())
                 triggered = answer.HasField("summarization")
                 if triggered or number % SHOWN_EVERY == 0 or number == len(chat.messages):
-                    self._tell_message(answer, message)
+                    self._print_message(answer, message)
                 if triggered:
                     await self._show_pass(answer, watching)
                 await asyncio.sleep(pause_s)
@@ -137,9 +137,9 @@ class _Stage:
         if found is None:
             return
         self._console.rule("what one of its statements rests on")
-        self._tell(found.text, style="bold")
+        self._print_line(found.text, style="bold")
         async for message in self._client.originals(self._conversation, numbers=found.message_numbers):
-            self._tell(context_line(message, columns=self._console.width))
+            self._print_line(context_line(message, columns=self._console.width))
 
     async def show_context(self) -> None:
         """Print the context to send now, and its tokens beside those of all messages."""
@@ -147,16 +147,16 @@ class _Stage:
         context = await self._client.context(self._conversation)
         self._console.rule("the context to send: number, tokens, role, text")
         for line in context_lines(context, columns=self._console.width):
-            self._tell(line)
+            self._print_line(line)
         everything, sent = original.usage.window_tokens, context.usage.window_tokens
         self._console.print(
             f"{everything:,} tokens of {len(original.messages)} messages became {sent:,}; all of them are in the log."
         )
 
-    def _tell(self, line: str, *, style: str = "") -> None:
+    def _print_line(self, line: str, *, style: str = "") -> None:
         self._console.print(Text(one_line(line), style=style))
 
-    def _tell_message(self, answer: AppendMessagesResponse, message: Message) -> None:
+    def _print_message(self, answer: AppendMessagesResponse, message: Message) -> None:
         ratio = answer.usage.ratio
         line = Text(f"{answer.message_version:>4} ")
         line.append(f"{bar(ratio, cells=24)} {ratio:.2f} ", style="yellow" if ratio >= NEAR_FULL else "green")
@@ -169,7 +169,7 @@ class _Stage:
         self._console.print(line)
 
     async def _show_pass(self, answer: AppendMessagesResponse, watching: asyncio.Task[None]) -> None:
-        self._tell(f"     trigger: {pass_line(answer.summarization)}", style="bold")
+        self._print_line(f"     trigger: {pass_line(answer.summarization)}", style="bold")
         pending = answer.summarization.id
         while pending:
             await self._end_of(pending, watching)
@@ -178,15 +178,15 @@ class _Stage:
             pending = context.pending_summarization_id
         newest = await self._client.summaries(self._conversation)
         if newest and newest[0].id == context.summary_id:
-            self._tell(f"     {record_line(newest[0])}", style="bold")
-        self._tell(f"     ratio is now {context.usage.ratio:.2f}")
+            self._print_line(f"     {record_line(newest[0])}", style="bold")
+        self._print_line(f"     ratio is now {context.usage.ratio:.2f}")
 
     async def _end_of(self, pass_id: str, watching: asyncio.Task[None]) -> None:
         """Wait until the watcher reports the pass's end, printing a line now and then; raises what ends the watcher."""
         began_s = self._reported_at_s = time.monotonic()
         while pass_id not in self._ended:
-            self._heard.clear()
-            hearing = asyncio.create_task(self._heard.wait())
+            self._pass_ended.clear()
+            hearing = asyncio.create_task(self._pass_ended.wait())
             await asyncio.wait({hearing, watching}, timeout=self._reported_every_s, return_when=asyncio.FIRST_COMPLETED)
             hearing.cancel()
             if watching.done():
@@ -196,15 +196,15 @@ class _Stage:
             if now_s - self._reported_at_s >= self._reported_every_s:
                 self._reported_at_s = now_s
                 says = f"pass {short(pass_id)} has been running for {now_s - began_s:.0f} s"
-                self._tell(f"     ~ {says}", style="dim")
+                self._print_line(f"     ~ {says}", style="dim")
 
     async def _watch(self) -> None:
         async for item in self._client.watch(self._conversation):
             if line := self._pass_line(item):
-                self._tell(f"     ~ {line}", style="dim")
+                self._print_line(f"     ~ {line}", style="dim")
             if item.HasField("event") and (ended := _pass_ended_by(item.event)):
                 self._ended.add(ended)
-                self._heard.set()
+                self._pass_ended.set()
 
     def _pass_line(self, item: WatchConversationResponse) -> str:
         if item.HasField("event"):

@@ -17,10 +17,9 @@ from eventlog.errors import EventLogError, LogForeign
 from service.bootstrap.backends import stored_backend
 from service.bootstrap.recall import embedded_dimension
 from service.cli.failures import CommandFailed
-from service.cli.http_port import HttpPortError, get, reachable
 from service.cli.options import Invocation, sidecar_options
 from service.cli.prerequisites import log_path_problem
-from service.cli.sidecar import client_for, configuration, failure_at
+from service.cli.sidecar import HttpPortError, client_for, configuration, failure_at, get, reachable
 from service.cli.speed import advice, longest_prompt, speed_line
 from service.cli.terminal import say
 from service.client import GetServerInfoResponse, Patience, SidecarError
@@ -32,7 +31,7 @@ from service.models.settings import SettingUnusable
 from service.recall.errors import EmbedderAway, RecallMissing
 
 TIMEOUT_S = 3.0
-ANOTHERS_LOG = "log: --address may be another sidecar, with another log"
+OWN_CHECKS = "run `abridged doctor` with that sidecar's --config and without client.address, which --address sets too"
 SEARCH_OFF = "search: off; recall.index switches it on"
 REINDEX = "stop the sidecar and run `abridged log reindex`"
 UNANSWERED = "it loads, or works for others, or is too slow: see `ollama ps` and the host's own log, then try again"
@@ -60,7 +59,7 @@ def doctor(invocation: Invocation, *, live: bool, speed: bool) -> None:
     if live:
         _live(settings, client)
         return
-    findings = asyncio.run(_examined(settings, client, is_own=_is_own(found), asks=speed))
+    findings = asyncio.run(_examined(settings, client, named_by=_named_by(found), asks=speed))
     for finding in findings:
         say(f"{finding.verdict:<4}  {finding.what}")
         if finding.hint:
@@ -70,15 +69,16 @@ def doctor(invocation: Invocation, *, live: bool, speed: bool) -> None:
         raise CommandFailed(f"{broken} of {len(findings)} checks failed")
 
 
-def _is_own(found: Configuration) -> bool:
-    """Whether these settings name no other sidecar than their own."""
-    return found.origins["client.address"].kind == "default"
+def _named_by(found: Configuration) -> str:
+    """Return the origin of client.address, such as `flag` or `file abridged.toml`; empty if it is the default."""
+    origin = found.origins["client.address"]
+    return "" if origin.kind == "default" else str(origin).removesuffix(" client.address")
 
 
 def _asked(found: Configuration) -> ClientSettings:
     """Return how to reach the sidecar of these settings. Its tokens go to the address that it listens at alone."""
     client, server = found.settings.client, found.settings.server
-    if not _is_own(found):
+    if _named_by(found):
         return client
     # Port 0 is chosen at each start, so that nobody can know it from the settings.
     known = [address for address in server.listen if not address.endswith(":0")]
@@ -104,12 +104,16 @@ def _live(settings: Settings, client: ClientSettings) -> None:
     say("live")
 
 
-async def _examined(settings: Settings, client: ClientSettings, *, is_own: bool, asks: bool) -> list[Finding]:
+async def _examined(settings: Settings, client: ClientSettings, *, named_by: str, asks: bool) -> list[Finding]:
+    """Run the checks; those of an HTTP port or a log only if no `named_by` says that the sidecar may have others."""
     sidecar, info = await _sidecar(client)
     models = tuple(info.summarizer_models) if info is not None else settings.summarizer.models
     findings = [sidecar]
-    if is_own and info is not None and settings.server.http_listen:
-        findings += await asyncio.to_thread(_readiness, settings.server.http_listen)
+    if settings.server.http_listen:
+        if named_by:
+            findings.append(_left_out("readiness", "HTTP port", named_by))
+        elif info is not None:
+            findings += await asyncio.to_thread(_readiness, settings.server.http_listen)
     if settings.titles.enabled:
         models = (*models, *(model for model in settings.titles.models if model not in models))
     if not any(model.startswith("ollama:") for model in models):
@@ -118,8 +122,12 @@ async def _examined(settings: Settings, client: ClientSettings, *, is_own: bool,
     findings += await _search(settings, info)
     if settings.log.backend == "sqlite":
         serving = info.log_id if info is not None else ""
-        findings += _log(settings.log, serving) if is_own else [Finding(SKIP, ANOTHERS_LOG)]
+        findings += [_left_out("log", "log", named_by)] if named_by else _log(settings.log, serving)
     return findings
+
+
+def _left_out(check: str, checked: str, named_by: str) -> Finding:
+    return Finding(SKIP, f"{check}: client.address ({named_by}) may name a sidecar with another {checked}", OWN_CHECKS)
 
 
 async def _sidecar(settings: ClientSettings) -> tuple[Finding, GetServerInfoResponse | None]:

@@ -17,7 +17,7 @@ from service.cli.terminal import one_line
 from service.client import SidecarError
 from service.config.sources import ConfigError
 
-_HINTS_BY_REASON = {
+HINTS_BY_REASON = {
     "CONVERSATION_NOT_FOUND": "check the id, and that the token belongs to the conversation's namespace",
     "CURSOR_OUT_OF_RANGE": "start over: the conversation is in another log, or was restored from a backup",
     "DEADLINE_EXCEEDED": "run the command again; a message with an --id is never added twice",
@@ -32,6 +32,10 @@ _HINTS_BY_REASON = {
     "RECALL_STOPPED": "stop the sidecar and run `abridged log reindex`",
     "SERVER_STOPPING": "run the command again; a message with an --id is never added twice",
     "SUMMARIZATION_DISABLED": "switch passes on with policy.enabled",
+    "TOO_LARGE": (
+        "split it, or send fewer messages per call (--batch); the sidecar's settings are server.message_bytes_max "
+        "(one message) and server.batch_bytes_max (one call)"
+    ),
     "TOO_MANY_REQUESTS": "run the command again later",
     "UNAUTHENTICATED": "pass the token with --token, ABRIDGED_CLIENT__TOKEN or ABRIDGED_CLIENT__TOKEN_FILE",
     "WINDOW_TOO_LARGE": "allow more tokens, or --clip the largest messages",
@@ -69,7 +73,7 @@ class Misconfigured(CommandFailed):
 
 def of_sidecar_error(error: SidecarError, *, hints: Mapping[str, str] = _NO_HINTS) -> CommandFailed:
     """Return a call's error as a failure of the command; `hints`, by reason, take precedence over the usual ones."""
-    by_reason = {**_HINTS_BY_REASON, **hints}
+    by_reason = {**HINTS_BY_REASON, **hints}
     hint = by_reason.get(error.reason, "") if error.reason else _HINTS_BY_CODE.get(error.code, "")
     what = error.message
     if error.violations:

@@ -38,7 +38,7 @@ def pass_line(summarization: Summarization) -> str:
 
 
 def record_line(record: SummaryRecord) -> str:
-    """The messages a record covers, what it saved, and what its model calls cost."""
+    """Return a record's messages, the tokens it saved, and the cost of its model calls."""
     saved = f"{record.tokens_before:,} -> {record.tokens_after:,} tokens"
     label = f", label {record.label}" if record.label else ""
     calls = f"{record.attempts} model call{'' if record.attempts == 1 else 's'}"

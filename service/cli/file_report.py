@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from service.cli.chat_file import Fault
+from service.cli.failures import HINTS_BY_REASON
 from service.cli.plain_json import json_text
 from service.cli.playback import Outcome
 from service.cli.terminal import say
@@ -21,6 +22,7 @@ class FileReport:
         self._conversations = self._messages = self._passes = self._records = 0
         self._messages_refused = self._lines_refused = self._over = self._empty = self._failed = 0
         self._errors: set[str] = set()
+        self._reasons: set[str] = set()
 
     @property
     def is_empty(self) -> bool:
@@ -28,7 +30,7 @@ class FileReport:
         return not (self._conversations or self._lines_refused)
 
     @property
-    def unwell(self) -> str:
+    def problems(self) -> str:
         """Counts of refusals and failures in words; empty without any."""
         counts = (
             (self._lines_refused, "line", " refused"),
@@ -41,14 +43,17 @@ class FileReport:
 
     @property
     def advice(self) -> str:
-        """The end of the sentence that says where to read the reason."""
-        return "; `abridged summaries CONVERSATION` says why its last pass failed" if self._failed else " and why"
+        """The next step: where to read the reasons, and how to send what is too large."""
+        reasons = "; `abridged summaries CONVERSATION` says why its last pass failed" if self._failed else " and why"
+        too_large = f"; what is too large: {HINTS_BY_REASON['TOO_LARGE']}" if "TOO_LARGE" in self._reasons else ""
+        return f"the lines above say which{reasons}{too_large}"
 
     def fault(self, fault: Fault) -> None:
         if fault.message_id:
             self._messages_refused += 1
         else:
             self._lines_refused += 1
+        self._reasons.add(fault.reason)
         what = f"{fault.message_id}: {fault.what}" if fault.message_id else fault.what
         say(f"{self._path}:{fault.line}: {what}; skipped", is_error=True)
 
@@ -75,7 +80,7 @@ class FileReport:
             say(
                 f"total: {_counted(self._conversations, 'conversation')}, {_counted(self._messages, 'message')}, "
                 f"{_passes(self._passes, self._records)}; "
-                f"{self.unwell or ('nothing in it' if self.is_empty else 'all well')}"
+                f"{self.problems or ('nothing in it' if self.is_empty else 'all well')}"
             )
 
 

@@ -1,9 +1,11 @@
-"""`abridged log`: what an operator does with a log file."""
+"""`abridged log`: checks a log file, or rebuilds its read table or search index."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -16,16 +18,15 @@ from service.cli.options import Invocation, settings_options
 from service.cli.prerequisites import check_prerequisites
 from service.cli.sidecar import configuration
 from service.cli.terminal import say
-from service.config.settings import LogSettings
+from service.config.settings import LogSettings, Settings
 from service.config.sources import environment
+from service.recall.errors import RecallError
 
 PROGRESS_EVENTS = 20_000
 LINES_MAX = 100
 """Findings about conversations that are printed without `--all`."""
 
 SEE_OPERATIONS = "see docs/production.md"
-CHECK_PATH = "check the name of the file, or log.path"
-
 
 _file = click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
 
@@ -53,24 +54,16 @@ def verify(invocation: Invocation, file: Path | None, is_all: bool) -> None:
     # What reads a log is loaded by this command alone.
     from service.cli.log_verification import verified
 
-    try:
-        summary = verified(LogSettings(path=path), sys.maxsize if is_all else LINES_MAX, _Progress())
-    except FileNotFoundError as error:
-        raise Misconfigured(f"there is no log at {path}", hint="name its file, or set log.path") from error
-    except LogForeign as error:
-        raise CommandFailed(str(error), hint=CHECK_PATH) from error
-    except LogLocked as error:
-        raise CommandFailed(str(error), hint="stop the sidecar, or verify a backup") from error
-    except (LogUnsafe, LogGone, LogFull) as error:
-        raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
-    except LogCorrupt as error:
-        raise CommandFailed(
-            f"{path} cannot be read: {error}",
-            details=("no sidecar starts on this file; no file was changed",),
-            hint="restore a backup",
-        ) from error
-    except (EventLogError, OSError) as error:
-        raise CommandFailed(f"{path} cannot be read: {error}", hint="restore a backup") from error
+    def unreadable(error: Exception) -> CommandFailed:
+        refusal = "no sidecar starts on this file; no file was changed"
+        details = (refusal,) if isinstance(error, LogCorrupt) else ()
+        return CommandFailed(f"{path} cannot be read: {error}", details=details, hint="restore a backup")
+
+    with _explained(unreadable, if_locked="stop the sidecar, or verify a backup"):
+        try:
+            summary = verified(LogSettings(path=path), sys.maxsize if is_all else LINES_MAX, _Progress())
+        except FileNotFoundError as error:
+            raise Misconfigured(f"there is no log at {path}", hint="name its file, or set log.path") from error
     say(f"ok: {summary}")
 
 
@@ -87,15 +80,10 @@ def rebuild(invocation: Invocation, file: Path | None) -> None:
     are, and its snapshot is kept, set aside.
     """
     settings = configuration(invocation).settings
-    path = file or settings.log.path
-    if not path.exists():
-        raise CommandFailed(f"there is no log at {path}", hint="name its file, or set log.path")
+    path = _existing(file or settings.log.path)
     # What opens a log as a sidecar does is loaded by this command alone.
-    from service.bootstrap import logging_as_set
     from service.bootstrap.rebuild import rebuilt_anew
     from service.conversations.rebuild import RebuildReport
-
-    of_file = settings.model_copy(update={"log": settings.log.model_copy(update={"path": path, "backend": "sqlite"})})
 
     def left_out(stream: StreamId, error: Exception) -> None:
         say(f"left out  {stream.namespace}/{stream.name}: {error}")
@@ -103,19 +91,8 @@ def rebuild(invocation: Invocation, file: Path | None) -> None:
     def kept(stream: StreamId, version: int) -> None:
         say(f"kept      {stream.namespace}/{stream.name}: its snapshot at event {version}, in {SET_ASIDE}")
 
-    undo_logs = logging_as_set(settings.telemetry)
-    try:
+    with _as_served(settings, path) as of_file:
         done = asyncio.run(rebuilt_anew(of_file, environment(), RebuildReport(_Progress(), left_out, kept)))
-    except LogLocked as error:
-        raise CommandFailed(str(error), hint="stop the sidecar, then run this again") from error
-    except LogForeign as error:
-        raise CommandFailed(str(error), hint=CHECK_PATH) from error
-    except (LogUnsafe, LogFull) as error:
-        raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
-    except (EventLogError, OSError) as error:
-        raise CommandFailed(f"{path}: {error}", hint="`abridged log verify` says what is damaged") from error
-    finally:
-        undo_logs()
     if done.left_out:
         raise CommandFailed(
             f"{done.left_out} of {done.left_out + done.conversations} conversations cannot be read",
@@ -136,30 +113,56 @@ def reindex(invocation: Invocation, file: Path | None) -> None:
     """
     found = configuration(invocation)
     settings = found.settings
-    path = file or settings.log.path
-    if not path.exists():
-        raise CommandFailed(f"there is no log at {path}", hint="name its file, or set log.path")
+    path = _existing(file or settings.log.path)
     if settings.recall.index == "off":
         raise Misconfigured("recall.index is off", hint="set recall.index to words or both")
     check_prerequisites(found)
     # What opens a log as a sidecar does is loaded by this command alone.
-    from service.bootstrap import logging_as_set
     from service.bootstrap.recall import reindexed
-    from service.recall.errors import RecallError
 
-    of_file = settings.model_copy(update={"log": settings.log.model_copy(update={"path": path, "backend": "sqlite"})})
-    undo_logs = logging_as_set(settings.telemetry)
-    try:
+    with _as_served(settings, path) as of_file:
         done = asyncio.run(
             reindexed(of_file, environment(), lambda at, head: say(f"{at.words:,} of {head:,} events", is_error=True))
         )
-    except LogLocked as error:
-        raise CommandFailed(str(error), hint="stop the sidecar, then run this again") from error
-    except (EventLogError, RecallError, OSError) as error:
-        raise CommandFailed(f"{path}: {error}", hint="`abridged log verify` says what is damaged") from error
+    say(f"ok: {done.words:,} events")
+
+
+def _existing(path: Path) -> Path:
+    if not path.exists():
+        raise CommandFailed(f"there is no log at {path}", hint="name its file, or set log.path")
+    return path
+
+
+@contextmanager
+def _as_served(settings: Settings, path: Path) -> Iterator[Settings]:
+    """Log as the settings say and yield them with the log at `path`; explain the errors of the work on it."""
+    from service.bootstrap import logging_as_set
+
+    def damaged(error: Exception) -> CommandFailed:
+        return CommandFailed(f"{path}: {error}", hint="`abridged log verify` says what is damaged")
+
+    log = settings.log.model_copy(update={"path": path, "backend": "sqlite"})
+    undo_logs = logging_as_set(settings.telemetry)
+    try:
+        with _explained(damaged, if_locked="stop the sidecar, then run this again"):
+            yield settings.model_copy(update={"log": log})
     finally:
         undo_logs()
-    say(f"ok: {done.words:,} events")
+
+
+@contextmanager
+def _explained(otherwise: Callable[[Exception], CommandFailed], *, if_locked: str) -> Iterator[None]:
+    """Turn the errors of work on a log into CommandFailed; `otherwise` makes it where no line here knows better."""
+    try:
+        yield
+    except LogLocked as error:
+        raise CommandFailed(str(error), hint=if_locked) from error
+    except LogForeign as error:
+        raise CommandFailed(str(error), hint="check the name of the file, or log.path") from error
+    except (LogUnsafe, LogGone, LogFull) as error:
+        raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
+    except (EventLogError, RecallError, OSError) as error:
+        raise otherwise(error) from error
 
 
 class _Progress:

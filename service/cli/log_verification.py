@@ -18,7 +18,7 @@ _UNCOMPARED = (Fault.OLDER, Fault.NEWER, Fault.INTERRUPTED)
 
 
 def verified(settings: LogSettings, lines_max: int, progress: Callable[[int, int], None]) -> str:
-    """Return the log's contents in a line. Prints what is damaged, at most `lines_max` lines about conversations.
+    """Return the log's contents in a line. Print the damage, at most `lines_max` lines about conversations.
 
     Raises CommandFailed if anything is, and an EventLogError or OSError if the log cannot be checked.
     """
@@ -52,7 +52,7 @@ def verified(settings: LogSettings, lines_max: int, progress: Callable[[int, int
 
 
 class _Findings:
-    """Prints what is damaged, at most `lines_max` lines about conversations, and counts it.
+    """Prints the damage, at most `lines_max` lines about conversations, and counts it.
 
     `damaged` counts conversations that are not whole, `lost` those of whose events some are damaged.
     """

@@ -111,7 +111,7 @@ async def play(
             if error.code != "INVALID_ARGUMENT":
                 raise
             # The chat itself is refused for its id or settings: none of its messages can be appended.
-            faults.append(Fault(chat.line, "", _refusal_text(error)))
+            faults.append(Fault(chat.line, "", _refusal_text(error), error.reason))
             if not appended + known:
                 return Outcome(conversation_id, 0, 0, tuple(faults))
             break
@@ -129,7 +129,7 @@ async def play(
 
 
 async def _passes_before(client: SidecarClient, conversation_id: str) -> frozenset[str]:
-    """The passes of earlier runs; none of a conversation that is new, or whose id the first append will refuse."""
+    """Return the passes of earlier runs; empty if the conversation is new or the first append will refuse its id."""
     try:
         return frozenset([summarization.id for summarization in await client.summarizations(conversation_id)])
     except SidecarError as error:
@@ -164,7 +164,7 @@ async def _append(
             refused = _refused(error, rest)
             if not refused:
                 raise
-            faults.extend(Fault(chat.line, message_id, what) for message_id, what in refused.items())
+            faults.extend(Fault(chat.line, message_id, what, error.reason) for message_id, what in refused.items())
             rest = [message for message in rest if message.id not in refused]
         else:
             repeated = sum(message.already_appended for message in answer.messages)
@@ -173,7 +173,7 @@ async def _append(
 
 
 def _refused(error: SidecarError, batch: Sequence[Message]) -> dict[str, str]:
-    """The ids of the messages that the error is about, with what is wrong; empty if it is about something else."""
+    """Map the ids of the messages that the error names to their faults; empty if it names other fields."""
     if error.reason == "MESSAGE_ID_REUSED":
         reused = set(error.metadata.get("message_ids", "").split(","))
         return {message.id: "the id was reused with different content" for message in batch if message.id in reused}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import sys
+from typing import Any
 
 import click
 
@@ -14,7 +15,7 @@ from service.cli.options import Invocation, sidecar_options
 from service.cli.plain_json import as_json
 from service.cli.sidecar import call
 from service.cli.terminal import say, say_text, width
-from service.client import Conversation, RewindConversationResponse, SidecarClient, SidecarError, Summarization
+from service.client import Conversation, RewindConversationResponse, SidecarClient, SidecarError
 
 WHOLE = 1 << 30
 """Columns that no message fills: far more than the bytes of a request."""
@@ -61,7 +62,14 @@ def expand(invocation: Invocation, conversation: str, what: str, *, max_tokens: 
                 say_text(whole_message(message), indent="  ")
 
     cut: list[bool] = []
-    call(invocation, work)
+    call(
+        invocation,
+        work,
+        hints={
+            "SUMMARY_NOT_FOUND": f"{_ids_hint(conversation)}, or messages by their numbers, such as 12 or 12-20",
+            "MESSAGE_NOT_FOUND": f"`abridged context {conversation} --original` shows the numbers",
+        },
+    )
     if any(cut):
         say(f"({sum(cut)} cut; --json, or a pipe, shows all)", is_error=True)
 
@@ -74,14 +82,12 @@ def expand(invocation: Invocation, conversation: str, what: str, *, max_tokens: 
 def revoke(invocation: Invocation, conversation: str, summary: str) -> None:
     """Take SUMMARY of CONVERSATION out of use, with every summary made from it; its messages are summarized again."""
 
-    async def work(client: SidecarClient) -> tuple[list[str], Conversation, Summarization | None]:
-        answer = await client.revoke(conversation, await _summary_id(client, conversation, summary))
-        triggered = answer.summarization if answer.HasField("summarization") else None
-        return list(answer.revoked_summary_ids), answer.conversation, triggered
+    async def work(client: SidecarClient) -> Any:
+        return await client.revoke(conversation, await _summary_id(client, conversation, summary))
 
-    revoked, state, triggered = call(invocation, work)
-    say(f"revoked {', '.join(map(short, revoked))}")
-    _say_state(state, triggered)
+    answer = call(invocation, work, hints={"SUMMARY_NOT_FOUND": _ids_hint(conversation)})
+    say(f"revoked {', '.join(map(short, answer.revoked_summary_ids))}")
+    _say_state(answer)
 
 
 @click.command(short_help="Say whether a summary is good or bad.")
@@ -97,7 +103,7 @@ def rate(invocation: Invocation, conversation: str, summary: str, rating: str, *
     async def work(client: SidecarClient) -> None:
         await client.rate(conversation, await _summary_id(client, conversation, summary), rating, comment=comment)
 
-    call(invocation, work)
+    call(invocation, work, hints={"SUMMARY_NOT_FOUND": _ids_hint(conversation)})
     say(f"rated {rating}")
 
 
@@ -112,7 +118,7 @@ def pin(invocation: Invocation, conversation: str, numbers: tuple[int, ...], *, 
     answer = call(invocation, lambda client: client.pin(conversation, numbers, remove=remove))
     pinned = ", ".join(map(str, answer.conversation.pinned_numbers))
     say(f"pinned: {pinned or 'none'}")
-    _say_state(answer.conversation, answer.summarization if answer.HasField("summarization") else None)
+    _say_state(answer)
 
 
 @click.command(short_help="Remove the newest messages.")
@@ -138,7 +144,7 @@ def rewind(invocation: Invocation, conversation: str, number: int) -> None:
 
     removed, answer = call(invocation, work)
     say(f"rewound to message {number}{removed}")
-    _say_state(answer.conversation, answer.summarization if answer.HasField("summarization") else None)
+    _say_state(answer)
 
 
 @click.command(short_help="Take no more messages and passes.")
@@ -149,7 +155,7 @@ def close(invocation: Invocation, conversation: str) -> None:
     """Close CONVERSATION: it takes no messages and no passes, and stays readable."""
     state = call(invocation, lambda client: client.close_conversation(conversation))
     say("closed")
-    _say_state(state, None)
+    say(usage_line(state.usage))
 
 
 @click.command(short_help="Undo close.")
@@ -160,7 +166,7 @@ def reopen(invocation: Invocation, conversation: str) -> None:
     """Let CONVERSATION take messages and passes again."""
     answer = call(invocation, lambda client: client.reopen_conversation(conversation))
     say("reopened")
-    _say_state(answer.conversation, answer.summarization if answer.HasField("summarization") else None)
+    _say_state(answer)
 
 
 async def _summary_id(client: SidecarClient, conversation: str, named: str) -> str:
@@ -169,11 +175,16 @@ async def _summary_id(client: SidecarClient, conversation: str, named: str) -> s
     return matching[0] if len(matching) == 1 else named
 
 
+def _ids_hint(conversation: str) -> str:
+    return f"name a summary by the id that `abridged summaries {conversation}` prints after `record`"
+
+
 def _removed(state: Conversation) -> int:
     return sum(removed.last - removed.first + 1 for removed in state.removed)
 
 
-def _say_state(state: Conversation, triggered: Summarization | None) -> None:
-    say(usage_line(state.usage))
-    if triggered is not None:
-        say(pass_line(triggered))
+def _say_state(answer: Any) -> None:
+    """Print the conversation in the response to an amendment, and the pass that the amendment triggered."""
+    say(usage_line(answer.conversation.usage))
+    if answer.HasField("summarization"):
+        say(pass_line(answer.summarization))

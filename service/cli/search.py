@@ -1,4 +1,4 @@
-"""`abridged search`: find what was said."""
+"""`abridged search`: finds messages and records by words or meaning."""
 
 from __future__ import annotations
 

@@ -1,14 +1,33 @@
-"""`abridged serve`: the sidecar, until a signal ends it."""
+"""`abridged serve`: the sidecar, until a signal ends it, and the reasons why it did not start or had to stop."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
 
+from eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogLocked, LogNewer, LogUnsafe
+from service.api.listeners import AddressTaken, AddressUnusable
+from service.cli.failures import CommandFailed, Misconfigured
 from service.cli.options import Invocation, settings_options
 from service.cli.prerequisites import check_prerequisites
 from service.cli.sidecar import configuration
-from service.cli.startup import explained
 from service.config.sources import environment
+from service.domain.errors import InvalidPolicy
+from service.models.settings import SettingUnusable
+from service.recall.errors import RecallError
+
+_HINTS: tuple[tuple[type[Exception], str], ...] = (
+    (RecallError, "`abridged log reindex` makes the index again"),
+    (LogLocked, "stop the other sidecar, or set log.path to another file"),
+    (LogNewer, "start the version that wrote it, or a newer one"),
+    (LogUnsafe, "set log.path to a local disk"),
+    (LogForeign, "check log.path"),
+    (AddressTaken, "stop the process that uses it, or set {setting} to another address"),
+    (AddressUnusable, "set {setting} to an address that can be used"),
+)
+"""The next step after errors whose own message says enough, by type."""
 
 
 @click.command(short_help="Run the sidecar.")
@@ -26,3 +45,30 @@ def serve(invocation: Invocation) -> None:
 
     with explained():
         run(found.settings, environment())
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn the errors that `service.bootstrap` raises after `check_prerequisites` into CommandFailed, or Misconfigured
+    where a setting is to blame."""
+    try:
+        yield
+    except (InvalidPolicy, SettingUnusable) as error:
+        # A file was in order a moment ago; each error names its own.
+        raise Misconfigured(str(error), hint="see `abridged config show`") from error
+    except (RecallError, EventLogError, AddressTaken, AddressUnusable, OSError) as error:
+        raise _failure(error) from error
+
+
+def _failure(error: Exception) -> CommandFailed:
+    for kind, hint in _HINTS:
+        if isinstance(error, kind):
+            return CommandFailed(str(error), hint=hint.format(setting=getattr(error, "setting", "")))
+    if isinstance(error, LogCorrupt):
+        return CommandFailed(f"the log is damaged: {error}", hint="`abridged log verify` says more; restore a backup")
+    if isinstance(error, OSError):
+        place = f": {error.filename}" if error.filename else ""
+        # Only an address has no file name: that of the HTTP port, since those of gRPC have errors of their own.
+        hint = "check log.path" if error.filename else "check server.http_listen"
+        return CommandFailed(f"cannot start: {error.strerror or error}{place}", hint=hint)
+    return CommandFailed(f"{error.__class__.__name__}: {error}", hint="see docs/production.md")

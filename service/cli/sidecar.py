@@ -1,20 +1,25 @@
-"""Loads a command's settings and calls the sidecar; every expected failure becomes a click exception here."""
+"""Loads a command's settings and calls the sidecar over gRPC or its HTTP port.
+
+Every expected failure of a call becomes a click exception here.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from http.client import HTTPConnection, HTTPException
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from service.cli.failures import CommandFailed, Misconfigured, of_config_error, of_sidecar_error
-from service.cli.http_port import HttpPortError, get
 from service.cli.options import Invocation
 from service.client import Patience, SidecarClient, SidecarError
 from service.config.settings import ClientSettings
 from service.config.sources import ConfigError, Configuration, environment, load
 
 HTTP_PROBE_S = 1.0
+BODY_BYTES_MAX = 4 << 20
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1"}  # noqa: S104  # compared with, not bound
 _NO_HINTS: Mapping[str, str] = MappingProxyType({})
 
 T = TypeVar("T")
@@ -92,3 +97,27 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
     except SidecarError as error:
         raise of_sidecar_error(error) from error
+
+
+class HttpPortError(Exception):
+    """No process listens at the address, or it does not speak HTTP."""
+
+
+def reachable(address: str) -> str:
+    """The address at which this machine reaches a listener on `host:port`: loopback, if it listens on all addresses."""
+    host, _, port = address.rpartition(":")
+    return f"{_EVERYWHERE.get(host, host)}:{port}"
+
+
+def get(address: str, path: str, *, timeout_s: float) -> tuple[int, str]:
+    """Status and body of a GET from `host:port`; a wildcard address means this machine. Raises HttpPortError."""
+    host, _, port = reachable(address).rpartition(":")
+    connection = HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read(BODY_BYTES_MAX).decode("utf-8", "replace")
+    except (OSError, HTTPException) as error:
+        raise HttpPortError(f"{address}: {error.__class__.__name__}") from error
+    finally:
+        connection.close()

@@ -1,4 +1,4 @@
-"""`abridged watch`: what happens to a conversation, live."""
+"""`abridged watch`: follows the events of a conversation and the progress of its passes."""
 
 from __future__ import annotations
 

@@ -8,11 +8,12 @@ reported together; each line names field and origin, and never a value: one of t
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_origin
@@ -20,10 +21,12 @@ from typing import Any, get_origin
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
-from service.config.nearest_name import PREFIX, did_you_mean
 from service.config.settings import EXTRACTIVE_PREFIX, PROVIDER_TYPES, PolicySettings, Settings, TokenGrant
 from service.domain.errors import InvalidPolicy
 from service.domain.profiles.registry import profile_of
+
+PREFIX = "ABRIDGED_"
+"""Prefix of our environment variables."""
 
 CONFIG_VARIABLE = "ABRIDGED_CONFIG"
 STANDARD_VARIABLES = {
@@ -44,6 +47,12 @@ _SERVICE_LINK = re.compile(
     r"|ABRIDGED_(\w+_)?PORT=(tcp|udp|sctp)://.*",
     re.ASCII | re.DOTALL,
 )
+
+LIKENESS_MIN = 0.6
+WHOLE_LIKENESS_MIN = 0.9
+"""Below this likeness, only the group of two whole names may be alike."""
+BEGINNING_WEIGHT = 0.95
+GROUP_WEIGHT = 0.3
 
 # An IPv6 address opens with a bracket too.
 _JSON_LIST = re.compile(r'\s*\[\s*["{\]]')
@@ -124,9 +133,9 @@ def load(
     """
     named = config_path or (Path(environ[CONFIG_VARIABLE]) if environ.get(CONFIG_VARIABLE) else None)
     loading = _Loading()
-    loading.take_file(named)
-    loading.take_environment(environ)
-    loading.take_flags(flags or {})
+    loading.read_file(named)
+    loading.read_environment(environ)
+    loading.read_flags(flags or {})
     loading.read_secret_files()
     return loading.finish()
 
@@ -141,7 +150,7 @@ class _Loading:
         self._origins: dict[str, Origin] = {}
         self._problems: list[Problem] = []
 
-    def take_file(self, path: Path | None) -> None:
+    def read_file(self, path: Path | None) -> None:
         if path is None:
             return
         origin = Origin("file", str(path))
@@ -156,31 +165,31 @@ class _Loading:
         for key, value in document.items():
             if key in self._groups and isinstance(value, dict):
                 for inner, inner_value in value.items():
-                    self._take(f"{key}.{inner}", inner_value, origin)
+                    self._set(f"{key}.{inner}", inner_value, origin)
             else:
-                self._take(key, value, origin)
+                self._set(key, value, origin)
 
-    def take_environment(self, environ: Mapping[str, str]) -> None:
+    def read_environment(self, environ: Mapping[str, str]) -> None:
         for variable, name in reversed(STANDARD_VARIABLES.items()):
             if environ.get(variable):
-                self._take(name, _standard_value(self._known[name], environ[variable]), Origin("environment", variable))
+                self._set(name, _standard_value(self._known[name], environ[variable]), Origin("environment", variable))
         by_variable = {setting.variable: setting for setting in self._known.values()}
         for variable, text in sorted(environ.items()):
             if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
                 continue
             origin = Origin("environment", variable)
             if setting := by_variable.get(variable):
-                self._take_text(setting, text, origin)
+                self._set_text(setting, text, origin)
             elif not _SERVICE_LINK.fullmatch(f"{variable}={text}"):
-                self._refuse("", origin, f"there is no setting {variable}{did_you_mean(variable, by_variable)}")
+                self._refuse("", origin, f"there is no setting {variable}{_did_you_mean(variable, by_variable)}")
 
-    def take_flags(self, flags: Mapping[str, Any]) -> None:
+    def read_flags(self, flags: Mapping[str, Any]) -> None:
         for name, value in flags.items():
             origin = Origin("flag", name)
             if isinstance(value, str) and name in self._known:
-                self._take_text(self._known[name], value, origin)
+                self._set_text(self._known[name], value, origin)
             else:
-                self._take(name, value, origin)
+                self._set(name, value, origin)
 
     def read_secret_files(self) -> None:
         """Fill each secret from the file that is named in its place; the path stays visible, the secret redacted."""
@@ -261,9 +270,9 @@ class _Loading:
             shown.append(f"{name} is {getattr(group, name)} ({origin})")
         return f"; {', '.join(shown)}: change one of them"
 
-    def _take(self, name: str, value: Any, origin: Origin) -> None:
+    def _set(self, name: str, value: Any, origin: Origin) -> None:
         if name not in self._known:
-            self._refuse(name, origin, f"there is no such setting{did_you_mean(name, (*self._known, *self._groups))}")
+            self._refuse(name, origin, f"there is no such setting{_did_you_mean(name, (*self._known, *self._groups))}")
             return
         self._values[name] = value
         self._origins[name] = origin
@@ -272,9 +281,9 @@ class _Loading:
         if twin in self._values and self._origins[twin].kind != origin.kind:
             del self._values[twin], self._origins[twin]
 
-    def _take_text(self, setting: Setting, text: str, origin: Origin) -> None:
+    def _set_text(self, setting: Setting, text: str, origin: Origin) -> None:
         try:
-            self._take(setting.name, _from_text(setting.field, text), origin)
+            self._set(setting.name, _from_text(setting.field, text), origin)
         except json.JSONDecodeError:
             self._refuse(setting.name, origin, "is no JSON")
 
@@ -335,7 +344,7 @@ def _message(kind: str, message: str, field: str) -> str:
     if kind != "extra_forbidden":
         return message
     inner = (*PolicySettings.model_fields, *TokenGrant.model_fields)
-    return f"there is no such setting{did_you_mean(field.rpartition('.')[2], inner)}"
+    return f"there is no such setting{_did_you_mean(field.rpartition('.')[2], inner)}"
 
 
 def _field_name(loc: tuple[int | str, ...], ctx: Mapping[str, Any]) -> str:
@@ -372,3 +381,29 @@ def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return {name: getattr(value, name) for name in value.model_fields_set}
     return str(value)
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question that names the nearest of `known`, of equals the first; empty when none of them is near."""
+    likeness, nearest = max(((_likeness(name, candidate), candidate) for candidate in known), key=lambda pair: pair[0])
+    return f"; did you mean {nearest}?" if likeness >= LIKENESS_MIN else ""
+
+
+def _likeness(name: str, candidate: str) -> float:
+    """From 0 to 1. Group and last part are compared by themselves: a long group would make any two names alike."""
+    one, other = _plain_name(name), _plain_name(candidate)
+    (group, _, last), (other_group, _, other_last) = one.rpartition("."), other.rpartition(".")
+    # Whoever shortens a name writes its first words.
+    beginning = "_".join(other_last.split("_")[: last.count("_") + 1])
+    parts = max(_ratio(last, other_last), BEGINNING_WEIGHT * _ratio(last, beginning))
+    parts *= 1 - GROUP_WEIGHT + GROUP_WEIGHT * _ratio(group, other_group)
+    whole = _ratio(one.replace(".", "_"), other.replace(".", "_"))
+    return max(parts, whole if whole >= WHOLE_LIKENESS_MIN else 0.0)
+
+
+def _plain_name(name: str) -> str:
+    return name.removeprefix(PREFIX).replace("__", ".").lower()
+
+
+def _ratio(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, one, other).ratio()

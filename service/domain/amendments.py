@@ -44,10 +44,10 @@ from service.domain.triggers import cancelled
 from service.domain.window import counted_tokens, pinned_units, tool_pairs, tool_units
 
 UNIT_REACH = 128
-"""How far from a pin outside the window, in messages on either side, its tool call and results are looked for first."""
+"""Messages on either side of a pin outside the window that are first read for its tool call and results."""
 
 UNIT_REACH_GROWS = 4
-"""How much further, in proportion to what was read, they are looked for while one of them is missing."""
+"""Factor by which that reach grows while one of them is missing."""
 
 
 def needed(state: Conversation, command: object, read: Sequence[MessageAppended] = ()) -> tuple[MessageRange, ...]:
@@ -195,7 +195,7 @@ def _around(
 def _rest_of_units(
     state: Conversation, numbers: Iterable[int], read: Sequence[MessageAppended]
 ) -> tuple[MessageRange, ...]:
-    """Where to look on for the calls and results of these messages, and what lies between those that were found."""
+    """Return the ranges to read next for the calls and results of these messages, with the gaps between those found."""
     unread = without(_hidden(state), ranges_of(m.number for m in read))
     if not unread:
         return ()

@@ -23,7 +23,7 @@ from service.domain.ledger import Ledger
 from service.domain.message import Role
 from service.domain.ranges import covers, merged, ranges_of, without
 from service.domain.record import MessageRange, SummaryRecord
-from service.domain.render import said_by
+from service.domain.render import text_of_records
 from service.domain.sequence import Sequence as Window
 from service.domain.tokens import TokenSource
 
@@ -73,10 +73,10 @@ def after_way_back(state: Conversation, event: WayBackEvent, originals: Iterable
 def _ledger_after(after: Conversation) -> Ledger:
     """The ledger of what records in use still cover. A pin changes nothing: the ledger may name what it says, too."""
     covered = without(live_coverage(after), after.removed)
-    return after.ledger.kept_to(
+    return after.ledger.restricted(
         lambda number: covers(covered, number),
         lambda number: not covers(after.removed, number),
-        said_by(after.shown),
+        text_of_records(after.shown),
     )
 
 

@@ -104,7 +104,7 @@ def cut_text(text: str, *, limit: int, count: Callable[[str], int]) -> list[str]
 
 
 def _end_of_part(text: str, start: int, chars: int, *, limit: int, count: Callable[[str], int]) -> int:
-    """Where the part that starts at `start` ends: after about `chars` characters, or fewer where tokens are dense."""
+    """Return the end of the part from `start`: after about `chars` characters, or fewer where tokens are dense."""
     while True:
         end = min(len(text), start + chars)
         if end < len(text):

@@ -23,7 +23,7 @@ MARK_CHARS_PER_TOKEN = 3
 """Marks are English words and digits: most tokenizers need a token for more than three characters of them."""
 
 TOOL_NAME_CHARS_MAX = 64
-"""Of a tool's name in a mark, which stays a line of its own."""
+"""Characters of a tool's name in a mark, which stays a line of its own."""
 
 _UNSAFE = re.compile(r"[^\w.:/-]+")
 
@@ -90,7 +90,7 @@ def _old_results(chat: Sequence[MessageAppended], pairs: ToolPairs, *, keep_unit
 
 
 def _tools_by_result(chat: Sequence[MessageAppended], pairs: ToolPairs) -> Mapping[int, tuple[int, str]]:
-    """By the number of a result: that of the message that called, and the tool's name."""
+    """Map the number of each result to the number of the calling message and the tool's name."""
     messages: dict[int, Message] = {m.number: m.message for m in chat if m.message.tool_calls}
     return {
         result: (number, messages[number].tool_calls[place].name) for (number, place), result in pairs.results.items()

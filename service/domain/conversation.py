@@ -29,7 +29,7 @@ from service.domain.sequence import Sequence
 from service.domain.tokens import TokenSource, calibrated_tokens
 
 REMAKES_MAX = 2
-"""How often a model may try to replace a fallback record before that record stays."""
+"""Attempts of a model to replace a fallback record before that record stays."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ Messages = Sequence[MessageAppended]
 
 
 def answered_since(window: Reversible[MessageAppended], number: int) -> int:
-    """How many of the user's questions got their reply, an assistant's first message without a tool call, after this
-    message; looks at the messages since and at the exchange that they continue.
+    """Count the user's questions that got their reply, an assistant's first message without a tool call, after this
+    message. Looks at the messages since and at the exchange that they continue.
     """
     count = 0
     replied = False

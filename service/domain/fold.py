@@ -36,7 +36,7 @@ from service.domain.events import (
 from service.domain.message import Role
 from service.domain.ranges import partitioned, ranges_of, without
 from service.domain.record import MessageRange
-from service.domain.render import said_by
+from service.domain.render import text_of_records
 from service.domain.sequence import Sequence
 from service.domain.tokens import TokenSource
 
@@ -223,7 +223,7 @@ def _completed(state: Conversation, event: SummarizationCompleted, at_us: int) -
         last_summarization=LastSummarization(plan.depth, plan.message_version, plan.token_ratio),
     )
     state = with_marks(state, event.marks)
-    state = state._replace(ledger=state.ledger.after(event.finds, said_by(state.shown)))
+    state = state._replace(ledger=state.ledger.after(event.finds, text_of_records(state.shown)))
     return state._replace(lowest_ratio_since_pass=state.ratio)
 
 
@@ -248,7 +248,7 @@ def _remade(state: Conversation, replaced_id: str, event: SummarizationCompleted
         successors=MappingProxyType({**successors, replaced_id: record.id}),
     )
     shown = tuple(ShownRecord(record, event.source, s.short) if s.record.id == replaced_id else s for s in state.shown)
-    ledger = state.ledger.kept_to(lambda _: True, lambda _: True, said_by(shown))
+    ledger = state.ledger.restricted(lambda _: True, lambda _: True, text_of_records(shown))
     return state._replace(shown=shown, ledger=ledger)
 
 

@@ -180,7 +180,7 @@ class Ledger(NamedTuple):
         marked = _replaced(entries, finds.replaced)
         return _fitted(marked, finds.limit_tokens, finds.memory_tokens, finds.source, beside)
 
-    def kept_to(self, holds: Callable[[int], bool], exists: Callable[[int], bool], beside: str = "") -> Ledger:
+    def restricted(self, holds: Callable[[int], bool], exists: Callable[[int], bool], beside: str = "") -> Ledger:
         """The ledger with what messages say that it `holds`; a message that does not exist replaces nothing."""
         if not self.entries:
             return self
@@ -201,7 +201,7 @@ def joined_entries(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
 
 
 def required_entries(entries: Iterable[LedgerEntry], limit_tokens: int) -> tuple[LedgerEntry, ...]:
-    """Those of the entries that a ledger with this limit shows, most needed first."""
+    """Return the entries that a ledger with this limit shows, most needed first."""
     return _fitted(list(entries), limit_tokens, limit_tokens, TokenSource.ESTIMATE, "").in_window
 
 
@@ -278,7 +278,7 @@ def _kept_to(entry: LedgerEntry, holds: Callable[[int], bool], exists: Callable[
 
 
 def _times_left(entry: LedgerEntry, numbers: Sequence[int]) -> int:
-    """How many messages name it if of those that are known these are left.
+    """Count the messages that name it if only `numbers` of the known ones are left.
 
     The unknown ones lie between the first known and the second. Without the second nobody knows which of them are left.
     """
@@ -306,7 +306,7 @@ def _fitted(
     for entry in ranked:
         after = tokens + entry.tokens + (0 if entry.kind in kinds else _GROUP_TOKENS)
         most = limit_tokens * NOISE_SHARE if _is_noise(entry) else limit_tokens
-        if entry.replaced_by or after > most or _says(said, entry):
+        if entry.replaced_by or after > most or _names_identifier(said, entry):
             others.append(entry)
             continue
         kinds.add(entry.kind)
@@ -325,7 +325,7 @@ def _fitted(
     return Ledger(kept, len(shown), explained, tokens if shown else 0, limit_tokens, memory_tokens, source)
 
 
-def _says(text: str, entry: LedgerEntry) -> bool:
+def _names_identifier(text: str, entry: LedgerEntry) -> bool:
     """Whether the text names the identifier, and not only a longer one that contains it, or a longer path."""
     key, joining = entry.key, _JOINING - _IN_PATHS if entry.kind in _PATHS else _JOINING
     start = text.find(key)
@@ -350,7 +350,7 @@ def _is_noise(entry: LedgerEntry) -> bool:
 
 
 def _need(entry: LedgerEntry, newest: int) -> float:
-    """How much a reader may need the entry: replaced ones last, before them what a tool said once."""
+    """Rank an entry by a reader's need: replaced ones last, before them those that one tool result named once."""
     if entry.replaced_by:
         return -2 * _NOISE
     needed = (

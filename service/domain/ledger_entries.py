@@ -42,7 +42,7 @@ class Found:
     is_said: bool = False
 
     def entry(self) -> LedgerEntry:
-        """It as an entry, not counted yet."""
+        """Return an entry of it without counted tokens."""
         newest = self.numbers if self.count <= NUMBERS_MAX else self.numbers[1 - NUMBERS_MAX :]
         numbers = tuple(sorted({self.first, *newest}))
         return LedgerEntry(self.kind, self.text, self.context, numbers, self.count, self.use, 0, 0, self.replaced_by)
@@ -171,7 +171,7 @@ def _count(found: Found, mention: Mention, number: int, use: Use) -> None:
 
 
 def _matters(mention: Mention) -> Iterator[tuple[str, ...]]:
-    """By what names a value is looked up: its kind with both words before it, and with the last of them."""
+    """Return the names by which a value is looked up: its kind with both words before it, and with the last of them."""
     kind = mention.kind.value
     if len(mention.matter) > 1:
         yield (kind, *mention.matter)

@@ -65,7 +65,7 @@ def compressible(state: Conversation, policy: Policy, *, tail_messages: int, who
 
 
 def portion_tokens_max(state: Conversation, policy: Policy) -> int:
-    """Most tokens of a range in prompts, so that the pass has the calls and the time to read it."""
+    """Return the most tokens of a range in prompts, so that the pass has the calls and the time to read it."""
     calls = max(1, int(policy.pass_calls_max * PLANNED_SHARE))
     chunk, size = policy.max_input_tokens, largest_summary(policy, budget=state.budget)
     parts = bisect_right(

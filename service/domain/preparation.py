@@ -1,6 +1,6 @@
-"""Preparing a record before its trigger: what to prepare, and whether what was prepared suffices.
+"""Prepares a record before its trigger: plans it, and judges whether the prepared record suffices.
 
-Neither is a decision of the conversation: nothing here leads to an event before the trigger.
+Nothing here leads to an event before the trigger.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from service.domain.sizes import ledger_tokens_max
 from service.domain.window import relieved_ratio
 
 GROWN_SHARE = 0.5
-"""How much a range must have grown before it is prepared again, as a share of its tokens in prompts."""
+"""Growth of a range before it is prepared again, as a share of its tokens in prompts."""
 
 
 def may_prepare(state: Conversation, policy: Policy) -> bool:
@@ -42,7 +42,7 @@ def suffices(state: Conversation, completed: SummarizationCompleted, now_us: int
     """Whether a record of only a part of the pending range leaves the window as a cleared one: below its reset ratio,
     with a runway to the next trigger.
 
-    Whoever forces a pass, or has a periodic one, wants all of the range summarized.
+    A forced or periodic pass must summarize all of its range.
     """
     plan = state.pending
     if plan is None or plan.pass_id != completed.pass_id or plan.trigger not in (Trigger.RATIO, Trigger.EMERGENCY):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
+from statistics import fmean, pvariance
+
+from service.domain.message import Message, Role
 
 KEY_POINTS_MAX = 30
 PARTICIPANTS_MAX = 20
@@ -16,6 +20,9 @@ STRING_CHARS_MAX = 1_000
 SUMMARY_CHARS_MAX = 16_000
 EVIDENCE_MAX = 3
 """Messages that a statement names as its evidence."""
+
+FIGURE_NAMES_MAX = 64
+"""Flows, and tools, that an episode lists."""
 
 
 class FormName(StrEnum):
@@ -57,7 +64,7 @@ class ActionItem:
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """Task, owner and due date in one line."""
         return " ".join(filter(None, (self.task, self.owner, self.due)))
 
 
@@ -204,3 +211,19 @@ def statements_of(record: SummaryRecord) -> tuple[tuple[str, tuple[int, ...]], .
         (context.unresolved, evidence.unresolved),
     )
     return tuple(pair for texts, numbers in listed for pair in zip(texts, chain(numbers, repeat(())), strict=False))
+
+
+def figures_of(messages: Sequence[Message]) -> EpisodeFigures:
+    """The figures of an episode of these messages."""
+    said = [m.sentiment for m in messages if m.role is Role.USER and m.sentiment is not None]
+    return EpisodeFigures(
+        sentiment_messages=len(said),
+        sentiment_mean=fmean(said) if said else None,
+        sentiment_variance=pvariance(said) if said else None,
+        flows=_once(flow for m in messages for flow in m.flows),
+        tools=_once(tool for m in messages for tool in (*m.tools, *(call.name for call in m.tool_calls))),
+    )
+
+
+def _once(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(islice(dict.fromkeys(names), FIGURE_NAMES_MAX))

@@ -108,7 +108,7 @@ def shown_text(shown: ShownRecord, ledger: Ledger = NO_LEDGER) -> str:
     return short_text(shown.record, ledger) if shown.short else summary_text(shown.record, ledger)
 
 
-def said_by(shown: Iterable[ShownRecord]) -> str:
+def text_of_records(shown: Iterable[ShownRecord]) -> str:
     """Everything that the records of a window say."""
     return "\n".join(shown_text(one) for one in shown)
 

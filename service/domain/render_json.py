@@ -46,7 +46,7 @@ _PARTS: Mapping[Rendering, Part] = {
 }
 
 _Attached = Mapping[str, list[Any]]
-"""By message id, its attachments in the API's form."""
+"""The attachments of each message in the API's form, by its id."""
 
 
 class Entry(NamedTuple):

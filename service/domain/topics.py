@@ -20,7 +20,7 @@ from service.text.envelope import unwrap_envelope
 from service.text.words import word_keys
 
 CHARS_READ: Final = 2_000
-"""Of each message its first characters: what it is about stands there, and the work is bounded."""
+"""Characters read of each message: its subject stands at its beginning, and the work is bounded."""
 
 _BLOCK: Final = 4
 """Messages on each side of a gap: two exchanges. Hearst compares blocks about as long as a paragraph."""

@@ -194,7 +194,7 @@ class _Tail:
         return kept
 
     def _newest(self, i: int) -> int:
-        """How many of a unit's messages are newer than the unit before it: an old call does not count towards the
+        """Count a unit's messages that are newer than the unit before it: an old call does not count towards the
         tail."""
         before = self._units[i - 1][-1].number if i else 0
         return sum(m.number > before for m in self._units[i])

@@ -14,8 +14,8 @@ from service.models.model import Completion, CompletionRequest, ModelUnavailable
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """When to retry. `attempts_max` includes the first attempt. A server that asks for more than `retry_after_max_s` is
-    not retried."""
+    """Limits of retries. `attempts_max` includes the first attempt. A server that asks for more than
+    `retry_after_max_s` is not retried."""
 
     attempts_max: int = 2
     delay_base_s: float = 0.25

@@ -1,4 +1,4 @@
-"""Settings as an operator writes them: the base of every group, and the types that several groups share."""
+"""Defines the base of every group of settings, and the types that several groups share."""
 
 from __future__ import annotations
 

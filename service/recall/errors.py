@@ -1,19 +1,19 @@
-"""Why a search, or the index itself, cannot be had.
+"""Errors of a search and of the index.
 
 RecallError
 ├── RecallOff         the settings do not switch on what a search asks for
-├── RecallStopped     the index met something that it cannot follow; an operator has to act
+├── RecallStopped     the index cannot follow an event of the log; an operator has to act
 ├── RecallMissing     the package extra `recall` is not installed
 ├── EmbedderAway      the model that makes vectors does not answer now
 ├── EmbedderChanged   the model that makes vectors is not the one that made the index
-└── InvalidQuery      a query that says nothing, or that is not closed
+└── InvalidQuery      a query without a word, or with an open quotation
 """
 
 from __future__ import annotations
 
 
 class RecallError(Exception):
-    """A search, or the index itself, cannot be had. No message of this family has text of a conversation."""
+    """A search failed, or the index is not available. No message of this family has text of a conversation."""
 
 
 class RecallOff(RecallError):
@@ -26,7 +26,7 @@ class RecallOff(RecallError):
 
 
 class RecallStopped(RecallError):
-    """The index follows the log no longer; the message says why."""
+    """The index no longer follows the log; the message gives the cause."""
 
 
 class RecallMissing(RecallError):
@@ -47,4 +47,4 @@ class EmbedderChanged(RecallError):
 
 
 class InvalidQuery(RecallError):
-    """The query has no meaning; the message says what is wrong and never quotes it."""
+    """The query cannot be searched for; the message names the fault and never quotes the query."""

@@ -16,7 +16,7 @@ from service.recall.errors import RecallMissing, RecallStopped
 from service.recall.passages import PIECES_MAX
 
 SCHEMA_VERSION = 2
-"""Of the tables, of what is indexed of a text and of how it is spelled: an index of another one is made again."""
+"""Version of the tables, of the indexed part of a text and of its spelling. An index of another version is rebuilt."""
 
 PAGE_BYTES = 16_384
 """A block is in one page: one that is spread over small pages takes twice as long to read."""
@@ -120,14 +120,14 @@ def connected(path: Path, *, writes: bool) -> Connection:
     connection.set_busy_timeout(BUSY_MS)
     connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
     if writes:
-        # What a power cut takes is indexed again; what is deleted is overwritten.
+        # Events that a power cut took are indexed again; deleted text is overwritten.
         for pragma in (f"page_size={PAGE_BYTES}", "journal_mode=wal", "synchronous=normal", "secure_delete=on"):
             connection.execute(f"PRAGMA {pragma}").fetchall()
     return connection
 
 
 def opened(path: Path, made: Made, *, report: Callable[[str], None]) -> Connection:
-    """The index for writing, empty unless it is of this log and schema; `report` is told why it was emptied.
+    """The index for writing, empty unless it is of this log and schema; `report` gets the reason why it was emptied.
 
     Raises RecallMissing, and RecallStopped when the file cannot be used.
     """
@@ -136,12 +136,12 @@ def opened(path: Path, made: Made, *, report: Callable[[str], None]) -> Connecti
 
     try:
         if path.exists():
-            reason = _other(path, made)
+            reason = _reason_to_rebuild(path, made)
             if not reason:
                 return connected(path, writes=True)
             report(reason)
             remove(path)
-        return _begun(path, made)
+        return _created(path, made)
     except (apsw.Error, OSError) as error:
         raise RecallStopped(f"the index {path} cannot be opened ({type(error).__name__})") from error
 
@@ -152,7 +152,7 @@ def remove(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-def _begun(path: Path, made: Made) -> Connection:
+def _created(path: Path, made: Made) -> Connection:
     # SQLite gives its other files the mode of the first.
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     connection = connected(path, writes=True)
@@ -163,8 +163,8 @@ def _begun(path: Path, made: Made) -> Connection:
     return connection
 
 
-def _other(path: Path, made: Made) -> str:
-    """Why the file cannot be gone on with; empty when it can."""
+def _reason_to_rebuild(path: Path, made: Made) -> str:
+    """Return the reason to rebuild the file; empty if it can be used."""
     import apsw
 
     try:

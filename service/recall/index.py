@@ -251,11 +251,7 @@ class _Entry(NamedTuple):
     labels: Mapping[str, str] = {}
 
 
-def _opened(index: Index, recorded: RecordedEvent, event: ConversationOpened) -> None:
-    index._label(recorded, event.settings.labels)
-
-
-def _settings_changed(index: Index, recorded: RecordedEvent, event: SettingsChanged) -> None:
+def _labelled(index: Index, recorded: RecordedEvent, event: ConversationOpened | SettingsChanged) -> None:
     index._label(recorded, event.settings.labels)
 
 
@@ -291,8 +287,8 @@ def _forget_records(index: Index, recorded: RecordedEvent, ids: Iterable[str]) -
 
 
 _INDEXED: Mapping[str, Callable[[Index, RecordedEvent, Any], None]] = {
-    "ConversationOpened": _opened,
-    "SettingsChanged": _settings_changed,
+    "ConversationOpened": _labelled,
+    "SettingsChanged": _labelled,
     "MessageAppended": _message_appended,
     "SummarizationCompleted": _completed,
     "SummaryRevoked": _revoked,

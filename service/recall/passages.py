@@ -14,11 +14,11 @@ PIECE_CHARS = 1_200
 """Characters of a piece: about 300 tokens. The vector of a longer text says less of each of its parts."""
 
 PIECES_MAX = 16
-"""Pieces of one text, the first ones: what bounds the vectors of a tool's huge output. Words are found in all of it."""
+"""The first pieces of a text get vectors, which bounds those of a tool's huge output. Words are found in all of it."""
 
 SNIPPET_CHARS = 240
 PLACES_MAX = 64
-"""Places of a text that are compared: what bounds the work on one that repeats a word."""
+"""Places of a text that are compared; bounds the work on a text that repeats a word."""
 
 _LEAD_CHARS = 60
 """Characters of a snippet before its first match."""
@@ -80,7 +80,7 @@ def snippet_of(text: str, stems: Sequence[str]) -> str:
 
 
 def _places(text: str, stems: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Where words begin with one of the stems, and with which."""
+    """Yield the places where words begin with one of the stems, each with that stem."""
     if not stems:
         return
     # Scripts without spaces have no place where a word begins.
@@ -90,5 +90,5 @@ def _places(text: str, stems: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _worth(places: Sequence[tuple[int, str]], start: int) -> int:
-    """How many different stems a snippet around this place shows."""
+    """Count the different stems that a snippet around this place shows."""
     return len({stem for at, stem in places if start <= at < start + SNIPPET_CHARS - _LEAD_CHARS})

@@ -71,12 +71,12 @@ def shelf_of(conversation: int) -> int:
 def packed(row: Row, vector: Vector) -> bytes:
     """A row as a block has it."""
     head = _HEAD.pack(row.id, row.conversation, row.time_us, row.kind, _ROLES[row.role])
-    return head + _aligned(vector.signs)
+    return head + _padded(vector.signs)
 
 
 def without(block: bytes, entries: Collection[int], *, dimension: int) -> bytes:
     """The block, of vectors of `dimension` numbers, without the rows of these entries."""
-    size = _HEAD.size + len(_aligned(bytes(-(-dimension // 8))))
+    size = _HEAD.size + len(_padded(bytes(-(-dimension // 8))))
     rows = (block[at : at + size] for at in range(0, len(block), size))
     return b"".join(row for row in rows if _HEAD.unpack_from(row)[0] // PIECES_MAX not in entries)
 
@@ -85,7 +85,7 @@ def nearest(blocks: Iterable[bytes], vector: Vector, wanted: Wanted, limit: int)
     """At most `limit` wanted rows whose signs differ least from the vector's, in no order."""
     import numpy as np
 
-    signs = np.frombuffer(_aligned(vector.signs), dtype="<u8")
+    signs = np.frombuffer(_padded(vector.signs), dtype="<u8")
     form = np.dtype(
         [
             ("id", "<i8"),
@@ -102,7 +102,7 @@ def nearest(blocks: Iterable[bytes], vector: Vector, wanted: Wanted, limit: int)
     too_far = len(signs) * 64 + 1
     for chunk in _chunks(blocks):
         rows = np.frombuffer(chunk, dtype=form)
-        keep = _kept(rows, wanted)
+        keep = _mask(rows, wanted)
         if keep is not None:
             rows = rows[keep]
         found = np.zeros(len(rows), np.uint16)
@@ -117,7 +117,7 @@ def nearest(blocks: Iterable[bytes], vector: Vector, wanted: Wanted, limit: int)
     return [Near(*pair) for pair in zip(ids.tolist(), distances.tolist(), strict=True)]
 
 
-def _aligned(signs: bytes) -> bytes:
+def _padded(signs: bytes) -> bytes:
     return signs.ljust(-(-len(signs) // _WORD) * _WORD, b"\0")
 
 
@@ -134,8 +134,8 @@ def _chunks(blocks: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(held)
 
 
-def _kept(rows: Any, wanted: Wanted) -> Any:
-    """Which rows are wanted; None for all."""
+def _mask(rows: Any, wanted: Wanted) -> Any:
+    """Return the wanted rows as a mask; None for all."""
     import numpy as np
 
     conditions: list[Any] = []

@@ -35,13 +35,13 @@ T = TypeVar("T")
 _Piece = tuple[Unembedded, int, str]
 
 EMBED_ENTRIES_MAX = 16
-"""Entries whose pieces are embedded at a time: what bounds the memory that this takes, with PIECES_MAX."""
+"""Entries whose pieces are embedded at a time; bounds the memory for it, together with PIECES_MAX."""
 
 _log = structlog.get_logger()
 
 
 class Pace(NamedTuple):
-    """How much of the machine the index takes.
+    """Limits the share of the machine that the index takes.
 
     After each batch it rests for `rest_share` times as long as the batch took, and after one of words for `rest_s` at
     least, so that events which come one by one are indexed together. After a failure that passes by itself it waits for
@@ -84,7 +84,7 @@ class Projection:
         self._sleep = sleep
         # The only thread that writes, and a single one: indexing never takes more than one processor.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recall")
-        self._index = Index(opened(path, Made(log.log_id), report=_made_again))
+        self._index = Index(opened(path, Made(log.log_id), report=_log_rebuild))
         self._tasks: list[asyncio.Task[None]] = []
         self._wake_up: CommitWakeUp | None = None
         self._indexed = asyncio.Event()
@@ -108,12 +108,12 @@ class Projection:
 
     @property
     def progress(self) -> Progress:
-        """How far it is."""
+        """The positions that the index has reached."""
         vectors = self._position if self._has_vectors else self._vectors_position
         return Progress(self._position, vectors, self._words_stopped or self._vectors_stopped)
 
     async def stop_vectors(self, changed: EmbedderChanged) -> None:
-        """Stop what needs vectors: a search found that its own do not fit."""
+        """Stop searches by meaning: a query's vector does not fit those of the index."""
         await self._stopped("vectors", str(changed))
 
     def require(self, *, meaning: bool) -> None:
@@ -139,7 +139,7 @@ class Projection:
             raise RecallStopped(self.progress.stopped)
 
     async def stop(self) -> None:
-        """End what runs; a batch under way is finished or undone. May be called twice."""
+        """End the running tasks; a batch under way is finished or undone. May be called twice."""
         if self._wake_up is not None:
             self._wake_up.close()
         for task in self._tasks:
@@ -162,7 +162,7 @@ class Projection:
             except LogClosed:
                 return
             except Exception as error:  # noqa: BLE001 - what it cannot follow stops the index, loudly
-                if not _passes(error):
+                if not _is_temporary(error):
                     await self._stopped("words", _reason(error))
                     return
                 _log.warning("recall.delayed", error_type=type(error).__name__)
@@ -181,7 +181,7 @@ class Projection:
                     self._has_vectors = self._embedder is None
                     self._indexed.set()
                     await self._rest(time.monotonic() - began, at_least_s=self._pace.rest_s)
-                await self._tell()
+                await self._notify()
 
     async def _embed_all(self, embedder: Embedder) -> None:
         while not self._vectors_stopped:
@@ -193,7 +193,7 @@ class Projection:
                 _log.warning("recall.embedder_away", hint=str(error))
                 await self._sleep(self._pace.retry_s)
             except Exception as error:  # noqa: BLE001 - what it cannot follow stops the index, loudly
-                if not _passes(error):
+                if not _is_temporary(error):
                     await self._stopped("vectors", _reason(error))
                     return
                 _log.warning("recall.delayed", error_type=type(error).__name__)
@@ -206,7 +206,7 @@ class Projection:
         if not entries:
             self._has_vectors = not self._indexed.is_set()
             self._vectors_position = self._position if self._has_vectors else self._vectors_position
-            await self._tell()
+            await self._notify()
             await self._indexed.wait()
             return
         self._vectors_position = entries[0].id - 1
@@ -239,9 +239,9 @@ class Projection:
         else:
             self._vectors_stopped = reason
         _log.error("recall.stopped", what=what, hint=reason)
-        await self._tell()
+        await self._notify()
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         async with self._moved:
             self._moved.notify_all()
 
@@ -262,7 +262,7 @@ def require_same(embedder: Embedder, dimension: int, *, name: str, known: int) -
         )
 
 
-def _passes(error: Exception) -> bool:
+def _is_temporary(error: Exception) -> bool:
     """Whether the same may go well in a while: a disk that is full, a log that is busy."""
     import apsw
 
@@ -270,7 +270,7 @@ def _passes(error: Exception) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """Why the index stopped, in words that hold no text."""
+    """Return the cause of the index's stop, without text of a conversation."""
     match error:
         case UnknownEvent():
             return f"the log has an event that this version cannot index: {error}"
@@ -280,5 +280,5 @@ def _reason(error: Exception) -> str:
             return f"{type(error).__name__} while indexing: stop the sidecar and run `abridged log reindex`"
 
 
-def _made_again(reason: str) -> None:
+def _log_rebuild(reason: str) -> None:
     _log.info("recall.index_made_again", hint=reason)

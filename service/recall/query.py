@@ -14,7 +14,7 @@ from service.text.phrases import Words, words_of
 from service.text.words import STEM_CHARS, folded, script_runs
 
 TERMS_MAX = 64
-"""Most words and phrases of a query."""
+"""Limit on the words and phrases of a query."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,14 +33,14 @@ class Hit(NamedTuple):
 
 
 class Hits(NamedTuple):
-    """Hits, best first. Every event up to `position` was searched."""
+    """The hits, best first. The search covered every event up to `position`."""
 
     hits: tuple[Hit, ...]
     position: int
 
 
 class Standing(NamedTuple):
-    """How far the index is, as one namespace may know it.
+    """The positions that the index has reached, as one namespace may know them.
 
     Attributes:
         embedder: What makes vectors, as `provider:model`; empty for an index of words alone.
@@ -95,7 +95,7 @@ class Recall:
             raise RecallStopped(str(changed)) from changed
 
     def standing(self, namespace: str) -> Standing:
-        """How far the index is. The head tells nothing of other namespaces, whose events come between."""
+        """Return the positions that the index has reached, without a sign of other namespaces' events between them."""
         head, progress = self._log.head_of(namespace), self.projection.progress
         embedder = self.projection.embedder
         return Standing(

@@ -24,7 +24,7 @@ from service.recall.query import Query
 from service.recall.vectors import Vector, cosines
 
 HITS_MAX = 100
-"""Most hits of a search, and how many entries of each order are fused."""
+"""Limit on the hits of a search, and on the entries of each order that are fused."""
 
 ENTRIES_MAX = 2 * HITS_MAX
 """Entries of both orders, if none is in both."""
@@ -41,7 +41,7 @@ COUNTED_TO = (256, 1_024, POSTINGS_MAX)
 """A word's entries are counted so far at first, and further only while that can make it a word that ranks."""
 
 CONNECTIONS_KEPT_MAX = 4
-"""As many as there are threads that read."""
+"""The number of threads that read."""
 
 
 class Mode(Enum):
@@ -127,7 +127,7 @@ class _Ranked(NamedTuple):
 
 
 class _Where(NamedTuple):
-    """Conditions on an entry, what has to be joined for them, and their values."""
+    """Conditions on an entry, the table to join for them, and their values."""
 
     join: str
     sql: str
@@ -203,7 +203,7 @@ def fused(orders: Iterable[Sequence[_Ranked]]) -> list[_Ranked]:
     for order in orders:
         for rank, ranked in enumerate(order, start=1):
             scores[ranked.entry] = scores.get(ranked.entry, 0.0) + 1 / (FUSION_K + rank)
-            # Words that were found say better what to show than a piece that is near.
+            # Found words show the right passage better than a near piece.
             pieces.setdefault(ranked.entry, ranked.piece)
             found_by[ranked.entry] = Mode.BOTH if ranked.entry in found_by else ranked.found_by
             if ranked.similarity is not None:
@@ -247,7 +247,7 @@ def _where(search: Search) -> _Where:
     return _Where(join, "".join(f" AND {condition}" for condition in conditions), tuple(values))
 
 
-def _matching(scope: tuple[int, int], expression: str) -> str:
+def _within_scope(scope: tuple[int, int], expression: str) -> str:
     """An FTS5 query for texts of the scope: our own words alone, all of them quoted."""
     _, conversation = scope
     within = f'scope : "c{conversation}" AND ' if conversation else ""
@@ -256,7 +256,7 @@ def _matching(scope: tuple[int, int], expression: str) -> str:
 
 def _by_words(connection: Connection, search: Search, scope: tuple[int, int]) -> list[_Ranked]:
     table = words_table(scope[0])
-    telling, common = _telling(connection, table, search.query)
+    telling, common = _rare_words(connection, table, search.query)
     phrases = search.query.phrases
     where = _where(search)
     if telling:
@@ -272,12 +272,12 @@ def _by_words(connection: Connection, search: Search, scope: tuple[int, int]) ->
     rows = connection.execute(
         f"SELECT w.rowid AS id, {score} AS score FROM {table} w{where.join}"
         f" WHERE w.{table} MATCH ?{where.sql} ORDER BY {order} LIMIT ?",
-        (_matching(scope, expression), *where.values, HITS_MAX),
+        (_within_scope(scope, expression), *where.values, HITS_MAX),
     )
     return [_Ranked(*row) for row in rows]
 
 
-def _telling(connection: Connection, table: str, query: Query) -> tuple[list[str], list[str]]:
+def _rare_words(connection: Connection, table: str, query: Query) -> tuple[list[str], list[str]]:
     """The words that are ranked, rarest first, and the others. Phrases are ranked with them if they are as rare."""
     telling: list[str] = []
     waiting = [*query.words, *query.phrases]
@@ -338,7 +338,7 @@ def _wanted(connection: Connection, search: Search, scope: tuple[int, int]) -> W
             for label in (search.labels or {}).items()
         ],
         entries=[
-            found(f"SELECT rowid FROM {table} WHERE {table} MATCH ?", _matching(scope, phrase))
+            found(f"SELECT rowid FROM {table} WHERE {table} MATCH ?", _within_scope(scope, phrase))
             for phrase in search.query.phrases
         ],
     )

@@ -38,7 +38,7 @@ class Embedder(Protocol):
         ...
 
     async def close(self) -> None:
-        """Release what it holds."""
+        """Release connections."""
         ...
 
 
@@ -55,7 +55,7 @@ def quantized(rows: Any) -> list[Vector | None]:
 
 
 def cosines(vector: Vector, steps: Sequence[bytes]) -> list[float]:
-    """How near each of other vectors, by their steps, is to one: 1 for the same angle, -1 for the opposite."""
+    """Return the cosine of `vector` with each of the vectors that `steps` encode: 1 for the same angle, -1 opposite."""
     import numpy as np
 
     if not steps:

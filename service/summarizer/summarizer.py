@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from service.domain.conversation import ShownRecord
-from service.domain.episode_figures import figures_of
 from service.domain.events import CAUSE_CHARS_MAX, ErrorClass, MessageAppended, PassPlan
 from service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from service.domain.mechanical import is_mechanical
 from service.domain.policy import Policy
-from service.domain.record import FormName, Provenance, RecordEvidence, RecordQuality, SummaryRecord
+from service.domain.record import FormName, Provenance, RecordEvidence, RecordQuality, SummaryRecord, figures_of
 from service.domain.render import short_text, shown_text, summary_text
 from service.domain.tokens import (
     MESSAGE_OVERHEAD_TOKENS,

@@ -28,7 +28,7 @@ BLOCK_CHARS: Final = 65_536
 
 CONTEXT_CHARS_MAX: Final = 48
 CONTEXT_WORDS_MAX: Final = 3
-"""Of what stands before an identifier."""
+"""Limits on the characters and words before an identifier that describe it."""
 
 _LABELS: Final = (
     r"gate|room|seat|flight|platform|terminal|order|invoice|ticket|case|issue|port|locker|dock|bay|rack|desk|track"

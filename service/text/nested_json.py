@@ -1,4 +1,4 @@
-"""JSON of others, parsed only as deep as any thread can write it again.
+"""Parses JSON from clients and tools, only as deep as any thread can write it again.
 
 How deep the standard library parses and writes depends on the stack that is left, so the same text could parse on the
 event loop and fail in a thread. A fixed bound makes it a property of the text.
@@ -11,7 +11,7 @@ import re
 from typing import Any, Final
 
 DEPTH_MAX: Final = 200
-"""Most brackets open at a time, including those in strings. People and programs nest a few."""
+"""Limit on brackets open at a time, including those in strings. People and programs nest a few."""
 
 _BRACKET_RE: Final = re.compile(r"[][{}]")
 

@@ -78,7 +78,6 @@ class EmbeddedCounter:
         return TokenSource.TOKENIZER if exact else TokenSource.ESTIMATE
 
     def of(self, _model: str) -> TokenCounter:
-        """See TokenCounter."""
         return self
 
     def _loaded(self) -> _Encoding:

@@ -159,11 +159,9 @@ class EstimatingCounter:
     name = "estimate"
 
     def source_for(self, _model: str) -> TokenSource:
-        """See TokenCounter."""
         return TokenSource.ESTIMATE
 
     def of(self, _model: str) -> TokenCounter:
-        """See TokenCounter."""
         return self
 
     def count(self, text: str) -> int:

@@ -56,5 +56,4 @@ class ExactCounter:
         return TokenSource.TOKENIZER if own else TokenSource.ESTIMATE
 
     def of(self, _model: str) -> TokenCounter:
-        """See TokenCounter."""
         return self

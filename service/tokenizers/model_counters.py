@@ -39,7 +39,7 @@ KNOWN_TEXT: Final = (
 
 KNOWN_SHARE_MIN: Final = 0.3
 KNOWN_SHARE_MAX: Final = 3.0
-"""Of the estimate of KNOWN_TEXT, what a chat model's tokenizer counts of it: 0.9 to 1.4 with Llama 2 and o200k."""
+"""Allowed ratios of a tokenizer's count of KNOWN_TEXT to its estimate; Llama 2 and o200k have 0.9 to 1.4."""
 
 _log = structlog.get_logger()
 
@@ -67,11 +67,10 @@ class ModelCounters:
         self._building = asyncio.Semaphore(1)
 
     def of(self, model: str) -> TokenCounter:
-        """See TokenCounter."""
         return self._known.get(_key(model), self._default)
 
     def reason(self, model: str) -> str:
-        """Why the model is not counted by its own tokenizer, in words for an operator; empty if it is."""
+        """Return why an estimate counts the model's tokens, for an operator; empty if its own tokenizer counts them."""
         key = _key(model)
         if key in self._known or self._default.source_for(model) is TokenSource.TOKENIZER:
             return ""

@@ -16,10 +16,10 @@ from service.tokenizers.errors import VocabularyUnknown
 from service.tokenizers.pre_tokenizers import PRE_TOKENIZERS
 
 TOKENS_MAX: Final = 400_000
-"""Most tokens: half as many again as the largest vocabularies in use have (Gemma 3: 262,208)."""
+"""Limit on tokens: half as many again as the largest vocabularies in use have (Gemma 3: 262,208)."""
 
 MERGES_MAX: Final = 1_000_000
-"""Most merges, listed or derived from scores: GGUF files with Gemma's 262,144 tokens list 514,906."""
+"""Limit on merges, listed or derived from scores: GGUF files with Gemma's 262,144 tokens list 514,906."""
 
 TYPED_CHARS_MAX: Final = 200_000
 """Characters of the tokens that users may type, for which some 80 bytes each are held: Gemma 3 has 6,242 such tokens of

@@ -364,6 +364,45 @@ def test_a_window_is_repaired_from_the_command_line(cli, summarized):
     assert cli("reopen", summarized).out.startswith("reopened\n")
 
 
+@pytest.mark.parametrize("named", ["summary-depth:1", "summary-0123", "nothing"])
+def test_an_unknown_summary_says_which_ids_there_are_and_where_to_see_them(cli, summarized, named):
+    """The mark `summary-depth:1` of a context looks like an id and is none."""
+    expanded = cli("expand", summarized, named)
+    rated = cli("rate", summarized, named, "good")
+    revoked = cli("revoke", summarized, named)
+
+    assert (expanded.code, rated.code, revoked.code) == (1, 1, 1)
+    for ran in (expanded, rated, revoked):
+        assert f"  name a summary by the id that `abridged summaries {summarized}` prints after `record`" in ran.err
+    assert ", or messages by their numbers, such as 12 or 12-20" in expanded.err
+    assert "messages by their numbers" not in rated.err + revoked.err
+
+
+def test_an_unknown_message_number_says_where_to_see_the_numbers(cli, summarized):
+    """A hint follows the refusal."""
+    ran = cli("expand", summarized, "900")
+
+    assert (ran.code, "MESSAGE_NOT_FOUND" in ran.err) == (1, True)
+    assert f"  `abridged context {summarized} --original` shows the numbers" in ran.err
+
+
+def test_a_message_that_is_too_large_says_the_next_step(sidecar, cli, tmp_path):
+    """Alone, from a file, and as a call of many; the limits are the sidecar's settings."""
+    alone = cli("append", "large", "-", stdin="x" * 300_000)
+    path = tmp_path / "large.jsonl"
+    messages = [{"role": "user", "content": "x" * size} for size in (300_000, *(250_000,) * 5)]
+    path.write_text(json.dumps({"conversation_id": "large-file", "messages": messages[:1]}) + "\n")
+    filed = cli("append", "--file", str(path))
+    path.write_text(json.dumps({"conversation_id": "large-call", "messages": messages[1:]}) + "\n")
+    together = cli("append", "--file", str(path), "--batch", "5")
+
+    for ran in (alone, filed, together):
+        assert ran.code == 1
+        assert "the limit is" in ran.err
+        assert "server.message_bytes_max (one message)" in ran.err
+        assert "--batch" in ran.err
+
+
 def test_an_expanded_message_is_whole_for_a_pipe_and_says_on_a_terminal_that_it_is_cut(sidecar, cli):
     """A line of a terminal has no room for it; a file has."""
     text = f"{'word ' * 60}\nthe last line"

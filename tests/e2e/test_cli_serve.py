@@ -466,10 +466,15 @@ def test_the_doctor_does_not_judge_a_log_that_may_be_anothers(tmp_path):
         by_option = abridged("doctor", "--address", sidecar.address, "--set", broken)
         by_setting = abridged("doctor", "--set", f"client.address={sidecar.address}", "--set", broken)
 
+        without_port = abridged("doctor", "--address", sidecar.address, "--set", "server.http_listen=")
+
     for ran in (by_option, by_setting):
         assert ran.code == 0, ran.out
-        assert "skip  log: --address may be another sidecar, with another log" in ran.out
+        assert "skip  log: client.address (flag) may name a sidecar with another log" in ran.out
+        assert "skip  readiness: client.address (flag) may name a sidecar with another HTTP port" in ran.out
+        assert ran.out.count("      run `abridged doctor` with that sidecar's --config and without client.address") == 2
         assert "missing" not in ran.out
+    assert "skip  readiness" not in without_port.out
 
 
 def test_a_container_learns_whether_its_sidecar_lives(tmp_path):

@@ -129,7 +129,7 @@ async def test_the_small_models_honest_drafts_are_hardly_ever_refused(capsys):
     refused: Counter[str] = Counter()
     honest = 0
     for number, part in enumerate(chosen):
-        text = await said_by(engine, part, seed=number)
+        text = await text_of_records(engine, part, seed=number)
         others = [known for known, other in zip(pairs, chosen, strict=True) if other.chat != part.chat]
         if not is_honest(text, pairs[number], others):
             continue
@@ -147,7 +147,7 @@ async def test_the_small_models_honest_drafts_are_hardly_ever_refused(capsys):
     assert refused.total() <= max(1, REFUSED_MAX * honest)
 
 
-async def said_by(engine: Engine, part: Slice, *, seed: int) -> str:
+async def text_of_records(engine: Engine, part: Slice, *, seed: int) -> str:
     user = f"Conversation:\n{told(part)}\n\n{WISH}"
     ask = Ask(
         model=ENGINE_MODEL.name,

@@ -10,10 +10,10 @@ from eventlog.event import StreamId
 from eventlog.memory import MemoryEventLog
 from service.domain.events import MessageAppended
 from service.domain.tokens import TokenSource
+from service.recall.embedders import WordLlamaEmbedder
 from service.recall.query import parsed
 from service.recall.recall import Recall
 from service.recall.search import Mode, Search
-from service.recall.wordllama import WordLlamaEmbedder
 from tests.support.questions import COUNT, Question, questions, talks
 from tests.support.recall import append, indexed
 from tests.support.shared_data import loaded

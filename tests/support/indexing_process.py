@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 from eventlog.sqlite.log import SqliteEventLog
+from service.recall.embedders import WordLlamaEmbedder
 from service.recall.projection import Pace, Projection
-from service.recall.wordllama import WordLlamaEmbedder
 
 
 async def index(log_path: Path, path: Path, rests: int) -> None:

@@ -23,6 +23,7 @@ from service.domain.events import ConversationRewound, MessageAppended, Summariz
 from service.domain.message import Message, Role
 from service.domain.record import EpisodeFigures, MessageRange, Provenance, RecordContext, SummaryRecord
 from service.domain.tokens import TokenSource
+from service.recall.embedders import WordLlamaEmbedder
 from service.recall.errors import EmbedderAway, EmbedderChanged, RecallStopped
 from service.recall.file import connected
 from service.recall.index import KNOWN_EVENTS, Kind
@@ -33,7 +34,6 @@ from service.recall.query import parsed, spelled
 from service.recall.recall import Hits, Recall
 from service.recall.search import Asked, Mode, Search, Searcher
 from service.recall.vectors import Vector, quantized
-from service.recall.wordllama import WordLlamaEmbedder
 from tests.support.patience import PATIENCE_S
 from tests.support.recall import AT_ONCE, append, indexed, untouched
 

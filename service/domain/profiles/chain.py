@@ -21,7 +21,7 @@ from service.domain.events import (
 )
 from service.domain.policy import DepthLimit, Policy, ProfileName
 from service.domain.portion import compressible, prompt_tokens
-from service.domain.profiles.profile import DecisionContext, HeldBy
+from service.domain.profiles.profile import DecisionContext, HeldBy, may_report_irreducible, planned
 from service.domain.ranges import merged, ranges_of, without
 from service.domain.record import MessageRange, SummaryRecord
 from service.domain.sizes import record_sizes
@@ -32,12 +32,10 @@ _CLEARING = frozenset({Trigger.RATIO, Trigger.EMERGENCY})
 
 
 def defaults() -> Policy:
-    """See Profile."""
     return Policy(profile=ProfileName.CHAIN)
 
 
 def trigger_ratio(_state: Conversation, policy: Policy) -> float:
-    """See Profile."""
     return policy.trigger_token_ratio
 
 
@@ -56,7 +54,8 @@ def due(
         return cleared
     division = _division(state, policy, whole=extractive)
     if division is None:
-        return SummarizationSkipped(SkipReason.IRREDUCIBLE) if past_trigger and _may_say(state, policy) else None
+        says = past_trigger and may_report_irreducible(state, messages=policy.cooldown_messages)
+        return SummarizationSkipped(SkipReason.IRREDUCIBLE) if says else None
     if trigger is None:
         return None
     if _halted(state, policy):
@@ -65,7 +64,6 @@ def due(
 
 
 def forced(state: Conversation, context: DecisionContext) -> SummarizationRequested:
-    """See Profile."""
     division = compressible(state, context.policy, tail_messages=context.policy.preserve_recent)
     if division is None:
         raise NothingToSummarize
@@ -104,7 +102,6 @@ def idle_from_us(_state: Conversation) -> int:
 
 
 def ahead(state: Conversation, context: DecisionContext) -> PassPlan | None:
-    """See Profile."""
     policy = context.policy
     if not 0 < policy.prepare_token_ratio <= state.ratio < policy.trigger_token_ratio:
         return None
@@ -116,7 +113,6 @@ def ahead(state: Conversation, context: DecisionContext) -> PassPlan | None:
 
 
 def held_by(state: Conversation, policy: Policy) -> HeldBy | None:
-    """See Profile."""
     trigger = _trigger(state, policy, past_trigger=True, refresh_due=_refresh_due(state, policy))
     if trigger in _CLEARING and marks_that_suffice(state, policy):
         return None
@@ -135,21 +131,8 @@ def _cleared(state: Conversation, context: DecisionContext, trigger: Trigger | N
     if not marks or trigger is None:
         return None
     cleared = ranges_of(mark.number for mark in marks)
-    plan = PassPlan(
-        pass_id=context.next_pass_id,
-        trigger=trigger,
-        covered=cleared,
-        source=(),
-        base_id="",
-        parent_id="",
-        depth=state.live.depth if state.live else 0,
-        token_ratio=state.ratio,
-        message_version=state.message_version,
-        replaced_tokens=freed_tokens(state, marks),
-        summary_tokens_max=0,
-        policy=context.policy,
-    )
-    return SummarizationCleared(plan, marks)
+    plan = planned(state, context, trigger, cleared, replaced_tokens=freed_tokens(state, marks))
+    return SummarizationCleared(replace(plan, source=(), depth=state.live.depth if state.live else 0), marks)
 
 
 def _requested(
@@ -163,26 +146,17 @@ def _requested(
     """The plan of the pass."""
     policy = context.policy
     live = state.live
-    ranges = division.ranges
     replaced_tokens = division.dropped_tokens + summary_tokens(state)
     cap, room = record_sizes(state, policy, kept_tokens=division.kept_tokens, replaced_tokens=replaced_tokens)
-    plan = PassPlan(
-        pass_id=context.next_pass_id,
-        trigger=trigger,
-        covered=ranges,
-        source=ranges,
+    plan = replace(
+        planned(state, context, trigger, division.ranges, replaced_tokens=replaced_tokens, extractive=extractive),
         base_id=live.id if live else "",
         parent_id=live.id if live else "",
         depth=_next_depth(state),
-        token_ratio=state.ratio,
-        message_version=state.message_version,
-        replaced_tokens=replaced_tokens,
         summary_tokens_max=cap,
-        policy=policy,
         room_tokens=room,
         covered_tokens=prompt_tokens(division.dropped, policy),
         rewrites=live.rewrites + 1 if live else 0,
-        extractive=extractive,
         cut=division.cut,
         form=policy.record_form,
     )
@@ -237,12 +211,6 @@ def _division(state: Conversation, policy: Policy, *, whole: bool = False) -> Wi
     if division is None and state.ratio >= policy.emergency_token_ratio:
         return compressible(state, policy, tail_messages=TAIL_MESSAGES_MIN, whole=whole)
     return division
-
-
-def _may_say(state: Conversation, policy: Policy) -> bool:
-    """Whether to report IRREDUCIBLE: once, and again only after cooldown_messages more."""
-    said_at = state.irreducible_said_at
-    return said_at is None or state.message_version - said_at >= max(1, policy.cooldown_messages)
 
 
 def _rebased(state: Conversation, plan: PassPlan) -> PassPlan:

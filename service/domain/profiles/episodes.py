@@ -25,9 +25,10 @@ from service.domain.events import (
 )
 from service.domain.policy import RECORD_TOKENS_MIN, Policy, ProfileName, summary_cap
 from service.domain.portion import portion_tokens_max, prompt_tokens
-from service.domain.profiles.profile import DecisionContext, HeldBy
+from service.domain.profiles.profile import DecisionContext, HeldBy, may_report_irreducible, planned
 from service.domain.ranges import merged, ranges_of
 from service.domain.record import FormName, MessageRange
+from service.domain.sizes import OVERRUN
 from service.domain.stretch import SEEN_BEYOND, Stretch, least_tokens, rest, stretch, tokens_of
 from service.domain.tokens import TokenSource, calibrated_tokens
 from service.domain.topics import topic_shifts
@@ -41,9 +42,6 @@ MERGE_WORTH_TOKENS: Final = 2 * RECORD_TOKENS_MIN
 
 SILENCE_US: Final = 3_600_000_000
 """An hour without an event ends a conversation for now: what is left becomes an episode, so that it can be found."""
-
-OVERRUN: Final = 2
-"""Models write more than they are asked for."""
 
 
 class _Episode(NamedTuple):
@@ -66,7 +64,6 @@ def trigger_ratio(state: Conversation, policy: Policy) -> float:
 def due(
     state: Conversation, context: DecisionContext, *, extractive: bool
 ) -> SummarizationRequested | SummarizationSkipped | None:
-    """See Profile."""
     policy = context.policy
     is_emergency = state.ratio >= policy.emergency_token_ratio
     if not is_emergency and not _is_due(state, policy):
@@ -76,7 +73,7 @@ def due(
         return _rest(state, context, Trigger.PERIODIC, found, extractive=extractive)
     trigger = Trigger.EMERGENCY if is_emergency else Trigger.PERIODIC
     wanted = _wanted(state, context, trigger, extractive=extractive)
-    if wanted is None and is_emergency and _may_say(state, policy):
+    if wanted is None and is_emergency and may_report_irreducible(state, messages=policy.cooldown_messages):
         return SummarizationSkipped(SkipReason.IRREDUCIBLE)
     return wanted
 
@@ -120,7 +117,6 @@ def ahead(_state: Conversation, _context: DecisionContext) -> PassPlan | None:
 
 
 def held_by(state: Conversation, policy: Policy) -> HeldBy | None:
-    """See Profile."""
     if _is_due(state, policy) or _emergency_episode(state, policy) or _old_ones(state, policy, anything=True):
         return None
     return HeldBy.IRREDUCIBLE
@@ -151,7 +147,7 @@ def _is_worth(state: Conversation, policy: Policy, found: Stretch) -> bool:
 def _rest(
     state: Conversation, context: DecisionContext, trigger: Trigger, found: Stretch, *, extractive: bool
 ) -> SummarizationRequested | None:
-    """An episode of what has not come to one, however short, if its record is smaller."""
+    """Return an episode of the messages without one, however few, if its record is smaller."""
     if tokens_of(state, found.units) < least_tokens(context.policy):
         return None
     return _requested(state, context, trigger, _first(state, context.policy, found), extractive=extractive)
@@ -229,7 +225,7 @@ def _requested(
     left = state.chat_messages - len(state.pins) - len(episode.messages)
     more = episode.more and (left >= policy.episode_trigger_messages or state.ratio >= policy.emergency_token_ratio)
     plan = replace(
-        _plan(state, context, trigger, covered, replaced=replaced, extractive=extractive),
+        planned(state, context, trigger, covered, replaced_tokens=replaced, extractive=extractive),
         summary_tokens_max=cap,
         room_tokens=room,
         covered_tokens=prompt_tokens(episode.messages, policy),
@@ -240,33 +236,6 @@ def _requested(
         overlap=_overlap(state, policy, covered[0].first),
     )
     return SummarizationRequested(plan)
-
-
-def _plan(
-    state: Conversation,
-    context: DecisionContext,
-    trigger: Trigger,
-    covered: tuple[MessageRange, ...],
-    *,
-    replaced: int,
-    extractive: bool,
-) -> PassPlan:
-    """A plan without sizes. No record of this profile continues another, so each reads all that it covers."""
-    return PassPlan(
-        pass_id=context.next_pass_id,
-        trigger=trigger,
-        covered=covered,
-        source=covered,
-        base_id="",
-        parent_id="",
-        depth=0,
-        token_ratio=state.ratio,
-        message_version=state.message_version,
-        replaced_tokens=replaced,
-        summary_tokens_max=0,
-        policy=context.policy,
-        extractive=extractive,
-    )
 
 
 def _short_ids(state: Conversation, last: int) -> tuple[str, ...]:
@@ -313,7 +282,7 @@ def _merge(
     cap = max(RECORD_TOKENS_MIN, min(replaced // 2, int(policy.episode_token_ratio * state.budget / 4)))
     beside = [shown for shown in state.shown if shown not in old]
     plan = replace(
-        _plan(state, context, trigger, covered, replaced=replaced, extractive=extractive),
+        planned(state, context, trigger, covered, replaced_tokens=replaced, extractive=extractive),
         summary_tokens_max=cap,
         room_tokens=max(cap, int((1 - policy.min_gain) * replaced / max(1.0, state.settings.calibration_factor))),
         covered_tokens=sum(record.covered_tokens for record in records),
@@ -349,9 +318,3 @@ def _tokens(state: Conversation, shown: Iterable[ShownRecord]) -> int:
     """Count the tokens of records as they are shown, estimates corrected."""
     factor = state.settings.calibration_factor
     return sum(calibrated_tokens(s.tokens, factor) if s.source is TokenSource.ESTIMATE else s.tokens for s in shown)
-
-
-def _may_say(state: Conversation, policy: Policy) -> bool:
-    """Irreducible is said once, and again only after cooldown_messages more: never a loop."""
-    said_at = state.irreducible_said_at
-    return said_at is None or state.message_version - said_at >= max(1, policy.cooldown_messages)

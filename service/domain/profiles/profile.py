@@ -18,8 +18,10 @@ from service.domain.events import (
     SummarizationCleared,
     SummarizationRequested,
     SummarizationSkipped,
+    Trigger,
 )
 from service.domain.policy import Policy
+from service.domain.record import MessageRange
 
 
 class HeldBy(StrEnum):
@@ -98,3 +100,36 @@ class DecisionContext(NamedTuple):
     now_us: int
     next_pass_id: str
     originals: Sequence[MessageAppended] = ()
+
+
+def planned(
+    state: Conversation,
+    context: DecisionContext,
+    trigger: Trigger,
+    covered: tuple[MessageRange, ...],
+    *,
+    replaced_tokens: int,
+    extractive: bool = False,
+) -> PassPlan:
+    """Return the plan of a first record, without its sizes; it reads every message that it covers."""
+    return PassPlan(
+        pass_id=context.next_pass_id,
+        trigger=trigger,
+        covered=covered,
+        source=covered,
+        base_id="",
+        parent_id="",
+        depth=0,
+        token_ratio=state.ratio,
+        message_version=state.message_version,
+        replaced_tokens=replaced_tokens,
+        summary_tokens_max=0,
+        policy=context.policy,
+        extractive=extractive,
+    )
+
+
+def may_report_irreducible(state: Conversation, *, messages: int) -> bool:
+    """Whether to report IRREDUCIBLE: once for a window, and again only after `messages` more, so never in a loop."""
+    reported_at = state.irreducible_said_at
+    return reported_at is None or state.message_version - reported_at >= max(1, messages)

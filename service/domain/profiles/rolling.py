@@ -31,7 +31,7 @@ from service.domain.policy import (
     largest_summary,
 )
 from service.domain.portion import compressible, prompt_tokens
-from service.domain.profiles.profile import DecisionContext, HeldBy
+from service.domain.profiles.profile import DecisionContext, HeldBy, may_report_irreducible, planned
 from service.domain.ranges import merged
 from service.domain.record import FormName, MessageRange, SummaryRecord
 from service.domain.sizes import ledger_tokens, record_sizes
@@ -43,7 +43,6 @@ is left would hold no more than one of them."""
 
 
 def defaults() -> Policy:
-    """See Profile."""
     return Policy(profile=ProfileName.ROLLING, preserve_recent=4, max_summary_tokens=800, record_form=FormName.TEXT)
 
 
@@ -65,12 +64,13 @@ def due(
         plan = _merging(state, context, trigger, extractive=extractive)
     if plan is not None:
         return SummarizationRequested(plan)
-    says = state.ratio >= _token_trigger(state, policy) and _may_say(state, policy)
+    says = state.ratio >= _token_trigger(state, policy) and may_report_irreducible(
+        state, messages=policy.min_new_messages
+    )
     return SummarizationSkipped(SkipReason.IRREDUCIBLE) if says else None
 
 
 def forced(state: Conversation, context: DecisionContext) -> SummarizationRequested:
-    """See Profile."""
     plan = _compressing(state, context, Trigger.FORCED)
     if plan is None:
         raise NothingToSummarize
@@ -112,7 +112,6 @@ def ahead(_state: Conversation, _context: DecisionContext) -> PassPlan | None:
 
 
 def held_by(state: Conversation, policy: Policy) -> HeldBy | None:
-    """See Profile."""
     trigger = _trigger(state, policy)
     if trigger is None:
         return HeldBy.COOLDOWN if state.completed_passes else HeldBy.MIN_MESSAGES
@@ -143,7 +142,7 @@ def _token_trigger(state: Conversation, policy: Policy) -> float:
 
 
 def _trigger(state: Conversation, policy: Policy) -> Trigger | None:
-    """Why a pass is due, if enough new messages have come; an emergency waits for none."""
+    """Return the trigger of a due pass, once enough new messages have come; an emergency does not wait for them."""
     if state.ratio >= policy.emergency_token_ratio:
         return Trigger.EMERGENCY
     if not state.redo_due and state.messages_since_pass < policy.min_new_messages:
@@ -162,12 +161,6 @@ def _enough_exchanges(state: Conversation, policy: Policy) -> bool:
         return True
     since = state.message_version - state.messages_since_pass
     return answered_since(state.window, since) >= policy.min_new_exchanges
-
-
-def _may_say(state: Conversation, policy: Policy) -> bool:
-    """Irreducible is said once, and again only after min_new_messages more: never a loop."""
-    said_at = state.irreducible_said_at
-    return said_at is None or state.message_version - said_at >= max(1, policy.min_new_messages)
 
 
 def _fitted(state: Conversation, policy: Policy) -> Policy:
@@ -269,7 +262,7 @@ def _compressing(
     extractive: bool = False,
     tail_messages: int = 0,
 ) -> PassPlan | None:
-    """The pass that takes messages out of the window; None when none are worth one."""
+    """Return the pass that takes messages out of the window; None if it would not pay."""
     policy = context.policy
     portion = _portion(state, policy, tail_messages=tail_messages, whole=extractive)
     if portion is None:
@@ -285,24 +278,16 @@ def _compressing(
         readable = _is_readable(state, covered_tokens, policy, calls=policy.rebase_calls_max)
         if readable and _is_no_base(state, revised, policy, extractive=extractive):
             base, read = None, taken
+    replaced_tokens = division.dropped_tokens + revised_tokens
     return _sized(
         state,
-        PassPlan(
-            pass_id=context.next_pass_id,
-            trigger=trigger,
-            covered=taken,
+        replace(
+            planned(state, context, trigger, taken, replaced_tokens=replaced_tokens, extractive=extractive),
             source=read,
             base_id=base.id if base else "",
             parent_id=revised.id if revised else "",
-            depth=0,
-            token_ratio=state.ratio,
-            message_version=state.message_version,
-            replaced_tokens=division.dropped_tokens + revised_tokens,
-            summary_tokens_max=0,
-            policy=policy,
             covered_tokens=covered_tokens,
             rewrites=base.rewrites + 1 if base else 0,
-            extractive=extractive,
             cut=division.cut,
             beside_ids=_ids(state.shown[:-1] if revised else state.shown),
             form=policy.record_form,
@@ -335,22 +320,13 @@ def _merging(
     replaced_tokens = summary_tokens(state, oldest.id, other.id)
     return _sized(
         state,
-        PassPlan(
-            pass_id=context.next_pass_id,
-            trigger=trigger,
-            covered=covered,
+        replace(
+            planned(state, context, trigger, covered, replaced_tokens=replaced_tokens, extractive=extractive),
             source=covered if whole else other.covered,
             base_id="" if whole else oldest.id,
             parent_id=oldest.id,
-            depth=0,
-            token_ratio=state.ratio,
-            message_version=state.message_version,
-            replaced_tokens=replaced_tokens,
-            summary_tokens_max=0,
-            policy=policy,
             covered_tokens=covered_tokens,
             rewrites=0 if whole else oldest.rewrites + 1,
-            extractive=extractive,
             cut=cut,
             beside_ids=_ids(state.shown[2:]),
             form=policy.record_form,

@@ -28,7 +28,7 @@ from service.models.http.fields import NotAnObject, count_of, read_object
 from service.models.model import ModelError, ModelRefused, ModelUnavailable, PromptTruncated
 
 RATE_LIMIT_RETRY_S = 60.0
-"""When to retry after a 429 without Retry-After: cloud limits last minutes to days, never milliseconds."""
+"""Delay before a retry after a 429 without Retry-After: cloud limits last minutes to days, never milliseconds."""
 
 RETRY_AFTER_MAX_S = 86_400.0
 

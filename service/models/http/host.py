@@ -70,7 +70,7 @@ class Place:
     prefill_s: float | None = None
     kept_s: float = 0.0
 
-    def left_early(self, waited_s: float, *, kept_s_max: float) -> None:
+    def keep_for_abandoned(self, waited_s: float, *, kept_s_max: float) -> None:
         """Keep the place of a call that ends before the first byte, for the rest of `prefill_s`.
 
         If that is unknown or has passed, for as long again as the call has waited. Never longer than `kept_s_max`.
@@ -218,10 +218,10 @@ class ModelHost:
             async with deadline.limit(first_byte_s, self.label, "no first byte", error=FirstByteLate):
                 return await anext(lines, None)
         except (asyncio.CancelledError, FirstByteLate, DeadlineOver):
-            self._left_early(place, self._clock() - began)
+            self._keep_for_abandoned(place, self._clock() - began)
             raise
 
-    def _left_early(self, place: Place, waited_s: float) -> None:
+    def _keep_for_abandoned(self, place: Place, waited_s: float) -> None:
         """A call ends before the first byte. A server that goes on reading its prompt has the place kept."""
 
     def _give_back(self, place: Place) -> None:

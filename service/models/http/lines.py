@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from service.models.http.fields import OBJECT_BYTES_MAX, NotAnObject, read_object
-from service.models.model import ModelUnavailable
+from service.models.model import Completion, ModelUnavailable
 
 ANSWER_BYTES_MAX = 32_000_000
 ANSWER_LINES_MAX = 100_000
@@ -79,6 +79,23 @@ class StreamedAnswer(ABC):
     def text(self) -> str:
         """The content so far."""
         return "".join(self._pieces)
+
+    @property
+    @abstractmethod
+    def finish_reason(self) -> str:
+        """`length` if the server says so, otherwise `stop`."""
+
+    def completion(self, model: str, *, duration_s: float) -> Completion:
+        """Return the whole answer as that of `model`, which is named as `provider:model`."""
+        return Completion(
+            text=self.text,
+            model=model,
+            finish_reason=self.finish_reason,
+            input_tokens=self.input_tokens or 0,
+            output_tokens=self.output_tokens,
+            duration_s=duration_s,
+            response_model=self.model,
+        )
 
     @abstractmethod
     def add(self, line: bytes) -> None:

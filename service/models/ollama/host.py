@@ -20,7 +20,7 @@ from service.models.ollama.errors import classify_status
 from service.models.ollama.settings import OllamaSettings
 
 LATELY_S = 60.0
-"""How long after a use by others a host does not count as idle: chats pause between two turns."""
+"""Seconds after a use by others in which a host does not count as idle: chats pause between two turns."""
 
 
 class OllamaHost(ModelHost):
@@ -56,8 +56,8 @@ class OllamaHost(ModelHost):
         self._uses.look(_expiries_of(loaded))
         return not self._uses.used_lately
 
-    def _left_early(self, place: Place, waited_s: float) -> None:
-        place.left_early(waited_s, kept_s_max=self._settings.first_byte_s)
+    def _keep_for_abandoned(self, place: Place, waited_s: float) -> None:
+        place.keep_for_abandoned(waited_s, kept_s_max=self._settings.first_byte_s)
 
     def _give_back(self, place: Place) -> None:
         self._uses.own_call()
@@ -104,7 +104,7 @@ class _UseWatch:
 
 
 def _expiries_of(loaded: dict[str, Any]) -> dict[str, str]:
-    """When each loaded model expires, by name, as in /api/ps."""
+    """Return the expiry of each loaded model by name, as in /api/ps."""
     models = loaded.get("models")
     return {
         str(entry.get("name")): str(entry.get("expires_at"))

@@ -205,15 +205,7 @@ class OllamaModel:
                 await self._stream(host, place, facts, request, answer, deadline, on_progress)
                 answer.check_complete()
                 self._learn(host, request, answer, facts)
-            return Completion(
-                text=answer.text,
-                model=self.name,
-                finish_reason=answer.finish_reason,
-                input_tokens=answer.input_tokens or 0,
-                output_tokens=answer.output_tokens,
-                duration_s=self._clock() - started,
-                response_model=answer.model,
-            )
+            return answer.completion(self.name, duration_s=self._clock() - started)
 
     async def _stream(
         self,

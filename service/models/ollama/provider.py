@@ -11,10 +11,9 @@ from service.models.http.address import AddressError
 from service.models.inventory import FAIL, OK, WARN, Finding, Inventory, ModelSpeed
 from service.models.ollama.description import DescriptionCache
 from service.models.ollama.host import open_hosts
-from service.models.ollama.inventory import HostInventory, ModelEntry, inventory_of, missing_remedy
+from service.models.ollama.inventory import HostInventory, ModelEntry, inventory_of, missing_remedy, speed_of
 from service.models.ollama.model import PROVIDER, OllamaModel
 from service.models.ollama.settings import OllamaGroup
-from service.models.ollama.speed import speed_of
 from service.models.ollama.vocabulary import Vocabularies
 from service.models.provider import OpenProvider, Provider, Surroundings
 from service.models.settings import text_of
@@ -32,15 +31,12 @@ class Ollama(Provider[OllamaGroup]):
 
     @property
     def window(self) -> int:
-        """See Provider."""
         return self.settings.num_ctx
 
     def open(self, around: Surroundings) -> OpenProvider:
-        """See Provider."""
         return _Hosts(self.settings, around)
 
     def checks(self) -> Iterator[tuple[str, Callable[[], object]]]:
-        """See Provider."""
         for index, host in enumerate(self.settings.hosts):
             yield f"hosts[{index}]", partial(self.settings.address, host)
 
@@ -49,7 +45,6 @@ class Ollama(Provider[OllamaGroup]):
         return tuple(address.label for address in self.settings.addresses())
 
     async def inventory(self, *, timeout_s: float, clock: Callable[[], float]) -> Sequence[Inventory]:
-        """See Provider."""
         hosts = self.settings.hosts if self.models else ()
         return [await self._inventory(host, timeout_s, clock) for host in hosts]
 

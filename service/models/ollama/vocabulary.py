@@ -29,7 +29,7 @@ _CONTAINERS_MAX: Final = 100_000
 """Opening brackets, most of them in tokens and merges."""
 
 DESCRIBED_S: Final = 60.0
-"""For the whole description, which a host reads from disk."""
+"""Seconds for the whole description, which a host reads from disk."""
 
 
 class Vocabularies:

@@ -77,11 +77,9 @@ class Answer(StreamedAnswer):
 
     @property
     def finish_reason(self) -> str:
-        """`length` if the server says so, otherwise `stop`."""
         return "length" if self.done_reason == "length" else "stop"
 
     def add(self, line: bytes) -> None:
-        """See StreamedAnswer."""
         self.started = True
         chunk = self._parse(line)
         if (error := chunk.get("error")) is not None:

@@ -89,15 +89,7 @@ class OpenAIModel:
         except ModelError as error:
             error.queued_s = deadline.paused_s
             raise
-        return Completion(
-            text=answer.text,
-            model=self.name,
-            finish_reason=answer.finish_reason,
-            input_tokens=answer.input_tokens or 0,
-            output_tokens=answer.output_tokens,
-            duration_s=self._clock() - started,
-            response_model=answer.model,
-        )
+        return answer.completion(self.name, duration_s=self._clock() - started)
 
     async def describe(self) -> ModelDescription:
         """This model's entry in the server's list. A server need not list every model that it serves."""
@@ -142,7 +134,7 @@ class OpenAIModel:
             return answer
 
     def _send_at_most(self, less: Dialect) -> None:
-        """Leave out what `less` leaves out, and what other calls have found refused meanwhile."""
+        """Leave out the fields that `less` leaves out, and those that servers refused to other calls meanwhile."""
         both = self._dialect.at_most(less)
         if both != self._dialect:
             self._dialect = both

@@ -30,25 +30,20 @@ class OpenAI(Provider[OpenAIGroup]):
 
     @property
     def window(self) -> int:
-        """See Provider."""
         return self.settings.context_length
 
     def open(self, around: Surroundings) -> OpenProvider:
-        """See Provider."""
         return _Endpoint(self.settings, around)
 
     def checks(self) -> Iterator[tuple[str, Callable[[], object]]]:
-        """See Provider."""
         # Other programs read OPENAI_BASE_URL too: whatever it says, it stops no sidecar that does not use it.
         if self.models:
             yield "url", self.settings.address
 
     def host_labels(self) -> tuple[str, ...]:
-        """See Provider."""
         return (self.settings.address().label,) if self.models else ()
 
     def unused(self) -> str:
-        """See Provider."""
         given = []
         if self.settings.url != OpenAIGroup.model_fields["url"].default:
             given.append("openai.url (OPENAI_BASE_URL)")
@@ -60,7 +55,6 @@ class OpenAI(Provider[OpenAIGroup]):
         return f'{" and ".join(given)} {verb} set but not used: to use it, set summarizer.models=["openai:NAME"]'
 
     async def inventory(self, *, timeout_s: float, clock: Callable[[], float]) -> Sequence[Inventory]:
-        """See Provider."""
         if not self.models:
             unused = self.unused()
             return [Inventory((Finding(WARN, f"endpoint: {unused}"),))] if unused else []

@@ -70,7 +70,6 @@ class Answer(StreamedAnswer):
 
     @property
     def finish_reason(self) -> str:
-        """`length` if the server says so, otherwise `stop`."""
         return "length" if self.finished == "length" else "stop"
 
     def add(self, line: bytes) -> None:

@@ -15,15 +15,12 @@ class Scripted(Provider[SettingsGroup]):
 
     @property
     def window(self) -> int:
-        """See Provider."""
         return CONTEXT_LENGTH
 
     def open(self, around: Surroundings) -> OpenProvider:
-        """See Provider."""
         return _Scripts(around)
 
     def check_model(self, model: str) -> None:
-        """See Provider."""
         load_script(model or "default", clock=lambda: 0.0)
 
 

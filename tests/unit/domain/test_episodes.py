@@ -23,7 +23,6 @@ from service.domain.commands import (
 )
 from service.domain.conversation import initial_state, live_coverage
 from service.domain.decide import decide
-from service.domain.episode_figures import NAMES_MAX, figures_of
 from service.domain.errors import InvalidPolicy, NothingToSummarize
 from service.domain.events import (
     Event,
@@ -40,7 +39,7 @@ from service.domain.policy import Policy, SummaryRole, overridden
 from service.domain.profiles import episodes
 from service.domain.profiles.profile import DecisionContext, HeldBy
 from service.domain.ranges import covers
-from service.domain.record import EpisodeFigures, FormName, MessageRange
+from service.domain.record import FIGURE_NAMES_MAX, EpisodeFigures, FormName, MessageRange, figures_of
 from service.domain.render import rendered_window
 from service.domain.stretch import least_tokens
 from service.domain.triggers import held_by
@@ -462,7 +461,7 @@ def test_a_long_backlog_is_looked_at_only_as_far_as_an_episode_reaches():
 
 def test_the_figures_of_an_episode_are_those_of_its_hints():
     """The user's sentiment alone; names once each, in order, and bounded."""
-    many = tuple(f"flow{n}" for n in range(NAMES_MAX + 5))
+    many = tuple(f"flow{n}" for n in range(FIGURE_NAMES_MAX + 5))
     messages = [
         Message("1", Role.USER, sentiment=-1.0, tools=("lookup",)),
         Message("2", Role.ASSISTANT, sentiment=1.0, tool_calls=(ToolCall("a", "search"), ToolCall("b", "lookup"))),
@@ -470,5 +469,5 @@ def test_the_figures_of_an_episode_are_those_of_its_hints():
         Message("4", Role.USER),
     ]
 
-    assert figures_of(messages) == EpisodeFigures(2, -0.25, 0.5625, many[:NAMES_MAX], ("lookup", "search"))
+    assert figures_of(messages) == EpisodeFigures(2, -0.25, 0.5625, many[:FIGURE_NAMES_MAX], ("lookup", "search"))
     assert figures_of(messages[3:]) == EpisodeFigures()

@@ -133,7 +133,7 @@ def test_what_messages_said_goes_when_they_go():
     """What other messages said of an identifier stays; words of a message that went do not."""
     made = ledger(entry("OPS-1", 3, 7, context="fix"), entry("OPS-2", 7))
 
-    left = made.kept_to(lambda number: number < 7, lambda _: True)
+    left = made.restricted(lambda number: number < 7, lambda _: True)
 
     assert left.entries == (entry("OPS-1", 3),)
 
@@ -143,7 +143,7 @@ def test_an_entry_counts_no_message_that_a_rewind_removed(end, times):
     """Whatever was known of it only as a number of messages counts as long as they must still be there."""
     made = ledger(*(entry("OPS-1", number, use=Use.TOOL) for number in range(1, 101)))
 
-    (left,) = made.kept_to(lambda number: number <= end, lambda _: True).entries
+    (left,) = made.restricted(lambda number: number <= end, lambda _: True).entries
 
     assert left.times == times
 
@@ -152,8 +152,8 @@ def test_a_value_holds_again_when_its_newer_one_never_was():
     """A rewind removed the message that replaced it; a revocation does not."""
     made = ledger(entry("gate 12", 3)).after(LedgerFinds((), (Replaced("gate 12", 5),), ROOM, ROOM))
 
-    assert texts(made.kept_to(lambda _: True, lambda number: number < 5)) == ["gate 12"]
-    assert texts(made.kept_to(lambda _: True, lambda _: True)) == []
+    assert texts(made.restricted(lambda _: True, lambda number: number < 5)) == ["gate 12"]
+    assert texts(made.restricted(lambda _: True, lambda _: True)) == []
 
 
 def test_values_are_shown_with_the_words_before_them():
@@ -232,7 +232,7 @@ def test_the_ledger_comes_back_as_it_was_when_a_pass_is_revoked(place):
     after = before.after(LedgerFinds(tuple(entry(f"NEW-{n}", 10 + n + place) for n in range(8)), (), 40, 400))
 
     assert after != before
-    assert after.kept_to(lambda number: number < 10, lambda _: True) == before
+    assert after.restricted(lambda number: number < 10, lambda _: True) == before
 
 
 def test_what_one_tool_result_names_once_stands_behind_everything_else():

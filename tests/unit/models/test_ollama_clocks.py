@@ -265,7 +265,7 @@ def test_a_place_is_kept_for_the_rest_of_the_prompt(prefill_s, waited_s, kept_s)
     """By the measured speed; unknown or exceeded, for as long again as was waited; never beyond the bound."""
     place = Place(prefill_s=prefill_s)
 
-    place.left_early(waited_s, kept_s_max=300.0)
+    place.keep_for_abandoned(waited_s, kept_s_max=300.0)
 
     assert place.kept_s == kept_s
 

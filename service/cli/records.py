@@ -1,15 +1,50 @@
-"""`abridged episodes`: the episodes of a conversation."""
+"""`abridged summaries` and `episodes`: the records of a conversation, newest first."""
 
 from __future__ import annotations
 
 import click
 
-from service.cli.figures import ranges, short
+from service.cli.figures import pass_line, ranges, record_line, short, statement_lines
 from service.cli.options import Invocation, sidecar_options
 from service.cli.plain_json import as_json, word
 from service.cli.sidecar import call
 from service.cli.terminal import say, say_text
-from service.client import Episode, EpisodeFigures
+from service.client import Episode, EpisodeFigures, SidecarClient, Summarization, SummaryRecord
+
+
+@click.command(short_help="Show the records of a conversation.")
+@click.argument("conversation")
+@click.option("--json", "as_json_", is_flag=True, help="JSON lines, one record each.")
+@sidecar_options
+@click.pass_obj
+def summaries(invocation: Invocation, conversation: str, *, as_json_: bool) -> None:
+    """Show the summary records of CONVERSATION, newest first, and the last pass if it failed.
+
+    Those that a revoke or a rewind took out of use say so; `--json` leaves them out.
+    """
+
+    async def work(client: SidecarClient) -> tuple[list[SummaryRecord], frozenset[str], list[Summarization]]:
+        records = await client.summaries(conversation)
+        revoked = await client.revoked_summary_ids(conversation)
+        return records, revoked, [] if as_json_ else await client.summarizations(conversation)
+
+    records, revoked, passes = call(invocation, work)
+    if as_json_:
+        for record in records:
+            if record.id not in revoked:
+                say(as_json(record))
+        return
+    if passes and passes[0].error_class:
+        say(pass_line(passes[0]))
+        say()
+    if not records:
+        say("no records yet")
+    for record in records:
+        say(f"{record_line(record)}{', revoked' if record.id in revoked else ''}")
+        say_text(f"  {record.summary}", indent="  ")
+        for line in statement_lines(record):
+            say(f"  {line}")
+        say()
 
 
 @click.command(short_help="Show the episodes of a conversation.")
