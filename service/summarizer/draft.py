@@ -116,7 +116,7 @@ class Draft(Strict):
     def of_text(cls, text: str, **others: str) -> Self:
         """A narrative of any length, with the other narratives of its form, and no lists."""
         lists: dict[str, Any] = {name: [] for name in _TEXT_LISTS}
-        return cls.model_construct(summary=text, action_items=[], **lists, **others)
+        return cls.model_construct(None, summary=text, action_items=[], **lists, **others)
 
     def edited(
         self,
