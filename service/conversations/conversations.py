@@ -164,9 +164,8 @@ class Conversations:
         """Whether the ratio of the conversation allows a preparation; see `service.domain.preparation`."""
         return may_prepare(state, self._policies.of(state.settings))
 
-    async def preparable(self, key: StreamId) -> PassPlan | None:
-        """The plan of the record to prepare now; None without one. Raises ConversationNotFound."""
-        state = await self.state(key)
+    async def preparable(self, key: StreamId, state: Conversation) -> PassPlan | None:
+        """The plan of the record to prepare now; None without one."""
         policy = self._policies.of(state.settings)
         context = DecisionContext(profile_of(policy.profile), policy, self._clock_us(), self._new_id())
         return await run_off_loop(self.window_weight(key), lambda: preparable(state, context))

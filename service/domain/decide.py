@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from service.domain.amendments import cancelled_by_pins, pending_cancelled, require_pins_fit, taken_back
+from service.domain.amendments_fold import with_marks
 from service.domain.clearing import clearable
 from service.domain.commands import (
     Amendment,
@@ -60,9 +61,9 @@ from service.domain.events import (
     Trigger,
     UsageReported,
 )
-from service.domain.fold import evolve, fold
-from service.domain.ledger import LedgerFinds
-from service.domain.policy import wait_after_failures
+from service.domain.fold import evolve, fold, recorded, with_finds
+from service.domain.ledger import NO_LEDGER, NOTHING_FOUND, LedgerFinds
+from service.domain.policy import Policy, wait_after_failures
 from service.domain.profiles.profile import DecisionContext, Profile
 from service.domain.ranges import without
 from service.domain.record import SummaryRecord
@@ -233,29 +234,31 @@ def _complete(state: Conversation, command: CompletePass, context: DecisionConte
         wait_until_us=until_us,
         tried=command.tried,
     )
-    after = evolve(state, completed, context.now_us)
-    if plan.trigger is not Trigger.REMAKE and (marks := clearable(after, context.policy)):
-        completed = replace(completed, marks=marks)
-        after = evolve(state, completed, context.now_us)
-    if plan.trigger is not Trigger.REMAKE and (command.finds.entries or state.ledger.entries):
-        completed = replace(completed, finds=_within_limits(state, after, record, command, context))
-        after = evolve(state, completed, context.now_us)
+    after = recorded(state, completed, context.now_us)
+    if plan.trigger is not Trigger.REMAKE:
+        marks = clearable(after, context.policy)
+        after = with_marks(after, marks)
+        finds = _within_limits(state, after, record, command.finds, context.policy)
+        after = with_finds(after, finds)
+        completed = replace(completed, marks=marks, finds=finds)
     if not _saves_enough(state, after, record, context.profile):
         return _with_trigger(state, [_skipped_no_gain(state, plan, command, context)], context)
     return [completed, *(followed_up(after, plan, context) or ruled(after, context))]
 
 
 def _within_limits(
-    before: Conversation, after: Conversation, record: SummaryRecord, command: CompletePass, context: DecisionContext
+    before: Conversation, after: Conversation, record: SummaryRecord, finds: LedgerFinds, policy: Policy
 ) -> LedgerFinds:
     """Bound the finds by the most that the ledger may take after the pass."""
+    if not finds.entries and not before.ledger.entries:
+        return NOTHING_FOUND
     limit, memory = ledger_limits(
         before,
-        context.policy,
-        window_tokens=after.window_tokens,
+        policy,
+        window_tokens=after._replace(ledger=NO_LEDGER).window_tokens,
         record_tokens=summary_tokens(after, record.id),
     )
-    return command.finds._replace(limit_tokens=limit, memory_tokens=memory)
+    return finds._replace(limit_tokens=limit, memory_tokens=memory)
 
 
 def _counts_as_failure(state: Conversation, command: CompletePass) -> bool:

@@ -33,6 +33,7 @@ from service.domain.events import (
     Trigger,
     UsageReported,
 )
+from service.domain.ledger import LedgerFinds
 from service.domain.message import Role
 from service.domain.ranges import partitioned, ranges_of, without
 from service.domain.record import MessageRange
@@ -184,6 +185,21 @@ def _messages_appended(state: Conversation, joining: Messages[MessageAppended], 
 
 
 def _completed(state: Conversation, event: SummarizationCompleted, at_us: int) -> Conversation:
+    after = recorded(state, event, at_us)
+    assert state.pending is not None, "a completed pass was pending"
+    if state.pending.trigger is Trigger.REMAKE:
+        return after
+    return with_finds(with_marks(after, event.marks), event.finds)
+
+
+def with_finds(state: Conversation, finds: LedgerFinds) -> Conversation:
+    """Return the state with the ledger that its pass leaves, and the ratio that the window now rises from."""
+    state = state._replace(ledger=state.ledger.after(finds, text_of_records(state.shown)))
+    return state._replace(lowest_ratio_since_pass=state.ratio)
+
+
+def recorded(state: Conversation, event: SummarizationCompleted, at_us: int) -> Conversation:
+    """Return the state with the record of a pass in use, before its marks and its finds."""
     record, plan = event.record, state.pending
     assert plan is not None, "a completed pass was pending"
     assert plan.pass_id == event.pass_id, "the completed pass was the pending one"
@@ -211,7 +227,7 @@ def _completed(state: Conversation, event: SummarizationCompleted, at_us: int) -
         return _remade(state, plan.replaces_id, event)
     inside, left = partitioned(state.window, without(record.covered, ranges_of(state.pins)))
     estimated = sum(m.tokens for m in inside if m.source is TokenSource.ESTIMATE)
-    state = _may_speak_again(state)._replace(
+    return _may_speak_again(state)._replace(
         window=Sequence(left),
         chat_messages=state.chat_messages - sum(m.message.role is not Role.SYSTEM for m in inside),
         exact_tokens=state.exact_tokens - (sum(m.tokens for m in inside) - estimated),
@@ -222,9 +238,6 @@ def _completed(state: Conversation, event: SummarizationCompleted, at_us: int) -
         redo_due=False,
         last_summarization=LastSummarization(plan.depth, plan.message_version, plan.token_ratio),
     )
-    state = with_marks(state, event.marks)
-    state = state._replace(ledger=state.ledger.after(event.finds, text_of_records(state.shown)))
-    return state._replace(lowest_ratio_since_pass=state.ratio)
 
 
 def _cleared(state: Conversation, event: SummarizationCleared, at_us: int) -> Conversation:

@@ -52,13 +52,13 @@ class PassCommits:
         self._pauses = pauses
         self._hash_key = hash_key
 
-    async def claim(self, key: StreamId, plan: PassPlan) -> bool:
-        """Claim the pass. Returns False if it is not wanted and has ended instead.
+    async def claim(self, key: StreamId, plan: PassPlan) -> Conversation | None:
+        """Claim the pass and return the state after it; None if it is not wanted and has ended instead.
 
         Raises PassSuperseded if it is no longer pending, or an EventLogError.
         """
-        _, events = await self._committed(key, StartPass(plan.pass_id))
-        return isinstance(events[0], SummarizationStarted)
+        state, events = await self._committed(key, StartPass(plan.pass_id))
+        return state if isinstance(events[0], SummarizationStarted) else None
 
     async def release(self, key: StreamId, plan: PassPlan) -> None:
         """Give the claim back at shutdown, in one attempt: a failure costs only the claim."""

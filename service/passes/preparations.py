@@ -21,11 +21,10 @@ from service.conversations.conversations import Conversations
 from service.domain.conversation import Conversation
 from service.domain.errors import DomainError
 from service.domain.preparation import has_grown
-from service.domain.tokens import TokenCounter
 from service.models.model import Completion
 from service.passes.prepared import Prepared, Question
 from service.passes.queue import PassQueue
-from service.passes.source import work_of
+from service.passes.source import PassSource
 from service.summarizer.summarizer import PassFailed, PassWork, Summarizers
 from service.telemetry.telemetry import Telemetry
 from service.turn import run_off_loop
@@ -94,7 +93,7 @@ class Preparations:
         conversations: Conversations,
         *,
         summarizers: Summarizers,
-        counter: TokenCounter,
+        source: PassSource,
         telemetry: Telemetry,
         clock_s: Callable[[], float],
         workers: int,
@@ -102,7 +101,7 @@ class Preparations:
     ) -> None:
         self._conversations = conversations
         self._wanted = summarizers.wanted
-        self._counter = counter
+        self._source = source
         self._stopping = False
         self._telemetry = telemetry
         self._clock_s = clock_s
@@ -205,15 +204,16 @@ class Preparations:
                 self._queue.done(key)
 
     async def _prepare(self, key: StreamId) -> None:
-        plan = await self._conversations.preparable(key)
+        state = await self._conversations.state(key)
+        plan = await self._conversations.preparable(key, state)
         tried = self._tried.get(key)
         if plan is None or (tried is not None and not has_grown(plan, since=tried.question.plan)):
             return
         if not await self._wanted.has_time():
             return
-        work = await work_of(self._conversations, key, plan, self._counter)
+        work = await self._source.work(key, state, plan)
         question = await run_off_loop(len(work.messages), lambda: Question.of(work))
-        state = await self._conversations.state(key)
+        state = await self._conversations.state(key)  # models were asked for their time meanwhile
         if not self._no_pass_pending.is_set() or not self._conversations.may_prepare(state):
             return
         self._forget(key, "range_grown")

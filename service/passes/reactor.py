@@ -23,6 +23,7 @@ from service.passes.commits import TRANSIENT, CommitPauses, PassCommits
 from service.passes.preparations import Preparations
 from service.passes.queue import Backlog, PassQueue
 from service.passes.run import PassRun, PassRunner, failed_by_bug
+from service.passes.source import PassSource
 from service.passes.wakeups import Wakeups
 from service.summarizer.summarizer import Summarizers
 from service.telemetry.telemetry import Telemetry
@@ -78,10 +79,11 @@ class Reactor:
         self._pauses = pauses or CommitPauses()
         self._commits = PassCommits(conversations, pauses=self._pauses, hash_key=hash_key)
         self._wakeups = Wakeups(conversations, has_time=summarizers.wanted.has_time, pauses=self._pauses)
+        source = PassSource(conversations.log, counter)
         self._preparations = Preparations(
             conversations,
             summarizers=summarizers,
-            counter=counter,
+            source=source,
             telemetry=telemetry,
             clock_s=clock_s,
             workers=limits.concurrent_passes,
@@ -92,7 +94,7 @@ class Reactor:
             summarizers=summarizers,
             commits=self._commits,
             preparations=self._preparations,
-            counter=counter,
+            source=source,
             telemetry=telemetry,
             clock_s=clock_s,
             on_model_answered=self._wakeups.model_answered,

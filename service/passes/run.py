@@ -28,12 +28,11 @@ from service.domain.events import (
 )
 from service.domain.policy import Fallback
 from service.domain.preparation import suffices
-from service.domain.tokens import TokenCounter
 from service.passes.commits import TRANSIENT, PassCommits
 from service.passes.preparations import Preparations
 from service.passes.prepared import Prepared
 from service.passes.report import PassReport
-from service.passes.source import work_of
+from service.passes.source import PassSource
 from service.summarizer.summarizer import PassFailed, PassResult, PassWork, Summarizers, Summary, record_of
 from service.telemetry.telemetry import Telemetry
 from service.turn import run_off_loop
@@ -84,7 +83,7 @@ class _Written(NamedTuple):
 
 
 class PassRunner:
-    """Runs passes. `counter` counts identifiers; `on_model_answered` is called after each success of a model."""
+    """Runs passes. `on_model_answered` is called after each success of a model."""
 
     def __init__(
         self,
@@ -94,7 +93,7 @@ class PassRunner:
         commits: PassCommits,
         preparations: Preparations,
         telemetry: Telemetry,
-        counter: TokenCounter,
+        source: PassSource,
         clock_s: Callable[[], float],
         on_model_answered: Callable[[], None],
     ) -> None:
@@ -103,7 +102,7 @@ class PassRunner:
         self._commits = commits
         self._preparations = preparations
         self._telemetry = telemetry
-        self._counter = counter
+        self._source = source
         self._clock_s = clock_s
         self._on_model_answered = on_model_answered
 
@@ -111,9 +110,12 @@ class PassRunner:
         """Run the pass from claim to end. Raises PassSuperseded if it is no longer wanted, or an EventLogError."""
         trigger = await self._conversations.log.requested_by(key, _first_pass_id(state, plan))
         claimed_too_often = state.claims >= CLAIMS_MAX
-        if not claimed_too_often and not await self._commits.claim(key, plan):
-            _log.info("pass.cancelled", conversation_id=key.name, summarization_id=plan.pass_id)
-            return
+        if not claimed_too_often:
+            claimed = await self._commits.claim(key, plan)
+            if claimed is None:
+                _log.info("pass.cancelled", conversation_id=key.name, summarization_id=plan.pass_id)
+                return
+            state = claimed
         wanted = self._summarizers.extraction if plan.extractive else self._summarizers.wanted
         report = PassReport(self._telemetry, key, plan, model=wanted.name, now_us=self._conversations.now_us)
         with report.opened(trigger):
@@ -121,7 +123,7 @@ class PassRunner:
                 if claimed_too_often:
                     await self._fail(key, plan, report, _internal("the sidecar stopped in it too often"))
                 else:
-                    await self._make(key, run, plan, report)
+                    await self._make(key, run, state, plan, report)
             except asyncio.CancelledError:
                 report.cancelled()
                 if not claimed_too_often:
@@ -134,9 +136,9 @@ class PassRunner:
                 report.failed(failed_by_bug())
                 raise
 
-    async def _make(self, key: StreamId, run: PassRun, plan: PassPlan, report: PassReport) -> None:
+    async def _make(self, key: StreamId, run: PassRun, state: Conversation, plan: PassPlan, report: PassReport) -> None:
         try:
-            await self._summarized(key, run, plan, report)
+            await self._summarized(key, run, state, plan, report)
         except TRANSIENT:
             if run.prepared is not None:
                 self._preparations.put_back(key, run.prepared)
@@ -147,10 +149,11 @@ class PassRunner:
                 reason = "not_published" if run.outcome is PreparationOutcome.WASTED else ""
                 self._preparations.ended(key, run.outcome, reason)
 
-    async def _summarized(self, key: StreamId, run: PassRun, plan: PassPlan, report: PassReport) -> None:
-        work = await work_of(self._conversations, key, plan, self._counter)
+    async def _summarized(
+        self, key: StreamId, run: PassRun, state: Conversation, plan: PassPlan, report: PassReport
+    ) -> None:
         try:
-            result = await self._result(key, run, work, report)
+            result = await self._result(key, run, state, await self._source.work(key, state, plan), report)
         except PassFailed as failure:
             await self._fail(key, plan, report, failure)
             return
@@ -166,15 +169,17 @@ class PassRunner:
             assert isinstance(events[0], SummarizationSkipped)
             report.skipped(events[0].reason.value)
 
-    async def _result(self, key: StreamId, run: PassRun, work: PassWork, report: PassReport) -> PassResult:
+    async def _result(
+        self, key: StreamId, run: PassRun, state: Conversation, work: PassWork, report: PassReport
+    ) -> PassResult:
         """The model's record, or an extract if the policy or the operator's list wants one."""
         if work.plan.extractive or self._summarizers.wants_extraction:
             if not self._summarizers.wants_extraction:
-                report.went_unasked((await self._conversations.state(key)).failures_in_row)
+                report.went_unasked(state.failures_in_row)
             return await self._extracted(work, report, None)
         began_s = self._clock_s()
         try:
-            written = await self._wanted_summary(key, run, work, report)
+            written = await self._wanted_summary(key, run, state, work, report)
         except PassFailed as failure:
             # A missing model is not a failing one, so the next pass does not wait.
             if work.plan.trigger is not Trigger.REMAKE and self._summarizers.is_listed_for(failure):
@@ -186,13 +191,15 @@ class PassRunner:
             return await self._extracted(work, report, failure, after=failure)
         return self._made(written.work, written.summary, began_s - written.spent_s, report)
 
-    async def _wanted_summary(self, key: StreamId, run: PassRun, work: PassWork, report: PassReport) -> _Written:
+    async def _wanted_summary(
+        self, key: StreamId, run: PassRun, state: Conversation, work: PassWork, report: PassReport
+    ) -> _Written:
         """The wanted summarizer's summary. Raises PassFailed also if extraction is to stand in before it is ready."""
         if run.superseded:
             raise PassSuperseded
         if run.stands_in:
             raise self._interrupted(report)
-        run.call = asyncio.create_task(self._written(key, run, work, report))
+        run.call = asyncio.create_task(self._written(key, run, state, work, report))
         try:
             return await run.call
         except asyncio.CancelledError:
@@ -206,19 +213,23 @@ class PassRunner:
         finally:
             run.call = None
 
-    async def _written(self, key: StreamId, run: PassRun, work: PassWork, report: PassReport) -> _Written:
+    async def _written(
+        self, key: StreamId, run: PassRun, state: Conversation, work: PassWork, report: PassReport
+    ) -> _Written:
         """The wanted summarizer's summary: the prepared one where that suffices, else one on top of it, else a new
         one."""
         wanted = self._summarizers.wanted
         prepared = run.prepared = await self._preparations.take(key, work)
         if prepared is None:
             return _Written(work, await wanted.summarize(work, report))
-        # Read anew: fewer messages leave the window, and so fewer identifiers go into the ledger.
-        part = await work_of(self._conversations, key, prepared.of_pass(work).plan, self._counter)
-        rest = prepared.rest_of(work)
-        if prepared.covers(work.plan) or await self._suffices(key, part, prepared.summary, report):
+        part = work
+        if not prepared.covers(work.plan):
+            # Fewer messages leave the window, and so fewer identifiers go into the ledger.
+            part = await self._source.with_finds(key, state, prepared.of_pass(work))
+        if part is work or await self._suffices(key, part, prepared.summary, report):
             report.prepared(prepared.tokens_in, prepared.tokens_out)
             return _Written(part, prepared.summary, prepared.latency_s)
+        rest = prepared.rest_of(work)
         if rest is None:
             run.prepared = None
             self._preparations.ended(key, PreparationOutcome.WASTED, "not_extensible")
@@ -231,7 +242,7 @@ class PassRunner:
         return _Written(rest, replace(summary, attempts=attempts, tried=tried), prepared.latency_s)
 
     async def _suffices(self, key: StreamId, part: PassWork, summary: Summary, report: PassReport) -> bool:
-        """Whether the record of a part of the range is enough for the window as it is now."""
+        """Whether the record of a part of the range is enough for the window, which may have grown since the claim."""
         state, now_us = await self._conversations.state(key), self._conversations.now_us()
         result = self._made(part, summary, self._clock_s(), report)
         completed = SummarizationCompleted(

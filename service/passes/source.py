@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from eventlog.event import StreamId
-from service.conversations.conversations import Conversations
+from service.conversations.conversation_log import ConversationLog
 from service.domain.conversation import Conversation, ShownRecord, record_named
 from service.domain.events import MessageAppended, PassPlan, Trigger
 from service.domain.ledger import NOTHING_FOUND, LedgerFinds
@@ -23,67 +24,76 @@ from service.summarizer.summarizer import PassWork
 SOURCE_MESSAGES_MAX: Final = 100_000
 
 
-async def work_of(conversations: Conversations, key: StreamId, plan: PassPlan, counter: TokenCounter) -> PassWork:
-    """The work of the plan, as the conversation is now."""
-    state = await conversations.state(key)
-    previous = record_named(state, plan.base_id) if plan.base_id else None
-    replaces = record_named(state, plan.replaces_id) if plan.replaces_id else None
-    settings = state.settings
-    names = plan.merged_ids if plan.form is FormName.DIGEST else ()
-    found = (record_named(state, name) for name in names)
-    merged = tuple(ShownRecord(r, state.sources[r.id], short=bool(r.short_summary)) for r in found if r)
-    messages = tuple(map(_as_message, merged)) if merged else await _chat(conversations, key, state, plan.source)
-    finds = await _finds(conversations, key, state, plan, counter)
+class PassSource:
+    """Reads what passes summarize. `counter` counts the ledger's identifiers."""
 
-    def in_ledger(text: str, tokens: int) -> frozenset[str]:
-        without = state.window_tokens - ledger_tokens(state) - plan.replaced_tokens
-        tokens = calibrated_tokens(tokens, max(1.0, settings.calibration_factor))
-        limit, _ = ledger_limits(state, plan.policy, window_tokens=without + tokens, record_tokens=tokens)
-        ledger = state.ledger.after(finds._replace(limit_tokens=limit, memory_tokens=limit), text)
-        return frozenset(entry.key for entry in ledger.in_window)
+    def __init__(self, log: ConversationLog, counter: TokenCounter) -> None:
+        self._log = log
+        self._counter = counter
 
-    return PassWork(
-        key.name,
-        plan,
-        messages,
-        previous,
-        settings.model,
-        replaces,
-        settings.calibration_factor,
-        overlap=await _chat(conversations, key, state, plan.overlap) if plan.overlap else (),
-        merged=merged,
-        finds=finds,
-        in_ledger=in_ledger,
-    )
-
-
-async def _chat(
-    conversations: Conversations, key: StreamId, state: Conversation, ranges: tuple[MessageRange, ...]
-) -> tuple[MessageAppended, ...]:
-    """The messages of these ranges, from the window if it has them all as they were appended, else from the log."""
-    inside, _ = partitioned(state.window, ranges)
-    messages: Sequence[MessageAppended] = inside
-    if len(inside) < sum(map(len, ranges)) or any(m.cleared_tokens for m in inside):
-        messages = await conversations.log.originals(
-            key, head=state.event_version, limit=SOURCE_MESSAGES_MAX, within=ranges
+    async def work(self, key: StreamId, state: Conversation, plan: PassPlan) -> PassWork:
+        """Read the work of a plan that was made of this state, or of an earlier one of its epoch."""
+        merged = _merged(state, plan)
+        return await self.with_finds(
+            key,
+            state,
+            PassWork(
+                key.name,
+                plan,
+                tuple(map(_as_message, merged)) if merged else await self._chat(key, state, plan.source),
+                record_named(state, plan.base_id) if plan.base_id else None,
+                state.settings.model,
+                record_named(state, plan.replaces_id) if plan.replaces_id else None,
+                state.settings.calibration_factor,
+                overlap=await self._chat(key, state, plan.overlap) if plan.overlap else (),
+                merged=merged,
+            ),
         )
-    return tuple(m for m in messages if m.message.role is not Role.SYSTEM)
+
+    async def with_finds(self, key: StreamId, state: Conversation, work: PassWork) -> PassWork:
+        """Return the work with the identifiers that leave the window by its plan, as they were appended.
+
+        By a remake none leaves.
+        """
+        plan = work.plan
+        if plan.trigger is Trigger.REMAKE or not ledger_tokens_max(state, plan.policy):
+            finds = NOTHING_FOUND
+        else:
+            inside, staying = partitioned(state.window, without(plan.covered, ranges_of(state.pins)))
+            ranges = ranges_of(m.number for m in inside)
+            leaving = await self._chat(key, state, ranges) if ranges else ()
+            counter = self._counter.of(state.settings.model)
+            source = counter.source_for(state.settings.model)
+            find = partial(finds_of, leaving, staying, state.ledger, counter=counter, source=source)
+            finds = await asyncio.to_thread(find)
+        return replace(work, finds=finds, in_ledger=partial(_in_ledger, state, plan, finds))
+
+    async def _chat(
+        self, key: StreamId, state: Conversation, ranges: tuple[MessageRange, ...]
+    ) -> tuple[MessageAppended, ...]:
+        """The messages of these ranges, from the window if it has them all as they were appended, else from the log."""
+        inside, _ = partitioned(state.window, ranges)
+        messages: Sequence[MessageAppended] = inside
+        if len(inside) < sum(map(len, ranges)) or any(m.cleared_tokens for m in inside):
+            messages = await self._log.originals(
+                key, head=state.event_version, limit=SOURCE_MESSAGES_MAX, within=ranges
+            )
+        return tuple(m for m in messages if m.message.role is not Role.SYSTEM)
 
 
-async def _finds(
-    conversations: Conversations, key: StreamId, state: Conversation, plan: PassPlan, counter: TokenCounter
-) -> LedgerFinds:
-    """The identifiers of the messages that leave the window by the pass, as they were appended; by a remake none
-    does."""
-    if plan.trigger is Trigger.REMAKE or not ledger_tokens_max(state, plan.policy):
-        return NOTHING_FOUND
-    inside, staying = partitioned(state.window, without(plan.covered, ranges_of(state.pins)))
-    ranges = ranges_of(m.number for m in inside)
-    leaving = await _chat(conversations, key, state, ranges) if ranges else ()
-    counter = counter.of(state.settings.model)
-    source = counter.source_for(state.settings.model)
-    find = partial(finds_of, leaving, staying, state.ledger, counter=counter, source=source)
-    return await asyncio.to_thread(find)
+def _merged(state: Conversation, plan: PassPlan) -> tuple[ShownRecord, ...]:
+    if plan.form is not FormName.DIGEST:
+        return ()
+    found = (record_named(state, name) for name in plan.merged_ids)
+    return tuple(ShownRecord(r, state.sources[r.id], short=bool(r.short_summary)) for r in found if r)
+
+
+def _in_ledger(state: Conversation, plan: PassPlan, finds: LedgerFinds, text: str, tokens: int) -> frozenset[str]:
+    without = state.window_tokens - ledger_tokens(state) - plan.replaced_tokens
+    tokens = calibrated_tokens(tokens, max(1.0, state.settings.calibration_factor))
+    limit, _ = ledger_limits(state, plan.policy, window_tokens=without + tokens, record_tokens=tokens)
+    ledger = state.ledger.after(finds._replace(limit_tokens=limit, memory_tokens=limit), text)
+    return frozenset(entry.key for entry in ledger.in_window)
 
 
 def _as_message(shown: ShownRecord) -> MessageAppended:

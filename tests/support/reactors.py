@@ -34,6 +34,7 @@ from service.passes.commits import CommitPauses, PassCommits
 from service.passes.preparations import Preparations
 from service.passes.reactor import Reactor, ReactorLimits
 from service.passes.run import PassRunner
+from service.passes.source import PassSource
 from service.summarizer.summarizer import Summarizers
 from service.telemetry.progress import ProgressBoard
 from service.telemetry.telemetry import Telemetry, metric_labels
@@ -112,7 +113,7 @@ class ReactorBench:
     def runner(self) -> PassRunner:
         """What runs one pass of the conversations."""
         clock_s = asyncio.get_running_loop().time
-        counter = EstimatingCounter()
+        source = PassSource(self.conversations.log, EstimatingCounter())
         summarizers = Summarizers(by_model(self.model), by_extraction())
         return PassRunner(
             self.conversations,
@@ -121,14 +122,14 @@ class ReactorBench:
             preparations=Preparations(
                 self.conversations,
                 summarizers=summarizers,
-                counter=counter,
+                source=source,
                 telemetry=self.telemetry,
                 clock_s=clock_s,
                 workers=self.workers,
                 shared=False,
             ),
             telemetry=self.telemetry,
-            counter=counter,
+            source=source,
             clock_s=clock_s,
             on_model_answered=lambda: None,
         )

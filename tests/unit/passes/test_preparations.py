@@ -25,7 +25,7 @@ from service.passes.commits import CommitPauses
 from service.passes.preparations import KEPT_MAX, WAITING_MAX, Preparations
 from service.passes.prepared import Question
 from service.passes.reactor import Reactor
-from service.passes.source import work_of
+from service.passes.source import PassSource
 from service.summarizer.summarizer import Summarizers
 from service.telemetry.progress import ProgressBoard
 from service.telemetry.telemetry import Telemetry
@@ -342,7 +342,7 @@ def preparations_of(bench: Speculating) -> Preparations:
     return Preparations(
         bench.conversations,
         summarizers=Summarizers(by_model(bench.gated), by_extraction()),
-        counter=EstimatingCounter(),
+        source=PassSource(bench.conversations.log, EstimatingCounter()),
         telemetry=bench.told,
         clock_s=asyncio.get_running_loop().time,
         workers=1,
@@ -375,31 +375,28 @@ async def test_only_so_many_prepared_records_are_kept():
     bench = Speculating()
     bench.gated.gate.set()
     await bench.trigger(A, PREPARED)
-    plan = await bench.conversations.preparable(A)
+    state = await bench.conversations.state(A)
+    plan = await bench.conversations.preparable(A, state)
     assert plan is not None
+    source = PassSource(bench.conversations.log, EstimatingCounter())
     preparations = preparations_of(bench)
     preparations.start()
-    preparations.changed(A, await bench.conversations.state(A))
+    preparations.changed(A, state)
     await within(bench.told.over)
     await settled()
-    prepared = await preparations.take(A, await work_of(bench.conversations, A, plan, EstimatingCounter()))
+    prepared = await preparations.take(A, await source.work(A, state, plan))
     assert prepared is not None
 
     for number in range(KEPT_MAX + 1):
         preparations.put_back(StreamId("default", str(number)), prepared)
 
     assert bench.told.outcomes == [(StreamId("default", "0"), PreparationOutcome.WASTED)]
-    larger = await work_of(
-        bench.conversations, A, replace(plan, room_tokens=prepared.summary.tokens - 1), EstimatingCounter()
-    )
+    larger = await source.work(A, state, replace(plan, room_tokens=prepared.summary.tokens - 1))
     assert not prepared.stands_in(larger)
-    assert prepared.rest_of(await work_of(bench.conversations, A, plan, EstimatingCounter())) is None
+    assert prepared.rest_of(await source.work(A, state, plan)) is None
     longer = replace(plan, source=ranges((1, 9)), covered=ranges((1, 9)))
-    assert prepared.rest_of(await work_of(bench.conversations, A, longer, EstimatingCounter())) is not None
-    assert (
-        prepared.rest_of(await work_of(bench.conversations, A, replace(longer, rebase=True), EstimatingCounter()))
-        is None
-    )
+    assert prepared.rest_of(await source.work(A, state, longer)) is not None
+    assert prepared.rest_of(await source.work(A, state, replace(longer, rebase=True))) is None
     await preparations.stop()
 
 

@@ -13,7 +13,7 @@ from service.domain.policy import Policy
 from service.domain.render import shown_text
 from service.domain.sizes import ledger_tokens_max
 from service.passes.commits import CommitPauses
-from service.passes.source import work_of
+from service.passes.source import PassSource
 from service.tokenizers.estimated import EstimatingCounter
 from tests.support.reactors import ROLES, A, ReactorBench
 
@@ -34,7 +34,7 @@ async def test_a_record_is_judged_beside_the_ledger_that_its_commit_leaves(ratio
     await bench.conversations.append(A, AppendRequest(messages, contents, lambda: Settings(context_length=3_000)))
     before = await bench.conversations.state(A)
     assert before.pending is not None
-    work = await work_of(bench.conversations, A, before.pending, EstimatingCounter())
+    work = await PassSource(bench.conversations.log, EstimatingCounter()).work(A, before, before.pending)
 
     bench.reactor.start([Attention("default", A.name, pending=True, wait_until_us=0, fallback=False)])
     await bench.until_completed(A)
