@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,7 @@ def test_every_known_pre_tokenizer_can_be_built(name):
     assert 0 < counter.count("Ada's 12345 rows,\n\n  漢字 isn't\t🎉 done/") <= 60
 
 
-def _with_kinds(info: dict[str, Any]) -> list[tuple[str, int]]:
+def _with_kinds(info: Mapping[str, Any]) -> list[tuple[str, int]]:
     return list(zip(info["tokenizer.ggml.tokens"], info["tokenizer.ggml.token_type"], strict=True))
 
 
