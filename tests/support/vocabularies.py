@@ -10,6 +10,7 @@ import json
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -33,21 +34,23 @@ def llama_json() -> str:
 
 
 @cache
-def llama_info() -> dict[str, Any]:
-    """Its `model_info`: kinds of tokens, and scores in the order of merges."""
+def llama_info() -> MappingProxyType[str, Any]:
+    """Its `model_info`: kinds of tokens, and scores in the order of merges. Every test shares it."""
     model = json.loads(llama_json())["model"]
     by_number = {number: token for token, number in model["vocab"].items()}
     ranks: dict[str, int] = {}
     for rank, merge in enumerate(model["merges"]):
         ranks.setdefault("".join(merge if isinstance(merge, list) else merge.split(" ")), rank)
     tokens = [by_number[number] for number in range(len(by_number))]
-    return {
-        "tokenizer.ggml.model": "llama",
-        "tokenizer.ggml.pre": "default",
-        "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.token_type": [_kind(token) for token in tokens],
-        "tokenizer.ggml.scores": [-float(ranks.get(token, len(tokens) * 4)) for token in tokens],
-    }
+    return MappingProxyType(
+        {
+            "tokenizer.ggml.model": "llama",
+            "tokenizer.ggml.pre": "default",
+            "tokenizer.ggml.tokens": tokens,
+            "tokenizer.ggml.token_type": [_kind(token) for token in tokens],
+            "tokenizer.ggml.scores": [-float(ranks.get(token, len(tokens) * 4)) for token in tokens],
+        }
+    )
 
 
 def _kind(token: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,7 @@ def test_every_known_pre_tokenizer_can_be_built(name):
     assert 0 < counter.count("Ada's 12345 rows,\n\n  漢字 isn't\t🎉 done/") <= 60
 
 
-def _with_kinds(info: dict[str, Any]) -> list[tuple[str, int]]:
+def _with_kinds(info: Mapping[str, Any]) -> list[tuple[str, int]]:
     return list(zip(info["tokenizer.ggml.tokens"], info["tokenizer.ggml.token_type"], strict=True))
 
 
@@ -195,12 +196,14 @@ def test_tokens_that_users_may_type_are_bounded():
     """Each of their characters takes memory and time when the tokenizer is built, which no other bound covers."""
     info = llama_info()
     typed = [f"{number:05}{'x' * 1_000}" for number in range(TYPED_CHARS_MAX // 1_000)]
-    info["tokenizer.ggml.tokens"] = [*info["tokenizer.ggml.tokens"], *typed]
-    info["tokenizer.ggml.token_type"] = [*info["tokenizer.ggml.token_type"], *[4] * len(typed)]
-    info["tokenizer.ggml.scores"] = [*info["tokenizer.ggml.scores"], *[0.0] * len(typed)]
+    arrays = _arrays(
+        tokens=[*info["tokenizer.ggml.tokens"], *typed],
+        token_type=[*info["tokenizer.ggml.token_type"], *[4] * len(typed)],
+        scores=[*info["tokenizer.ggml.scores"], *[0.0] * len(typed)],
+    )
 
     with pytest.raises(VocabularyUnknown, match="200,000 characters"):
-        rebuilt(info)
+        rebuilt(info | arrays)
 
 
 def test_a_merge_of_unknown_tokens_is_refused():
