@@ -25,6 +25,7 @@ from service.domain.events import (
     Settings,
     SummarizationCompleted,
     SummarizationRequested,
+    SummarizationStarted,
     Trigger,
 )
 from service.domain.message import Message, Role
@@ -74,6 +75,7 @@ class ReactorBench:
         self.table = ConversationTable()
         self.log = MemoryEventLog(clock_us=self.clock_us, hook=self._hook)
         self.completed: dict[StreamId, asyncio.Event] = {key: asyncio.Event() for key in (A, B, C)}
+        self.claimed = asyncio.Event()
         self._ids = 0
         self.requested: dict[StreamId, list[Trigger]] = {A: [], B: [], C: []}
         self.remade = asyncio.Event()
@@ -176,6 +178,8 @@ class ReactorBench:
         self.requested[key] += [e.plan.trigger for e in events if isinstance(e, SummarizationRequested)]
         if Trigger.REMAKE in self.requested[key]:
             self.remade.set()
+        if any(isinstance(e, SummarizationStarted) for e in events):
+            self.claimed.set()
         if any(isinstance(e, SummarizationCompleted) for e in events):
             self.completed[key].set()
 

@@ -181,6 +181,7 @@ async def test_a_trigger_waits_for_the_preparation_that_is_under_way():
     await bench.begin()
 
     await bench.trigger(A, TRIGGERED)
+    await within(bench.claimed)
     await settled()
     assert (bench.attempts(A, SummarizationStarted), bench.attempts(A, SummarizationCompleted)) == (1, 0)
     bench.gated.gate.set()
