@@ -8,7 +8,6 @@ gives it everything.
 
 from __future__ import annotations
 
-from collections import Counter
 from threading import Lock
 
 
@@ -16,38 +15,43 @@ class Shares:
     """Safe in any thread. `shared` says whether there is more than one namespace."""
 
     def __init__(self, total: int, *, shared: bool) -> None:
-        self._total = total
-        self._shared = shared
-        self._held: Counter[str] = Counter()
-        self._free = total
-        self._lock = Lock()
+        self.total = total
+        self.shared = shared
+        self.free = total
+        self.lock = Lock()
 
-    def has_room(self, namespace: str, amount: int = 1) -> bool:
+    def share(self) -> Share:
+        """A share for one more namespace, which holds nothing yet."""
+        return Share(self)
+
+
+class Share:
+    """Counts the part of `shares` that one namespace holds."""
+
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
+        self.held = 0
+
+    def has_room(self, amount: int = 1) -> bool:
         """Whether the namespace may hold `amount` more. An amount above the total needs all of it to be free."""
-        held = self._held[namespace] if self._shared else 0
-        return held + min(amount, self._total) <= self._free
+        shares = self._shares
+        return (self.held if shares.shared else 0) + min(amount, shares.total) <= shares.free
 
-    def take(self, namespace: str, amount: int = 1) -> None:
+    def take(self, amount: int = 1) -> None:
         """Hold `amount` more, whether there is room or not."""
-        with self._lock:
-            self._held[namespace] += amount
-            self._free -= amount
+        with self._shares.lock:
+            self.held += amount
+            self._shares.free -= amount
 
-    def take_if_room(self, namespace: str, amount: int = 1) -> bool:
+    def take_if_room(self, amount: int = 1) -> bool:
         """Hold `amount` more if there is room. Returns whether there was."""
-        with self._lock:
-            if not self.has_room(namespace, amount):
+        with self._shares.lock:
+            if not self.has_room(amount):
                 return False
-            self._held[namespace] += amount
-            self._free -= amount
+            self.held += amount
+            self._shares.free -= amount
             return True
 
-    def give_back(self, namespace: str, amount: int = 1) -> None:
+    def give_back(self, amount: int = 1) -> None:
         """Hold `amount` less."""
-        with self._lock:
-            self._held[namespace] -= amount
-            self._free += amount
-
-    def held(self, namespace: str) -> int:
-        """Return the namespace's share."""
-        return self._held[namespace]
+        self.take(-amount)

@@ -12,10 +12,10 @@ from abridged.v1 import conversation_service_pb2, error_reason_pb2
 from eventlog.event import StreamId
 from observability.stages import Stage, stage
 from service.api import wire
+from service.api.admission import Admission
 from service.api.context_response import ContextQuery, context_of
 from service.api.errors import WaitTooShort, internal_status, status_of
 from service.api.fitting import RESPONSE_BYTES_MAX
-from service.api.quotas import Quotas
 from service.api.rich_status import reason_of, retry_ms
 from service.api.views import key_of
 from service.codec.values import duration
@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 
 
 class Contexts:
-    """Waits for the state that a caller wants, and makes its window within the caller's quotas."""
+    """Waits for the state that a caller wants, and makes its window within the caller's tenant."""
 
     def __init__(
         self,
@@ -42,20 +42,20 @@ class Contexts:
         stand_ins: StandIns,
         changes: Changes,
         policies: Policies,
-        quotas: Quotas,
+        admission: Admission,
     ) -> None:
         self._conversations = conversations
         self._stand_ins = stand_ins
         self._changes = changes
         self._policies = policies
-        self._quotas = quotas
+        self._admission = admission
 
     async def get(self, request: _pb.GetContextRequest, context: Any) -> bytes:
         """See the contract; serialized."""
         key = key_of(request.conversation_id)
         state = await self._conversations.state(key)
         if state.message_version < request.min_version:
-            with self._quotas.waiting(key.namespace):
+            with self._admission.of(key.namespace).waiting():
                 state = await self._changes.until(
                     key,
                     lambda: self._conversations.state(key),
@@ -88,11 +88,12 @@ class Contexts:
         more than gRPC's default would see an error instead of the append.
         """
         try:
-            self._quotas.require_room(key.namespace, reads=True)
+            tenant = self._admission.of(key.namespace)
+            tenant.require_room(reads=True)
             made = await self._rendered(key, state, options, waited_for=waited_for, context=context)
             if len(made) > RESPONSE_BYTES_MAX:
                 raise TooLarge("context", size=len(made), limit=RESPONSE_BYTES_MAX)
-            context.add_done_callback(self._quotas.sending(key.namespace, len(made), reads=True))
+            context.add_done_callback(tenant.sending(len(made), reads=True))
         except Exception as error:  # noqa: BLE001 - whatever it is, the append is on disk
             appended.context_failure.CopyFrom(_failure(error))
             return appended.SerializeToString()
@@ -101,7 +102,7 @@ class Contexts:
     async def waited(self, key: StreamId, wanted_s: float, context: Any) -> Conversation:
         """The state when its due pass and what follows from it have ended, or the patience has; or, where too many
         wait already, as it is."""
-        with self._quotas.waiting_if_room(key.namespace) as has_room:
+        with self._admission.of(key.namespace).waiting_if_room() as has_room:
             return await self._changes.until(
                 key,
                 lambda: self._conversations.state(key),
@@ -129,9 +130,9 @@ class Contexts:
                 state,
                 policy,
                 patience_s=wire.patience_s(context.time_remaining()),
-                waiting=lambda: self._quotas.waiting_if_room(key.namespace),
+                waiting=self._admission.of(key.namespace).waiting_if_room,
             )
-        with self._quotas.making(key.namespace) as grow, stage(Stage.RENDER):
+        with self._admission.of(key.namespace).making() as grow, stage(Stage.RENDER):
             return await context_of(self._conversations, key, state, query, policy, grow)
 
 

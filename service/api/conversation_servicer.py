@@ -15,6 +15,7 @@ from google.rpc.status_pb2 import Status
 from abridged.v1 import conversation_pb2, conversation_service_pb2, conversation_service_pb2_grpc, summary_pb2
 from eventlog.event import StreamId
 from service.api import wire
+from service.api.admission import Admission
 from service.api.amendments import Amendments, record_ever
 from service.api.auth import current_caller
 from service.api.contexts import Contexts
@@ -22,7 +23,6 @@ from service.api.episodes import episode_named, episode_view, episodes_in_use
 from service.api.errors import InvalidRequest
 from service.api.fitting import fitting
 from service.api.items import Items, in_order
-from service.api.quotas import Quotas
 from service.api.search import HistorySearch
 from service.api.views import conversation_shown, current_pass, key_of, pass_named
 from service.api.watch import Watching, watch
@@ -72,7 +72,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         models: ChatModels,
         policies: Policies,
         limits: RequestLimits,
-        quotas: Quotas,
+        admission: Admission,
         watching: Watching,
         search: HistorySearch,
         telemetry: Telemetry,
@@ -85,7 +85,8 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         self._models = models
         self._policies = policies
         self._limits = limits
-        self._contexts = Contexts(conversations, StandIns(conversations, reactor, changes), changes, policies, quotas)
+        stand_ins = StandIns(conversations, reactor, changes)
+        self._contexts = Contexts(conversations, stand_ins, changes, policies, admission)
         self._watching = watching
         self._search = search
         self._telemetry = telemetry

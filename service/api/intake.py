@@ -1,17 +1,13 @@
-"""Bounds the memory of requests that arrive or are being served.
-
-Each namespace has its own intake, and so do the calls that need no credential: a full one does not block the others.
-"""
+"""Bounds the memory of requests that arrive, by the places of a lane, and of those being served, by a room."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 
-from service.api.errors import EdgeError, TooManyRequests
+from service.api.errors import TooManyRequests
 
 READING_MAX = 8
 """Requests of a namespace that are read at a time; others wait unread, first come, first served. The transport holds at
@@ -25,15 +21,12 @@ ASIDE_MAX = 8
 """Requests that lost their place and still arrive. Past this limit the oldest of them is refused, so a slow connection
 with 16 requests is served and silent ones block nobody."""
 
-STRANGERS_READING_MAX = 32
+OPEN_READING_MAX = 32
 """Requests of calls that need no credential. They do not wait for each other: when all places are taken, a new request
 takes the place of the oldest. A health check is small and arrives whole."""
 
 REQUEST_S = 10.0
 """How long a call may wait to be read and its request may take to arrive."""
-
-SKIPPED_S = 1.0
-"""How long a request for an unknown method may take to arrive; it is refused in any case."""
 
 LARGE_BYTES = 65_536
 REST_S_PER_BYTE = 4e-9
@@ -41,10 +34,10 @@ REST_S_PER_BYTE = 4e-9
 the event loop 2 ms. Calls are handed over one by one, and between two of them the loop does all that has come: without
 rests, a call waits until the requests of all who came before it have been read."""
 
-STRANGERS_PACE_S = 1e-3
+OPEN_PACE_S = 1e-3
 """Between two calls without credential that had to wait for such a rest."""
 
-STRANGERS_WAITING_MAX = 1_000
+OPEN_WAITING_MAX = 1_000
 """Calls without credential that wait for it. More are refused at once."""
 
 RETRY_S = 0.2
@@ -126,7 +119,9 @@ class Lane:
             return received
         except asyncio.CancelledError as error:
             if request.has_to_go and not task.uncancel():
-                raise TooManyRequests("requests that are still being sent", retry_after_s=RETRY_S) from error
+                raise TooManyRequests(
+                    "requests that are still being sent or wait for room", retry_after_s=RETRY_S
+                ) from error
             raise
         finally:
             del self._all[request]
@@ -202,7 +197,7 @@ class Lane:
             request.refuse()
 
 
-class _Room:
+class Room:
     """Bytes of requests being served: at most `bytes_max`; others wait, first come, first served."""
 
     def __init__(self, bytes_max: int) -> None:
@@ -210,6 +205,7 @@ class _Room:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def hold(self, size: int) -> None:
+        """Wait until there is room for `size` bytes, and hold them until `let_go`."""
         if self._free >= size and not self._waiting:
             self._free -= size
             return
@@ -222,6 +218,7 @@ class _Room:
             raise
 
     def let_go(self, size: int) -> None:
+        """Give `size` bytes to whoever waits."""
         self._free += size
         while self._waiting and (self._waiting[0][1].done() or self._waiting[0][0] <= self._free):
             wanted, turn = self._waiting.popleft()
@@ -230,50 +227,19 @@ class _Room:
                 turn.set_result(None)
 
 
-class Intake:
-    """Reads requests, of which at most `bytes_max` of each namespace are served at a time."""
+def lane_of_callers() -> Lane:
+    """The lane of one namespace."""
+    return Lane(READING_MAX, aside_max=ASIDE_MAX, moment_s=MOMENT_S, request_s=REQUEST_S)
 
-    def __init__(self, *, bytes_max: int, request_s: float = REQUEST_S) -> None:
-        self._lanes: defaultdict[str, Lane] = defaultdict(
-            lambda: Lane(READING_MAX, aside_max=ASIDE_MAX, moment_s=MOMENT_S, request_s=request_s)
-        )
-        self._lanes[""] = Lane(
-            STRANGERS_READING_MAX,
-            aside_max=0,
-            moment_s=0.0,
-            request_s=request_s,
-            waiting_max=STRANGERS_WAITING_MAX,
-            rest_s_per_byte=REST_S_PER_BYTE,
-            pace_s=STRANGERS_PACE_S,
-        )
-        self._rooms: defaultdict[str, _Room] = defaultdict(lambda: _Room(bytes_max))
 
-    async def read(self, namespace: str, receive: Callable[[], Awaitable[Received]]) -> Received:
-        """Return the result of `receive`: the one request of a call. Raises TooManyRequests when it is late."""
-        return await self._lanes[namespace].read(receive)
-
-    async def take(self, namespace: str, receive: Callable[[], Awaitable[Received]]) -> Received:
-        """As `read`, and the bytes of the request are held until `let_go`. It keeps its place until there is room for
-        them: what cannot be served stays with its sender."""
-
-        async def taken() -> Received:
-            request, size = await receive()
-            await self._rooms[namespace].hold(size)
-            return request, size
-
-        return await self.read(namespace, taken)
-
-    async def hold(self, namespace: str, size: int) -> None:
-        """Wait for room for a request of a stream that has arrived; its bytes are held until `let_go`."""
-        await self._rooms[namespace].hold(size)
-
-    async def skip(self, namespace: str, receive: Callable[[], Awaitable[Received]]) -> None:
-        """Read a request and discard it: a client that is still sending when the call ends sees its own failure to send
-        instead of the response."""
-        with suppress(TimeoutError, EdgeError):
-            async with asyncio.timeout(SKIPPED_S):
-                await self.read(namespace, receive)
-
-    def let_go(self, namespace: str, size: int) -> None:
-        """Release the bytes of a request that has been served."""
-        self._rooms[namespace].let_go(size)
+def lane_without_credential() -> Lane:
+    """The lane of all calls that need no credential."""
+    return Lane(
+        OPEN_READING_MAX,
+        aside_max=0,
+        moment_s=0.0,
+        request_s=REQUEST_S,
+        waiting_max=OPEN_WAITING_MAX,
+        rest_s_per_byte=REST_S_PER_BYTE,
+        pace_s=OPEN_PACE_S,
+    )

@@ -16,14 +16,13 @@ from google.rpc.code_pb2 import Code
 from google.rpc.status_pb2 import Status
 
 from observability.stages import Stage, begin_stages, stage
+from service.api.admission import Tenant
 from service.api.call import StreamingCall
 from service.api.call_record import status_for
 from service.api.deadlines import in_time
 from service.api.drain import Drain
 from service.api.errors import ServerStopping
-from service.api.intake import Intake
 from service.api.methods import Method
-from service.api.quotas import Quotas
 from service.api.slow_calls import SlowCalls
 
 Serve = Callable[[Any], Awaitable[Any]]
@@ -46,10 +45,8 @@ class Items:
         self,
         method: Method,
         call: StreamingCall,
-        namespace: str,
+        tenant: Tenant,
         *,
-        intake: Intake,
-        quotas: Quotas,
         drain: Drain,
         item_s: float,
         ended: Callable[[str], None],
@@ -57,9 +54,7 @@ class Items:
     ) -> None:
         self._method = method
         self._call = call
-        self._namespace = namespace
-        self._intake = intake
-        self._quotas = quotas
+        self._tenant = tenant
         self._drain = drain
         self._item_s = item_s
         self._ended = ended
@@ -74,7 +69,7 @@ class Items:
         if received is None:
             return None
         request, size = received
-        await self._intake.hold(self._namespace, size)
+        await self._tenant.room.hold(size)
         return _Item(request, size)
 
     def begun(self, item: _Item, serve: Serve, after: asyncio.Task[Any] | None) -> asyncio.Task[Any]:
@@ -87,7 +82,7 @@ class Items:
 
     def let_go(self, item: _Item) -> None:
         """Give back the room of a request."""
-        self._intake.let_go(self._namespace, item.size)
+        self._tenant.room.let_go(item.size)
 
     async def _timed(self, item: _Item, serve: Serve, after: asyncio.Task[Any] | None) -> Any:
         began_s, stages, code = time.perf_counter(), begin_stages(), "CANCELLED"
@@ -106,11 +101,11 @@ class Items:
             if after is not None:
                 with stage(Stage.TURN):
                     await asyncio.wait((after,))
-            self._quotas.take_call(self._namespace, reads=False)
+            self._tenant.take_call(reads=False)
             try:
                 return await in_time(serve(item.request), self._item_s)
             finally:
-                self._quotas.give_back_call(self._namespace)
+                self._tenant.give_back_call()
         except (Exception, asyncio.CancelledError) as error:
             meaning = self._drain.meaning_of(error)
             if isinstance(meaning, asyncio.CancelledError):

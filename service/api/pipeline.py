@@ -1,4 +1,4 @@
-"""Takes every call, whatever its transport, through span, credential, request (let in by `intake`), quota, deadline,
+"""Takes every call, whatever its transport, through span, credential, request, quota (both by `admission`), deadline,
 errors and metrics. A stream takes its quota before its request is read.
 
 Streams of ours and those of gRPC's own services, which may need no credential, have places apart, so that the latter
@@ -18,16 +18,15 @@ from google.rpc.status_pb2 import Status
 from observability.metrics import Metrics
 from observability.stages import Stage, stage
 from observability.tracing import Tracing
+from service.api.admission import Admission, Tenant
 from service.api.auth import Authenticator, Caller, set_caller
 from service.api.call import Call, Refused, StreamingCall, UnaryCall
 from service.api.call_record import CallRecord
 from service.api.deadlines import default_deadline_s, in_time
 from service.api.drain import Drain
 from service.api.errors import Unauthenticated, UnknownMethod, status_of
-from service.api.intake import Intake
 from service.api.items import Items
 from service.api.methods import UNKNOWN, Method
-from service.api.quotas import Quotas
 from service.api.slow_calls import SlowCalls
 
 
@@ -38,16 +37,14 @@ class Pipeline:
         self,
         *,
         authenticator: Authenticator,
-        quotas: Quotas,
-        intake: Intake,
+        admission: Admission,
         tracing: Tracing,
         metrics: Metrics,
         slow: SlowCalls,
         deadline_s: Callable[[str], float] = default_deadline_s,
     ) -> None:
         self._authenticator = authenticator
-        self._quotas = quotas
-        self._intake = intake
+        self._admission = admission
         self._tracing = tracing
         self._metrics = metrics
         self._slow = slow
@@ -75,23 +72,23 @@ class Pipeline:
 
     async def _answer(self, method: Method, call: UnaryCall, caller: Caller | None, record: CallRecord) -> bytes:
         with stage(Stage.ADMISSION):
-            namespace = await self._admitted(method, caller)
+            tenant = await self._admitted(method, caller)
             if method is UNKNOWN:
-                await self._intake.skip(namespace, call.read)
+                await tenant.skip(call.read)
                 raise UnknownMethod("there is no such method")
-            request, size = await self._intake.take(namespace, call.read)
+            request, size = await tenant.take(call.read)
         try:
             if method.is_open:
                 return call.encoded(await self._handled(method, call, request, record))
-            self._quotas.take_call(namespace, reads=method.reads)
+            tenant.take_call(reads=method.reads)
             try:
                 answer = call.encoded(await self._handled(method, call, request, record))
             finally:
-                self._quotas.give_back_call(namespace)
-            call.when_over(self._quotas.sending(namespace, len(answer), reads=method.reads))
+                tenant.give_back_call()
+            call.when_over(tenant.sending(len(answer), reads=method.reads))
             return answer
         finally:
-            self._intake.let_go(namespace, size)
+            tenant.room.let_go(size)
 
     def _handled(self, method: Method, call: UnaryCall, request: Any, record: CallRecord) -> Awaitable[Any]:
         """Return the handler's result, within the deadline of the method where the caller has set none."""
@@ -105,12 +102,12 @@ class Pipeline:
         record = CallRecord(method, call, self._tracing, self._metrics, None)
         with record:
             try:
-                namespace = await self._admitted(method, caller)
-                with self._quotas.stream(namespace, ours=method.is_ours):
+                tenant = await self._admitted(method, caller)
+                with tenant.stream(ours=method.is_ours):
                     if method.is_ours:
                         self._metrics.subscriber_opened()
                     try:
-                        async with aclosing(self._items(method, call, record, namespace)) as items:
+                        async with aclosing(self._items(method, call, record, tenant)) as items:
                             async for item in items:
                                 yield item
                     finally:
@@ -126,9 +123,9 @@ class Pipeline:
         raise Refused(status)
 
     async def _items(
-        self, method: Method, call: StreamingCall, record: CallRecord, namespace: str
+        self, method: Method, call: StreamingCall, record: CallRecord, tenant: Tenant
     ) -> AsyncGenerator[Any, None]:
-        request = await self._requested(method, call, namespace)
+        request = await self._requested(method, call, tenant)
         record.conversation_id = getattr(request, "conversation_id", "")
         async with aclosing(call.handled(request)) as responses:
             async for response in responses:
@@ -136,21 +133,19 @@ class Pipeline:
                     yield response
                     continue
                 item = call.encoded(response)
-                with self._quotas.item(namespace, len(item)):
+                with tenant.item(len(item)):
                     yield item
 
-    async def _requested(self, method: Method, call: StreamingCall, namespace: str) -> Any:
+    async def _requested(self, method: Method, call: StreamingCall, tenant: Tenant) -> Any:
         """The request of a call, or an iterator of those of a stream."""
         if not method.takes_stream:
-            return (await self._intake.read(namespace, call.read))[0]
+            return (await tenant.read(call.read))[0]
         if not method.is_ours:
             return call.requests
         return Items(
             method,
             call,
-            namespace,
-            intake=self._intake,
-            quotas=self._quotas,
+            tenant,
             drain=self.drain,
             item_s=self._deadline_s(method.name),
             ended=self._metrics.append_ingested,
@@ -172,16 +167,16 @@ class Pipeline:
         self._metrics.rpc_ended(method.name, Code.Name(status.code), seconds=0.0)
         raise Refused(status)
 
-    async def _admitted(self, method: Method, caller: Caller | None) -> str:
-        """The namespace of the caller, empty for a method that needs no credential. Raises an EdgeError."""
+    async def _admitted(self, method: Method, caller: Caller | None) -> Tenant:
+        """The caller's tenant. Raises an EdgeError."""
         if method.is_open:
-            return ""
+            return self._admission.of("")
         if caller is None:
             await self.drain.turn_away()
         if method.scope:
             caller.require(method.scope)
         set_caller(caller)
-        return caller.namespace
+        return self._admission.of(caller.namespace)
 
 
 @cache

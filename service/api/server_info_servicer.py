@@ -12,8 +12,8 @@ from abridged.v1 import server_info_service_pb2, server_info_service_pb2_grpc
 from eventlog.event import StreamId
 from observability.stages import Stage, stage
 from service.api import wire
+from service.api.admission import Admission
 from service.api.auth import current_caller
-from service.api.quotas import Quotas
 from service.codec.values import timestamp
 from service.conversations.changes import Changes
 from service.conversations.conversations import Conversations
@@ -54,7 +54,7 @@ class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer)
         self,
         facts: ServerFacts,
         backlog: Backlog,
-        quotas: Quotas,
+        admission: Admission,
         *,
         conversations: Conversations,
         changes: Changes,
@@ -64,7 +64,7 @@ class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer)
         self._conversations = conversations
         self._changes = changes
         self._backlog = backlog
-        self._quotas = quotas
+        self._admission = admission
         self._recall = recall
 
     async def GetServerInfo(
@@ -93,14 +93,14 @@ class ServerInfoServicer(server_info_service_pb2_grpc.ServerInfoServiceServicer)
             patience_s = min(patience_s, wire.seconds(request.timeout))
         if request.HasField("conversation_id"):
             return await self._conversation_idle(StreamId(namespace, request.conversation_id), patience_s)
-        with self._quotas.waiting_if_room(namespace) as has_room, suppress(TimeoutError), stage(Stage.WAIT):
+        with self._admission.of(namespace).waiting_if_room() as has_room, suppress(TimeoutError), stage(Stage.WAIT):
             if has_room:
                 await asyncio.wait_for(self._backlog.idle(namespace), patience_s)
         pending = self._backlog.of_namespace(namespace)
         return _pb.WaitIdleResponse(idle=pending == 0, pending=pending)
 
     async def _conversation_idle(self, key: StreamId, patience_s: float) -> _pb.WaitIdleResponse:
-        with self._quotas.waiting_if_room(key.namespace) as has_room:
+        with self._admission.of(key.namespace).waiting_if_room() as has_room:
             state = await self._changes.until(
                 key,
                 lambda: self._conversations.state(key),

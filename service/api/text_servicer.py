@@ -9,8 +9,9 @@ from contextlib import aclosing
 from typing import Any
 
 from abridged.v1 import conversation_pb2, text_service_pb2, text_service_pb2_grpc
+from service.api.admission import Admission
 from service.api.auth import current_caller
-from service.api.errors import InvalidRequest, ServerStopping, TooManyRequests
+from service.api.errors import InvalidRequest, ServerStopping
 from service.codec.enums import ERROR_CLASSES, FALLBACKS, PROVENANCES, TOKEN_SOURCES
 from service.codec.records import QUALITY, context_to_proto, statements_to_proto
 from service.codec.values import message_from_proto
@@ -22,11 +23,7 @@ from service.domain.events import Settings
 from service.domain.policy import Policy
 from service.domain.tokens import TokenCount, TokenSource, calibrated_tokens
 from service.models.model import Completion
-from service.shares import Shares
 from service.summarizer.texts import TextSummarizer, TextSummary
-
-RETRY_S = 5.0
-"""Until one of the texts under way may have ended: a model's call takes seconds, or minutes without a GPU."""
 
 _pb = text_service_pb2
 _NO_ERROR = conversation_pb2.ERROR_CLASS_UNSPECIFIED
@@ -37,7 +34,7 @@ _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 class TextServicer(text_service_pb2_grpc.TextServiceServicer):
     """See the contract: every method's promise is written there.
 
-    `places` bounds the texts under way; `reason` says why a model is not counted by its own tokenizer.
+    `reason` says why a model is not counted by its own tokenizer.
     """
 
     def __init__(
@@ -48,7 +45,7 @@ class TextServicer(text_service_pb2_grpc.TextServiceServicer):
         reason: Callable[[str], str],
         policies: Policies,
         models: ChatModels,
-        places: Shares,
+        admission: Admission,
         stopping: asyncio.Event,
     ) -> None:
         self._texts = texts
@@ -56,21 +53,16 @@ class TextServicer(text_service_pb2_grpc.TextServiceServicer):
         self._reason = reason
         self._policies = policies
         self._models = models
-        self._places = places
+        self._admission = admission
         self._stopping = stopping
 
     async def SummarizeText(
         self, request: _pb.SummarizeTextRequest, context: Any
     ) -> AsyncGenerator[_pb.SummarizeTextResponse, None]:
-        namespace = current_caller().namespace
-        if not self._places.take_if_room(namespace):
-            raise TooManyRequests("texts", retry_after_s=RETRY_S)
-        try:
+        with self._admission.of(current_caller().namespace).text():
             async with aclosing(self._summarized(request)) as responses:
                 async for response in responses:
                     yield response
-        finally:
-            self._places.give_back(namespace)
 
     async def _summarized(self, request: _pb.SummarizeTextRequest) -> AsyncGenerator[_pb.SummarizeTextResponse, None]:
         """The responses; when they are over, nothing works on the text any more."""

@@ -13,14 +13,13 @@ from pathlib import Path
 
 from eventlog.subscription import CommitWakeUp, Timing
 from observability.facts import LogMeasured, RecallMeasured
+from service.api.admission import Admission, Limits
 from service.api.auth import Authenticator, Grant
 from service.api.conversation_servicer import ConversationServicer, RequestLimits
 from service.api.event_log_servicer import EventLogServicer
 from service.api.http import HttpServer, health_routes, http_server_at, metrics_route
-from service.api.intake import Intake
 from service.api.look import Look
 from service.api.pipeline import Pipeline
-from service.api.quotas import Limits, Quotas
 from service.api.readiness import log_checks, model_check, rebuild_check, recall_check, space_check
 from service.api.search import HistorySearch
 from service.api.server import CONNECTIONS_MAX, Connections, GrpcServer, Servicers
@@ -36,7 +35,6 @@ from service.bootstrap.rebuild import rebuild_if_due
 from service.bootstrap.recall import open_recall
 from service.config.settings import LogSettings, ServerSettings, Settings
 from service.recall.recall import Recall
-from service.shares import Shares
 from service.version import VERSION
 
 
@@ -113,15 +111,14 @@ def assembled(
     """The servers around `core`. `free_bytes` returns the free bytes on a file's volume."""
     stopping, started = asyncio.Event(), asyncio.Event()
     server = settings.server
-    quotas = quotas_of(server)
+    admission = admission_of(settings)
     recall = open_recall(settings, core.log, core.conversations.state, resources)
     pipeline = Pipeline(
         authenticator=Authenticator(
             Grant(g.token.get_secret_value() if g.token else "", g.namespace, frozenset(g.scopes))
             for g in server.tokens
         ),
-        quotas=quotas,
-        intake=Intake(bytes_max=LARGEST_APPENDS * server.batch_bytes_max),
+        admission=admission,
         tracing=core.tracing,
         metrics=core.metrics,
         slow=SlowCalls(settings.telemetry.slow_call_s),
@@ -130,7 +127,7 @@ def assembled(
         server=server,
         core=core,
         grpc=GrpcServer(
-            servicers(settings, core, resources, quotas, stopping, recall),
+            servicers(settings, core, resources, admission, stopping, recall),
             pipeline,
             Validation(),
             request_bytes_max=REQUEST_FACTOR * server.batch_bytes_max,
@@ -143,10 +140,18 @@ def assembled(
     )
 
 
-def quotas_of(server: ServerSettings) -> Quotas:
+def admission_of(settings: Settings) -> Admission:
     """How much of the server calls may occupy, by its settings."""
-    return Quotas(
-        Limits(server.concurrent_rpcs_max, server.streams_max, server.waits_max, server.answer_bytes_max),
+    server = settings.server
+    return Admission(
+        Limits(
+            server.concurrent_rpcs_max,
+            server.streams_max,
+            server.waits_max,
+            server.answer_bytes_max,
+            settings.summarizer.concurrent_texts,
+        ),
+        request_bytes_max=LARGEST_APPENDS * server.batch_bytes_max,
         shared=server.is_shared,
     )
 
@@ -155,7 +160,7 @@ def servicers(
     settings: Settings,
     core: Core,
     resources: AsyncExitStack,
-    quotas: Quotas,
+    admission: Admission,
     stopping: asyncio.Event,
     recall: Recall | None = None,
 ) -> Servicers:
@@ -186,7 +191,7 @@ def servicers(
             limits=RequestLimits(
                 server.message_bytes_max, server.batch_messages_max, server.batch_bytes_max, server.ingest_window
             ),
-            quotas=quotas,
+            admission=admission,
             watching=watching,
             search=HistorySearch(recall, core.table, core.metrics),
             telemetry=core.telemetry,
@@ -197,7 +202,7 @@ def servicers(
         server_info=ServerInfoServicer(
             _facts(settings, core),
             core.reactor.backlog,
-            quotas,
+            admission,
             conversations=core.conversations,
             changes=core.changes,
             recall=recall,
@@ -208,7 +213,7 @@ def servicers(
             reason=core.counter.reason,
             policies=core.policies,
             models=core.models,
-            places=Shares(settings.summarizer.concurrent_texts, shared=server.is_shared),
+            admission=admission,
             stopping=stopping,
         ),
     )

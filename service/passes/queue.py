@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from heapq import heapify, heappop, heappush
 
 from eventlog.event import StreamId
-from service.shares import Shares
+from service.shares import Share, Shares
 
 EMERGENCY_HEADSTART_TURNS = 8
 """An emergency counts as having waited this many turns longer: it overtakes, but a stream of them cannot block the
@@ -25,7 +25,7 @@ class PassQueue:
 
     def __init__(self, *, workers: int, shared: bool) -> None:
         self.workers = workers
-        self._busy = Shares(workers, shared=shared)
+        self._busy: defaultdict[str, Share] = defaultdict(Shares(workers, shared=shared).share)
         self._waiting: dict[bool, defaultdict[str, dict[StreamId, None]]] = {
             urgent: defaultdict(dict) for urgent in (True, False)
         }
@@ -57,7 +57,7 @@ class PassQueue:
         """Wait for the next conversation, which the worker must return with `done`; None once the queue is closed."""
         while not self._closed:
             if (key := self._next()) is not None:
-                self._busy.take(key.namespace)
+                self._busy[key.namespace].take()
                 return key
             self._changed.clear()
             await self._changed.wait()
@@ -65,7 +65,7 @@ class PassQueue:
 
     def done(self, key: StreamId) -> None:
         """Return what a worker took."""
-        self._busy.give_back(key.namespace)
+        self._busy[key.namespace].give_back()
         self._changed.set()
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class PassQueue:
             (self._last_turn[namespace] - urgent * EMERGENCY_HEADSTART_TURNS, namespace, urgent)
             for urgent, waiting in self._waiting.items()
             for namespace, keys in waiting.items()
-            if keys and self._busy.has_room(namespace)
+            if keys and self._busy[namespace].has_room()
         ]
         if not turns:
             return None

@@ -14,8 +14,8 @@ from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log
 from abridged.v1 import server_info_service_pb2 as info
 from abridged.v1 import summary_pb2
+from service.api.admission import ANSWER_BYTES_MIN
 from service.api.methods import METHOD_SCOPES
-from service.api.quotas import ANSWER_BYTES_MIN
 from service.api.server import SERVICES
 from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused

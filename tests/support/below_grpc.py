@@ -21,7 +21,7 @@ from observability.logs import LogSettings, configure_logs
 from service.api.auth import Authenticator, set_caller
 from service.api.errors import internal_status, status_of
 from service.bootstrap.core import Core, open_core
-from service.bootstrap.edge import quotas_of, servicers
+from service.bootstrap.edge import admission_of, servicers
 from service.bootstrap.rebuild import rebuild_if_due
 from service.config.sources import load
 from tests.support.patience import PATIENCE_S
@@ -99,5 +99,5 @@ async def below_grpc(
         await rebuild_if_due(core.rebuild)
         core.reactor.start(core.table.attention())
         resources.push_async_callback(core.reactor.stop, grace_s=0.1)
-        served = servicers(loaded, core, resources, quotas_of(loaded.server), asyncio.Event())
+        served = servicers(loaded, core, resources, admission_of(loaded), asyncio.Event())
         yield BelowGrpc(_Stub(served.conversations), _Stub(served.event_log), core, failed)

@@ -13,11 +13,10 @@ import grpc
 from abridged.v1 import conversation_service_pb2, conversation_service_pb2_grpc
 from observability.metrics import Metrics
 from observability.tracing import TracingSettings, open_tracing
+from service.api.admission import Admission, Limits
 from service.api.auth import Authenticator
 from service.api.deadlines import default_deadline_s
-from service.api.intake import Intake
 from service.api.pipeline import Pipeline
-from service.api.quotas import Limits, Quotas
 from service.api.server import Connections, GrpcServer, Servicers
 from service.api.slow_calls import SlowCalls
 from service.api.validation import Validation
@@ -27,7 +26,7 @@ from tests.support.patience import PATIENCE_S
 REQUEST_BYTES_MAX = 1 << 20
 CONNECTIONS = Connections()
 
-ROOMY = Limits(concurrent_rpcs_max=10, streams_max=10, waits_max=10, answer_bytes_max=64 << 20)
+ROOMY = Limits(concurrent_rpcs_max=10, streams_max=10, waits_max=10, answer_bytes_max=64 << 20, texts_max=10)
 
 
 class Silent:
@@ -62,8 +61,7 @@ async def edge_listening(
     """Serve ConversationService by `conversations`, and nothing else; yields the address."""
     pipeline = Pipeline(
         authenticator=Authenticator(()),
-        quotas=Quotas(limits, shared=False),
-        intake=Intake(bytes_max=REQUEST_BYTES_MAX),
+        admission=Admission(limits, request_bytes_max=REQUEST_BYTES_MAX, shared=False),
         tracing=open_tracing(TracingSettings()),
         metrics=Metrics(version="1", labels=metric_labels()),
         slow=SlowCalls(60.0),

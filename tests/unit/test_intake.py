@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from service.api.admission import Admission
 from service.api.errors import TooManyRequests
-from service.api.intake import ASIDE_MAX, LARGE_BYTES, READING_MAX, STRANGERS_READING_MAX, Intake, Lane
+from service.api.intake import ASIDE_MAX, LARGE_BYTES, OPEN_READING_MAX, READING_MAX, Lane
+from tests.support.edge_server import ROOMY
 
 REQUEST = ("a request", 9)
 
@@ -33,6 +35,11 @@ class _Large(_Call):
     async def read(self) -> tuple[str, int]:
         self.is_read = True
         return "a large request", 100 * LARGE_BYTES
+
+
+def admission(request_bytes_max: int) -> Admission:
+    """With room for everything but the bytes of requests."""
+    return Admission(ROOMY, request_bytes_max=request_bytes_max, shared=True)
 
 
 def sent() -> _Call:
@@ -60,13 +67,13 @@ async def refusals(tasks: list[asyncio.Task[Any]]) -> list[bool]:
 
 async def test_so_many_requests_of_a_namespace_are_read_at_a_time_and_the_others_wait_unread():
     """In the order of their coming; another namespace waits for none of them."""
-    intake = Intake(bytes_max=1_000)
+    intake = admission(1_000)
     calls = [_Call() for _ in range(READING_MAX + 2)]
-    reading = [asyncio.create_task(intake.read("a", call.read)) for call in calls]
+    reading = [asyncio.create_task(intake.of("a").read(call.read)) for call in calls]
     await turns()
 
     assert [call.is_read for call in calls] == [True] * READING_MAX + [False] * 2
-    assert await intake.read("b", sent().read) is REQUEST
+    assert await intake.of("b").read(sent().read) is REQUEST
     calls[3].come.set()
     await turns()
     assert [call.is_read for call in calls] == [True] * (READING_MAX + 1) + [False]
@@ -151,9 +158,9 @@ async def test_a_slow_request_is_left_in_its_place_where_nobody_waits():
 
 async def test_a_namespace_reads_no_more_than_its_places_and_those_beside():
     """Whatever is sent: what they hold is bounded."""
-    intake = Intake(bytes_max=1_000)
+    intake = admission(1_000)
     calls = [_Call() for _ in range(4 * READING_MAX)]
-    silent = [asyncio.create_task(intake.read("a", call.read)) for call in calls]
+    silent = [asyncio.create_task(intake.of("a").read(call.read)) for call in calls]
     await turns()
 
     assert sum(call.is_read for call in calls) == READING_MAX
@@ -163,25 +170,25 @@ async def test_a_namespace_reads_no_more_than_its_places_and_those_beside():
 
 async def test_a_health_check_waits_for_nobody_who_holds_a_request_back():
     """The one that has been sending for longest gives up its place."""
-    intake = Intake(bytes_max=1_000)
-    silent = [asyncio.create_task(intake.read("", _Call().read)) for _ in range(2 * STRANGERS_READING_MAX)]
+    intake = admission(1_000)
+    silent = [asyncio.create_task(intake.of("").read(_Call().read)) for _ in range(2 * OPEN_READING_MAX)]
     await turns()
 
-    assert await intake.read("", sent().read) is REQUEST
+    assert await intake.of("").read(sent().read) is REQUEST
 
-    assert await refusals(silent) == [n <= STRANGERS_READING_MAX for n in range(len(silent))]
+    assert await refusals(silent) == [n <= OPEN_READING_MAX for n in range(len(silent))]
 
 
 async def test_after_a_large_request_without_credential_no_other_is_read_for_a_while():
     """The others wait unread, and a namespace is read meanwhile."""
-    intake = Intake(bytes_max=1_000)
-    await intake.read("", _Large().read)
+    intake = admission(1_000)
+    await intake.of("").read(_Large().read)
     later = sent()
-    reading = asyncio.create_task(intake.read("", later.read))
+    reading = asyncio.create_task(intake.of("").read(later.read))
     await turns()
 
     assert not later.is_read
-    assert await intake.read("a", sent().read) is REQUEST
+    assert await intake.of("a").read(sent().read) is REQUEST
     assert await reading is REQUEST
 
 
@@ -214,18 +221,18 @@ async def of(size: int) -> tuple[object, int]:
 
 async def test_so_many_bytes_of_a_namespace_are_served_at_a_time():
     """What is over it waits with its sender, in the order of its coming; another namespace has room of its own."""
-    intake = Intake(bytes_max=250)
-    await intake.take("a", lambda: of(100))
-    await intake.take("b", lambda: of(100))
-    await intake.take("a", lambda: of(100))
-    large, small = (asyncio.create_task(intake.take("a", partial(of, size))) for size in (200, 50))
+    intake = admission(250)
+    await intake.of("a").take(lambda: of(100))
+    await intake.of("b").take(lambda: of(100))
+    await intake.of("a").take(lambda: of(100))
+    large, small = (asyncio.create_task(intake.of("a").take(partial(of, size))) for size in (200, 50))
     await asyncio.wait({large, small}, timeout=0.05)
     assert (large.done(), small.done()) == (False, False)
 
-    intake.let_go("a", 100)
+    intake.of("a").room.let_go(100)
     await asyncio.wait({large, small}, timeout=0.05)
     assert (large.done(), small.done()) == (False, False), "nobody overtakes"
-    intake.let_go("a", 100)
+    intake.of("a").room.let_go(100)
 
     await asyncio.wait({large, small})
     assert (await large, await small) == ((None, 200), (None, 50))
@@ -233,15 +240,15 @@ async def test_so_many_bytes_of_a_namespace_are_served_at_a_time():
 
 async def test_whoever_stops_waiting_for_room_takes_none():
     """A caller that goes away leaves the room to the next."""
-    intake = Intake(bytes_max=100)
+    intake = admission(100)
     for _ in range(2):
-        await intake.take("a", lambda: of(50))
-    gone, next_one = (asyncio.create_task(intake.take("a", partial(of, size))) for size in (100, 50))
+        await intake.of("a").take(lambda: of(50))
+    gone, next_one = (asyncio.create_task(intake.of("a").take(partial(of, size))) for size in (100, 50))
     await asyncio.wait({next_one}, timeout=0.05)
     gone.cancel()
     await asyncio.wait({gone})
 
-    intake.let_go("a", 50)
+    intake.of("a").room.let_go(50)
 
     await asyncio.wait({next_one}, timeout=5)
     assert next_one.result() == (None, 50)

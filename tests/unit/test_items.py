@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 
+from service.api.admission import Admission, Tenant
 from service.api.drain import Drain
 from service.api.errors import ServerStopping
-from service.api.intake import Intake
 from service.api.items import Items, in_order
 from service.api.methods import Method
-from service.api.quotas import Limits, Quotas
 from service.api.slow_calls import SlowCalls
+from tests.support.edge_server import ROOMY
 from tests.support.patience import PATIENCE_S
 
 SIZE = 10
 TURNS = 200
 """Turns of the loop in which whatever may happen has happened: none of it waits for anything outside."""
-
 METHOD = Method.named("abridged.v1.ConversationService/IngestMessages", takes_stream=True)
 
 
@@ -67,22 +67,20 @@ class Requests:
         raise AssertionError("items are served one by one")
 
 
-def items_of(call: Requests, *, bytes_max: int = 1_000, calls_max: int = 100) -> tuple[Items, Intake]:
-    """Its items, and the intake whose room they take."""
-    intake = Intake(bytes_max=bytes_max)
-    quotas = Quotas(Limits(calls_max, 10, 10, 64 << 20), shared=False)
+def items_of(call: Requests, *, bytes_max: int = 1_000, calls_max: int = 100) -> tuple[Items, Tenant]:
+    """Its items, and the tenant whose room they take."""
+    limits = replace(ROOMY, concurrent_rpcs_max=calls_max)
+    tenant = Admission(limits, request_bytes_max=bytes_max, shared=False).of("n")
     ended: list[str] = []
     return Items(
         METHOD,
         call,
-        "n",
-        intake=intake,
-        quotas=quotas,
+        tenant,
         drain=Drain(),
         item_s=60.0,
         ended=ended.append,
         slow=SlowCalls(60.0),
-    ), intake
+    ), tenant
 
 
 async def turns() -> None:
@@ -178,7 +176,7 @@ async def test_requests_wait_for_room_for_their_bytes():
 async def test_a_stream_that_is_left_gives_back_all_room():
     """Of what was under way, of what had not begun, and of what was just read."""
     call = Requests(100)
-    items, intake = items_of(call, bytes_max=5 * SIZE)
+    items, tenant = items_of(call, bytes_max=5 * SIZE)
 
     async def for_ever(request: int) -> int:
         if request > 1:
@@ -190,20 +188,20 @@ async def test_a_stream_that_is_left_gives_back_all_room():
     await turns()
 
     async with asyncio.timeout(PATIENCE_S):
-        await intake.hold("n", 5 * SIZE)
+        await tenant.room.hold(5 * SIZE)
 
 
 async def test_a_stream_that_is_left_gives_back_the_room_of_what_it_had_only_read():
     """A request came while a result was being taken, and nobody served it."""
     call = Requests(2, turns_each=20)
-    items, intake = items_of(call, bytes_max=2 * SIZE)
+    items, tenant = items_of(call, bytes_max=2 * SIZE)
     async with aclosing(in_order(items, echoed, alone, window=4, stopping=asyncio.Event())) as outcomes:
         assert await anext(outcomes) == 1
         await turns()
         assert call.read_so_far == 2
 
     async with asyncio.timeout(PATIENCE_S):
-        await intake.hold("n", 2 * SIZE)
+        await tenant.room.hold(2 * SIZE)
 
 
 async def test_a_place_that_is_not_there_refuses_the_item_and_not_the_stream():

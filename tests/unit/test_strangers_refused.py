@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from observability.metrics import Metrics
+from service.api.admission import Admission
 from service.api.auth import Authenticator, Grant
 from service.api.call import Refused
-from service.api.intake import Intake
 from service.api.methods import Method
 from service.api.pipeline import Pipeline
-from service.api.quotas import Quotas
 from service.api.rich_status import reason_of
 from service.api.slow_calls import SlowCalls
 from service.telemetry.telemetry import metric_labels
@@ -34,8 +33,7 @@ def edge() -> tuple[Pipeline, Metrics]:
     metrics = Metrics(version="1", labels=metric_labels(methods=(APPEND.name, SUBSCRIBE.name)))
     pipeline = Pipeline(
         authenticator=Authenticator((Grant("known", "n", frozenset()),)),
-        quotas=Quotas(ROOMY, shared=True),
-        intake=Intake(bytes_max=1_000),
+        admission=Admission(ROOMY, request_bytes_max=1_000, shared=True),
         tracing=Silent(),
         metrics=metrics,
         slow=SlowCalls(60.0),
