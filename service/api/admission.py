@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from service.api.errors import EdgeError, TooManyRequests
-from service.api.fitting import RESPONSE_BYTES_MAX
 from service.api.intake import Lane, Received, Room, lane_of_callers, lane_without_credential
+from service.api.pages import RESPONSE_BYTES_MAX
 from service.shares import Share, Shares
 
 SKIPPED_S = 1.0

@@ -15,7 +15,7 @@ from service.api import wire
 from service.api.admission import Admission
 from service.api.context_response import ContextQuery, context_of
 from service.api.errors import WaitTooShort, internal_status, status_of
-from service.api.fitting import RESPONSE_BYTES_MAX
+from service.api.pages import RESPONSE_BYTES_MAX
 from service.api.rich_status import reason_of, retry_ms
 from service.api.views import key_of
 from service.codec.values import duration
@@ -33,7 +33,7 @@ _CONTEXT = _pb.AppendMessagesResponse.CONTEXT_FIELD_NUMBER
 _log = structlog.get_logger()
 
 
-class Contexts:
+class ContextCalls:
     """Waits for the state that a caller wants, and makes its window within the caller's tenant."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Contexts:
         self._policies = policies
         self._admission = admission
 
-    async def get(self, request: _pb.GetContextRequest, context: Any) -> bytes:
+    async def GetContext(self, request: _pb.GetContextRequest, context: Any) -> bytes:
         """See the contract; serialized."""
         key = key_of(request.conversation_id)
         state = await self._conversations.state(key)

@@ -27,7 +27,7 @@ from google.rpc.status_pb2 import Status
 
 from abridged.v1 import conversation_pb2, error_reason_pb2
 from eventlog import errors as log
-from service.api.fitting import fitting
+from service.api.pages import fitting
 from service.api.rich_status import bad_request, packed, retry_info
 from service.domain import errors as domain
 from service.recall import errors as recall

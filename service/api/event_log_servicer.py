@@ -30,9 +30,8 @@ from eventlog.subscription import (
 from service.api.auth import current_caller
 from service.api.errors import CursorOutOfRange, InvalidRequest
 from service.api.event_wire import EventEncoder
-from service.api.fitting import RESPONSE_BYTES_MAX
+from service.api.pages import RESPONSE_BYTES_MAX, page_size
 from service.api.watch import Watching, until_stopped
-from service.api.wire import page_size
 from service.codec.events import EVENT_TYPES
 from service.codec.values import timestamp
 from service.codec.wire_format import field

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -13,6 +14,7 @@ from eventlog.event import StreamId
 from observability.facts import SearchMode
 from observability.metrics import Metrics
 from service.api import wire
+from service.api.auth import current_caller
 from service.api.errors import InvalidRequest
 from service.codec.enums import ROLES
 from service.codec.values import timestamp, timestamp_us
@@ -35,15 +37,20 @@ _KIND_VALUES: dict[Kind, Any] = {kind: value for value, kind in _KINDS.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class HistorySearch:
-    """Carries out SearchHistory; `recall` is None where the settings switch it off."""
+class SearchCalls:
+    """See the contract. `recall` is None where the settings switch it off; `noticing` is that of ConversationLog."""
 
     recall: Recall | None
     table: ConversationTable
     metrics: Metrics
+    noticing: Callable[[], AbstractAsyncContextManager[None]]
 
-    async def __call__(self, request: _pb.SearchHistoryRequest, namespace: str) -> _pb.SearchHistoryResponse:
-        """The hits in this namespace. Raises what Recall.search raises, InvalidRequest and ConversationNotFound."""
+    async def SearchHistory(self, request: _pb.SearchHistoryRequest, context: Any) -> _pb.SearchHistoryResponse:
+        """See the contract: the hits in the caller's namespace."""
+        async with self.noticing():
+            return await self._found(request, current_caller().namespace)
+
+    async def _found(self, request: _pb.SearchHistoryRequest, namespace: str) -> _pb.SearchHistoryResponse:
         if self.recall is None:
             raise RecallOff("recall.index", "words")
         search = _search(request, namespace, self.recall.best_mode)

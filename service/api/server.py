@@ -126,7 +126,9 @@ class GrpcServer:
         )
         guard = GuardedServer(self._server, pipeline, validation, request_bytes_max=request_bytes_max)
         guarded = cast(grpc.aio.Server, guard)
-        conversation_service_pb2_grpc.add_ConversationServiceServicer_to_server(servicers.conversations, guarded)
+        conversation_service_pb2_grpc.add_ConversationServiceServicer_to_server(
+            cast(conversation_service_pb2_grpc.ConversationServiceServicer, servicers.conversations), guarded
+        )
         event_log_service_pb2_grpc.add_EventLogServiceServicer_to_server(servicers.event_log, guarded)
         server_info_service_pb2_grpc.add_ServerInfoServiceServicer_to_server(servicers.server_info, guarded)
         text_service_pb2_grpc.add_TextServiceServicer_to_server(servicers.texts, guarded)

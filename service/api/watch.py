@@ -7,7 +7,7 @@ only what is taken, and the board keeps only the newest facts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
@@ -19,8 +19,10 @@ from eventlog.log import EventLog
 from eventlog.subscription import Batch, CaughtUp, Heartbeat, Item, Timing, WakeUp, stream_pages, subscribe
 from service.api.errors import CursorOutOfRange
 from service.api.event_wire import EventEncoder
+from service.api.views import key_of
 from service.codec.values import timestamp
 from service.codec.wire_format import field
+from service.conversations.conversations import Conversations
 from service.telemetry.progress import Progress, ProgressBoard, Stage
 
 E = TypeVar("E")
@@ -44,6 +46,22 @@ class Watching:
     timing: Timing
     noticing: Callable[[], AbstractAsyncContextManager[None]]
     reached: Callable[[StreamId, int], Awaitable[None]]
+
+
+class WatchCalls:
+    """See the contract."""
+
+    def __init__(self, conversations: Conversations, watching: Watching) -> None:
+        self._conversations = conversations
+        self._watching = watching
+
+    async def WatchConversation(
+        self, request: _pb.WatchConversationRequest, context: Any
+    ) -> AsyncIterator[_pb.WatchConversationResponse]:
+        key = key_of(request.conversation_id)
+        await self._conversations.state(key)
+        async for response in watch(self._watching, key, after=request.after_version):
+            yield response
 
 
 async def watch(watching: Watching, key: StreamId, *, after: int) -> AsyncGenerator[Any, None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,7 +33,7 @@ from service.conversations.prefixes import segment_digest
 from service.conversations.row import Row
 from service.domain.attachments import is_data
 from service.domain.conversation import Conversation, EndedPass
-from service.domain.errors import InvalidPageToken, TooLarge
+from service.domain.errors import TooLarge
 from service.domain.events import PassPlan, Settings
 from service.domain.message import Message, Role
 from service.domain.profiles.profile import HeldBy
@@ -59,8 +58,6 @@ ADDRESS_CHARS_MAX = 2_048
 MASK_PATHS_MAX = 64
 """More than there are settings."""
 
-PAGE_SIZE_DEFAULT = 50
-PAGE_SIZE_MAX = 500
 
 _pb = conversation_pb2
 
@@ -257,45 +254,6 @@ def patience_s(remaining_s: float | None) -> float:
         return WAIT_WITHOUT_DEADLINE_S
     margin_s = min(DEADLINE_MARGIN_MAX_S, max(DEADLINE_MARGIN_S, DEADLINE_MARGIN_SHARE * remaining_s))
     return max(0.0, remaining_s - margin_s)
-
-
-def page_size(asked: int, *, default: int = PAGE_SIZE_DEFAULT) -> int:
-    """The page size in force: 0 is the default, more than the maximum is the maximum."""
-    return min(asked or default, PAGE_SIZE_MAX)
-
-
-def write_page_token(key: bytes, scope: str, cursor: int) -> str:
-    """A token for the page after `cursor`, bound to `scope`: who asks, and with which filter.
-
-    `key` distinguishes the tokens of one log from those of another. It need not be secret: a made-up cursor shows
-    nothing that its maker may not list.
-    """
-    body = b"%d" % cursor
-    return base64.urlsafe_b64encode(_check(key, scope, body) + body).decode()
-
-
-def read_page_token(key: bytes, scope: str, token: str) -> int:
-    """The cursor of a token that write_page_token made for the same scope; 0 for no token. Raises InvalidPageToken."""
-    if not token:
-        return 0
-    try:
-        raw = base64.urlsafe_b64decode(token.encode())
-        check, body = raw[:_CHECK_BYTES], raw[_CHECK_BYTES:]
-        cursor = int(body)
-    except ValueError as error:
-        raise InvalidPageToken from error
-    if check != _check(key, scope, body) or not 0 <= cursor <= _CURSOR_MAX:
-        raise InvalidPageToken
-    return cursor
-
-
-_CHECK_BYTES = 12
-_CURSOR_MAX = (1 << 63) - 1
-"""The largest position of a log; a larger one would be an error of the database."""
-
-
-def _check(key: bytes, scope: str, body: bytes) -> bytes:
-    return hashlib.blake2b(scope.encode() + b"\x00" + body, key=key, digest_size=_CHECK_BYTES).digest()
 
 
 def _require_fitting_role(message: Message, place: int) -> None:

@@ -14,26 +14,34 @@ from pathlib import Path
 from eventlog.subscription import CommitWakeUp, Timing
 from observability.facts import LogMeasured, RecallMeasured
 from service.api.admission import Admission, Limits
+from service.api.amendments import AmendmentCalls
+from service.api.appends import AppendCalls, RequestLimits
 from service.api.auth import Authenticator, Grant
-from service.api.conversation_servicer import ConversationServicer, RequestLimits
+from service.api.contexts import ContextCalls
+from service.api.conversation_servicer import ConversationServicer
+from service.api.conversations import ConversationCalls
 from service.api.event_log_servicer import EventLogServicer
 from service.api.http import HttpServer, health_routes, http_server_at, metrics_route
 from service.api.look import Look
+from service.api.pages import Pages
+from service.api.passes import PassCalls
 from service.api.pipeline import Pipeline
 from service.api.readiness import log_checks, model_check, rebuild_check, recall_check, space_check
-from service.api.search import HistorySearch
+from service.api.records import RecordCalls
+from service.api.search import SearchCalls
 from service.api.server import CONNECTIONS_MAX, Connections, GrpcServer, Servicers
 from service.api.server_info_servicer import ServerFacts, ServerInfoServicer
 from service.api.slow_calls import SlowCalls
 from service.api.text_servicer import TextServicer
 from service.api.validation import Validation
-from service.api.watch import Watching
+from service.api.watch import WatchCalls, Watching
 from service.bootstrap.backends import stored_backend
 from service.bootstrap.core import Core, new_id
 from service.bootstrap.descriptors import for_connections
 from service.bootstrap.rebuild import rebuild_if_due
 from service.bootstrap.recall import open_recall
 from service.config.settings import LogSettings, ServerSettings, Settings
+from service.passes.stand_ins import StandIns
 from service.recall.recall import Recall
 from service.version import VERSION
 
@@ -180,23 +188,28 @@ def servicers(
         core.conversations.reached,
     )
     server = settings.server
+    stand_ins = StandIns(core.conversations, core.reactor, core.changes)
+    contexts = ContextCalls(core.conversations, stand_ins, core.changes, core.policies, admission)
+    pages = Pages(hashlib.blake2b(core.log.log_id.encode(), digest_size=32).digest())
     return Servicers(
         conversations=ConversationServicer(
-            conversations=core.conversations,
-            reactor=core.reactor,
-            table=core.table,
-            changes=core.changes,
-            models=core.models,
-            policies=core.policies,
-            limits=RequestLimits(
-                server.message_bytes_max, server.batch_messages_max, server.batch_bytes_max, server.ingest_window
+            AppendCalls(
+                core.conversations,
+                core.models,
+                contexts,
+                RequestLimits(
+                    server.message_bytes_max, server.batch_messages_max, server.batch_bytes_max, server.ingest_window
+                ),
+                new_id=new_id,
+                stopping=stopping,
             ),
-            admission=admission,
-            watching=watching,
-            search=HistorySearch(recall, core.table, core.metrics),
-            telemetry=core.telemetry,
-            new_id=new_id,
-            token_key=hashlib.blake2b(core.log.log_id.encode(), digest_size=32).digest(),
+            contexts,
+            ConversationCalls(core.conversations, core.table, core.models, core.policies, core.telemetry, pages),
+            PassCalls(core.conversations, core.reactor, contexts, pages),
+            RecordCalls(core.conversations, pages),
+            AmendmentCalls(core.conversations, core.policies),
+            WatchCalls(core.conversations, watching),
+            SearchCalls(recall, core.table, core.metrics, watching.noticing),
         ),
         event_log=EventLogServicer(watching, core.table),
         server_info=ServerInfoServicer(

@@ -10,7 +10,7 @@ import pytest
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log
 from abridged.v1 import event_pb2
-from service.api.fitting import RESPONSE_BYTES_MAX
+from service.api.pages import RESPONSE_BYTES_MAX
 from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
 from tests.support.sidecar import Sidecar, said, sidecar

@@ -8,8 +8,7 @@ import pytest
 
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log
-from service.api.fitting import fitting
-from service.api.wire import PAGE_SIZE_MAX, read_page_token, write_page_token
+from service.api.pages import PAGE_SIZE_MAX, Pages, fitting
 from service.domain.errors import InvalidPageToken
 from tests.support.answers import hanging
 from tests.support.ollama_server import FakeOllama
@@ -238,7 +237,7 @@ async def test_a_token_serves_after_a_restart(tmp_path):
 @pytest.mark.parametrize("cursor", [-1, 1 << 63, 10**30])
 def test_a_cursor_that_no_log_has_is_refused(cursor):
     """A token can be made up by whoever knows the log's id; the database never sees what it cannot take."""
-    token = write_page_token(b"key", "scope", cursor)
+    token = Pages(b"key").token("scope", cursor)
 
     with pytest.raises(InvalidPageToken):
-        read_page_token(b"key", "scope", token)
+        Pages(b"key").cursor("scope", token)
