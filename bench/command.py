@@ -16,8 +16,8 @@ from typing import Any
 
 import click
 
+from abridged.service.version import VERSION
 from bench.figures import as_plain, table_rows
-from service.version import VERSION
 
 NAMES = (
     "disk",
@@ -106,8 +106,8 @@ def bench(
         _print_counted(only[0], data, model, address)
         return
     # The measurements load gRPC and the log, which --help does not need.
+    from abridged.service.event_loop import loop_factory
     from bench.rounds import ROUNDS, Bench, measured
-    from service.event_loop import loop_factory
 
     machine = _machine()
     if machine["load"] > DISTURBED_LOAD * machine["processors"]:
@@ -124,7 +124,7 @@ def bench(
 
 def _print_counted(what: str, data: Path | None, model: str | None, address: str) -> None:
     """The table of `cost`, `extraction`, `growth` or `memory`, or the page of `quality`."""
-    from observability.logs import LogSettings, configure_logs
+    from abridged.observability.logs import LogSettings, configure_logs
 
     undo = configure_logs(LogSettings(level="error", style="auto", content=False), sys.stderr)
     if what == COST:

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from abridged.service.cli.chat_file import FileChat, read_chats
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.message import Message, Role, ToolCall
+from abridged.service.domain.policy import Policy, SummaryRole
+from abridged.service.domain.profiles import chain, rolling
+from abridged.service.domain.render import RenderedMessage, rendered_window
+from abridged.service.domain.sequence import Sequence as Window
 from bench.player import PlayedChat, played
-from service.cli.chat_file import FileChat, read_chats
-from service.domain.conversation import Conversation
-from service.domain.message import Message, Role, ToolCall
-from service.domain.policy import Policy, SummaryRole
-from service.domain.profiles import chain, rolling
-from service.domain.render import RenderedMessage, rendered_window
-from service.domain.sequence import Sequence as Window
 
 READ, WRITE, UNCACHED = 0.1, 1.25, 1.0
 """Prices of an input token that is read from the cache, written to it, or neither: those of Anthropic's API (2026)."""

@@ -11,8 +11,8 @@ from typing import Any
 
 import grpc
 
+from abridged.service.event_loop import loop_factory
 from abridged.v1.conversation_service_pb2 import AppendMessagesRequest
-from service.event_loop import loop_factory
 
 _SERVICE = "abridged.bench.Echo"
 _METHOD = "Echo"

@@ -16,15 +16,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
+from abridged.service.domain.message import Message
+from abridged.service.extraction.extract import Extract, extract
+from abridged.service.extraction.passages import gathered
+from abridged.service.grounding.claims import survival, texts_of
+from abridged.service.text.sentences import sentences
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from bench.costs import chats_of
 from bench.judged import JUDGED
 from bench.player import PlayedChat
-from service.domain.message import Message
-from service.extraction.extract import Extract, extract
-from service.extraction.passages import gathered
-from service.grounding.claims import survival, texts_of
-from service.text.sentences import sentences
-from service.tokenizers.estimated import EstimatingCounter
 
 TOKENS: Final = 1_000
 """The size of each extract."""

@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from abridged.service.domain.message import Message, Role
+from abridged.service.grounding.support import concordance_of
+from abridged.service.text.mentions import mentions
 from bench.rpc import CONTENT
-from service.domain.message import Message, Role
-from service.grounding.support import concordance_of
-from service.text.mentions import mentions
 
 MEGABYTE: Final = 1_000_000
 SIZES: Final = (MEGABYTE, 10 * MEGABYTE)

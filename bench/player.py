@@ -14,29 +14,29 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from eventlog.event import StreamId
-from eventlog.memory import MemoryEventLog
-from observability.metrics import Metrics
-from observability.tracing import SilentTracing
-from service.codec.values import canonical, message_to_proto
-from service.conversations.append_request import AppendRequest
-from service.conversations.conversation_log import ConversationLog
-from service.conversations.conversations import Conversations
-from service.conversations.counting import Counting
-from service.conversations.policies import Policies
-from service.conversations.table import ConversationTable
-from service.domain.conversation import Conversation
-from service.domain.events import Event, Settings, SummarizationCleared, SummarizationCompleted
-from service.domain.message import Message, Role
-from service.domain.policy import Policy
-from service.domain.profiles.profile import HeldBy
-from service.domain.record import SummaryRecord
-from service.domain.render import summary_text
-from service.domain.triggers import held_by, may_stand_in
-from service.extraction.episode import extracted_digest, extracted_episode
-from service.extraction.extract import Extract, extract
-from service.models.breaker import BreakerPolicy, CircuitBreaker
-from service.models.model import (
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.memory import MemoryEventLog
+from abridged.observability.metrics import Metrics
+from abridged.observability.tracing import SilentTracing
+from abridged.service.codec.values import canonical, message_to_proto
+from abridged.service.conversations.append_request import AppendRequest
+from abridged.service.conversations.conversation_log import ConversationLog
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.conversations.counting import Counting
+from abridged.service.conversations.policies import Policies
+from abridged.service.conversations.table import ConversationTable
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import Event, Settings, SummarizationCleared, SummarizationCompleted
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.profiles.profile import HeldBy
+from abridged.service.domain.record import SummaryRecord
+from abridged.service.domain.render import summary_text
+from abridged.service.domain.triggers import held_by, may_stand_in
+from abridged.service.extraction.episode import extracted_digest, extracted_episode
+from abridged.service.extraction.extract import Extract, extract
+from abridged.service.models.breaker import BreakerPolicy, CircuitBreaker
+from abridged.service.models.model import (
     Completion,
     CompletionRequest,
     ModelDescription,
@@ -44,17 +44,17 @@ from service.models.model import (
     OnProgress,
     SummaryModel,
 )
-from service.models.retry import RetryPolicy
-from service.models.scripted.model import quoted_in
-from service.passes.reactor import Reactor, ReactorLimits
-from service.summarizer.ask import AskerSettings, Timing
-from service.summarizer.by_extraction import ExtractiveSummarizer
-from service.summarizer.by_model import ModelSummarizer
-from service.summarizer.forms import FORMS
-from service.summarizer.summarizer import Summarizers
-from service.telemetry.progress import ProgressBoard
-from service.telemetry.telemetry import Telemetry, metric_labels
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.models.retry import RetryPolicy
+from abridged.service.models.scripted.model import quoted_in
+from abridged.service.passes.reactor import Reactor, ReactorLimits
+from abridged.service.summarizer.ask import AskerSettings, Timing
+from abridged.service.summarizer.by_extraction import ExtractiveSummarizer
+from abridged.service.summarizer.by_model import ModelSummarizer
+from abridged.service.summarizer.forms import FORMS
+from abridged.service.summarizer.summarizer import Summarizers
+from abridged.service.telemetry.progress import ProgressBoard
+from abridged.service.telemetry.telemetry import Telemetry, metric_labels
+from abridged.service.tokenizers.estimated import EstimatingCounter
 
 MODEL_WINDOW = 16_384
 _DEFAULTS = Policy()

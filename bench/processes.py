@@ -13,11 +13,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from service.config.sources import environment
+from abridged.service.config.sources import environment
 
 EXIT_S = 10.0
 _FOREIGN = ("ABRIDGED_", "OTEL_", "OLLAMA_")
-_SIDECAR = "from service.cli.main import main; main()"
+_SIDECAR = "from abridged.service.cli.main import main; main()"
 _ECHO = "from bench.echo import run; import sys; run(sys.argv[1])"
 
 

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from abridged.service.bootstrap import settle_memory
 from bench.figures import FIGURES, percentile
 from bench.load import Load, closed_loop, in_turns
 from bench.prepared import prepared
@@ -20,7 +21,6 @@ from bench.processes import echo_child, sidecar_child
 from bench.recall import recall
 from bench.rpc import CONTENT, Echo, SidecarCalls, echo_answers, until_serving
 from bench.storage import BATCH_ROWS, BareSqlite, FoldLog, flush_percentiles_ms
-from service.bootstrap import settle_memory
 
 ROUNDS = 7
 CLIENTS = 64

@@ -14,19 +14,19 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 
+from abridged.eventlog.event import NewEvent, StreamId
+from abridged.eventlog.log import Append, EventLog
+from abridged.eventlog.sqlite.backend import SqliteBackend
+from abridged.eventlog.sqlite.engine import writer_engine
+from abridged.service.codec.events import encode
+from abridged.service.conversations.conversation_log import ConversationLog
+from abridged.service.conversations.row import READ_TABLE
+from abridged.service.conversations.table import ConversationTable, Projected
+from abridged.service.domain.conversation import initial_state
+from abridged.service.domain.events import ConversationOpened, Event, MessageAppended, Settings
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.tokens import TokenSource
 from bench.figures import percentile
-from eventlog.event import NewEvent, StreamId
-from eventlog.log import Append, EventLog
-from eventlog.sqlite.backend import SqliteBackend
-from eventlog.sqlite.engine import writer_engine
-from service.codec.events import encode
-from service.conversations.conversation_log import ConversationLog
-from service.conversations.row import READ_TABLE
-from service.conversations.table import ConversationTable, Projected
-from service.domain.conversation import initial_state
-from service.domain.events import ConversationOpened, Event, MessageAppended, Settings
-from service.domain.message import Message, Role
-from service.domain.tokens import TokenSource
 
 FLUSHES = 200
 FLUSH_BYTES = 4_096

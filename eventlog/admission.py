@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from eventlog.chain import SALT_BYTES, LogIdentity, commit_to, content_hash, envelope, link, request_hash
-from eventlog.errors import (
+from abridged.eventlog.chain import SALT_BYTES, LogIdentity, commit_to, content_hash, envelope, link, request_hash
+from abridged.eventlog.errors import (
     EventIdConflict,
     EventLogError,
     EventTooLarge,
@@ -20,8 +20,8 @@ from eventlog.errors import (
     RequestKeyConflict,
     WrongExpectedVersion,
 )
-from eventlog.event import EVENT_ID_BYTES, NewEvent, RecordedEvent, SealedEvent, StreamId
-from eventlog.log import (
+from abridged.eventlog.event import EVENT_ID_BYTES, NewEvent, RecordedEvent, SealedEvent, StreamId
+from abridged.eventlog.log import (
     APPEND_BYTES_MAX,
     APPEND_EVENTS_MAX,
     PAYLOAD_BYTES_MAX,

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from eventlog.futures import settle
-from eventlog.log import Append, AppendResult, EventLog, Outcome
+from abridged.eventlog.futures import settle
+from abridged.eventlog.log import Append, AppendResult, EventLog, Outcome
 
 OnOutcome = Callable[[Outcome], None]
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
-from eventlog.log import AppendHook, EventLog
-from eventlog.memory import MemoryEventLog
-from eventlog.rows import MemoryRows, R, Rows, RowTable, StoredRows
-from eventlog.snapshots import Snapshots
-from eventlog.verification import LogVerification
+from abridged.eventlog.log import AppendHook, EventLog
+from abridged.eventlog.memory import MemoryEventLog
+from abridged.eventlog.rows import MemoryRows, R, Rows, RowTable, StoredRows
+from abridged.eventlog.snapshots import Snapshots
+from abridged.eventlog.verification import LogVerification
 
 
 class Notice(NamedTuple):

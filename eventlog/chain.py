@@ -13,8 +13,8 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Protocol
 
-from eventlog.errors import StreamCorrupt
-from eventlog.event import RecordedEvent, SealedEvent, StreamId
+from abridged.eventlog.errors import StreamCorrupt
+from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 
 HASH_BYTES = 32
 CONTENT_HASH_BYTES = 16

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from eventlog.event import StreamId
+from abridged.eventlog.event import StreamId
 
 
 class EventLogError(Exception):

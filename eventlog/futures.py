@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from eventlog.log import Append, AppendResult, EventLog, Outcome
+from abridged.eventlog.log import Append, AppendResult, EventLog, Outcome
 
 
 class _Futures:

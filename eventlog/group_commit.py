@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from eventlog.errors import LogClosed, LogFailed, LogUnavailable
-from eventlog.log import Append, CompletionQueue, Outcome
+from abridged.eventlog.errors import LogClosed, LogFailed, LogUnavailable
+from abridged.eventlog.log import Append, CompletionQueue, Outcome
 
 GROUP_EVENTS_MAX = 1_000
 GROUP_BYTES_MAX = 1 << 20

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from eventlog.event import NewEvent, RecordedEvent, SealedEvent, StreamId
+from abridged.eventlog.event import NewEvent, RecordedEvent, SealedEvent, StreamId
 
 PAYLOAD_BYTES_MAX = 1 << 20
 """Largest payload of one event: a page of events must fit gRPC's default message limit of 4 MiB."""

@@ -13,12 +13,12 @@ from concurrent.futures import Future
 from itertools import islice
 from typing import Any
 
-from eventlog.admission import Admitted, StreamState, admit, check_size, recall
-from eventlog.chain import KEY_BYTES, LogIdentity, genesis
-from eventlog.errors import EventTooLarge, LogClosed
-from eventlog.event import RecordedEvent, SealedEvent, StreamId
-from eventlog.futures import submit
-from eventlog.log import (
+from abridged.eventlog.admission import Admitted, StreamState, admit, check_size, recall
+from abridged.eventlog.chain import KEY_BYTES, LogIdentity, genesis
+from abridged.eventlog.errors import EventTooLarge, LogClosed
+from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
+from abridged.eventlog.futures import submit
+from abridged.eventlog.log import (
     EVERYTHING,
     PAGE_BYTES_MAX,
     PAGE_EVENTS_MAX,
@@ -31,7 +31,7 @@ from eventlog.log import (
     Outcome,
     Page,
 )
-from eventlog.paging import up_to_bytes
+from abridged.eventlog.paging import up_to_bytes
 
 
 class MemoryEventLog:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
-from eventlog.event import StreamId
+from abridged.eventlog.event import StreamId
 
 R = TypeVar("R", bound=tuple[Any, ...])
 """A row: a named tuple that begins with `namespace`, `id` and `position`, the position of the stream's last event."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
-from eventlog.errors import EventLogError
-from eventlog.event import StreamId
+from abridged.eventlog.errors import EventLogError
+from abridged.eventlog.event import StreamId
 
 SET_ASIDE = "snapshots_set_aside"
 """The table of the snapshots that were set aside."""

@@ -13,8 +13,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from eventlog.event import RecordedEvent, StreamId
-from eventlog.log import EVERYTHING, PAGE_EVENTS_MAX, EventFilter, EventLog
+from abridged.eventlog.event import RecordedEvent, StreamId
+from abridged.eventlog.log import EVERYTHING, PAGE_EVENTS_MAX, EventFilter, EventLog
 
 CHECKPOINT_EVENTS = 4_000
 """Events that may fail to match before a consumer gets a checkpoint."""

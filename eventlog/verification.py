@@ -6,9 +6,9 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from eventlog.event import RecordedEvent, SealedEvent, StreamId
-from eventlog.rows import Fault
-from eventlog.snapshots import Snapshots
+from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
+from abridged.eventlog.rows import Fault
+from abridged.eventlog.snapshots import Snapshots
 
 FAILURES_MAX: Final = 50_000
 """Failed reads of one survey: about 10 s, and as many rows as a thousand lost pages had."""

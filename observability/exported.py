@@ -25,7 +25,7 @@ from opentelemetry.sdk.trace import sampling as sdk_sampling
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 from opentelemetry.util import types as api_types
 
-from observability.facts import (
+from abridged.observability.facts import (
     BatchCommitted,
     ChatAnswered,
     ChatAsked,
@@ -40,7 +40,7 @@ from observability.facts import (
     RpcStarted,
     SpanFact,
 )
-from observability.tracing import CURRENT, SHUTDOWN_S, Span, TraceIds, TracingSettings, parse_traceparent
+from abridged.observability.tracing import CURRENT, SHUTDOWN_S, Span, TraceIds, TracingSettings, parse_traceparent
 
 LINKS_MAX = 32
 """Most links of one commit span: a transaction can contain a thousand appends, at a microsecond each."""

@@ -21,8 +21,8 @@ from typing import Any, Literal, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from observability.log_lines import LogLines
-from observability.tracing import current_trace
+from abridged.observability.log_lines import LogLines
+from abridged.observability.tracing import current_trace
 
 IDENTIFIER_CHARS_MAX = 256
 ITEMS_MAX = 32

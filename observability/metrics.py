@@ -29,7 +29,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from observability.facts import (
+from abridged.observability.facts import (
     ConversationsCounted,
     LogMeasured,
     PassEnded,
@@ -41,7 +41,7 @@ from observability.facts import (
     SearchMode,
     TitleOutcome,
 )
-from observability.labels import (
+from abridged.observability.labels import (
     CALL_SERIES_MAX,
     GRPC_CODES,
     HOSTS_NAMED_MAX,

@@ -17,7 +17,7 @@ from typing import Protocol, Self
 
 import structlog
 
-from observability.facts import BatchCommitted, Fact, PassStarted, PreparationStarted, RpcStarted, SpanFact
+from abridged.observability.facts import BatchCommitted, Fact, PassStarted, PreparationStarted, RpcStarted, SpanFact
 
 SHUTDOWN_S = 2.0
 """Seconds that `close` waits for a collector; the whole process has 5 s to exit."""
@@ -202,7 +202,7 @@ def open_tracing(settings: TracingSettings) -> Tracing:
     if not settings.traces_endpoint:
         return SilentTracing()
     try:
-        from observability.exported import open_exported
+        from abridged.observability.exported import open_exported
 
         return open_exported(settings)
     except (ValueError, RuntimeError, StopIteration) as error:

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from service.config.settings import Settings
-from service.config.sources import Setting, known_settings
+from abridged.service.config.settings import Settings
+from abridged.service.config.sources import Setting, known_settings
 
 PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
 

@@ -20,6 +20,11 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
 
+from abridged.service.client_errors import DEFAULT_PATIENCE, Patience, SidecarError
+from abridged.service.codec.events import UnknownEvent, fact
+from abridged.service.codec.values import message_to_proto
+from abridged.service.domain.events import Event as DomainEvent
+from abridged.service.domain.message import Message
 from abridged.v1 import (
     conversation_service_pb2,
     conversation_service_pb2_grpc,
@@ -53,11 +58,6 @@ from abridged.v1.message_pb2 import Role
 from abridged.v1.server_info_service_pb2 import GetServerInfoResponse
 from abridged.v1.summary_pb2 import ActionItem, EpisodeFigures, MessageRange, Rating, SummaryRecord
 from abridged.v1.text_service_pb2 import SummarizeTextResponse
-from service.client_errors import DEFAULT_PATIENCE, Patience, SidecarError
-from service.codec.events import UnknownEvent, fact
-from service.codec.values import message_to_proto
-from service.domain.events import Event as DomainEvent
-from service.domain.message import Message
 
 __all__ = [
     "RENDERINGS",

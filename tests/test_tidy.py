@@ -24,10 +24,10 @@ from tests.support.time_assertions import short_waits, time_assertions
 ROOT = Path(__file__).parent.parent
 PRODUCT = ("service/", "eventlog/", "observability/")
 MEASUREMENTS = "bench/"
-LOADED_BY_NAME = re.compile(r"((?:service|bench)(?:\.\w+)+):(\w+)")
+LOADED_BY_NAME = re.compile(r"((?:abridged\.service|bench)(?:\.\w+)+):(\w+)")
 """A name for pkgutil.resolve_name: the arrow that no import statement shows."""
 PURE = ("service/domain/", "service/extraction/", "service/grounding/", "service/prompts/", "service/text/")
-PURE_PACKAGES = tuple(folder.replace("/", ".") for folder in PURE)
+PURE_PACKAGES = tuple(f"abridged.{folder.replace('/', '.')}" for folder in PURE)
 
 FUNCTION_LINES_MAX = 70
 README_LINES_MAX = 150
@@ -54,7 +54,7 @@ SLEEPING_TESTS: dict[str, str] = {
     "tests/integration/test_prometheus.py": "a real Prometheus that scrapes in its own time is asked again",
 }
 UNIMPORTED_MODULES: dict[str, str] = {
-    "service.cli.main": "the console script",
+    "abridged.service.cli.main": "the console script",
 }
 IMPORT_NAMES: dict[str, str] = {
     "googleapis-common-protos": "google.rpc",
@@ -146,7 +146,8 @@ def loaded_by_name(name: str) -> Iterator[tuple[str, str]]:
 
 
 def module_of(name: str) -> str:
-    return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return f"abridged.{module}" if name.startswith(PRODUCT) else module
 
 
 def calls(name: str) -> Iterator[tuple[str, ast.Call]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Final
 
+from abridged.service.models.model import SummaryModel
 from bench.player import MODEL_WINDOW
 from bench.quality import runs
 from bench.quality.examined import Share
@@ -18,7 +19,6 @@ from bench.quality.reporting import FaithfulModel, LieKind
 from bench.quality.runs import CHAIN, PROFILES, Corpus, Run, Summarizing
 from bench.quality.survival import END, PASSES
 from bench.quality.trials import Failures, Pins, TokenErrors, failing_tried, lies_told, pins_tried, token_errors
-from service.models.model import SummaryModel
 
 _REQUIRED_GOALS: Final = {1: 0.99, 3: 0.98, 10: 0.95}
 _FREED_MEDIAN: Final = 0.7

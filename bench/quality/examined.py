@@ -6,20 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from abridged.service.domain.conversation import Conversation, live_coverage
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.ledger import NO_LEDGER, LedgerEntry, required_entries
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import SummaryRole
+from abridged.service.domain.ranges import covers
+from abridged.service.domain.record import Provenance, SummaryRecord, statements_of
+from abridged.service.domain.render import rendered_summaries, rendered_window
+from abridged.service.domain.tokens import TokenSource
+from abridged.service.summarizer.finds import finds_of
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from bench.player import PlayedChat
 from bench.quality.generator import GeneratedChat
 from bench.quality.survival import PASSES
-from service.domain.conversation import Conversation, live_coverage
-from service.domain.events import MessageAppended
-from service.domain.ledger import NO_LEDGER, LedgerEntry, required_entries
-from service.domain.message import Message, Role
-from service.domain.policy import SummaryRole
-from service.domain.ranges import covers
-from service.domain.record import Provenance, SummaryRecord, statements_of
-from service.domain.render import rendered_summaries, rendered_window
-from service.domain.tokens import TokenSource
-from service.summarizer.finds import finds_of
-from service.tokenizers.estimated import EstimatingCounter
 
 _FRAME_END: Final = "</conversation_summary>"
 _MARKS: Final = ("<|im_start|>", "<|im_end|>")

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from abridged.service.domain.message import Message, Role, ToolCall
 from bench.player import PlayedChat
 from bench.quality.facts import RULES, Fact, FactKind, Values
-from service.domain.message import Message, Role, ToolCall
 
 UPDATES: Final = 0.4
 """The chance that a planted fact replaces the value of an earlier one of its kind, if there is one."""

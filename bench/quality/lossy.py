@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final
 
-from service.models.model import Completion, CompletionRequest, ModelDescription, OnProgress
-from service.text.identifiers import IdentifierKind, identifiers
-from service.text.secrets import contains_secret
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.models.model import Completion, CompletionRequest, ModelDescription, OnProgress
+from abridged.service.text.identifiers import IdentifierKind, identifiers
+from abridged.service.text.secrets import contains_secret
+from abridged.service.tokenizers.estimated import EstimatingCounter
 
 KEPT: Final = 0.9
 """The chance of a sentence in one call. Low enough that ten rewritings leave a third, high enough that one is good."""

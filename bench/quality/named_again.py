@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.message import Message, Role
+from abridged.service.text.mentions import mentions
 from bench.player import PlayedChat
 from bench.quality.examined import Share, window_text
-from service.domain.conversation import Conversation
-from service.domain.message import Message, Role
-from service.text.mentions import mentions
 
 
 @dataclass(slots=True)

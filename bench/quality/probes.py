@@ -11,25 +11,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from abridged.eventlog.event import NewEvent, StreamId
+from abridged.eventlog.log import Append
+from abridged.eventlog.memory import MemoryEventLog
+from abridged.service.codec.events import encode
+from abridged.service.domain.conversation import Conversation, initial_state
+from abridged.service.domain.events import ConversationOpened, Event, MessageAppended, Settings
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.tokens import TokenSource
+from abridged.service.models.model import SummaryModel
+from abridged.service.recall.index import Kind
+from abridged.service.recall.projection import Pace, Projection
+from abridged.service.recall.query import parsed
+from abridged.service.recall.recall import Recall
+from abridged.service.recall.search import Mode, Search
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from bench.player import played
 from bench.quality.examined import Share, window_text
 from bench.quality.facts import Fact
 from bench.quality.generator import GeneratedChat, generated_chats
-from eventlog.event import NewEvent, StreamId
-from eventlog.log import Append
-from eventlog.memory import MemoryEventLog
-from service.codec.events import encode
-from service.domain.conversation import Conversation, initial_state
-from service.domain.events import ConversationOpened, Event, MessageAppended, Settings
-from service.domain.policy import Policy
-from service.domain.tokens import TokenSource
-from service.models.model import SummaryModel
-from service.recall.index import Kind
-from service.recall.projection import Pace, Projection
-from service.recall.query import parsed
-from service.recall.recall import Recall
-from service.recall.search import Mode, Search
-from service.tokenizers.estimated import EstimatingCounter
 
 PROBES: Final = 200
 CHATS, TURNS, FACTS = 8, 80, 40

@@ -14,11 +14,11 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Any, Final
 
+from abridged.service.domain.record import KEY_POINTS_MAX
+from abridged.service.models.model import Completion, CompletionRequest, ModelDescription, OnProgress, SummaryModel
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from bench.quality.facts import Fact, Values
 from bench.quality.lossy import LossyModel
-from service.domain.record import KEY_POINTS_MAX
-from service.models.model import Completion, CompletionRequest, ModelDescription, OnProgress, SummaryModel
-from service.tokenizers.estimated import EstimatingCounter
 
 _FRAMES: Final = ("<transcript>", "</transcript>", "<previous_summary>", "</previous_summary>")
 

@@ -10,6 +10,16 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
+from abridged.observability.metrics import Metrics
+from abridged.service.bootstrap.providers import Providers
+from abridged.service.config.settings import Settings
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.message import Role
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.profiles import chain, episodes, rolling
+from abridged.service.models.model import SummaryModel
+from abridged.service.models.ollama.settings import OllamaGroup
+from abridged.service.telemetry.telemetry import metric_labels
 from bench.costs import chats_of
 from bench.player import MODEL_WINDOW, Costs, PlayedChat, played
 from bench.quality.examined import Examination, Share
@@ -19,16 +29,6 @@ from bench.quality.lossy import LossyModel
 from bench.quality.named_again import NamedAgain
 from bench.quality.reporting import FaithfulModel
 from bench.quality.survival import END, PASSES, Survey, Tally, found_facts
-from observability.metrics import Metrics
-from service.bootstrap.providers import Providers
-from service.config.settings import Settings
-from service.domain.conversation import Conversation
-from service.domain.message import Role
-from service.domain.policy import Policy
-from service.domain.profiles import chain, episodes, rolling
-from service.models.model import SummaryModel
-from service.models.ollama.settings import OllamaGroup
-from service.telemetry.telemetry import metric_labels
 
 CONTEXT_LENGTH: Final = 4_096
 """Tokens: a conversation that a benchmark can play has ten passes and more."""

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from abridged.service.domain.conversation import Conversation, live_coverage
+from abridged.service.domain.message import Role
+from abridged.service.domain.policy import SummaryRole
+from abridged.service.domain.render import rendered_window
+from abridged.service.grounding.required import KIND_WEIGHTS
+from abridged.service.text.identifiers import NUMBER_CHARS_MIN, IdentifierKind, identifiers
 from bench.player import PlayedChat
 from bench.quality.facts import Fact, FactKind
-from service.domain.conversation import Conversation, live_coverage
-from service.domain.message import Role
-from service.domain.policy import SummaryRole
-from service.domain.render import rendered_window
-from service.grounding.required import KIND_WEIGHTS
-from service.text.identifiers import NUMBER_CHARS_MIN, IdentifierKind, identifiers
 
 PASSES: Final = (1, 3, 10)
 """The numbers of records after which a window is examined; its conversation's end is one more time."""

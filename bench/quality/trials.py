@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.record import SummaryRecord, statements_of
+from abridged.service.domain.tokens import UNTAUGHT, Taught, calibrated_factor, calibrated_tokens
+from abridged.service.models.model import SummaryModel
+from abridged.service.tokenizers.embedded import EmbeddedCounter
+from abridged.service.tokenizers.errors import TokenizerMissing
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from bench.player import MODEL_WINDOW, PlayedChat, played
 from bench.quality.examined import Examination, Share
 from bench.quality.generator import GeneratedChat, generated, generated_chats
 from bench.quality.reporting import FailingModel, FaithfulModel, Lie, LieKind, LyingModel
 from bench.quality.survival import Survey
-from service.domain.conversation import Conversation
-from service.domain.policy import Policy
-from service.domain.record import SummaryRecord, statements_of
-from service.domain.tokens import UNTAUGHT, Taught, calibrated_factor, calibrated_tokens
-from service.models.model import SummaryModel
-from service.tokenizers.embedded import EmbeddedCounter
-from service.tokenizers.errors import TokenizerMissing
-from service.tokenizers.estimated import EstimatingCounter
 
 CONTEXT_LENGTH: Final = 4_096
 _PINNED_TURNS: Final = 460

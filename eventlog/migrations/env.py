@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from eventlog.schema import METADATA, REVISION_TABLE
+from abridged.eventlog.schema import METADATA, REVISION_TABLE
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -10,11 +10,11 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from eventlog.backend import Kept, Notice, Opened
-from eventlog.errors import LogUnsafe
-from eventlog.log import AppendHook
-from eventlog.rows import R, RowTable
-from eventlog.sqlite.file import (
+from abridged.eventlog.backend import Kept, Notice, Opened
+from abridged.eventlog.errors import LogUnsafe
+from abridged.eventlog.log import AppendHook
+from abridged.eventlog.rows import R, RowTable
+from abridged.eventlog.sqlite.file import (
     MOUNTINFO,
     refuse_network_file_system,
     refuse_orphan,
@@ -22,12 +22,12 @@ from eventlog.sqlite.file import (
     volume_free_bytes,
     wal_reset_warning,
 )
-from eventlog.sqlite.log import SqliteEventLog
-from eventlog.sqlite.rewrite import Rewrite, rewritten
-from eventlog.sqlite.rows import SqliteRows
-from eventlog.sqlite.snapshots import PURPOSE, SqliteSnapshots, carried
-from eventlog.sqlite.snapshots import prepare as prepare_snapshots
-from eventlog.sqlite.verification import SqliteVerification, log_id_of
+from abridged.eventlog.sqlite.log import SqliteEventLog
+from abridged.eventlog.sqlite.rewrite import Rewrite, rewritten
+from abridged.eventlog.sqlite.rows import SqliteRows
+from abridged.eventlog.sqlite.snapshots import PURPOSE, SqliteSnapshots, carried
+from abridged.eventlog.sqlite.snapshots import prepare as prepare_snapshots
+from abridged.eventlog.sqlite.verification import SqliteVerification, log_id_of
 
 
 class SqliteBackend:

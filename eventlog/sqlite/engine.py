@@ -12,12 +12,12 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, Table, create_engine, event, insert, inspect, select, text
 from sqlalchemy.pool import QueuePool, StaticPool
 
-from eventlog.chain import KEY_BYTES, LogIdentity
-from eventlog.errors import LogCorrupt, LogForeign, LogFull, LogNewer, LogOlder, LogUnavailable, LogUnsafe
-from eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE, REVISIONS, log
-from eventlog.sqlite.file import NO_ROOM, create_like, refuse_orphan, side_files, wal_of
-from eventlog.sqlite.wal import is_begun
-from eventlog.sqlite.writer import BUSY_WAIT_MS, CHECKPOINT_PAGES
+from abridged.eventlog.chain import KEY_BYTES, LogIdentity
+from abridged.eventlog.errors import LogCorrupt, LogForeign, LogFull, LogNewer, LogOlder, LogUnavailable, LogUnsafe
+from abridged.eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE, REVISIONS, log
+from abridged.eventlog.sqlite.file import NO_ROOM, create_like, refuse_orphan, side_files, wal_of
+from abridged.eventlog.sqlite.wal import is_begun
+from abridged.eventlog.sqlite.writer import BUSY_WAIT_MS, CHECKPOINT_PAGES
 
 READERS_MAX = 4
 READER_WAIT_S = 10.0

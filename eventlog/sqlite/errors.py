@@ -11,8 +11,8 @@ from pathlib import Path
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFull, LogUnavailable
-from eventlog.sqlite.file import NO_ROOM, has_room
+from abridged.eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFull, LogUnavailable
+from abridged.eventlog.sqlite.file import NO_ROOM, has_room
 
 DATABASE_ERRORS = (sqlite3.Error, DBAPIError)
 """The driver's errors, bare and as SQLAlchemy wraps them."""

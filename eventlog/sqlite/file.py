@@ -14,8 +14,8 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from eventlog.backend import Notice
-from eventlog.errors import LogForeign, LogGone, LogLocked, LogUnsafe
+from abridged.eventlog.backend import Notice
+from abridged.eventlog.errors import LogForeign, LogGone, LogLocked, LogUnsafe
 
 PRIVATE_MODE = 0o600
 REWRITE_BYTES = 1 << 20

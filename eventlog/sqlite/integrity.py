@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from eventlog.schema import METADATA, REVISION_TABLE, events, log
+from abridged.eventlog.schema import METADATA, REVISION_TABLE, events, log
 
 FINDINGS_MAX = 100
 """Findings that are named: a file with more is beyond repair."""

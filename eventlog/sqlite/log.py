@@ -19,10 +19,10 @@ from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from eventlog.admission import check_size, recall
-from eventlog.backend import Notice
-from eventlog.chain import LogIdentity
-from eventlog.errors import (
+from abridged.eventlog.admission import check_size, recall
+from abridged.eventlog.backend import Notice
+from abridged.eventlog.chain import LogIdentity
+from abridged.eventlog.errors import (
     EventLogError,
     EventTooLarge,
     LogClosed,
@@ -31,10 +31,10 @@ from eventlog.errors import (
     LogFull,
     LogGone,
 )
-from eventlog.event import RecordedEvent, SealedEvent, StreamId
-from eventlog.futures import submit
-from eventlog.group_commit import GroupCommit
-from eventlog.log import (
+from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
+from abridged.eventlog.futures import submit
+from abridged.eventlog.group_commit import GroupCommit
+from abridged.eventlog.log import (
     EVERYTHING,
     PAGE_BYTES_MAX,
     PAGE_EVENTS_MAX,
@@ -46,7 +46,7 @@ from eventlog.log import (
     Outcome,
     Page,
 )
-from eventlog.sqlite.engine import (
+from abridged.eventlog.sqlite.engine import (
     has_tables,
     identity_of,
     make_tables,
@@ -57,8 +57,8 @@ from eventlog.sqlite.engine import (
     stored_identity,
     writer_engine,
 )
-from eventlog.sqlite.errors import DATABASE_ERRORS, opening, translated
-from eventlog.sqlite.file import (
+from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, opening, translated
+from abridged.eventlog.sqlite.file import (
     MOUNTINFO,
     NO_ROOM,
     FileLock,
@@ -69,9 +69,9 @@ from eventlog.sqlite.file import (
     wal_of,
     wal_reset_warning,
 )
-from eventlog.sqlite.reader import SqliteReader
-from eventlog.sqlite.wal import require_whole
-from eventlog.sqlite.writer import SqliteWriter
+from abridged.eventlog.sqlite.reader import SqliteReader
+from abridged.eventlog.sqlite.wal import require_whole
+from abridged.eventlog.sqlite.writer import SqliteWriter
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from eventlog.chain import check_commitment, envelope, link
-from eventlog.errors import LogCorrupt
-from eventlog.event import SealedEvent, StreamId
-from eventlog.verification import RANGES_MAX, Loss, Ranges
+from abridged.eventlog.chain import check_commitment, envelope, link
+from abridged.eventlog.errors import LogCorrupt
+from abridged.eventlog.event import SealedEvent, StreamId
+from abridged.eventlog.verification import RANGES_MAX, Loss, Ranges
 
 
 class Suspect:

@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from eventlog.admission import KnownEvent, KnownRequest, StreamState
-from eventlog.chain import LogIdentity, envelope, genesis, link
-from eventlog.errors import LogCorrupt, StreamCorrupt
-from eventlog.event import RecordedEvent, SealedEvent, StreamId
-from eventlog.log import PAGE_BYTES_MAX, SCAN_EVENTS_MAX, Append, EventFilter, Page
-from eventlog.paging import up_to_bytes
-from eventlog.sqlite.errors import translating
-from eventlog.sqlite.sql import (
+from abridged.eventlog.admission import KnownEvent, KnownRequest, StreamState
+from abridged.eventlog.chain import LogIdentity, envelope, genesis, link
+from abridged.eventlog.errors import LogCorrupt, StreamCorrupt
+from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
+from abridged.eventlog.log import PAGE_BYTES_MAX, SCAN_EVENTS_MAX, Append, EventFilter, Page
+from abridged.eventlog.paging import up_to_bytes
+from abridged.eventlog.sqlite.errors import translating
+from abridged.eventlog.sqlite.sql import (
     PAYLOAD,
     Row,
     recorded,

@@ -18,8 +18,8 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import StaticPool
 
-from eventlog.errors import LogCorrupt, LogFull
-from eventlog.sqlite.engine import (
+from abridged.eventlog.errors import LogCorrupt, LogFull
+from abridged.eventlog.sqlite.engine import (
     empty_wal,
     make_tables,
     refuse_anothers_wal,
@@ -28,8 +28,8 @@ from eventlog.sqlite.engine import (
     unwritten,
     writer_engine,
 )
-from eventlog.sqlite.errors import opening, original
-from eventlog.sqlite.file import (
+from abridged.eventlog.sqlite.errors import opening, original
+from abridged.eventlog.sqlite.file import (
     MOUNTINFO,
     FileLock,
     create_like,
@@ -40,8 +40,8 @@ from eventlog.sqlite.file import (
     side_files,
     wal_of,
 )
-from eventlog.sqlite.integrity import own_findings
-from eventlog.sqlite.wal import require_whole
+from abridged.eventlog.sqlite.integrity import own_findings
+from abridged.eventlog.sqlite.wal import require_whole
 
 ROOM_SHARE = 16
 """The part of the file's used pages that a copy may take beyond them: its indexes are filled in another order. Measured

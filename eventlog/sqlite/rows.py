@@ -29,12 +29,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.schema import CreateIndex, CreateTable, DropIndex
 
-from eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, StreamCorrupt
-from eventlog.event import StreamId
-from eventlog.rows import Fault, R, RowTable
-from eventlog.sqlite.engine import dropped, is_as_made
-from eventlog.sqlite.errors import DATABASE_ERRORS, original, translated
-from eventlog.sqlite.sql import insert_into, runs
+from abridged.eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, StreamCorrupt
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.rows import Fault, R, RowTable
+from abridged.eventlog.sqlite.engine import dropped, is_as_made
+from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, original, translated
+from abridged.eventlog.sqlite.sql import insert_into, runs
 
 T = TypeVar("T")
 _Execute = Callable[..., Any]

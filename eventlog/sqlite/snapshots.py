@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from sqlalchemy import BigInteger, Column, Connection, LargeBinary, MetaData, String, Table
 from sqlalchemy.schema import CreateTable
 
-from eventlog.event import StreamId
-from eventlog.snapshots import SET_ASIDE, NotSetAside, StoredSnapshot
-from eventlog.sqlite.engine import dropped, is_as_made
-from eventlog.sqlite.errors import DATABASE_ERRORS, original
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.snapshots import SET_ASIDE, NotSetAside, StoredSnapshot
+from abridged.eventlog.sqlite.engine import dropped, is_as_made
+from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, original
 
 PURPOSE = "snapshots"
 """Of the log's secret under which snapshots are sealed."""

@@ -8,12 +8,12 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final
 
-from eventlog.errors import LogCorrupt
-from eventlog.event import SealedEvent, StreamId
-from eventlog.sqlite.reader import SqliteReader
-from eventlog.sqlite.sql import sealed
-from eventlog.sqlite.survey import PAGE_ROWS, Survey
-from eventlog.verification import Ranges
+from abridged.eventlog.errors import LogCorrupt
+from abridged.eventlog.event import SealedEvent, StreamId
+from abridged.eventlog.sqlite.reader import SqliteReader
+from abridged.eventlog.sqlite.sql import sealed
+from abridged.eventlog.sqlite.survey import PAGE_ROWS, Survey
+from abridged.eventlog.verification import Ranges
 
 EVENT_BYTES_MIN: Final = 96
 """Bytes of any event in a file: its three hashes and its id. They bound the positions where the last is not known."""

@@ -14,9 +14,9 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from eventlog.chain import check_commitment, envelope
-from eventlog.errors import LogCorrupt, StreamCorrupt
-from eventlog.event import RecordedEvent, SealedEvent, StreamId
+from abridged.eventlog.chain import check_commitment, envelope
+from abridged.eventlog.errors import LogCorrupt, StreamCorrupt
+from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 
 Row = tuple[Any, ...]
 

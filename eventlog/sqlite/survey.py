@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from eventlog.errors import LogCorrupt
-from eventlog.verification import FAILURES_MAX
+from abridged.eventlog.errors import LogCorrupt
+from abridged.eventlog.verification import FAILURES_MAX
 
 PAGE_ROWS = 1_024
 """Rows of one read where nothing is damaged."""

@@ -16,23 +16,29 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from eventlog.chain import LogIdentity, Verified, content_hash, genesis, verify_chain
-from eventlog.errors import LogCorrupt
-from eventlog.event import RecordedEvent, SealedEvent, StreamId
-from eventlog.log import PAGE_BYTES_MAX, PAGE_EVENTS_MAX
-from eventlog.rows import Fault
-from eventlog.sqlite.engine import reader_engine, refuse_anothers_wal, refuse_foreign, require_current, stored_identity
-from eventlog.sqlite.errors import DATABASE_ERRORS, original
-from eventlog.sqlite.file import FileLock, refuse_empty, refuse_orphan, size_bytes, wal_of
-from eventlog.sqlite.integrity import appended_to, findings, findings_of, own_findings
-from eventlog.sqlite.losses import Suspect
-from eventlog.sqlite.reader import SqliteReader
-from eventlog.sqlite.rows import SqliteRows
-from eventlog.sqlite.snapshots import PURPOSE, SqliteSnapshots, has_snapshots
-from eventlog.sqlite.sources import LEAF_EVENTS_MAX, Sources
-from eventlog.sqlite.wal import require_whole
-from eventlog.sqlite.writer import ends_of
-from eventlog.verification import RANGES_MAX, Finding, Loss, Ranges, listed
+from abridged.eventlog.chain import LogIdentity, Verified, content_hash, genesis, verify_chain
+from abridged.eventlog.errors import LogCorrupt
+from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
+from abridged.eventlog.log import PAGE_BYTES_MAX, PAGE_EVENTS_MAX
+from abridged.eventlog.rows import Fault
+from abridged.eventlog.sqlite.engine import (
+    reader_engine,
+    refuse_anothers_wal,
+    refuse_foreign,
+    require_current,
+    stored_identity,
+)
+from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, original
+from abridged.eventlog.sqlite.file import FileLock, refuse_empty, refuse_orphan, size_bytes, wal_of
+from abridged.eventlog.sqlite.integrity import appended_to, findings, findings_of, own_findings
+from abridged.eventlog.sqlite.losses import Suspect
+from abridged.eventlog.sqlite.reader import SqliteReader
+from abridged.eventlog.sqlite.rows import SqliteRows
+from abridged.eventlog.sqlite.snapshots import PURPOSE, SqliteSnapshots, has_snapshots
+from abridged.eventlog.sqlite.sources import LEAF_EVENTS_MAX, Sources
+from abridged.eventlog.sqlite.wal import require_whole
+from abridged.eventlog.sqlite.writer import ends_of
+from abridged.eventlog.verification import RANGES_MAX, Finding, Loss, Ranges, listed
 
 _INDEXES = ("sqlite_autoindex_events_1", "sqlite_autoindex_events_2")
 

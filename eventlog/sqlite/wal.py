@@ -13,7 +13,7 @@ import struct
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from eventlog.errors import LogCorrupt
+from abridged.eventlog.errors import LogCorrupt
 
 _HEADER_BYTES = 32
 _FRAME_BYTES = 24

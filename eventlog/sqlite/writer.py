@@ -15,15 +15,15 @@ from typing import NamedTuple, TypeVar
 from sqlalchemy import Connection, Table
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.admission import Admitted, KnownEvent, KnownRequest, StreamState, admit
-from eventlog.chain import LogIdentity, genesis
-from eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFull, LogGone, LogUnavailable
-from eventlog.event import StreamId
-from eventlog.log import Append, AppendHook, AppendResult, Outcome
-from eventlog.schema import events, requests, streams, types
-from eventlog.sqlite.errors import DATABASE_ERRORS, is_read_only, no_room, translated
-from eventlog.sqlite.file import NO_ROOM, OpenFiles, has_room, wal_of
-from eventlog.sqlite.sql import (
+from abridged.eventlog.admission import Admitted, KnownEvent, KnownRequest, StreamState, admit
+from abridged.eventlog.chain import LogIdentity, genesis
+from abridged.eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFull, LogGone, LogUnavailable
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.log import Append, AppendHook, AppendResult, Outcome
+from abridged.eventlog.schema import events, requests, streams, types
+from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, is_read_only, no_room, translated
+from abridged.eventlog.sqlite.file import NO_ROOM, OpenFiles, has_room, wal_of
+from abridged.eventlog.sqlite.sql import (
     event_row,
     insert_into,
     runs,

@@ -15,10 +15,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from service.api.errors import EdgeError, TooManyRequests
-from service.api.intake import Lane, Received, Room, lane_of_callers, lane_without_credential
-from service.api.pages import RESPONSE_BYTES_MAX
-from service.shares import Share, Shares
+from abridged.service.api.errors import EdgeError, TooManyRequests
+from abridged.service.api.intake import Lane, Received, Room, lane_of_callers, lane_without_credential
+from abridged.service.api.pages import RESPONSE_BYTES_MAX
+from abridged.service.shares import Share, Shares
 
 SKIPPED_S = 1.0
 """How long a request for an unknown method may take to arrive; it is refused in any case."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from abridged.v1 import conversation_pb2, conversation_service_pb2
-from service.api.views import conversation_shown, current_pass, key_of
-from service.codec.enums import RATINGS
-from service.conversations.conversations import Conversations
-from service.conversations.policies import Policies
-from service.domain.commands import (
+from abridged.service.api.views import conversation_shown, current_pass, key_of
+from abridged.service.codec.enums import RATINGS
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.conversations.policies import Policies
+from abridged.service.domain.commands import (
     Amendment,
     CloseConversation,
     PinMessages,
@@ -20,8 +19,9 @@ from service.domain.commands import (
     RewindConversation,
     UnpinMessages,
 )
-from service.domain.conversation import Conversation
-from service.domain.events import Event, SummarizationRequested, SummaryRevoked
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import Event, SummarizationRequested, SummaryRevoked
+from abridged.v1 import conversation_pb2, conversation_service_pb2
 
 _pb = conversation_service_pb2
 _Changing = (

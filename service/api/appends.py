@@ -11,17 +11,17 @@ from typing import Any
 
 from google.rpc.status_pb2 import Status
 
+from abridged.service.api import wire
+from abridged.service.api.auth import current_caller
+from abridged.service.api.contexts import ContextCalls
+from abridged.service.api.errors import InvalidRequest
+from abridged.service.api.items import Items, in_order
+from abridged.service.api.views import key_of, pass_named
+from abridged.service.conversations.append_request import AppendRequest
+from abridged.service.conversations.chat_models import ChatModels
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.turn import run_off_loop
 from abridged.v1 import conversation_service_pb2
-from service.api import wire
-from service.api.auth import current_caller
-from service.api.contexts import ContextCalls
-from service.api.errors import InvalidRequest
-from service.api.items import Items, in_order
-from service.api.views import key_of, pass_named
-from service.conversations.append_request import AppendRequest
-from service.conversations.chat_models import ChatModels
-from service.conversations.conversations import Conversations
-from service.turn import run_off_loop
 
 _pb = conversation_service_pb2
 

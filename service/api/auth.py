@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from service.api.errors import PermissionDenied, Unauthenticated
+from abridged.service.api.errors import PermissionDenied, Unauthenticated
 
 ALL_SCOPES = frozenset({"append", "read", "read-all", "admin"})
 _BEARER = "bearer "

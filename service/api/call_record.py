@@ -14,16 +14,16 @@ import structlog
 from google.rpc.code_pb2 import Code
 from google.rpc.status_pb2 import Status
 
-from eventlog.errors import StreamCorrupt
-from observability.facts import RpcEnded, RpcStarted
-from observability.metrics import Metrics
-from observability.stages import begin_stages
-from observability.tracing import SilentTracing, Span, Tracing, sampled_trace_id
-from service.api.call import Call
-from service.api.errors import internal_status, status_of
-from service.api.methods import UNKNOWN, Method
-from service.api.rich_status import reason_of
-from service.api.slow_calls import SlowCalls
+from abridged.eventlog.errors import StreamCorrupt
+from abridged.observability.facts import RpcEnded, RpcStarted
+from abridged.observability.metrics import Metrics
+from abridged.observability.stages import begin_stages
+from abridged.observability.tracing import SilentTracing, Span, Tracing, sampled_trace_id
+from abridged.service.api.call import Call
+from abridged.service.api.errors import internal_status, status_of
+from abridged.service.api.methods import UNKNOWN, Method
+from abridged.service.api.rich_status import reason_of
+from abridged.service.api.slow_calls import SlowCalls
 
 _log = structlog.get_logger()
 _UNSEEN = SilentTracing()

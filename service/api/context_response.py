@@ -6,26 +6,26 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from abridged.eventlog.event import StreamId
+from abridged.service.api.sent_window import sent_window
+from abridged.service.api.wire import context_message, message_digest, usage_of
+from abridged.service.codec.enums import HELD_BY, HISTORY_TOOLS, OMISSIONS, SUMMARY_ROLES
+from abridged.service.codec.records import ledger_to_proto
+from abridged.service.conversations.cache import Sent
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.conversations.prefixes import NO_PREFIXES, Prefixes, ResponseForm, segment_digest
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.errors import TooLarge, WindowTooLarge
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.history_tools import HistoryTool, tools_json
+from abridged.service.domain.policy import Policy, SummaryRole
+from abridged.service.domain.ranges import without
+from abridged.service.domain.record import MessageRange
+from abridged.service.domain.render import RenderedMessage, clipped, rendered_originals, rendered_window
+from abridged.service.domain.render_json import RenderedJson, Rendering, render_json
+from abridged.service.domain.triggers import held_by
+from abridged.service.turn import run_off_loop
 from abridged.v1 import conversation_pb2, conversation_service_pb2
-from eventlog.event import StreamId
-from service.api.sent_window import sent_window
-from service.api.wire import context_message, message_digest, usage_of
-from service.codec.enums import HELD_BY, HISTORY_TOOLS, OMISSIONS, SUMMARY_ROLES
-from service.codec.records import ledger_to_proto
-from service.conversations.cache import Sent
-from service.conversations.conversations import Conversations
-from service.conversations.prefixes import NO_PREFIXES, Prefixes, ResponseForm, segment_digest
-from service.domain.conversation import Conversation
-from service.domain.errors import TooLarge, WindowTooLarge
-from service.domain.events import MessageAppended
-from service.domain.history_tools import HistoryTool, tools_json
-from service.domain.policy import Policy, SummaryRole
-from service.domain.ranges import without
-from service.domain.record import MessageRange
-from service.domain.render import RenderedMessage, clipped, rendered_originals, rendered_window
-from service.domain.render_json import RenderedJson, Rendering, render_json
-from service.domain.triggers import held_by
-from service.turn import run_off_loop
 
 ORIGINAL_MESSAGES_MAX = 20_000
 """Messages of one response with the ORIGINAL view; read longer conversations with ReadEvents."""

@@ -8,24 +8,24 @@ from uuid import uuid4
 import structlog
 from google.rpc.code_pb2 import Code
 
+from abridged.eventlog.event import StreamId
+from abridged.observability.stages import Stage, stage
+from abridged.service.api import wire
+from abridged.service.api.admission import Admission
+from abridged.service.api.context_response import ContextQuery, context_of
+from abridged.service.api.errors import WaitTooShort, internal_status, status_of
+from abridged.service.api.pages import RESPONSE_BYTES_MAX
+from abridged.service.api.rich_status import reason_of, retry_ms
+from abridged.service.api.views import key_of
+from abridged.service.codec.values import duration
+from abridged.service.codec.wire_format import field
+from abridged.service.conversations.changes import Changes
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.conversations.policies import Policies
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.errors import TooLarge, WaitedPassFailed
+from abridged.service.passes.stand_ins import StandIns
 from abridged.v1 import conversation_service_pb2, error_reason_pb2
-from eventlog.event import StreamId
-from observability.stages import Stage, stage
-from service.api import wire
-from service.api.admission import Admission
-from service.api.context_response import ContextQuery, context_of
-from service.api.errors import WaitTooShort, internal_status, status_of
-from service.api.pages import RESPONSE_BYTES_MAX
-from service.api.rich_status import reason_of, retry_ms
-from service.api.views import key_of
-from service.codec.values import duration
-from service.codec.wire_format import field
-from service.conversations.changes import Changes
-from service.conversations.conversations import Conversations
-from service.conversations.policies import Policies
-from service.domain.conversation import Conversation
-from service.domain.errors import TooLarge, WaitedPassFailed
-from service.passes.stand_ins import StandIns
 
 _pb = conversation_service_pb2
 _CONTEXT = _pb.AppendMessagesResponse.CONTEXT_FIELD_NUMBER

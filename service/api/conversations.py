@@ -5,23 +5,23 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from abridged.eventlog.event import StreamId
+from abridged.service.api import wire
+from abridged.service.api.auth import current_caller
+from abridged.service.api.errors import InvalidRequest
+from abridged.service.api.pages import Pages, fitting, page_size
+from abridged.service.api.views import conversation_shown, current_pass, key_of
+from abridged.service.codec.values import settings_from_bytes
+from abridged.service.conversations.chat_models import ChatModels
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.conversations.policies import Policies
+from abridged.service.conversations.row import Row
+from abridged.service.conversations.table import ConversationTable, ListQuery
+from abridged.service.domain.commands import ChangeSettings, ReportUsage
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import SummarizationRequested, UsageReported
+from abridged.service.telemetry.telemetry import Telemetry
 from abridged.v1 import conversation_pb2, conversation_service_pb2
-from eventlog.event import StreamId
-from service.api import wire
-from service.api.auth import current_caller
-from service.api.errors import InvalidRequest
-from service.api.pages import Pages, fitting, page_size
-from service.api.views import conversation_shown, current_pass, key_of
-from service.codec.values import settings_from_bytes
-from service.conversations.chat_models import ChatModels
-from service.conversations.conversations import Conversations
-from service.conversations.policies import Policies
-from service.conversations.row import Row
-from service.conversations.table import ConversationTable, ListQuery
-from service.domain.commands import ChangeSettings, ReportUsage
-from service.domain.conversation import Conversation
-from service.domain.events import SummarizationRequested, UsageReported
-from service.telemetry.telemetry import Telemetry
 
 _pb = conversation_service_pb2
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 from typing import Any
 
-from service.api.errors import DeadlinePassed
-from service.api.wire import IDLE_WITHOUT_DEADLINE_S, WAIT_WITHOUT_DEADLINE_S
+from abridged.service.api.errors import DeadlinePassed
+from abridged.service.api.wire import IDLE_WITHOUT_DEADLINE_S, WAIT_WITHOUT_DEADLINE_S
 
 WORK_S = 30.0
 _WAITS_S: Mapping[str, float] = {

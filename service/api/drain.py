@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from service.api.errors import ServerStopping
+from abridged.service.api.errors import ServerStopping
 
 LOOK_S = 0.01
 QUIET_LOOKS = 15

@@ -25,12 +25,12 @@ import grpc
 from google.rpc.error_details_pb2 import ResourceInfo
 from google.rpc.status_pb2 import Status
 
+from abridged.eventlog import errors as log
+from abridged.service.api.pages import fitting
+from abridged.service.api.rich_status import bad_request, packed, retry_info
+from abridged.service.domain import errors as domain
+from abridged.service.recall import errors as recall
 from abridged.v1 import conversation_pb2, error_reason_pb2
-from eventlog import errors as log
-from service.api.pages import fitting
-from service.api.rich_status import bad_request, packed, retry_info
-from service.domain import errors as domain
-from service.recall import errors as recall
 
 LOG_RETRY_S = 0.5
 FULL_RETRY_S = 5.0

@@ -12,11 +12,10 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from abridged.v1 import event_log_service_pb2, event_log_service_pb2_grpc
-from eventlog.errors import LogCorrupt, StreamCorrupt
-from eventlog.event import RecordedEvent, StreamId
-from eventlog.log import PAYLOAD_BYTES_MAX, EventFilter
-from eventlog.subscription import (
+from abridged.eventlog.errors import LogCorrupt, StreamCorrupt
+from abridged.eventlog.event import RecordedEvent, StreamId
+from abridged.eventlog.log import PAYLOAD_BYTES_MAX, EventFilter
+from abridged.eventlog.subscription import (
     BATCH_BYTES_MAX,
     Batch,
     CaughtUp,
@@ -27,17 +26,18 @@ from eventlog.subscription import (
     log_pages,
     subscribe,
 )
-from service.api.auth import current_caller
-from service.api.errors import CursorOutOfRange, InvalidRequest
-from service.api.event_wire import EventEncoder
-from service.api.pages import RESPONSE_BYTES_MAX, page_size
-from service.api.watch import Watching, until_stopped
-from service.codec.events import EVENT_TYPES
-from service.codec.values import timestamp
-from service.codec.wire_format import field
-from service.conversations.table import ConversationTable
-from service.domain.errors import ConversationNotFound
-from service.telemetry.progress import Progress
+from abridged.service.api.auth import current_caller
+from abridged.service.api.errors import CursorOutOfRange, InvalidRequest
+from abridged.service.api.event_wire import EventEncoder
+from abridged.service.api.pages import RESPONSE_BYTES_MAX, page_size
+from abridged.service.api.watch import Watching, until_stopped
+from abridged.service.codec.events import EVENT_TYPES
+from abridged.service.codec.values import timestamp
+from abridged.service.codec.wire_format import field
+from abridged.service.conversations.table import ConversationTable
+from abridged.service.domain.errors import ConversationNotFound
+from abridged.service.telemetry.progress import Progress
+from abridged.v1 import event_log_service_pb2, event_log_service_pb2_grpc
 
 READ_DEFAULT = 100
 

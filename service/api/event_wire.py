@@ -9,11 +9,11 @@ from binascii import hexlify
 from collections.abc import Iterable
 from functools import lru_cache
 
+from abridged.eventlog.event import EVENT_ID_BYTES, RecordedEvent
+from abridged.service.codec.events import current_form
+from abridged.service.codec.values import timestamp
+from abridged.service.codec.wire_format import LENGTH_DELIMITED, VARINT, field, length, tag, varint
 from abridged.v1 import event_pb2
-from eventlog.event import EVENT_ID_BYTES, RecordedEvent
-from service.codec.events import current_form
-from service.codec.values import timestamp
-from service.codec.wire_format import LENGTH_DELIMITED, VARINT, field, length, tag, varint
 
 TEXTS_KEPT = 1_024
 """Encoded names, types and times that are remembered: events that were written together share most of theirs."""

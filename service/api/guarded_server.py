@@ -21,13 +21,13 @@ from google.protobuf.message import Message
 from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
 
-from service.api.call import Refused
-from service.api.errors import InvalidRequest
-from service.api.methods import UNKNOWN, Method
-from service.api.pipeline import Pipeline
-from service.api.request_reader import RequestReader
-from service.api.rich_status import retry_ms
-from service.api.validation import Validation
+from abridged.service.api.call import Refused
+from abridged.service.api.errors import InvalidRequest
+from abridged.service.api.methods import UNKNOWN, Method
+from abridged.service.api.pipeline import Pipeline
+from abridged.service.api.request_reader import RequestReader
+from abridged.service.api.rich_status import retry_ms
+from abridged.service.api.validation import Validation
 
 _Handler = Any
 """grpc.RpcMethodHandler, which is generic over messages that differ from method to method."""

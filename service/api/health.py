@@ -8,7 +8,7 @@ from typing import Any
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import aio
 
-from service.api.errors import ServiceNotFound
+from abridged.service.api.errors import ServiceNotFound
 
 
 class HealthServicer(aio.HealthServicer):  # type: ignore[misc]  # the library leaves it untyped

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import h11
 import structlog
 
-from observability.metrics import Metrics
+from abridged.observability.metrics import Metrics
 
 HEAD_BYTES_MAX = 8 * 1024
 PATIENCE_S = 5.0

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from service.api.errors import TooManyRequests
+from abridged.service.api.errors import TooManyRequests
 
 READING_MAX = 8
 """Requests of a namespace that are read at a time; others wait unread, first come, first served. The transport holds at

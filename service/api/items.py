@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 from google.rpc.code_pb2 import Code
 from google.rpc.status_pb2 import Status
 
-from observability.stages import Stage, begin_stages, stage
-from service.api.admission import Tenant
-from service.api.call import StreamingCall
-from service.api.call_record import status_for
-from service.api.deadlines import in_time
-from service.api.drain import Drain
-from service.api.errors import ServerStopping
-from service.api.methods import Method
-from service.api.slow_calls import SlowCalls
+from abridged.observability.stages import Stage, begin_stages, stage
+from abridged.service.api.admission import Tenant
+from abridged.service.api.call import StreamingCall
+from abridged.service.api.call_record import status_for
+from abridged.service.api.deadlines import in_time
+from abridged.service.api.drain import Drain
+from abridged.service.api.errors import ServerStopping
+from abridged.service.api.methods import Method
+from abridged.service.api.slow_calls import SlowCalls
 
 Serve = Callable[[Any], Awaitable[Any]]
 """Serves one request."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from eventlog.errors import EventLogError
-from observability.facts import ConversationsCounted, LogMeasured, RecallMeasured
-from observability.metrics import Metrics
-from service.conversations.table import ConversationTable
+from abridged.eventlog.errors import EventLogError
+from abridged.observability.facts import ConversationsCounted, LogMeasured, RecallMeasured
+from abridged.observability.metrics import Metrics
+from abridged.service.conversations.table import ConversationTable
 
 LOOK_S = 2.0
 """A scrape has 10 s by Prometheus' default; a count reads only the conversations that it counts."""

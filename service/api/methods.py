@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from observability.labels import OTHER
+from abridged.observability.labels import OTHER
 
 OPEN_SERVICES = frozenset({"grpc.health.v1.Health"})
 """Services that need no credential, since a health check has none, and that are answered under any load."""

@@ -12,9 +12,9 @@ from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
 
-from eventlog.event import StreamId
-from eventlog.paging import up_to_bytes
-from service.domain.errors import InvalidPageToken
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.paging import up_to_bytes
+from abridged.service.domain.errors import InvalidPageToken
 
 T = TypeVar("T")
 Entry = TypeVar("Entry", bound=Message)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from abridged.service.api import wire
+from abridged.service.api.contexts import ContextCalls
+from abridged.service.api.pages import Pages
+from abridged.service.api.views import key_of, pass_named
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.domain.commands import RequestPass
+from abridged.service.domain.errors import PassNotFound
+from abridged.service.passes.reactor import Reactor
 from abridged.v1 import conversation_service_pb2
-from service.api import wire
-from service.api.contexts import ContextCalls
-from service.api.pages import Pages
-from service.api.views import key_of, pass_named
-from service.conversations.conversations import Conversations
-from service.domain.commands import RequestPass
-from service.domain.errors import PassNotFound
-from service.passes.reactor import Reactor
 
 _pb = conversation_service_pb2
 

@@ -15,19 +15,19 @@ from typing import Any
 from google.rpc.code_pb2 import Code
 from google.rpc.status_pb2 import Status
 
-from observability.metrics import Metrics
-from observability.stages import Stage, stage
-from observability.tracing import Tracing
-from service.api.admission import Admission, Tenant
-from service.api.auth import Authenticator, Caller, set_caller
-from service.api.call import Call, Refused, StreamingCall, UnaryCall
-from service.api.call_record import CallRecord
-from service.api.deadlines import default_deadline_s, in_time
-from service.api.drain import Drain
-from service.api.errors import Unauthenticated, UnknownMethod, status_of
-from service.api.items import Items
-from service.api.methods import UNKNOWN, Method
-from service.api.slow_calls import SlowCalls
+from abridged.observability.metrics import Metrics
+from abridged.observability.stages import Stage, stage
+from abridged.observability.tracing import Tracing
+from abridged.service.api.admission import Admission, Tenant
+from abridged.service.api.auth import Authenticator, Caller, set_caller
+from abridged.service.api.call import Call, Refused, StreamingCall, UnaryCall
+from abridged.service.api.call_record import CallRecord
+from abridged.service.api.deadlines import default_deadline_s, in_time
+from abridged.service.api.drain import Drain
+from abridged.service.api.errors import Unauthenticated, UnknownMethod, status_of
+from abridged.service.api.items import Items
+from abridged.service.api.methods import UNKNOWN, Method
+from abridged.service.api.slow_calls import SlowCalls
 
 
 class Pipeline:

@@ -6,14 +6,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from eventlog.async_append import AsyncAppender
-from eventlog.errors import EventLogError, WrongExpectedVersion
-from eventlog.event import NewEvent, StreamId
-from eventlog.log import Append, EventLog, exactly
-from service.api.http import Check
-from service.conversations.rebuild import Rebuild
-from service.models.model import ModelError, SummaryModel
-from service.recall.projection import Projection
+from abridged.eventlog.async_append import AsyncAppender
+from abridged.eventlog.errors import EventLogError, WrongExpectedVersion
+from abridged.eventlog.event import NewEvent, StreamId
+from abridged.eventlog.log import Append, EventLog, exactly
+from abridged.service.api.http import Check
+from abridged.service.conversations.rebuild import Rebuild
+from abridged.service.models.model import ModelError, SummaryModel
+from abridged.service.recall.projection import Projection
 
 FREE_BYTES_MIN = 64 << 20
 """Below this the log may be full before it has looked again: its write-ahead log grows to WAL_BYTES_MAX (48

@@ -6,26 +6,26 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from abridged.v1 import conversation_service_pb2, summary_pb2
-from service.api.errors import InvalidRequest
-from service.api.pages import RESPONSE_BYTES_MAX, Pages, page_size
-from service.api.views import key_of
-from service.codec.enums import PROVENANCES, RATINGS
-from service.codec.records import FIGURES, ledger_to_proto, record_to_proto
-from service.codec.values import message_to_proto, ranges_to_proto, timestamp
-from service.conversations.conversations import Conversations
-from service.domain.conversation import Conversation, lineage, record_named
-from service.domain.errors import (
+from abridged.service.api.errors import InvalidRequest
+from abridged.service.api.pages import RESPONSE_BYTES_MAX, Pages, page_size
+from abridged.service.api.views import key_of
+from abridged.service.codec.enums import PROVENANCES, RATINGS
+from abridged.service.codec.records import FIGURES, ledger_to_proto, record_to_proto
+from abridged.service.codec.values import message_to_proto, ranges_to_proto, timestamp
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.domain.conversation import Conversation, lineage, record_named
+from abridged.service.domain.errors import (
     EpisodeNotFound,
     MessageNotFound,
     MessageRemoved,
     SummaryNotFound,
     WindowTooLarge,
 )
-from service.domain.events import MessageAppended
-from service.domain.ranges import ranges_of, without
-from service.domain.record import MessageRange, SummaryRecord
-from service.domain.render import RenderedMessage, clipped, rendered_originals
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.ranges import ranges_of, without
+from abridged.service.domain.record import MessageRange, SummaryRecord
+from abridged.service.domain.render import RenderedMessage, clipped, rendered_originals
+from abridged.v1 import conversation_service_pb2, summary_pb2
 
 MESSAGE_IDS_MAX = 10_000
 """The most ids that one response names: a record may cover more, and ids have up to 128 characters."""

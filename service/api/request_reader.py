@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
 
-from service.api.errors import CompressedRequest, InvalidRequest, RequestTooLarge
-from service.api.validation import Validation
+from abridged.service.api.errors import CompressedRequest, InvalidRequest, RequestTooLarge
+from abridged.service.api.validation import Validation
 
 FIELDS_MAX = 16_384
 """Fields of one request, with those of its messages, settings and masks: 32 a message in the largest append."""

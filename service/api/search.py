@@ -9,22 +9,22 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from abridged.eventlog.event import StreamId
+from abridged.observability.facts import SearchMode
+from abridged.observability.metrics import Metrics
+from abridged.service.api import wire
+from abridged.service.api.auth import current_caller
+from abridged.service.api.errors import InvalidRequest
+from abridged.service.codec.enums import ROLES
+from abridged.service.codec.values import timestamp, timestamp_us
+from abridged.service.conversations.table import ConversationTable
+from abridged.service.domain.errors import ConversationNotFound
+from abridged.service.recall.errors import InvalidQuery, RecallOff
+from abridged.service.recall.index import Kind
+from abridged.service.recall.query import Query, parsed
+from abridged.service.recall.recall import Hit, Recall
+from abridged.service.recall.search import HITS_MAX, Mode, Search
 from abridged.v1 import conversation_service_pb2, message_pb2, summary_pb2
-from eventlog.event import StreamId
-from observability.facts import SearchMode
-from observability.metrics import Metrics
-from service.api import wire
-from service.api.auth import current_caller
-from service.api.errors import InvalidRequest
-from service.codec.enums import ROLES
-from service.codec.values import timestamp, timestamp_us
-from service.conversations.table import ConversationTable
-from service.domain.errors import ConversationNotFound
-from service.recall.errors import InvalidQuery, RecallOff
-from service.recall.index import Kind
-from service.recall.query import Query, parsed
-from service.recall.recall import Hit, Recall
-from service.recall.search import HITS_MAX, Mode, Search
 
 HITS_DEFAULT = 10
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from service.api.wire import context_message, message_digest
-from service.conversations.cache import Sent, SentMessage
-from service.domain.conversation import Conversation
-from service.domain.events import MessageAppended
-from service.domain.policy import SummaryRole
-from service.domain.render import RenderedMessage, rendered, rendered_summaries, sending_order
+from abridged.service.api.wire import context_message, message_digest
+from abridged.service.conversations.cache import Sent, SentMessage
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.policy import SummaryRole
+from abridged.service.domain.render import RenderedMessage, rendered, rendered_summaries, sending_order
 
 
 class SentWindow(NamedTuple):

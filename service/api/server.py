@@ -10,6 +10,16 @@ from typing import cast
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from abridged.service.api.conversation_servicer import ConversationServicer
+from abridged.service.api.event_log_servicer import EventLogServicer
+from abridged.service.api.guarded_server import GuardedServer
+from abridged.service.api.health import HealthServicer
+from abridged.service.api.listeners import NO_REUSE, bind
+from abridged.service.api.pipeline import Pipeline
+from abridged.service.api.reflection import reflection_handlers
+from abridged.service.api.server_info_servicer import ServerInfoServicer
+from abridged.service.api.text_servicer import TextServicer
+from abridged.service.api.validation import Validation
 from abridged.v1 import (
     conversation_service_pb2,
     conversation_service_pb2_grpc,
@@ -20,16 +30,6 @@ from abridged.v1 import (
     text_service_pb2,
     text_service_pb2_grpc,
 )
-from service.api.conversation_servicer import ConversationServicer
-from service.api.event_log_servicer import EventLogServicer
-from service.api.guarded_server import GuardedServer
-from service.api.health import HealthServicer
-from service.api.listeners import NO_REUSE, bind
-from service.api.pipeline import Pipeline
-from service.api.reflection import reflection_handlers
-from service.api.server_info_servicer import ServerInfoServicer
-from service.api.text_servicer import TextServicer
-from service.api.validation import Validation
 
 SERVICES = tuple(
     file.DESCRIPTOR.services_by_name[name].full_name

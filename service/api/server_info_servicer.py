@@ -8,17 +8,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from abridged.eventlog.event import StreamId
+from abridged.observability.stages import Stage, stage
+from abridged.service.api import wire
+from abridged.service.api.admission import Admission
+from abridged.service.api.auth import current_caller
+from abridged.service.codec.values import timestamp
+from abridged.service.conversations.changes import Changes
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.passes.queue import Backlog
+from abridged.service.recall.recall import Recall, Standing
 from abridged.v1 import server_info_service_pb2, server_info_service_pb2_grpc
-from eventlog.event import StreamId
-from observability.stages import Stage, stage
-from service.api import wire
-from service.api.admission import Admission
-from service.api.auth import current_caller
-from service.codec.values import timestamp
-from service.conversations.changes import Changes
-from service.conversations.conversations import Conversations
-from service.passes.queue import Backlog
-from service.recall.recall import Recall, Standing
 
 CAPABILITIES = (
     "profile.chain",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from observability.stages import Stage, Stages
+from abridged.observability.stages import Stage, Stages
 
 DEADLINE = "DEADLINE_EXCEEDED"
 

@@ -8,22 +8,22 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
+from abridged.service.api.admission import Admission
+from abridged.service.api.auth import current_caller
+from abridged.service.api.errors import InvalidRequest, ServerStopping
+from abridged.service.codec.enums import ERROR_CLASSES, FALLBACKS, PROVENANCES, TOKEN_SOURCES
+from abridged.service.codec.records import QUALITY, context_to_proto, statements_to_proto
+from abridged.service.codec.values import message_from_proto
+from abridged.service.conversations.chat_models import ChatModels
+from abridged.service.conversations.counting import Counting
+from abridged.service.conversations.policies import Policies
+from abridged.service.domain.errors import InvalidPolicy
+from abridged.service.domain.events import Settings
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.tokens import TokenCount, TokenSource, calibrated_tokens
+from abridged.service.models.model import Completion
+from abridged.service.summarizer.texts import TextSummarizer, TextSummary
 from abridged.v1 import conversation_pb2, text_service_pb2, text_service_pb2_grpc
-from service.api.admission import Admission
-from service.api.auth import current_caller
-from service.api.errors import InvalidRequest, ServerStopping
-from service.codec.enums import ERROR_CLASSES, FALLBACKS, PROVENANCES, TOKEN_SOURCES
-from service.codec.records import QUALITY, context_to_proto, statements_to_proto
-from service.codec.values import message_from_proto
-from service.conversations.chat_models import ChatModels
-from service.conversations.counting import Counting
-from service.conversations.policies import Policies
-from service.domain.errors import InvalidPolicy
-from service.domain.events import Settings
-from service.domain.policy import Policy
-from service.domain.tokens import TokenCount, TokenSource, calibrated_tokens
-from service.models.model import Completion
-from service.summarizer.texts import TextSummarizer, TextSummary
 
 _pb = text_service_pb2
 _NO_ERROR = conversation_pb2.ERROR_CLASS_UNSPECIFIED

@@ -8,7 +8,7 @@ from typing import Any
 from google.protobuf.message import Message
 from protovalidate import Validator, Violation
 
-from service.api.errors import InvalidRequest
+from abridged.service.api.errors import InvalidRequest
 
 KEY_CHARS_SHOWN = 64
 ALL_LISTED_FIELDS_MAX = 128

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 
+from abridged.eventlog.event import StreamId
+from abridged.service.api import wire
+from abridged.service.api.auth import current_caller
+from abridged.service.codec.values import ranges_to_proto
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.conversations.policies import Policies
+from abridged.service.conversations.table import row_of
+from abridged.service.domain.conversation import Conversation, EndedPass
+from abridged.service.domain.triggers import held_by
+from abridged.service.turn import run_off_loop
 from abridged.v1 import conversation_pb2
-from eventlog.event import StreamId
-from service.api import wire
-from service.api.auth import current_caller
-from service.codec.values import ranges_to_proto
-from service.conversations.conversations import Conversations
-from service.conversations.policies import Policies
-from service.conversations.table import row_of
-from service.domain.conversation import Conversation, EndedPass
-from service.domain.triggers import held_by
-from service.turn import run_off_loop
 
 
 def key_of(conversation_id: str) -> StreamId:

@@ -13,17 +13,17 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from abridged.eventlog.event import RecordedEvent, StreamId
+from abridged.eventlog.log import EventLog
+from abridged.eventlog.subscription import Batch, CaughtUp, Heartbeat, Item, Timing, WakeUp, stream_pages, subscribe
+from abridged.service.api.errors import CursorOutOfRange
+from abridged.service.api.event_wire import EventEncoder
+from abridged.service.api.views import key_of
+from abridged.service.codec.values import timestamp
+from abridged.service.codec.wire_format import field
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.telemetry.progress import Progress, ProgressBoard, Stage
 from abridged.v1 import conversation_service_pb2, event_log_service_pb2
-from eventlog.event import RecordedEvent, StreamId
-from eventlog.log import EventLog
-from eventlog.subscription import Batch, CaughtUp, Heartbeat, Item, Timing, WakeUp, stream_pages, subscribe
-from service.api.errors import CursorOutOfRange
-from service.api.event_wire import EventEncoder
-from service.api.views import key_of
-from service.codec.values import timestamp
-from service.codec.wire_format import field
-from service.conversations.conversations import Conversations
-from service.telemetry.progress import Progress, ProgressBoard, Stage
 
 E = TypeVar("E")
 

@@ -11,16 +11,15 @@ from typing import Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.field_mask_pb2 import FieldMask
 
-from abridged.v1 import conversation_pb2, conversation_service_pb2
-from service.api.errors import InvalidRequest
-from service.codec.enums import (
+from abridged.service.api.errors import InvalidRequest
+from abridged.service.codec.enums import (
     CONTEXT_LENGTH_SOURCES,
     ERROR_CLASSES,
     HELD_BY,
     SKIP_REASONS,
     TRIGGERS,
 )
-from service.codec.values import (
+from abridged.service.codec.values import (
     canonical,
     message_from_proto,
     message_to_proto,
@@ -29,15 +28,16 @@ from service.codec.values import (
     requested_settings,
     timestamp,
 )
-from service.conversations.prefixes import segment_digest
-from service.conversations.row import Row
-from service.domain.attachments import is_data
-from service.domain.conversation import Conversation, EndedPass
-from service.domain.errors import TooLarge
-from service.domain.events import PassPlan, Settings
-from service.domain.message import Message, Role
-from service.domain.profiles.profile import HeldBy
-from service.domain.render import RenderedMessage
+from abridged.service.conversations.prefixes import segment_digest
+from abridged.service.conversations.row import Row
+from abridged.service.domain.attachments import is_data
+from abridged.service.domain.conversation import Conversation, EndedPass
+from abridged.service.domain.errors import TooLarge
+from abridged.service.domain.events import PassPlan, Settings
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.profiles.profile import HeldBy
+from abridged.service.domain.render import RenderedMessage
+from abridged.v1 import conversation_pb2, conversation_service_pb2
 
 WAIT_WITHOUT_DEADLINE_S = 60.0
 """The longest that a call without a deadline waits, whatever it asks for."""

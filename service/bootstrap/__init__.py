@@ -14,17 +14,17 @@ from pathlib import Path
 
 import structlog
 
-from eventlog.errors import LogFailed
-from observability.logs import LogSettings, configure_logs
-from service.api.listeners import guarded, try_port
-from service.api.readiness import model_check
-from service.bootstrap.core import open_core
-from service.bootstrap.descriptors import take_all as take_all_descriptors
-from service.bootstrap.edge import Running, Sidecar, assembled
-from service.bootstrap.providers import unused_settings
-from service.config.settings import Settings, TelemetrySettings
-from service.event_loop import loop_factory
-from service.models.model import ModelMissing, SummaryModel
+from abridged.eventlog.errors import LogFailed
+from abridged.observability.logs import LogSettings, configure_logs
+from abridged.service.api.listeners import guarded, try_port
+from abridged.service.api.readiness import model_check
+from abridged.service.bootstrap.core import open_core
+from abridged.service.bootstrap.descriptors import take_all as take_all_descriptors
+from abridged.service.bootstrap.edge import Running, Sidecar, assembled
+from abridged.service.bootstrap.providers import unused_settings
+from abridged.service.config.settings import Settings, TelemetrySettings
+from abridged.service.event_loop import loop_factory
+from abridged.service.models.model import ModelMissing, SummaryModel
 
 __all__ = ["Running", "logging_as_set", "run", "serve", "settle_memory"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from eventlog.backend import Backend, MemoryBackend, StoredBackend
-from eventlog.sqlite.backend import SqliteBackend
-from service.config.settings import LogSettings
+from abridged.eventlog.backend import Backend, MemoryBackend, StoredBackend
+from abridged.eventlog.sqlite.backend import SqliteBackend
+from abridged.service.config.settings import LogSettings
 
 
 def backend_of(settings: LogSettings) -> Backend:

@@ -14,45 +14,45 @@ from pathlib import Path
 
 import structlog
 
-from eventlog.event import StreamId
-from eventlog.log import EventLog
-from observability.labels import MetricLabels
-from observability.metrics import Metrics
-from observability.tracing import Tracing, TracingSettings, current_traceparent, open_tracing
-from service.api.methods import METHOD_SCOPES
-from service.bootstrap.open_log import open_log
-from service.bootstrap.own_forms import own_forms
-from service.bootstrap.providers import Providers, host_labels, model_counters
-from service.bootstrap.summarizers import summarizers_of, texts_of
-from service.codec.events import EVENT_TYPES
-from service.config.prompt_file import title_template
-from service.config.settings import Settings
-from service.conversations.cache import ConversationCache
-from service.conversations.changes import Changes
-from service.conversations.chat_models import ChatModels
-from service.conversations.context_lengths import ContextLengths
-from service.conversations.conversation_log import ConversationLog, OnChanged
-from service.conversations.conversations import Conversations, OnLoaded
-from service.conversations.counting import Counting
-from service.conversations.policies import Policies
-from service.conversations.rebuild import Rebuild
-from service.conversations.snapshot_writer import SnapshotWriter
-from service.conversations.table import ConversationTable
-from service.domain.commands import ChangeSettings
-from service.domain.conversation import Conversation
-from service.domain.events import Event
-from service.domain.tokens import TokenCounter
-from service.models.model import SummaryModel
-from service.passes.reactor import Reactor, ReactorLimits
-from service.passes.titles import Titles, TitleSettings
-from service.summarizer.by_extraction import EXTRACTIVE
-from service.summarizer.summarizer import Summarizers
-from service.summarizer.texts import TextSummarizer
-from service.telemetry.commits import CommitReport
-from service.telemetry.progress import ProgressBoard
-from service.telemetry.telemetry import Telemetry, TracedModel, metric_labels
-from service.tokenizers.model_counters import ModelCounters
-from service.version import VERSION
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.log import EventLog
+from abridged.observability.labels import MetricLabels
+from abridged.observability.metrics import Metrics
+from abridged.observability.tracing import Tracing, TracingSettings, current_traceparent, open_tracing
+from abridged.service.api.methods import METHOD_SCOPES
+from abridged.service.bootstrap.open_log import open_log
+from abridged.service.bootstrap.own_forms import own_forms
+from abridged.service.bootstrap.providers import Providers, host_labels, model_counters
+from abridged.service.bootstrap.summarizers import summarizers_of, texts_of
+from abridged.service.codec.events import EVENT_TYPES
+from abridged.service.config.prompt_file import title_template
+from abridged.service.config.settings import Settings
+from abridged.service.conversations.cache import ConversationCache
+from abridged.service.conversations.changes import Changes
+from abridged.service.conversations.chat_models import ChatModels
+from abridged.service.conversations.context_lengths import ContextLengths
+from abridged.service.conversations.conversation_log import ConversationLog, OnChanged
+from abridged.service.conversations.conversations import Conversations, OnLoaded
+from abridged.service.conversations.counting import Counting
+from abridged.service.conversations.policies import Policies
+from abridged.service.conversations.rebuild import Rebuild
+from abridged.service.conversations.snapshot_writer import SnapshotWriter
+from abridged.service.conversations.table import ConversationTable
+from abridged.service.domain.commands import ChangeSettings
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import Event
+from abridged.service.domain.tokens import TokenCounter
+from abridged.service.models.model import SummaryModel
+from abridged.service.passes.reactor import Reactor, ReactorLimits
+from abridged.service.passes.titles import Titles, TitleSettings
+from abridged.service.summarizer.by_extraction import EXTRACTIVE
+from abridged.service.summarizer.summarizer import Summarizers
+from abridged.service.summarizer.texts import TextSummarizer
+from abridged.service.telemetry.commits import CommitReport
+from abridged.service.telemetry.progress import ProgressBoard
+from abridged.service.telemetry.telemetry import Telemetry, TracedModel, metric_labels
+from abridged.service.tokenizers.model_counters import ModelCounters
+from abridged.service.version import VERSION
 
 READ_THREADS = 4
 

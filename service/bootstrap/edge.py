@@ -11,39 +11,39 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from eventlog.subscription import CommitWakeUp, Timing
-from observability.facts import LogMeasured, RecallMeasured
-from service.api.admission import Admission, Limits
-from service.api.amendments import AmendmentCalls
-from service.api.appends import AppendCalls, RequestLimits
-from service.api.auth import Authenticator, Grant
-from service.api.contexts import ContextCalls
-from service.api.conversation_servicer import ConversationServicer
-from service.api.conversations import ConversationCalls
-from service.api.event_log_servicer import EventLogServicer
-from service.api.http import HttpServer, health_routes, http_server_at, metrics_route
-from service.api.look import Look
-from service.api.pages import Pages
-from service.api.passes import PassCalls
-from service.api.pipeline import Pipeline
-from service.api.readiness import log_checks, model_check, rebuild_check, recall_check, space_check
-from service.api.records import RecordCalls
-from service.api.search import SearchCalls
-from service.api.server import CONNECTIONS_MAX, Connections, GrpcServer, Servicers
-from service.api.server_info_servicer import ServerFacts, ServerInfoServicer
-from service.api.slow_calls import SlowCalls
-from service.api.text_servicer import TextServicer
-from service.api.validation import Validation
-from service.api.watch import WatchCalls, Watching
-from service.bootstrap.backends import stored_backend
-from service.bootstrap.core import Core, new_id
-from service.bootstrap.descriptors import for_connections
-from service.bootstrap.rebuild import rebuild_if_due
-from service.bootstrap.recall import open_recall
-from service.config.settings import LogSettings, ServerSettings, Settings
-from service.passes.stand_ins import StandIns
-from service.recall.recall import Recall
-from service.version import VERSION
+from abridged.eventlog.subscription import CommitWakeUp, Timing
+from abridged.observability.facts import LogMeasured, RecallMeasured
+from abridged.service.api.admission import Admission, Limits
+from abridged.service.api.amendments import AmendmentCalls
+from abridged.service.api.appends import AppendCalls, RequestLimits
+from abridged.service.api.auth import Authenticator, Grant
+from abridged.service.api.contexts import ContextCalls
+from abridged.service.api.conversation_servicer import ConversationServicer
+from abridged.service.api.conversations import ConversationCalls
+from abridged.service.api.event_log_servicer import EventLogServicer
+from abridged.service.api.http import HttpServer, health_routes, http_server_at, metrics_route
+from abridged.service.api.look import Look
+from abridged.service.api.pages import Pages
+from abridged.service.api.passes import PassCalls
+from abridged.service.api.pipeline import Pipeline
+from abridged.service.api.readiness import log_checks, model_check, rebuild_check, recall_check, space_check
+from abridged.service.api.records import RecordCalls
+from abridged.service.api.search import SearchCalls
+from abridged.service.api.server import CONNECTIONS_MAX, Connections, GrpcServer, Servicers
+from abridged.service.api.server_info_servicer import ServerFacts, ServerInfoServicer
+from abridged.service.api.slow_calls import SlowCalls
+from abridged.service.api.text_servicer import TextServicer
+from abridged.service.api.validation import Validation
+from abridged.service.api.watch import WatchCalls, Watching
+from abridged.service.bootstrap.backends import stored_backend
+from abridged.service.bootstrap.core import Core, new_id
+from abridged.service.bootstrap.descriptors import for_connections
+from abridged.service.bootstrap.rebuild import rebuild_if_due
+from abridged.service.bootstrap.recall import open_recall
+from abridged.service.config.settings import LogSettings, ServerSettings, Settings
+from abridged.service.passes.stand_ins import StandIns
+from abridged.service.recall.recall import Recall
+from abridged.service.version import VERSION
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,20 +9,20 @@ from typing import NamedTuple
 
 import structlog
 
-from eventlog.errors import LogGone
-from eventlog.log import EventLog
-from service.bootstrap.backends import backend_of
-from service.config.settings import Settings
-from service.conversations.policies import Policies
-from service.conversations.rebuild import Rebuild
-from service.conversations.row import READ_TABLE
-from service.conversations.snapshot_writer import SnapshotWriter
-from service.conversations.snapshots import ConversationSnapshots
-from service.conversations.table import ConversationTable
-from service.domain.conversation import Conversation
-from service.domain.profiles.profile import HeldBy
-from service.domain.triggers import held_by
-from service.telemetry.commits import CommitReport
+from abridged.eventlog.errors import LogGone
+from abridged.eventlog.log import EventLog
+from abridged.service.bootstrap.backends import backend_of
+from abridged.service.config.settings import Settings
+from abridged.service.conversations.policies import Policies
+from abridged.service.conversations.rebuild import Rebuild
+from abridged.service.conversations.row import READ_TABLE
+from abridged.service.conversations.snapshot_writer import SnapshotWriter
+from abridged.service.conversations.snapshots import ConversationSnapshots
+from abridged.service.conversations.table import ConversationTable
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.profiles.profile import HeldBy
+from abridged.service.domain.triggers import held_by
+from abridged.service.telemetry.commits import CommitReport
 
 _log = structlog.get_logger()
 

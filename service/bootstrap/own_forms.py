@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from service.config.prompt_file import own_prompts, raw_schema_text
-from service.config.settings import SummarizerSettings
-from service.domain.record import FormName
-from service.summarizer.forms import DraftForm, forms_with
-from service.summarizer.raw import raw_schema, with_raw
+from abridged.service.config.prompt_file import own_prompts, raw_schema_text
+from abridged.service.config.settings import SummarizerSettings
+from abridged.service.domain.record import FormName
+from abridged.service.summarizer.forms import DraftForm, forms_with
+from abridged.service.summarizer.raw import raw_schema, with_raw
 
 
 def own_forms(group: SummarizerSettings) -> Mapping[FormName, DraftForm]:

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import structlog
 
-from observability.facts import ChatAsked
-from observability.metrics import Metrics
-from observability.tracing import note
-from service.config.settings import Settings, TokenSettings
-from service.models.model import ModelError, SummaryModel
-from service.models.preference import PreferredModel
-from service.models.provider import OpenProvider, Surroundings
-from service.summarizer.by_extraction import is_extractive
-from service.tokenizers.choice import counter_named
-from service.tokenizers.exact import require_exact
-from service.tokenizers.model_counters import ModelCounters
+from abridged.observability.facts import ChatAsked
+from abridged.observability.metrics import Metrics
+from abridged.observability.tracing import note
+from abridged.service.config.settings import Settings, TokenSettings
+from abridged.service.models.model import ModelError, SummaryModel
+from abridged.service.models.preference import PreferredModel
+from abridged.service.models.provider import OpenProvider, Surroundings
+from abridged.service.summarizer.by_extraction import is_extractive
+from abridged.service.tokenizers.choice import counter_named
+from abridged.service.tokenizers.exact import require_exact
+from abridged.service.tokenizers.model_counters import ModelCounters
 
 Traced = Callable[[SummaryModel], SummaryModel]
 """Wraps a model so that its calls are spans."""

@@ -10,13 +10,13 @@ from contextlib import AsyncExitStack
 
 import structlog
 
-from eventlog.event import StreamId
-from service.bootstrap.backends import stored_backend
-from service.bootstrap.core import open_core
-from service.bootstrap.progress_lines import ProgressLines
-from service.config.settings import Settings
-from service.conversations.rebuild import Rebuild, RebuildReport, Rebuilt
-from service.conversations.row import READ_TABLE
+from abridged.eventlog.event import StreamId
+from abridged.service.bootstrap.backends import stored_backend
+from abridged.service.bootstrap.core import open_core
+from abridged.service.bootstrap.progress_lines import ProgressLines
+from abridged.service.config.settings import Settings
+from abridged.service.conversations.rebuild import Rebuild, RebuildReport, Rebuilt
+from abridged.service.conversations.row import READ_TABLE
 
 _log = structlog.get_logger()
 

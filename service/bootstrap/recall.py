@@ -10,17 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from eventlog.event import StreamId
-from eventlog.log import EventLog
-from service.bootstrap.core import open_core
-from service.config.settings import Settings
-from service.domain.conversation import Conversation
-from service.models.ollama.host import open_hosts
-from service.recall.embedders import OllamaEmbedder, WordLlamaEmbedder
-from service.recall.file import remove, require_installed
-from service.recall.projection import IN_BACKGROUND, Pace, Progress, Projection
-from service.recall.recall import Recall
-from service.recall.vectors import Embedder
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.log import EventLog
+from abridged.service.bootstrap.core import open_core
+from abridged.service.config.settings import Settings
+from abridged.service.domain.conversation import Conversation
+from abridged.service.models.ollama.host import open_hosts
+from abridged.service.recall.embedders import OllamaEmbedder, WordLlamaEmbedder
+from abridged.service.recall.file import remove, require_installed
+from abridged.service.recall.projection import IN_BACKGROUND, Pace, Progress, Projection
+from abridged.service.recall.recall import Recall
+from abridged.service.recall.vectors import Embedder
 
 EMBED_CALLS_MAX = 2
 """Calls to one host for vectors: one for the index and one for a search beside it."""

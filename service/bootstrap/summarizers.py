@@ -8,18 +8,18 @@ import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
-from service.config.settings import Settings
-from service.domain.record import FormName
-from service.domain.tokens import TokenCounter
-from service.models.model import SummaryModel
-from service.models.retry import RetryPolicy
-from service.summarizer.ask import AskerSettings, Timing
-from service.summarizer.by_extraction import ExtractiveSummarizer, is_extractive
-from service.summarizer.by_model import ModelSummarizer
-from service.summarizer.extraction_process import ExtractionProcess
-from service.summarizer.forms import DraftForm
-from service.summarizer.summarizer import Summarizers
-from service.summarizer.texts import DOCUMENT_FORMS, PASSES_OF_A_TEXT, TextSummarizer
+from abridged.service.config.settings import Settings
+from abridged.service.domain.record import FormName
+from abridged.service.domain.tokens import TokenCounter
+from abridged.service.models.model import SummaryModel
+from abridged.service.models.retry import RetryPolicy
+from abridged.service.summarizer.ask import AskerSettings, Timing
+from abridged.service.summarizer.by_extraction import ExtractiveSummarizer, is_extractive
+from abridged.service.summarizer.by_model import ModelSummarizer
+from abridged.service.summarizer.extraction_process import ExtractionProcess
+from abridged.service.summarizer.forms import DraftForm
+from abridged.service.summarizer.summarizer import Summarizers
+from abridged.service.summarizer.texts import DOCUMENT_FORMS, PASSES_OF_A_TEXT, TextSummarizer
 
 
 def summarizers_of(

@@ -11,17 +11,17 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from service.cli.chat_file import Fault, read_chats
-from service.cli.failures import CommandFailed
-from service.cli.figures import pass_line, usage_line
-from service.cli.file_report import FileReport
-from service.cli.options import Invocation, label_of, sidecar_options
-from service.cli.plain_json import as_json
-from service.cli.playback import Playing, kept_settings, play
-from service.cli.sidecar import call, configuration
-from service.cli.terminal import say
-from service.client import AppendMessagesResponse, ConversationSettings, Patience, SidecarClient, SidecarError
-from service.domain.message import Message, Role
+from abridged.service.cli.chat_file import Fault, read_chats
+from abridged.service.cli.failures import CommandFailed
+from abridged.service.cli.figures import pass_line, usage_line
+from abridged.service.cli.file_report import FileReport
+from abridged.service.cli.options import Invocation, label_of, sidecar_options
+from abridged.service.cli.plain_json import as_json
+from abridged.service.cli.playback import Playing, kept_settings, play
+from abridged.service.cli.sidecar import call, configuration
+from abridged.service.cli.terminal import say
+from abridged.service.client import AppendMessagesResponse, ConversationSettings, Patience, SidecarClient, SidecarError
+from abridged.service.domain.message import Message, Role
 
 BATCH_MAX = 512
 MESSAGE_OPTIONS = frozenset({"role", "name", "message_id", "tool_call_id"})

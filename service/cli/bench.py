@@ -6,14 +6,15 @@ No wheel carries the folder `bench/`, and nothing in `service` imports it: the c
 from __future__ import annotations
 
 import pkgutil
+import sys
 from pathlib import Path
 
 import click
 
-from service.cli.failures import CommandFailed
-from service.version import VERSION
+from abridged.service.cli.failures import CommandFailed
+from abridged.service.version import VERSION
 
-CHECKOUT = Path(__file__).parents[2]
+CHECKOUT = Path(__file__).resolve().parents[2]
 """The folder above `service/`; of an installed wheel, site-packages."""
 
 
@@ -31,6 +32,7 @@ def bench(context: click.Context, arguments: tuple[str, ...]) -> None:
             "this installation has no folder bench/: the measurements come with a checkout, not with the wheel",
             hint=f"clone the repository at version {VERSION} and run `make bench` in its top folder",
         )
+    sys.path.insert(0, str(CHECKOUT))
     measurements: click.Command = pkgutil.resolve_name("bench.command:bench")
     with measurements.make_context("bench", list(arguments), parent=context.parent) as own:
         measurements.invoke(own)

@@ -12,20 +12,20 @@ from contextlib import AsyncExitStack
 
 import click
 
-from service.cli.failures import CommandFailed, Misconfigured, of_sidecar_error
-from service.cli.figures import pass_line, record_line, usage_line
-from service.cli.options import Invocation, sidecar_options
-from service.cli.plain_json import word
-from service.cli.sidecar import client_for, configuration
-from service.cli.terminal import is_interactive, say, say_text
-from service.client import AppendMessagesResponse, ConversationSettings, SidecarClient, SidecarError
-from service.config.settings import Settings
-from service.domain.message import Message, Role
-from service.models.http.address import AddressError
-from service.models.model import ModelError, ModelMissing
-from service.models.ollama.chat import ChatAnswer, OllamaChat
-from service.models.ollama.host import open_hosts
-from service.models.ollama.settings import OllamaGroup
+from abridged.service.cli.failures import CommandFailed, Misconfigured, of_sidecar_error
+from abridged.service.cli.figures import pass_line, record_line, usage_line
+from abridged.service.cli.options import Invocation, sidecar_options
+from abridged.service.cli.plain_json import word
+from abridged.service.cli.sidecar import client_for, configuration
+from abridged.service.cli.terminal import is_interactive, say, say_text
+from abridged.service.client import AppendMessagesResponse, ConversationSettings, SidecarClient, SidecarError
+from abridged.service.config.settings import Settings
+from abridged.service.domain.message import Message, Role
+from abridged.service.models.http.address import AddressError
+from abridged.service.models.model import ModelError, ModelMissing
+from abridged.service.models.ollama.chat import ChatAnswer, OllamaChat
+from abridged.service.models.ollama.host import open_hosts
+from abridged.service.models.ollama.settings import OllamaGroup
 
 PASS_WAIT_S = 120.0
 ANSWER_SHARE = 8

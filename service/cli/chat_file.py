@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
-from service.domain.message import Message, Role, ToolCall
+from abridged.service.domain.message import Message, Role, ToolCall
 
 LINE_BYTES_MAX = 64 << 20
 """A chat of a hundred thousand messages; parsed, it takes about four times as much memory."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from service.cli.failures import CommandFailed
-from service.cli.figures import pass_line, record_line, short, usage_line
-from service.cli.options import Invocation, sidecar_options
-from service.cli.plain_json import as_json, word
-from service.cli.sidecar import call
-from service.cli.terminal import say
-from service.client import Conversation, SidecarClient, Summarization, SummaryRecord
+from abridged.service.cli.failures import CommandFailed
+from abridged.service.cli.figures import pass_line, record_line, short, usage_line
+from abridged.service.cli.options import Invocation, sidecar_options
+from abridged.service.cli.plain_json import as_json, word
+from abridged.service.cli.sidecar import call
+from abridged.service.cli.terminal import say
+from abridged.service.client import Conversation, SidecarClient, Summarization, SummaryRecord
 
 
 @click.command(short_help="Force a pass.")

@@ -6,15 +6,15 @@ import json
 
 import click
 
-from observability.tracing import TracingSettings
-from service.bootstrap.providers import unused_settings
-from service.cli.options import Invocation, settings_options
-from service.cli.plain_json import json_text
-from service.cli.prerequisites import check_prerequisites
-from service.cli.sidecar import configuration
-from service.cli.terminal import say, say_text
-from service.config.sources import environment
-from service.version import VERSION
+from abridged.observability.tracing import TracingSettings
+from abridged.service.bootstrap.providers import unused_settings
+from abridged.service.cli.options import Invocation, settings_options
+from abridged.service.cli.plain_json import json_text
+from abridged.service.cli.prerequisites import check_prerequisites
+from abridged.service.cli.sidecar import configuration
+from abridged.service.cli.terminal import say, say_text
+from abridged.service.config.sources import environment
+from abridged.service.version import VERSION
 
 
 @click.group(short_help="Check and show the settings.")

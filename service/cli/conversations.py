@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from service.cli.options import Invocation, label_of, sidecar_options
-from service.cli.plain_json import as_json
-from service.cli.sidecar import call
-from service.cli.terminal import excerpt, say, width
-from service.client import Conversation
+from abridged.service.cli.options import Invocation, label_of, sidecar_options
+from abridged.service.cli.plain_json import as_json
+from abridged.service.cli.sidecar import call
+from abridged.service.cli.terminal import excerpt, say, width
+from abridged.service.client import Conversation
 
 ROW = "{:<32} {:>8} {:>8} {:>10} {:>6}  {}"
 LIMIT_MAX = 10_000

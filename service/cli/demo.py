@@ -15,20 +15,20 @@ from typing import Any
 
 import click
 
-from service.cli.chat_file import Fault, FileChat, read_chats
-from service.cli.options import Invocation, settings_options
-from service.cli.prerequisites import check_prerequisites
-from service.cli.serve import explained
-from service.cli.sidecar import configuration, run
-from service.cli.speed import advice, longest_prompt, speed_line
-from service.cli.terminal import is_interactive, program_name, say, say_text
-from service.config.settings import Settings
-from service.config.sources import environment
-from service.models.inventory import ModelSpeed
-from service.models.model import ModelError
-from service.models.ollama.inventory import inventory_of, missing_remedy, speed_of
-from service.models.settings import text_of
-from service.summarizer.by_extraction import EXTRACTIVE
+from abridged.service.cli.chat_file import Fault, FileChat, read_chats
+from abridged.service.cli.options import Invocation, settings_options
+from abridged.service.cli.prerequisites import check_prerequisites
+from abridged.service.cli.serve import explained
+from abridged.service.cli.sidecar import configuration, run
+from abridged.service.cli.speed import advice, longest_prompt, speed_line
+from abridged.service.cli.terminal import is_interactive, program_name, say, say_text
+from abridged.service.config.settings import Settings
+from abridged.service.config.sources import environment
+from abridged.service.models.inventory import ModelSpeed
+from abridged.service.models.model import ModelError
+from abridged.service.models.ollama.inventory import inventory_of, missing_remedy, speed_of
+from abridged.service.models.settings import text_of
+from abridged.service.summarizer.by_extraction import EXTRACTIVE
 
 CONTEXT_LENGTH = 4_096
 """Tokens; the context length of the imagined chat model."""
@@ -69,7 +69,7 @@ def demo(invocation: Invocation) -> None:
 def bundled_conversation() -> FileChat:
     """The conversation that ships with the command."""
     # A document of many lines, with line breaks only between its tokens.
-    document = files("service.cli").joinpath("demo_conversation.json").read_bytes()
+    document = files("abridged.service.cli").joinpath("demo_conversation.json").read_bytes()
     (chat,) = read_chats(BytesIO(document.replace(b"\n", b" ")))
     assert not isinstance(chat, Fault), "the shipped file is in order"
     return chat
@@ -139,7 +139,7 @@ async def _play(settings: Settings) -> None:
     """Play the conversation, and on a terminal keep the sidecar running."""
     _end_on_sigterm()
     # Imported late: it loads the whole server.
-    from service.cli.demo_show import own_sidecar, show
+    from abridged.service.cli.demo_show import own_sidecar, show
 
     started = time.monotonic()
     async with own_sidecar(settings, environment()) as sidecar:

@@ -11,15 +11,15 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from service.bootstrap import Running, logging_as_set, serve
-from service.cli.chat_file import FileChat
-from service.cli.context import context_line, context_lines, message_text
-from service.cli.figures import bar, pass_line, record_line, short
-from service.cli.plain_json import as_json, word
-from service.cli.sidecar import get
-from service.cli.terminal import one_line, width
-from service.cli.watch import event_text, progress_text
-from service.client import (
+from abridged.service.bootstrap import Running, logging_as_set, serve
+from abridged.service.cli.chat_file import FileChat
+from abridged.service.cli.context import context_line, context_lines, message_text
+from abridged.service.cli.figures import bar, pass_line, record_line, short
+from abridged.service.cli.plain_json import as_json, word
+from abridged.service.cli.sidecar import get
+from abridged.service.cli.terminal import one_line, width
+from abridged.service.cli.watch import event_text, progress_text
+from abridged.service.client import (
     AppendMessagesResponse,
     ConversationSettings,
     Event,
@@ -28,9 +28,9 @@ from service.client import (
     WatchConversationResponse,
     fact_of,
 )
-from service.config.settings import Settings
-from service.domain.events import SummarizationCompleted, SummarizationFailed, SummarizationSkipped
-from service.domain.message import Message
+from abridged.service.config.settings import Settings
+from abridged.service.domain.events import SummarizationCompleted, SummarizationFailed, SummarizationSkipped
+from abridged.service.domain.message import Message
 
 NEAR_FULL = 0.8
 SHOWN_EVERY = 4

@@ -12,23 +12,23 @@ from pathlib import Path
 
 import click
 
-from eventlog.backend import StoredBackend
-from eventlog.errors import EventLogError, LogForeign
-from service.bootstrap.backends import stored_backend
-from service.bootstrap.recall import embedded_dimension
-from service.cli.failures import CommandFailed
-from service.cli.options import Invocation, sidecar_options
-from service.cli.prerequisites import log_path_problem
-from service.cli.sidecar import HttpPortError, client_for, configuration, failure_at, get, reachable
-from service.cli.speed import advice, longest_prompt, speed_line
-from service.cli.terminal import say
-from service.client import GetServerInfoResponse, Patience, SidecarError
-from service.config.settings import ClientSettings, LogSettings, Settings, is_local_address
-from service.config.sources import Configuration
-from service.models.inventory import FAIL, OK, SKIP, WARN, Finding, ModelSpeed
-from service.models.model import ModelError
-from service.models.settings import SettingUnusable
-from service.recall.errors import EmbedderAway, RecallMissing
+from abridged.eventlog.backend import StoredBackend
+from abridged.eventlog.errors import EventLogError, LogForeign
+from abridged.service.bootstrap.backends import stored_backend
+from abridged.service.bootstrap.recall import embedded_dimension
+from abridged.service.cli.failures import CommandFailed
+from abridged.service.cli.options import Invocation, sidecar_options
+from abridged.service.cli.prerequisites import log_path_problem
+from abridged.service.cli.sidecar import HttpPortError, client_for, configuration, failure_at, get, reachable
+from abridged.service.cli.speed import advice, longest_prompt, speed_line
+from abridged.service.cli.terminal import say
+from abridged.service.client import GetServerInfoResponse, Patience, SidecarError
+from abridged.service.config.settings import ClientSettings, LogSettings, Settings, is_local_address
+from abridged.service.config.sources import Configuration
+from abridged.service.models.inventory import FAIL, OK, SKIP, WARN, Finding, ModelSpeed
+from abridged.service.models.model import ModelError
+from abridged.service.models.settings import SettingUnusable
+from abridged.service.recall.errors import EmbedderAway, RecallMissing
 
 TIMEOUT_S = 3.0
 OWN_CHECKS = "run `abridged doctor` with that sidecar's --config and without client.address, which --address sets too"

@@ -13,9 +13,9 @@ from typing import IO, Any
 
 import click
 
-from service.cli.terminal import one_line
-from service.client import SidecarError
-from service.config.sources import ConfigError
+from abridged.service.cli.terminal import one_line
+from abridged.service.client import SidecarError
+from abridged.service.config.sources import ConfigError
 
 HINTS_BY_REASON = {
     "CONVERSATION_NOT_FOUND": "check the id, and that the token belongs to the conversation's namespace",

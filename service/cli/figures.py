@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from service.cli.plain_json import word
-from service.client import ActionItem, Episode, Summarization, SummaryRecord, TokenUsage
+from abridged.service.cli.plain_json import word
+from abridged.service.client import ActionItem, Episode, Summarization, SummaryRecord, TokenUsage
 
 
 def bar(ratio: float, *, cells: int) -> str:

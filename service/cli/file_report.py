@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from service.cli.chat_file import Fault
-from service.cli.failures import HINTS_BY_REASON
-from service.cli.plain_json import json_text
-from service.cli.playback import Outcome
-from service.cli.terminal import say
+from abridged.service.cli.chat_file import Fault
+from abridged.service.cli.failures import HINTS_BY_REASON
+from abridged.service.cli.plain_json import json_text
+from abridged.service.cli.playback import Outcome
+from abridged.service.cli.terminal import say
 
 
 class FileReport:

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import click
 
-from eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogFull, LogGone, LogLocked, LogUnsafe
-from eventlog.event import StreamId
-from eventlog.snapshots import SET_ASIDE
-from service.cli.failures import CommandFailed, Misconfigured
-from service.cli.options import Invocation, settings_options
-from service.cli.prerequisites import check_prerequisites
-from service.cli.sidecar import configuration
-from service.cli.terminal import say
-from service.config.settings import LogSettings, Settings
-from service.config.sources import environment
-from service.recall.errors import RecallError
+from abridged.eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogFull, LogGone, LogLocked, LogUnsafe
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.snapshots import SET_ASIDE
+from abridged.service.cli.failures import CommandFailed, Misconfigured
+from abridged.service.cli.options import Invocation, settings_options
+from abridged.service.cli.prerequisites import check_prerequisites
+from abridged.service.cli.sidecar import configuration
+from abridged.service.cli.terminal import say
+from abridged.service.config.settings import LogSettings, Settings
+from abridged.service.config.sources import environment
+from abridged.service.recall.errors import RecallError
 
 PROGRESS_EVENTS = 20_000
 LINES_MAX = 100
@@ -52,7 +52,7 @@ def verify(invocation: Invocation, file: Path | None, is_all: bool) -> None:
     """
     path = file or configuration(invocation).settings.log.path
     # What reads a log is loaded by this command alone.
-    from service.cli.log_verification import verified
+    from abridged.service.cli.log_verification import verified
 
     def unreadable(error: Exception) -> CommandFailed:
         refusal = "no sidecar starts on this file; no file was changed"
@@ -82,8 +82,8 @@ def rebuild(invocation: Invocation, file: Path | None) -> None:
     settings = configuration(invocation).settings
     path = _existing(file or settings.log.path)
     # What opens a log as a sidecar does is loaded by this command alone.
-    from service.bootstrap.rebuild import rebuilt_anew
-    from service.conversations.rebuild import RebuildReport
+    from abridged.service.bootstrap.rebuild import rebuilt_anew
+    from abridged.service.conversations.rebuild import RebuildReport
 
     def left_out(stream: StreamId, error: Exception) -> None:
         say(f"left out  {stream.namespace}/{stream.name}: {error}")
@@ -118,7 +118,7 @@ def reindex(invocation: Invocation, file: Path | None) -> None:
         raise Misconfigured("recall.index is off", hint="set recall.index to words or both")
     check_prerequisites(found)
     # What opens a log as a sidecar does is loaded by this command alone.
-    from service.bootstrap.recall import reindexed
+    from abridged.service.bootstrap.recall import reindexed
 
     with _as_served(settings, path) as of_file:
         done = asyncio.run(
@@ -136,7 +136,7 @@ def _existing(path: Path) -> Path:
 @contextmanager
 def _as_served(settings: Settings, path: Path) -> Iterator[Settings]:
     """Log as the settings say and yield them with the log at `path`; explain the errors of the work on it."""
-    from service.bootstrap import logging_as_set
+    from abridged.service.bootstrap import logging_as_set
 
     def damaged(error: Exception) -> CommandFailed:
         return CommandFailed(f"{path}: {error}", hint="`abridged log verify` says what is damaged")

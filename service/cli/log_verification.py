@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from eventlog.rows import Fault
-from service.bootstrap.backends import stored_backend
-from service.cli.failures import CommandFailed
-from service.cli.terminal import say
-from service.config.settings import LogSettings
-from service.conversations.row import READ_TABLE
-from service.conversations.snapshots import ConversationSnapshots
-from service.conversations.table import ConversationTable
-from service.conversations.verification import Damage, Service, damages, service_of
+from abridged.eventlog.rows import Fault
+from abridged.service.bootstrap.backends import stored_backend
+from abridged.service.cli.failures import CommandFailed
+from abridged.service.cli.terminal import say
+from abridged.service.config.settings import LogSettings
+from abridged.service.conversations.row import READ_TABLE
+from abridged.service.conversations.snapshots import ConversationSnapshots
+from abridged.service.conversations.table import ConversationTable
+from abridged.service.conversations.verification import Damage, Service, damages, service_of
 
 _UNCOMPARED = (Fault.OLDER, Fault.NEWER, Fault.INTERRUPTED)
 

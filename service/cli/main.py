@@ -12,33 +12,33 @@ from io import TextIOWrapper
 
 import click
 
-from service.cli.options import sidecar_options
+from abridged.service.cli.options import sidecar_options
 
 COMMANDS: Mapping[str, str] = {
-    "serve": "service.cli.serve:serve",
-    "demo": "service.cli.demo:demo",
-    "chat": "service.cli.chat:chat",
-    "append": "service.cli.append:append",
-    "conversations": "service.cli.conversations:conversations",
-    "context": "service.cli.context:context",
-    "watch": "service.cli.watch:watch",
-    "compress": "service.cli.compress:compress",
-    "summaries": "service.cli.records:summaries",
-    "episodes": "service.cli.records:episodes",
-    "expand": "service.cli.repairs:expand",
-    "rate": "service.cli.repairs:rate",
-    "revoke": "service.cli.repairs:revoke",
-    "pin": "service.cli.repairs:pin",
-    "rewind": "service.cli.repairs:rewind",
-    "close": "service.cli.repairs:close",
-    "reopen": "service.cli.repairs:reopen",
-    "search": "service.cli.search:search",
-    "summarize": "service.cli.summarize:summarize",
-    "doctor": "service.cli.doctor:doctor",
-    "config": "service.cli.config:config",
-    "protos": "service.cli.protos:protos",
-    "log": "service.cli.log:log",
-    "bench": "service.cli.bench:bench",
+    "serve": "abridged.service.cli.serve:serve",
+    "demo": "abridged.service.cli.demo:demo",
+    "chat": "abridged.service.cli.chat:chat",
+    "append": "abridged.service.cli.append:append",
+    "conversations": "abridged.service.cli.conversations:conversations",
+    "context": "abridged.service.cli.context:context",
+    "watch": "abridged.service.cli.watch:watch",
+    "compress": "abridged.service.cli.compress:compress",
+    "summaries": "abridged.service.cli.records:summaries",
+    "episodes": "abridged.service.cli.records:episodes",
+    "expand": "abridged.service.cli.repairs:expand",
+    "rate": "abridged.service.cli.repairs:rate",
+    "revoke": "abridged.service.cli.repairs:revoke",
+    "pin": "abridged.service.cli.repairs:pin",
+    "rewind": "abridged.service.cli.repairs:rewind",
+    "close": "abridged.service.cli.repairs:close",
+    "reopen": "abridged.service.cli.repairs:reopen",
+    "search": "abridged.service.cli.search:search",
+    "summarize": "abridged.service.cli.summarize:summarize",
+    "doctor": "abridged.service.cli.doctor:doctor",
+    "config": "abridged.service.cli.config:config",
+    "protos": "abridged.service.cli.protos:protos",
+    "log": "abridged.service.cli.log:log",
+    "bench": "abridged.service.cli.bench:bench",
 }
 """Module and name of each command, in the order in which a newcomer needs them."""
 

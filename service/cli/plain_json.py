@@ -14,7 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from service.cli.terminal import escaped
+from abridged.service.cli.terminal import escaped
 
 
 def as_json(message: Message, *, indent: int | None = None) -> str:

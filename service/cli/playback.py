@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from service.cli.chat_file import Fault, FileChat
-from service.cli.plain_json import word
-from service.client import ConversationSettings, SidecarClient, SidecarError
-from service.domain.message import Message
-from service.domain.profiles.profile import HeldBy
+from abridged.service.cli.chat_file import Fault, FileChat
+from abridged.service.cli.plain_json import word
+from abridged.service.client import ConversationSettings, SidecarClient, SidecarError
+from abridged.service.domain.message import Message
+from abridged.service.domain.profiles.profile import HeldBy
 
 _PLACE = re.compile(r"messages\[(\d+)\]")
 _KEPT_FIELDS = ("model", "context_length", "reserved_output_tokens", "overhead_tokens")

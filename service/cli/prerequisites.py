@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from service.cli.failures import of_config_error
-from service.config.prompt_file import own_prompts, raw_schema_text, title_template
-from service.config.settings import Settings
-from service.config.sources import ConfigError, Configuration, Problem
-from service.domain.errors import InvalidPolicy
-from service.models.settings import SettingUnusable
-from service.recall.errors import RecallMissing
-from service.recall.file import require_installed
-from service.summarizer.raw import raw_schema
-from service.tokenizers.choice import counter_named
-from service.tokenizers.errors import TokenizerMissing
-from service.tokenizers.exact import require_exact
+from abridged.service.cli.failures import of_config_error
+from abridged.service.config.prompt_file import own_prompts, raw_schema_text, title_template
+from abridged.service.config.settings import Settings
+from abridged.service.config.sources import ConfigError, Configuration, Problem
+from abridged.service.domain.errors import InvalidPolicy
+from abridged.service.models.settings import SettingUnusable
+from abridged.service.recall.errors import RecallMissing
+from abridged.service.recall.file import require_installed
+from abridged.service.summarizer.raw import raw_schema
+from abridged.service.tokenizers.choice import counter_named
+from abridged.service.tokenizers.errors import TokenizerMissing
+from abridged.service.tokenizers.exact import require_exact
 
 
 def check_prerequisites(found: Configuration) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from service.cli.terminal import say
+from abridged.service.cli.terminal import say
 
 _PACKAGE = Path("abridged", "v1")
 _RULES = "(buf.validate."

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from service.cli.figures import pass_line, ranges, record_line, short, statement_lines
-from service.cli.options import Invocation, sidecar_options
-from service.cli.plain_json import as_json, word
-from service.cli.sidecar import call
-from service.cli.terminal import say, say_text
-from service.client import Episode, EpisodeFigures, SidecarClient, Summarization, SummaryRecord
+from abridged.service.cli.figures import pass_line, ranges, record_line, short, statement_lines
+from abridged.service.cli.options import Invocation, sidecar_options
+from abridged.service.cli.plain_json import as_json, word
+from abridged.service.cli.sidecar import call
+from abridged.service.cli.terminal import say, say_text
+from abridged.service.client import Episode, EpisodeFigures, SidecarClient, Summarization, SummaryRecord
 
 
 @click.command(short_help="Show the records of a conversation.")

@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
-from service.cli.context import context_line, whole_message
-from service.cli.figures import pass_line, short, usage_line
-from service.cli.options import Invocation, sidecar_options
-from service.cli.plain_json import as_json
-from service.cli.sidecar import call
-from service.cli.terminal import say, say_text, width
-from service.client import Conversation, RewindConversationResponse, SidecarClient, SidecarError
+from abridged.service.cli.context import context_line, whole_message
+from abridged.service.cli.figures import pass_line, short, usage_line
+from abridged.service.cli.options import Invocation, sidecar_options
+from abridged.service.cli.plain_json import as_json
+from abridged.service.cli.sidecar import call
+from abridged.service.cli.terminal import say, say_text, width
+from abridged.service.client import Conversation, RewindConversationResponse, SidecarClient, SidecarError
 
 WHOLE = 1 << 30
 """Columns that no message fills: far more than the bytes of a request."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from service.cli.failures import Misconfigured
-from service.cli.options import Invocation, sidecar_options
-from service.cli.plain_json import as_json, word
-from service.cli.sidecar import call
-from service.cli.terminal import say, say_text
-from service.client import SEARCH_MODES, SearchHistoryResponse, SearchHit, SearchMode, SidecarClient, role_name
+from abridged.service.cli.failures import Misconfigured
+from abridged.service.cli.options import Invocation, sidecar_options
+from abridged.service.cli.plain_json import as_json, word
+from abridged.service.cli.sidecar import call
+from abridged.service.cli.terminal import say, say_text
+from abridged.service.client import SEARCH_MODES, SearchHistoryResponse, SearchHit, SearchMode, SidecarClient, role_name
 
 WEAK_SIMILARITY = 0.25
 """wordllama with 256 numbers gave no unrelated pair of eight questions and ten sentences a cosine above 0.2, and those

@@ -7,16 +7,16 @@ from contextlib import contextmanager
 
 import click
 
-from eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogLocked, LogNewer, LogUnsafe
-from service.api.listeners import AddressTaken, AddressUnusable
-from service.cli.failures import CommandFailed, Misconfigured
-from service.cli.options import Invocation, settings_options
-from service.cli.prerequisites import check_prerequisites
-from service.cli.sidecar import configuration
-from service.config.sources import environment
-from service.domain.errors import InvalidPolicy
-from service.models.settings import SettingUnusable
-from service.recall.errors import RecallError
+from abridged.eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogLocked, LogNewer, LogUnsafe
+from abridged.service.api.listeners import AddressTaken, AddressUnusable
+from abridged.service.cli.failures import CommandFailed, Misconfigured
+from abridged.service.cli.options import Invocation, settings_options
+from abridged.service.cli.prerequisites import check_prerequisites
+from abridged.service.cli.sidecar import configuration
+from abridged.service.config.sources import environment
+from abridged.service.domain.errors import InvalidPolicy
+from abridged.service.models.settings import SettingUnusable
+from abridged.service.recall.errors import RecallError
 
 _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (RecallError, "`abridged log reindex` makes the index again"),
@@ -41,7 +41,7 @@ def serve(invocation: Invocation) -> None:
     found = configuration(invocation)
     check_prerequisites(found)
     # The import loads the server, which no other command needs.
-    from service.bootstrap import run
+    from abridged.service.bootstrap import run
 
     with explained():
         run(found.settings, environment())

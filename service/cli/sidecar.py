@@ -11,11 +11,11 @@ from http.client import HTTPConnection, HTTPException
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from service.cli.failures import CommandFailed, Misconfigured, of_config_error, of_sidecar_error
-from service.cli.options import Invocation
-from service.client import Patience, SidecarClient, SidecarError
-from service.config.settings import ClientSettings
-from service.config.sources import ConfigError, Configuration, environment, load
+from abridged.service.cli.failures import CommandFailed, Misconfigured, of_config_error, of_sidecar_error
+from abridged.service.cli.options import Invocation
+from abridged.service.client import Patience, SidecarClient, SidecarError
+from abridged.service.config.settings import ClientSettings
+from abridged.service.config.sources import ConfigError, Configuration, environment, load
 
 HTTP_PROBE_S = 1.0
 BODY_BYTES_MAX = 4 << 20

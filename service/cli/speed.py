@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from service.config.settings import Settings
-from service.domain.policy import SUMMARY_TOKENS_MAX
-from service.models.inventory import ModelSpeed
+from abridged.service.config.settings import Settings
+from abridged.service.domain.policy import SUMMARY_TOKENS_MAX
+from abridged.service.models.inventory import ModelSpeed
 
 FRAME_TOKENS = 500
 """Instructions and the previous record, in addition to the source."""

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from service.cli.failures import CommandFailed, Misconfigured
-from service.cli.options import Invocation, sidecar_options
-from service.cli.plain_json import as_json
-from service.cli.sidecar import call
-from service.cli.terminal import say, say_text
-from service.client import SidecarClient, SummarizeTextResponse
+from abridged.service.cli.failures import CommandFailed, Misconfigured
+from abridged.service.cli.options import Invocation, sidecar_options
+from abridged.service.cli.plain_json import as_json
+from abridged.service.cli.sidecar import call
+from abridged.service.cli.terminal import say, say_text
+from abridged.service.client import SidecarClient, SummarizeTextResponse
 
 STANDARD_INPUT = "-"
 

@@ -6,13 +6,13 @@ from typing import assert_never
 
 import click
 
-from service.cli.figures import short
-from service.cli.options import Invocation, sidecar_options
-from service.cli.plain_json import as_plain, json_text, word
-from service.cli.sidecar import call
-from service.cli.terminal import excerpt, say, width
-from service.client import Event, PassProgress, SidecarClient, WatchConversationResponse, fact_of
-from service.domain.events import (
+from abridged.service.cli.figures import short
+from abridged.service.cli.options import Invocation, sidecar_options
+from abridged.service.cli.plain_json import as_plain, json_text, word
+from abridged.service.cli.sidecar import call
+from abridged.service.cli.terminal import excerpt, say, width
+from abridged.service.client import Event, PassProgress, SidecarClient, WatchConversationResponse, fact_of
+from abridged.service.domain.events import (
     ConversationClosed,
     ConversationOpened,
     ConversationReopened,
@@ -33,7 +33,7 @@ from service.domain.events import (
     TitleChanged,
     UsageReported,
 )
-from service.domain.events import Event as DomainEvent
+from abridged.service.domain.events import Event as DomainEvent
 
 NUMBERS_SHOWN_MAX = 8
 """Pinned messages that a line names; the rest is an ellipsis."""

@@ -8,17 +8,17 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
+from abridged.service.domain.attachments import Omission
+from abridged.service.domain.events import ContextLengthSource, ErrorClass, Rating, SkipReason, Trigger
+from abridged.service.domain.history_tools import HistoryTool
+from abridged.service.domain.ledger import Use
+from abridged.service.domain.message import Role
+from abridged.service.domain.policy import DepthLimit, Fallback, ProfileName, SummaryRole, ToolOutput
+from abridged.service.domain.profiles.profile import HeldBy
+from abridged.service.domain.record import FormName, Provenance
+from abridged.service.domain.tokens import TokenSource
+from abridged.service.text.identifiers import IdentifierKind
 from abridged.v1 import conversation_pb2, conversation_service_pb2, event_pb2, message_pb2, summary_pb2
-from service.domain.attachments import Omission
-from service.domain.events import ContextLengthSource, ErrorClass, Rating, SkipReason, Trigger
-from service.domain.history_tools import HistoryTool
-from service.domain.ledger import Use
-from service.domain.message import Role
-from service.domain.policy import DepthLimit, Fallback, ProfileName, SummaryRole, ToolOutput
-from service.domain.profiles.profile import HeldBy
-from service.domain.record import FormName, Provenance
-from service.domain.tokens import TokenSource
-from service.text.identifiers import IdentifierKind
 
 E = TypeVar("E", bound=Enum)
 

@@ -13,11 +13,10 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as Proto
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from abridged.v1 import event_pb2
-from service.codec.enums import DRAFT_FORMS, ERROR_CLASSES, RATINGS, SKIP_REASONS, TOKEN_SOURCES, TRIGGERS
-from service.codec.message_map import Conversion, Field, Form, MessageMap
-from service.codec.records import FINDS, RECORD
-from service.codec.values import (
+from abridged.service.codec.enums import DRAFT_FORMS, ERROR_CLASSES, RATINGS, SKIP_REASONS, TOKEN_SOURCES, TRIGGERS
+from abridged.service.codec.message_map import Conversion, Field, Form, MessageMap
+from abridged.service.codec.records import FINDS, RECORD
+from abridged.service.codec.values import (
     POLICY,
     RANGE,
     SETTINGS,
@@ -27,11 +26,12 @@ from service.codec.values import (
     message_from_proto,
     message_to_proto,
 )
-from service.codec.wire_format import LENGTH_DELIMITED, VARINT, length, tag, varint
-from service.domain import events as domain
-from service.domain.ledger import NOTHING_FOUND
-from service.domain.record import FormName
-from service.domain.tokens import TokenSource
+from abridged.service.codec.wire_format import LENGTH_DELIMITED, VARINT, length, tag, varint
+from abridged.service.domain import events as domain
+from abridged.service.domain.ledger import NOTHING_FOUND
+from abridged.service.domain.record import FormName
+from abridged.service.domain.tokens import TokenSource
+from abridged.v1 import event_pb2
 
 COUNTS_KEPT = 4_096
 """Encoded token counts that are remembered: nearly all are those of short messages."""

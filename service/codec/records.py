@@ -11,12 +11,11 @@ from itertools import chain, repeat
 
 from google.protobuf.duration_pb2 import Duration
 
-from abridged.v1 import event_pb2, summary_pb2
-from service.codec.enums import IDENTIFIER_KINDS, IDENTIFIER_USES, PROVENANCES, TOKEN_SOURCES
-from service.codec.message_map import Conversion, Field, MessageMap
-from service.codec.values import RANGE, TIME, duration
-from service.domain.ledger import LedgerEntry, LedgerFinds, Replaced
-from service.domain.record import (
+from abridged.service.codec.enums import IDENTIFIER_KINDS, IDENTIFIER_USES, PROVENANCES, TOKEN_SOURCES
+from abridged.service.codec.message_map import Conversion, Field, MessageMap
+from abridged.service.codec.values import RANGE, TIME, duration
+from abridged.service.domain.ledger import LedgerEntry, LedgerFinds, Replaced
+from abridged.service.domain.record import (
     ActionItem,
     EpisodeFigures,
     RecordContext,
@@ -24,6 +23,7 @@ from service.domain.record import (
     RecordQuality,
     SummaryRecord,
 )
+from abridged.v1 import event_pb2, summary_pb2
 
 _Numbers = tuple[tuple[int, ...], ...]
 

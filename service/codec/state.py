@@ -16,9 +16,9 @@ from typing import Any, Final, TypedDict, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from service.domain.conversation import Conversation, EndedPass
-from service.domain.policy import Policy
-from service.domain.sequence import Sequence
+from abridged.service.domain.conversation import Conversation, EndedPass
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.sequence import Sequence
 
 FOLD: Final = 3
 """Raised when the fold makes another state of the same events, so that states of before are not read."""

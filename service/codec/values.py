@@ -11,8 +11,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from abridged.v1 import conversation_pb2, event_pb2, message_pb2, summary_pb2
-from service.codec.enums import (
+from abridged.service.codec.enums import (
     CONTEXT_LENGTH_SOURCES,
     DEPTH_LIMITS,
     DRAFT_FORMS,
@@ -23,11 +22,12 @@ from service.codec.enums import (
     TOOL_OUTPUTS,
     EnumMap,
 )
-from service.codec.message_map import Conversion, MessageMap
-from service.domain.events import Settings
-from service.domain.message import Attachment, Message, ToolCall
-from service.domain.policy import Policy, ProfileName
-from service.domain.record import MessageRange
+from abridged.service.codec.message_map import Conversion, MessageMap
+from abridged.service.domain.events import Settings
+from abridged.service.domain.message import Attachment, Message, ToolCall
+from abridged.service.domain.policy import Policy, ProfileName
+from abridged.service.domain.record import MessageRange
+from abridged.v1 import conversation_pb2, event_pb2, message_pb2, summary_pb2
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 _POLICY_ENUMS: Mapping[str, EnumMap[Any]] = {

@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_origin, get_type_hints
 
 from pydantic import BeforeValidator, Field
 
-from service.domain.policy import RANGES, Policy, Range
+from abridged.service.domain.policy import RANGES, Policy, Range
 
 _HELP: Mapping[str, str] = {
     "profile": "Rules by which passes run, fixed when a conversation opens.",

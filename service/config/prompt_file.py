@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from service.domain.errors import InvalidPolicy
-from service.domain.record import FormName
-from service.prompts.prompt import PromptTemplate, template_from_text
-from service.prompts.title import TITLE_TEMPLATE
+from abridged.service.domain.errors import InvalidPolicy
+from abridged.service.domain.record import FormName
+from abridged.service.prompts.prompt import PromptTemplate, template_from_text
+from abridged.service.prompts.title import TITLE_TEMPLATE
 
 
 def own_prompts(path: Path | None, form: FormName = FormName.FACETS) -> Mapping[FormName, PromptTemplate]:

@@ -22,16 +22,16 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from service.config.policy_fields import IN_LOWER_CASE, policy_fields
-from service.domain.policy import CLIENT_FIELDS, SUMMARY_TOKENS_MIN, Policy, ProfileName, overridden
-from service.domain.profiles.registry import profile_of
-from service.models.ollama.provider import Ollama
-from service.models.ollama.settings import OllamaGroup
-from service.models.openai.provider import OpenAI
-from service.models.openai.settings import OpenAIGroup
-from service.models.provider import Provider
-from service.models.scripted.provider import Scripted
-from service.models.settings import Seconds, Secret, SettingsGroup
+from abridged.service.config.policy_fields import IN_LOWER_CASE, policy_fields
+from abridged.service.domain.policy import CLIENT_FIELDS, SUMMARY_TOKENS_MIN, Policy, ProfileName, overridden
+from abridged.service.domain.profiles.registry import profile_of
+from abridged.service.models.ollama.provider import Ollama
+from abridged.service.models.ollama.settings import OllamaGroup
+from abridged.service.models.openai.provider import OpenAI
+from abridged.service.models.openai.settings import OpenAIGroup
+from abridged.service.models.provider import Provider
+from abridged.service.models.scripted.provider import Scripted
+from abridged.service.models.settings import Seconds, Secret, SettingsGroup
 
 EXTRACTIVE_PREFIX = "extractive"
 """Stands for a provider in the name of a summarizer that asks no model."""

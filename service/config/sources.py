@@ -21,9 +21,9 @@ from typing import Any, get_origin
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
-from service.config.settings import EXTRACTIVE_PREFIX, PROVIDER_TYPES, PolicySettings, Settings, TokenGrant
-from service.domain.errors import InvalidPolicy
-from service.domain.profiles.registry import profile_of
+from abridged.service.config.settings import EXTRACTIVE_PREFIX, PROVIDER_TYPES, PolicySettings, Settings, TokenGrant
+from abridged.service.domain.errors import InvalidPolicy
+from abridged.service.domain.profiles.registry import profile_of
 
 PREFIX = "ABRIDGED_"
 """Prefix of our environment variables."""

@@ -6,14 +6,14 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from eventlog.log import AppendResult, RequestKey
-from service.conversations.conversation_log import SentMessages
-from service.domain.commands import CountedMessage
-from service.domain.conversation import Conversation
-from service.domain.errors import MessageRemoved
-from service.domain.events import Event, MessageAppended, Settings
-from service.domain.message import Message
-from service.domain.ranges import covers
+from abridged.eventlog.log import AppendResult, RequestKey
+from abridged.service.conversations.conversation_log import SentMessages
+from abridged.service.domain.commands import CountedMessage
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.errors import MessageRemoved
+from abridged.service.domain.events import Event, MessageAppended, Settings
+from abridged.service.domain.message import Message
+from abridged.service.domain.ranges import covers
 
 
 class AppendRequest(NamedTuple):

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
-from eventlog.event import StreamId
-from service.conversations.prefixes import NO_PREFIXES, Prefixes
-from service.conversations.state_size import StateSize, WindowSize, state_size
-from service.domain.conversation import Conversation
-from service.domain.events import MessageAppended
-from service.domain.render import RenderedMessage
+from abridged.eventlog.event import StreamId
+from abridged.service.conversations.prefixes import NO_PREFIXES, Prefixes
+from abridged.service.conversations.state_size import StateSize, WindowSize, state_size
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.render import RenderedMessage
 
 CONVERSATIONS_MAX = 2_048
 MESSAGES_MAX = 100_000

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from eventlog.event import StreamId
-from observability.stages import Stage, stage
-from service.domain.conversation import Conversation
+from abridged.eventlog.event import StreamId
+from abridged.observability.stages import Stage, stage
+from abridged.service.domain.conversation import Conversation
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,13 +11,13 @@ from dataclasses import replace
 
 import structlog
 
-from eventlog.errors import EventLogError
-from eventlog.event import StreamId
-from service.conversations.context_lengths import ContextLengths
-from service.domain.conversation import Conversation
-from service.domain.errors import DomainError
-from service.domain.events import ContextLengthSource, Settings
-from service.domain.tokens import UNTAUGHT, Taught
+from abridged.eventlog.errors import EventLogError
+from abridged.eventlog.event import StreamId
+from abridged.service.conversations.context_lengths import ContextLengths
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.errors import DomainError
+from abridged.service.domain.events import ContextLengthSource, Settings
+from abridged.service.domain.tokens import UNTAUGHT, Taught
 
 WAITING_MAX = 10_000
 """Most conversations that wait for a description; later ones keep the default until an update."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from fnmatch import fnmatchcase
 
-from service.domain.events import ContextLengthSource
+from abridged.service.domain.events import ContextLengthSource
 
 Describe = Callable[[str], Awaitable[int | None]]
 """Asks the model's server for a context length in tokens; None if it does not say or cannot be asked."""

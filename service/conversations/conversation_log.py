@@ -13,19 +13,19 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from eventlog.async_append import AsyncAppender
-from eventlog.errors import LogCorrupt, LogUnavailable, StreamCorrupt
-from eventlog.event import NewEvent, StreamId
-from eventlog.log import ANY, Append, AppendResult, EventLog, Outcome, RequestKey, exactly
-from observability.stages import Stage, stage
-from service.codec.events import UnknownEvent, decode, encode, sent_content
-from service.conversations.replay import PAGE_EVENTS, Replayed, recorded_originals, replayed, require_known
-from service.conversations.row import Row
-from service.conversations.snapshot_writer import SNAPSHOT_EVENTS, SnapshotWriter, crosses
-from service.conversations.table import ConversationTable, Projected, is_row_of
-from service.domain.conversation import Conversation
-from service.domain.errors import TooLarge
-from service.domain.events import (
+from abridged.eventlog.async_append import AsyncAppender
+from abridged.eventlog.errors import LogCorrupt, LogUnavailable, StreamCorrupt
+from abridged.eventlog.event import NewEvent, StreamId
+from abridged.eventlog.log import ANY, Append, AppendResult, EventLog, Outcome, RequestKey, exactly
+from abridged.observability.stages import Stage, stage
+from abridged.service.codec.events import UnknownEvent, decode, encode, sent_content
+from abridged.service.conversations.replay import PAGE_EVENTS, Replayed, recorded_originals, replayed, require_known
+from abridged.service.conversations.row import Row
+from abridged.service.conversations.snapshot_writer import SNAPSHOT_EVENTS, SnapshotWriter, crosses
+from abridged.service.conversations.table import ConversationTable, Projected, is_row_of
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.errors import TooLarge
+from abridged.service.domain.events import (
     ConversationOpened,
     Event,
     MessageAppended,
@@ -33,8 +33,8 @@ from service.domain.events import (
     SummarizationRequested,
     SummaryRevoked,
 )
-from service.domain.message import Message
-from service.domain.record import MessageRange
+from abridged.service.domain.message import Message
+from abridged.service.domain.record import MessageRange
 
 P = ParamSpec("P")
 T = TypeVar("T")

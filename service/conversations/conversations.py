@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from weakref import WeakValueDictionary
 
-from eventlog.errors import (
+from abridged.eventlog.errors import (
     EventIdConflict,
     KnownEvents,
     LogCorrupt,
@@ -22,31 +22,38 @@ from eventlog.errors import (
     RequestKeyConflict,
     WrongExpectedVersion,
 )
-from eventlog.event import StreamId
-from eventlog.log import AppendResult
-from observability.stages import Stage, stage
-from service.conversations.append_request import Appended, AppendRequest, newly_placed, placed, remaining, sent_messages
-from service.conversations.cache import ConversationCache, Sent
-from service.conversations.conversation_log import ConversationLog, OnChanged, SentMessages
-from service.conversations.counting import Counting
-from service.conversations.policies import Policies
-from service.conversations.queued_appends import Queued, QueuedAppends, written
-from service.conversations.state_size import window_size
-from service.conversations.table import Projected
-from service.domain.amendments import needed
-from service.domain.commands import AppendMessages, ChangeSettings, Command, CountedMessage
-from service.domain.conversation import Conversation
-from service.domain.decide import decide, require_possible
-from service.domain.errors import ConversationNotFound, DomainError, MessageIdReused, RequestIdReused
-from service.domain.events import Event, MessageAppended, PassPlan, Settings
-from service.domain.fold import fold
-from service.domain.message import Message
-from service.domain.preparation import may_prepare, preparable
-from service.domain.profiles.profile import DecisionContext
-from service.domain.profiles.registry import profile_of
-from service.domain.record import MessageRange
-from service.domain.tokens import calibrated_tokens
-from service.turn import TURN_WEIGHT_MAX, run_off_loop
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.log import AppendResult
+from abridged.observability.stages import Stage, stage
+from abridged.service.conversations.append_request import (
+    Appended,
+    AppendRequest,
+    newly_placed,
+    placed,
+    remaining,
+    sent_messages,
+)
+from abridged.service.conversations.cache import ConversationCache, Sent
+from abridged.service.conversations.conversation_log import ConversationLog, OnChanged, SentMessages
+from abridged.service.conversations.counting import Counting
+from abridged.service.conversations.policies import Policies
+from abridged.service.conversations.queued_appends import Queued, QueuedAppends, written
+from abridged.service.conversations.state_size import window_size
+from abridged.service.conversations.table import Projected
+from abridged.service.domain.amendments import needed
+from abridged.service.domain.commands import AppendMessages, ChangeSettings, Command, CountedMessage
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.decide import decide, require_possible
+from abridged.service.domain.errors import ConversationNotFound, DomainError, MessageIdReused, RequestIdReused
+from abridged.service.domain.events import Event, MessageAppended, PassPlan, Settings
+from abridged.service.domain.fold import fold
+from abridged.service.domain.message import Message
+from abridged.service.domain.preparation import may_prepare, preparable
+from abridged.service.domain.profiles.profile import DecisionContext
+from abridged.service.domain.profiles.registry import profile_of
+from abridged.service.domain.record import MessageRange
+from abridged.service.domain.tokens import calibrated_tokens
+from abridged.service.turn import TURN_WEIGHT_MAX, run_off_loop
 
 ATTEMPTS_MAX = 5
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from observability.stages import Stage, stage
-from service.domain.commands import CountedMessage
-from service.domain.message import Message
-from service.domain.tokens import TokenCount, TokenCounter, TokenSource, message_tokens
-from service.turn import run_off_loop
+from abridged.observability.stages import Stage, stage
+from abridged.service.domain.commands import CountedMessage
+from abridged.service.domain.message import Message
+from abridged.service.domain.tokens import TokenCount, TokenCounter, TokenSource, message_tokens
+from abridged.service.turn import run_off_loop
 
 COUNTED_CHARS = 50
 """Characters that weigh as much as counting a short text: the BPE takes most of a microsecond for two of them."""

@@ -12,9 +12,9 @@ from typing import Any
 
 import structlog
 
-from service.domain.errors import InvalidPolicy
-from service.domain.events import Settings
-from service.domain.policy import Policy, ProfileName, largest_summary, overridden
+from abridged.service.domain.errors import InvalidPolicy
+from abridged.service.domain.events import Settings
+from abridged.service.domain.policy import Policy, ProfileName, largest_summary, overridden
 
 _CACHED_MAX = 1_024
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import NamedTuple
 
-from service.domain.policy import SummaryRole
-from service.domain.render_json import Rendering
+from abridged.service.domain.policy import SummaryRole
+from abridged.service.domain.render_json import Rendering
 
 FORMS_MAX = 4
 """Forms of a conversation that are remembered: one for each chat model that its caller may ask in turn."""

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from eventlog.log import AppendResult
-from observability.stages import Stage, spent, stage
-from service.conversations.table import Projected
-from service.domain.conversation import Conversation
+from abridged.eventlog.log import AppendResult
+from abridged.observability.stages import Stage, spent, stage
+from abridged.service.conversations.table import Projected
+from abridged.service.domain.conversation import Conversation
 
 
 @dataclass(slots=True)

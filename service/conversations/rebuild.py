@@ -15,15 +15,15 @@ from typing import NamedTuple
 
 import structlog
 
-from eventlog.errors import LogCorrupt, StreamCorrupt
-from eventlog.event import StreamId
-from eventlog.log import EventLog
-from eventlog.rows import StoredRows
-from eventlog.snapshots import NotSetAside, Snapshots
-from service.codec.events import UnknownEvent
-from service.conversations.replay import replayed, require_known
-from service.conversations.row import Row
-from service.conversations.table import ConversationTable
+from abridged.eventlog.errors import LogCorrupt, StreamCorrupt
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.log import EventLog
+from abridged.eventlog.rows import StoredRows
+from abridged.eventlog.snapshots import NotSetAside, Snapshots
+from abridged.service.codec.events import UnknownEvent
+from abridged.service.conversations.replay import replayed, require_known
+from abridged.service.conversations.row import Row
+from abridged.service.conversations.table import ConversationTable
 
 BATCH_ROWS = 256
 """Rows per transaction: as many as one statement takes."""

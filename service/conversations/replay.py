@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from eventlog.errors import StreamCorrupt
-from eventlog.event import RecordedEvent, StreamId
-from eventlog.log import EventLog
-from service.codec.events import decode
-from service.conversations.snapshots import Snapshot
-from service.domain.conversation import Conversation
-from service.domain.events import Event, MessageAppended
-from service.domain.fold import Originals, fold
-from service.domain.ranges import covers
-from service.domain.record import MessageRange
+from abridged.eventlog.errors import StreamCorrupt
+from abridged.eventlog.event import RecordedEvent, StreamId
+from abridged.eventlog.log import EventLog
+from abridged.service.codec.events import decode
+from abridged.service.conversations.snapshots import Snapshot
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import Event, MessageAppended
+from abridged.service.domain.fold import Originals, fold
+from abridged.service.domain.ranges import covers
+from abridged.service.domain.record import MessageRange
 
 PAGE_EVENTS = 500
 

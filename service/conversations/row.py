@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from eventlog.event import StreamId
-from eventlog.rows import RowTable
-from service.domain.conversation import LastSummarization
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.rows import RowTable
+from abridged.service.domain.conversation import LastSummarization
 
 
 class Row(NamedTuple):

@@ -8,14 +8,14 @@ import asyncio
 
 import structlog
 
-from eventlog.errors import EventLogError, LogCorrupt
-from eventlog.event import StreamId
-from eventlog.log import EventLog
-from eventlog.snapshots import StoredSnapshot
-from service.codec.events import UnknownEvent
-from service.conversations.replay import replayed, require_known
-from service.conversations.snapshots import ConversationSnapshots, Snapshot, is_worth_keeping
-from service.domain.conversation import Conversation
+from abridged.eventlog.errors import EventLogError, LogCorrupt
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.log import EventLog
+from abridged.eventlog.snapshots import StoredSnapshot
+from abridged.service.codec.events import UnknownEvent
+from abridged.service.conversations.replay import replayed, require_known
+from abridged.service.conversations.snapshots import ConversationSnapshots, Snapshot, is_worth_keeping
+from abridged.service.domain.conversation import Conversation
 
 SNAPSHOT_EVENTS = 256
 """Events of a conversation between two snapshots: folding them takes about as long as reading a snapshot."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from eventlog.errors import EventLogError
-from eventlog.event import StreamId
-from eventlog.log import EventLog
-from eventlog.snapshots import Snapshots, StoredSnapshot
-from service.codec.state import STATE_CODEC, state_from_bytes, state_to_bytes
-from service.domain.conversation import Conversation
+from abridged.eventlog.errors import EventLogError
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.log import EventLog
+from abridged.eventlog.snapshots import Snapshots, StoredSnapshot
+from abridged.service.codec.state import STATE_CODEC, state_from_bytes, state_to_bytes
+from abridged.service.domain.conversation import Conversation
 
 MESSAGES_MAX = 4_096
 """Messages in the window of a state that is kept: reading more of them takes as long as folding them."""

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable
 from operator import is_
 from typing import Final, NamedTuple, TypeVar
 
-from service.domain.conversation import Conversation, EndedPass
-from service.domain.events import MessageAppended
-from service.domain.ledger import Ledger
-from service.domain.ranges import partitioned, ranges_of, without
-from service.domain.record import SummaryRecord, statements_of
-from service.domain.sequence import Sequence
+from abridged.service.domain.conversation import Conversation, EndedPass
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.ledger import Ledger
+from abridged.service.domain.ranges import partitioned, ranges_of, without
+from abridged.service.domain.record import SummaryRecord, statements_of
+from abridged.service.domain.sequence import Sequence
 
 _MESSAGE_BYTES: Final = 448
 """A message beside its texts."""

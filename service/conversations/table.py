@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
-from eventlog.errors import LogCorrupt
-from eventlog.event import StreamId
-from eventlog.log import Committed
-from eventlog.rows import MemoryRows, Rows
-from service.codec.values import settings_to_bytes
-from service.conversations.row import READ_TABLE, Row
-from service.domain.conversation import Conversation, next_remake
-from service.domain.events import Event, MessageAppended, Settings
-from service.domain.fold import fold
-from service.domain.profiles.profile import HeldBy
-from service.domain.profiles.registry import profile_of
-from service.domain.tokens import Taught
+from abridged.eventlog.errors import LogCorrupt
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.log import Committed
+from abridged.eventlog.rows import MemoryRows, Rows
+from abridged.service.codec.values import settings_to_bytes
+from abridged.service.conversations.row import READ_TABLE, Row
+from abridged.service.domain.conversation import Conversation, next_remake
+from abridged.service.domain.events import Event, MessageAppended, Settings
+from abridged.service.domain.fold import fold
+from abridged.service.domain.profiles.profile import HeldBy
+from abridged.service.domain.profiles.registry import profile_of
+from abridged.service.domain.tokens import Taught
 
 _SEPARATOR = "\x1f"
 

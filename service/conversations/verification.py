@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from eventlog.errors import LogCorrupt
-from eventlog.event import SealedEvent, StreamId
-from eventlog.rows import Fault
-from eventlog.verification import FAILURES_MAX, RANGES_MAX, LogVerification, Loss, Ranges, listed
-from service.codec.events import UnknownEvent, decode, sent_content
-from service.conversations.replay import PAGE_EVENTS, originals_of
-from service.conversations.snapshots import ConversationSnapshots, Snapshot
-from service.conversations.table import ConversationTable, ListQuery, is_row_of
-from service.domain.conversation import Conversation, initial_state
-from service.domain.events import MessageAppended
-from service.domain.fold import Originals, fold
+from abridged.eventlog.errors import LogCorrupt
+from abridged.eventlog.event import SealedEvent, StreamId
+from abridged.eventlog.rows import Fault
+from abridged.eventlog.verification import FAILURES_MAX, RANGES_MAX, LogVerification, Loss, Ranges, listed
+from abridged.service.codec.events import UnknownEvent, decode, sent_content
+from abridged.service.conversations.replay import PAGE_EVENTS, originals_of
+from abridged.service.conversations.snapshots import ConversationSnapshots, Snapshot
+from abridged.service.conversations.table import ConversationTable, ListQuery, is_row_of
+from abridged.service.domain.conversation import Conversation, initial_state
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.fold import Originals, fold
 
 
 class Damage(NamedTuple):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
-from service.domain.amendments_fold import dependents, outside, returning, short_without, shown_without
-from service.domain.commands import (
+from abridged.service.domain.amendments_fold import dependents, outside, returning, short_without, shown_without
+from abridged.service.domain.commands import (
     Amendment,
     PinMessages,
     RateSummary,
@@ -18,8 +18,8 @@ from service.domain.commands import (
     RewindConversation,
     UnpinMessages,
 )
-from service.domain.conversation import Conversation, record_named
-from service.domain.errors import (
+from abridged.service.domain.conversation import Conversation, record_named
+from abridged.service.domain.errors import (
     MessageNotFound,
     MessageRemoved,
     PinsTooLarge,
@@ -27,7 +27,7 @@ from service.domain.errors import (
     SummaryNotInUse,
     VersionNotReached,
 )
-from service.domain.events import (
+from abridged.service.domain.events import (
     ConversationRewound,
     Event,
     MessageAppended,
@@ -36,12 +36,12 @@ from service.domain.events import (
     SummaryRated,
     SummaryRevoked,
 )
-from service.domain.message import Role
-from service.domain.policy import Policy
-from service.domain.ranges import covers, merged, ranges_of, without
-from service.domain.record import MessageRange, SummaryRecord
-from service.domain.triggers import cancelled
-from service.domain.window import counted_tokens, pinned_units, tool_pairs, tool_units
+from abridged.service.domain.message import Role
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.ranges import covers, merged, ranges_of, without
+from abridged.service.domain.record import MessageRange, SummaryRecord
+from abridged.service.domain.triggers import cancelled
+from abridged.service.domain.window import counted_tokens, pinned_units, tool_pairs, tool_units
 
 UNIT_REACH = 128
 """Messages on either side of a pin outside the window that are first read for its tool call and results."""

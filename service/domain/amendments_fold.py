@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 
-from service.domain.conversation import Conversation, ShownRecord, current_id, live_coverage
-from service.domain.events import (
+from abridged.service.domain.conversation import Conversation, ShownRecord, current_id, live_coverage
+from abridged.service.domain.events import (
     ConversationRewound,
     Event,
     MessageAppended,
@@ -19,13 +19,13 @@ from service.domain.events import (
     ResultMark,
     SummaryRevoked,
 )
-from service.domain.ledger import Ledger
-from service.domain.message import Role
-from service.domain.ranges import covers, merged, ranges_of, without
-from service.domain.record import MessageRange, SummaryRecord
-from service.domain.render import text_of_records
-from service.domain.sequence import Sequence as Window
-from service.domain.tokens import TokenSource
+from abridged.service.domain.ledger import Ledger
+from abridged.service.domain.message import Role
+from abridged.service.domain.ranges import covers, merged, ranges_of, without
+from abridged.service.domain.record import MessageRange, SummaryRecord
+from abridged.service.domain.render import text_of_records
+from abridged.service.domain.sequence import Sequence as Window
+from abridged.service.domain.tokens import TokenSource
 
 WayBackEvent = SummaryRevoked | ConversationRewound | MessagesPinned | MessagesUnpinned
 

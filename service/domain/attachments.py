@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from service.domain.message import Attachment, Message, Role
+from abridged.service.domain.message import Attachment, Message, Role
 
 _DATA = "data:"
 

@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from service.domain.amendments_fold import marked
-from service.domain.conversation import Conversation
-from service.domain.events import MessageAppended, ResultMark
-from service.domain.message import Message, Role
-from service.domain.policy import Policy
-from service.domain.tokens import TokenSource, calibrated_tokens
-from service.domain.window import ToolPairs, pinned_units, relieved_ratio, tool_pairs, tool_units
-from service.text.tool_error import is_error
+from abridged.service.domain.amendments_fold import marked
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import MessageAppended, ResultMark
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.tokens import TokenSource, calibrated_tokens
+from abridged.service.domain.window import ToolPairs, pinned_units, relieved_ratio, tool_pairs, tool_units
+from abridged.service.text.tool_error import is_error
 
 MARK_CHARS_PER_TOKEN = 3
 """Marks are English words and digits: most tokenizers need a token for more than three characters of them."""

@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from service.domain.events import ErrorClass, Rating, Settings
-from service.domain.ledger import NOTHING_FOUND, LedgerFinds
-from service.domain.message import Message
-from service.domain.record import SummaryRecord
-from service.domain.tokens import UNTAUGHT, Taught, TokenCount, TokenSource
+from abridged.service.domain.events import ErrorClass, Rating, Settings
+from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
+from abridged.service.domain.message import Message
+from abridged.service.domain.record import SummaryRecord
+from abridged.service.domain.tokens import UNTAUGHT, Taught, TokenCount, TokenSource
 
 
 class CountedMessage(NamedTuple):

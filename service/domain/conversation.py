@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
-from service.domain.events import (
+from abridged.service.domain.events import (
     ErrorClass,
     MessageAppended,
     PassPlan,
@@ -21,12 +21,12 @@ from service.domain.events import (
     SkipReason,
     Trigger,
 )
-from service.domain.ledger import Ledger
-from service.domain.policy import wait_s
-from service.domain.ranges import merged
-from service.domain.record import MessageRange, SummaryRecord
-from service.domain.sequence import Sequence
-from service.domain.tokens import TokenSource, calibrated_tokens
+from abridged.service.domain.ledger import Ledger
+from abridged.service.domain.policy import wait_s
+from abridged.service.domain.ranges import merged
+from abridged.service.domain.record import MessageRange, SummaryRecord
+from abridged.service.domain.sequence import Sequence
+from abridged.service.domain.tokens import TokenSource, calibrated_tokens
 
 REMAKES_MAX = 2
 """Attempts of a model to replace a fallback record before that record stays."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from service.domain.amendments import cancelled_by_pins, pending_cancelled, require_pins_fit, taken_back
-from service.domain.amendments_fold import with_marks
-from service.domain.clearing import clearable
-from service.domain.commands import (
+from abridged.service.domain.amendments import cancelled_by_pins, pending_cancelled, require_pins_fit, taken_back
+from abridged.service.domain.amendments_fold import with_marks
+from abridged.service.domain.clearing import clearable
+from abridged.service.domain.commands import (
     Amendment,
     AppendMessages,
     ApplyRules,
@@ -32,8 +32,8 @@ from service.domain.commands import (
     RewindConversation,
     StartPass,
 )
-from service.domain.conversation import Conversation, next_remake
-from service.domain.errors import (
+from abridged.service.domain.conversation import Conversation, next_remake
+from abridged.service.domain.errors import (
     ConversationIsClosed,
     ConversationNotFound,
     InvalidPolicy,
@@ -42,7 +42,7 @@ from service.domain.errors import (
     VersionNotReached,
     WrongMessageVersion,
 )
-from service.domain.events import (
+from abridged.service.domain.events import (
     ConversationClosed,
     ConversationOpened,
     ConversationReopened,
@@ -61,16 +61,16 @@ from service.domain.events import (
     Trigger,
     UsageReported,
 )
-from service.domain.fold import evolve, fold, recorded, with_finds
-from service.domain.ledger import NO_LEDGER, NOTHING_FOUND, LedgerFinds
-from service.domain.policy import Policy, wait_after_failures
-from service.domain.profiles.profile import DecisionContext, Profile
-from service.domain.ranges import without
-from service.domain.record import SummaryRecord
-from service.domain.sizes import ledger_limits
-from service.domain.tokens import Taught, TokenSource, calibrated_factor
-from service.domain.triggers import cancelled, closed_with, followed_up, remade, ruled, superseded
-from service.domain.window import summary_tokens
+from abridged.service.domain.fold import evolve, fold, recorded, with_finds
+from abridged.service.domain.ledger import NO_LEDGER, NOTHING_FOUND, LedgerFinds
+from abridged.service.domain.policy import Policy, wait_after_failures
+from abridged.service.domain.profiles.profile import DecisionContext, Profile
+from abridged.service.domain.ranges import without
+from abridged.service.domain.record import SummaryRecord
+from abridged.service.domain.sizes import ledger_limits
+from abridged.service.domain.tokens import Taught, TokenSource, calibrated_factor
+from abridged.service.domain.triggers import cancelled, closed_with, followed_up, remade, ruled, superseded
+from abridged.service.domain.window import summary_tokens
 
 
 def decide(state: Conversation, command: Command, context: DecisionContext) -> list[Event]:

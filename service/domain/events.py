@@ -8,11 +8,11 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from service.domain.ledger import NOTHING_FOUND, LedgerFinds
-from service.domain.message import Message
-from service.domain.policy import Policy, ProfileName
-from service.domain.record import FormName, MessageRange, SummaryRecord
-from service.domain.tokens import TokenSource
+from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
+from abridged.service.domain.message import Message
+from abridged.service.domain.policy import Policy, ProfileName
+from abridged.service.domain.record import FormName, MessageRange, SummaryRecord
+from abridged.service.domain.tokens import TokenSource
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Reversible, Sequence
 from itertools import chain, takewhile
 
-from service.domain.events import MessageAppended
-from service.domain.message import Role
-from service.domain.window import ToolPairs, tool_pairs, tool_units
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.message import Role
+from abridged.service.domain.window import ToolPairs, tool_pairs, tool_units
 
 Messages = Sequence[MessageAppended]
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, assert_never
 
-from service.domain.amendments_fold import WayBackEvent, after_way_back, returning, with_marks
-from service.domain.conversation import Conversation, EndedPass, LastSummarization, ShownRecord, initial_state
-from service.domain.events import (
+from abridged.service.domain.amendments_fold import WayBackEvent, after_way_back, returning, with_marks
+from abridged.service.domain.conversation import Conversation, EndedPass, LastSummarization, ShownRecord, initial_state
+from abridged.service.domain.events import (
     ConversationClosed,
     ConversationOpened,
     ConversationReopened,
@@ -33,13 +33,13 @@ from service.domain.events import (
     Trigger,
     UsageReported,
 )
-from service.domain.ledger import LedgerFinds
-from service.domain.message import Role
-from service.domain.ranges import partitioned, ranges_of, without
-from service.domain.record import MessageRange
-from service.domain.render import text_of_records
-from service.domain.sequence import Sequence
-from service.domain.tokens import TokenSource
+from abridged.service.domain.ledger import LedgerFinds
+from abridged.service.domain.message import Role
+from abridged.service.domain.ranges import partitioned, ranges_of, without
+from abridged.service.domain.record import MessageRange
+from abridged.service.domain.render import text_of_records
+from abridged.service.domain.sequence import Sequence
+from abridged.service.domain.tokens import TokenSource
 
 Originals = Callable[[tuple[MessageRange, ...]], Messages[MessageAppended]]
 """Returns the messages of ascending ranges, as the log has them."""

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from enum import StrEnum
 from typing import Any
 
-from service.domain.render_json import Rendering
+from abridged.service.domain.render_json import Rendering
 
 
 class HistoryTool(StrEnum):

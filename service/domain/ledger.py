@@ -13,8 +13,8 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from service.domain.tokens import TokenSource, calibrated_tokens
-from service.text.identifiers import IdentifierKind
+from abridged.service.domain.tokens import TokenSource, calibrated_tokens
+from abridged.service.text.identifiers import IdentifierKind
 
 NUMBERS_MAX: Final = 8
 """Messages that an entry names: the first and the newest ones."""

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from service.domain.events import MessageAppended
-from service.domain.ledger import NUMBERS_MAX, VALUES, Ledger, LedgerEntry, Replaced, Use
-from service.domain.message import Message, Role
-from service.text.envelope import unwrap_envelope
-from service.text.identifiers import IdentifierKind, serial
-from service.text.mentions import Mention, mentions
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.ledger import NUMBERS_MAX, VALUES, Ledger, LedgerEntry, Replaced, Use
+from abridged.service.domain.message import Message, Role
+from abridged.service.text.envelope import unwrap_envelope
+from abridged.service.text.identifiers import IdentifierKind, serial
+from abridged.service.text.mentions import Mention, mentions
 
 FOUND_MAX: Final = 4_096
 """Identifiers that are held while messages are read; of more the oldest that were named once are forgotten."""

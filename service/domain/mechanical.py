@@ -10,7 +10,7 @@ import re
 import unicodedata
 from typing import Final
 
-from service.domain.message import Message, Role
+from abridged.service.domain.message import Message, Role
 
 _CHARS_MAX: Final = 60
 """Longer messages are not checked: no phrase below is as long."""

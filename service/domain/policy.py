@@ -8,8 +8,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from service.domain.errors import InvalidPolicy
-from service.domain.record import FormName
+from abridged.service.domain.errors import InvalidPolicy
+from abridged.service.domain.record import FormName
 
 SUMMARY_TOKENS_MAX = 1_024
 SUMMARY_TOKENS_MIN = 128

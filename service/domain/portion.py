@@ -13,14 +13,14 @@ from dataclasses import replace
 from itertools import islice
 from operator import attrgetter
 
-from service.domain.chunks import calls_needed
-from service.domain.conversation import Conversation, EndedPass
-from service.domain.events import ErrorClass, MessageAppended, Trigger
-from service.domain.message import Role
-from service.domain.policy import RECORD_TOKENS_MIN, Policy, ToolOutput, largest_summary
-from service.domain.sizes import ledger_tokens
-from service.domain.tokens import TRANSCRIPT_FRAME_TOKENS
-from service.domain.window import (
+from abridged.service.domain.chunks import calls_needed
+from abridged.service.domain.conversation import Conversation, EndedPass
+from abridged.service.domain.events import ErrorClass, MessageAppended, Trigger
+from abridged.service.domain.message import Role
+from abridged.service.domain.policy import RECORD_TOKENS_MIN, Policy, ToolOutput, largest_summary
+from abridged.service.domain.sizes import ledger_tokens
+from abridged.service.domain.tokens import TRANSCRIPT_FRAME_TOKENS
+from abridged.service.domain.window import (
     WindowSplit,
     aimed_tokens,
     counted_tokens,

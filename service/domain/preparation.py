@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from service.domain.conversation import Conversation
-from service.domain.events import PassPlan, SummarizationCompleted, Trigger
-from service.domain.fold import evolve
-from service.domain.policy import Policy
-from service.domain.profiles.profile import DecisionContext
-from service.domain.sizes import ledger_tokens_max
-from service.domain.window import relieved_ratio
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import PassPlan, SummarizationCompleted, Trigger
+from abridged.service.domain.fold import evolve
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.profiles.profile import DecisionContext
+from abridged.service.domain.sizes import ledger_tokens_max
+from abridged.service.domain.window import relieved_ratio
 
 GROWN_SHARE = 0.5
 """Growth of a range before it is prepared again, as a share of its tokens in prompts."""

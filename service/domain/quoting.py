@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from service.text.lookalikes import LINE_ENDS, reading, replaced
-from service.text.markup import strip_marks, without_marks
+from abridged.service.text.lookalikes import LINE_ENDS, reading, replaced
+from abridged.service.text.markup import strip_marks, without_marks
 
 FRAMES: Final = (
     "transcript",

@@ -7,8 +7,8 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from operator import attrgetter
 
-from service.domain.events import MessageAppended
-from service.domain.record import MessageRange
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.record import MessageRange
 
 
 def merged(ranges: Iterable[MessageRange]) -> tuple[MessageRange, ...]:

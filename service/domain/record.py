@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import chain, islice, repeat
 from statistics import fmean, pvariance
 
-from service.domain.message import Message, Role
+from abridged.service.domain.message import Message, Role
 
 KEY_POINTS_MAX = 30
 PARTICIPANTS_MAX = 20

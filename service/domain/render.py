@@ -11,17 +11,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from service.domain.conversation import Conversation, ShownRecord
-from service.domain.errors import WindowTooLarge
-from service.domain.events import MessageAppended
-from service.domain.ledger import NO_LEDGER, Ledger, ledger_lines
-from service.domain.message import Message, Role
-from service.domain.policy import SummaryRole
-from service.domain.quoting import noted, quoted
-from service.domain.record import SummaryRecord
-from service.domain.tokens import TokenSource, calibrated_tokens
-from service.domain.window import ToolPairs, tool_pairs
-from service.text.envelope import unwrap_envelope
+from abridged.service.domain.conversation import Conversation, ShownRecord
+from abridged.service.domain.errors import WindowTooLarge
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.ledger import NO_LEDGER, Ledger, ledger_lines
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import SummaryRole
+from abridged.service.domain.quoting import noted, quoted
+from abridged.service.domain.record import SummaryRecord
+from abridged.service.domain.tokens import TokenSource, calibrated_tokens
+from abridged.service.domain.window import ToolPairs, tool_pairs
+from abridged.service.text.envelope import unwrap_envelope
 
 CLIPPED_CHARS_MIN = 64
 """Fewest characters that an excerpt keeps of a message, from both ends."""

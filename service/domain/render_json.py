@@ -15,11 +15,18 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any, NamedTuple, NoReturn, Self
 
-from service.domain.attachments import OmittedAttachment, Part, anthropic_part, ollama_part, openai_part, parts_of
-from service.domain.message import Message, Role
-from service.domain.quoting import noted, quoted
-from service.domain.render import quoted_calls, quoted_result
-from service.text import nested_json
+from abridged.service.domain.attachments import (
+    OmittedAttachment,
+    Part,
+    anthropic_part,
+    ollama_part,
+    openai_part,
+    parts_of,
+)
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.quoting import noted, quoted
+from abridged.service.domain.render import quoted_calls, quoted_result
+from abridged.service.text import nested_json
 
 OPENING = "[The conversation begins with the assistant.]"
 """Anthropic's API requires a user message first."""

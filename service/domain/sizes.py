@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from service.domain.conversation import Conversation
-from service.domain.policy import RECORD_TOKENS_MIN, SUMMARY_TOKENS_MIN, Policy, ProfileName, summary_cap
-from service.domain.tokens import TokenSource, calibrated_tokens
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.policy import RECORD_TOKENS_MIN, SUMMARY_TOKENS_MIN, Policy, ProfileName, summary_cap
+from abridged.service.domain.tokens import TokenSource, calibrated_tokens
 
 OVERRUN = 2
 """Models write more than they are asked for; a record of more than twice its size would leave the next pass no room."""

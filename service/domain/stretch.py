@@ -9,15 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, takewhile
 from typing import Final, NamedTuple
 
-from service.domain.conversation import Conversation, live_coverage
-from service.domain.events import MessageAppended
-from service.domain.exchanges import exchanges, whole_before_kept
-from service.domain.message import Role
-from service.domain.policy import RECORD_TOKENS_MIN, Policy
-from service.domain.portion import closed_units
-from service.domain.ranges import covers
-from service.domain.record import MessageRange
-from service.domain.window import counted_tokens, split
+from abridged.service.domain.conversation import Conversation, live_coverage
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.exchanges import exchanges, whole_before_kept
+from abridged.service.domain.message import Role
+from abridged.service.domain.policy import RECORD_TOKENS_MIN, Policy
+from abridged.service.domain.portion import closed_units
+from abridged.service.domain.ranges import covers
+from abridged.service.domain.record import MessageRange
+from abridged.service.domain.window import counted_tokens, split
 
 SEEN_BEYOND: Final = 8
 """Messages after the longest episode that the search for topic shifts looks at."""

@@ -10,8 +10,8 @@ import math
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
-from service.domain.message import Message
-from service.text.envelope import unwrap_envelope
+from abridged.service.domain.message import Message
+from abridged.service.text.envelope import unwrap_envelope
 
 MESSAGE_OVERHEAD_TOKENS: Final = 4
 """Frame of one message in the chat templates in use: start mark, role, line end, end mark (ChatML, Llama 3, Gemma)."""

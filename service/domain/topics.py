@@ -15,9 +15,9 @@ from itertools import pairwise
 from statistics import fmean, pstdev
 from typing import Final
 
-from service.domain.message import Message, Role
-from service.text.envelope import unwrap_envelope
-from service.text.words import word_keys
+from abridged.service.domain.message import Message, Role
+from abridged.service.text.envelope import unwrap_envelope
+from abridged.service.text.words import word_keys
 
 CHARS_READ: Final = 2_000
 """Characters read of each message: its subject stands at its beginning, and the work is bounded."""

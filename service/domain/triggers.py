@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from service.domain.conversation import Conversation, current_id
-from service.domain.events import (
+from abridged.service.domain.conversation import Conversation, current_id
+from abridged.service.domain.events import (
     ErrorClass,
     Event,
     PassPlan,
@@ -18,11 +18,11 @@ from service.domain.events import (
     SummarizationRequested,
     Trigger,
 )
-from service.domain.policy import RECORD_TOKENS_MIN, Fallback, Policy
-from service.domain.profiles.profile import DecisionContext, HeldBy
-from service.domain.profiles.registry import profile_of
-from service.domain.record import SummaryRecord
-from service.domain.window import summary_tokens
+from abridged.service.domain.policy import RECORD_TOKENS_MIN, Fallback, Policy
+from abridged.service.domain.profiles.profile import DecisionContext, HeldBy
+from abridged.service.domain.profiles.registry import profile_of
+from abridged.service.domain.record import SummaryRecord
+from abridged.service.domain.window import summary_tokens
 
 
 def ruled(state: Conversation, context: DecisionContext) -> list[Event]:

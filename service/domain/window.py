@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from service.domain.conversation import Conversation
-from service.domain.events import MessageAppended
-from service.domain.message import Role
-from service.domain.policy import RECORD_TOKENS_MIN, Policy, largest_summary
-from service.domain.record import MessageRange
-from service.domain.sizes import ledger_tokens
-from service.domain.tokens import TokenSource, calibrated_tokens
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.message import Role
+from abridged.service.domain.policy import RECORD_TOKENS_MIN, Policy, largest_summary
+from abridged.service.domain.record import MessageRange
+from abridged.service.domain.sizes import ledger_tokens
+from abridged.service.domain.tokens import TokenSource, calibrated_tokens
 
 RUNWAY = 0.15
 """Share of the budget below the reset ratio: a window that ends just under it would be due again a message or two

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from service.extraction.tasks import addressed, announces, deadline_of, owner_of
-from service.text.identifiers import identifiers
-from service.text.phrases import Phrase, Words, has_phrase, pattern_of, words_of
-from service.text.sentences import terms_of
+from abridged.service.extraction.tasks import addressed, announces, deadline_of, owner_of
+from abridged.service.text.identifiers import identifiers
+from abridged.service.text.phrases import Phrase, Words, has_phrase, pattern_of, words_of
+from abridged.service.text.sentences import terms_of
 
 _QUOTED: Final = re.compile(
     r"[\"\u201c\u201e][^\"\u201c\u201d\u201e]{1,200}[\"\u201d\u201c]|\u00ab[^\u00ab\u00bb]{1,200}\u00bb|[\u300c\u300e][^\u300d\u300f]{1,200}[\u300d\u300f]"

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from service.grounding.required import KIND_WEIGHTS, is_worth_naming
-from service.text.identifiers import MONTHS, identifiers, serial
-from service.text.phrases import Words, words_of
+from abridged.service.grounding.required import KIND_WEIGHTS, is_worth_naming
+from abridged.service.text.identifiers import MONTHS, identifiers, serial
+from abridged.service.text.phrases import Words, words_of
 
 _REPEATS_MAX: Final = 5
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from service.domain.message import Message
-from service.extraction.passages import Passage, diverse, gathered, ranked
-from service.text.sentences import unrepeated
+from abridged.service.domain.message import Message
+from abridged.service.extraction.passages import Passage, diverse, gathered, ranked
+from abridged.service.text.sentences import unrepeated
 
 CountTokens = Callable[[str], int]
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from service.domain.message import Message
-from service.domain.record import DOMAIN_ENTITIES_MAX, KEY_POINTS_MAX, RecordContext, SummaryRecord
-from service.extraction import facts
-from service.extraction.entities import ranked_entities
-from service.extraction.passages import LEAD, Passage, diverse, gathered, is_usable, ranked
-from service.extraction.replaced import outdated
+from abridged.service.domain.message import Message
+from abridged.service.domain.record import DOMAIN_ENTITIES_MAX, KEY_POINTS_MAX, RecordContext, SummaryRecord
+from abridged.service.extraction import facts
+from abridged.service.extraction.entities import ranked_entities
+from abridged.service.extraction.passages import LEAD, Passage, diverse, gathered, is_usable, ranked
+from abridged.service.extraction.replaced import outdated
 
 CountTokens = Callable[[str], int]
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from service.domain.record import ACTION_ITEMS_MAX, DECISIONS_MAX, PARTICIPANTS_MAX, UNRESOLVED_MAX, ActionItem
-from service.extraction.cues import (
+from abridged.service.domain.record import ACTION_ITEMS_MAX, DECISIONS_MAX, PARTICIPANTS_MAX, UNRESOLVED_MAX, ActionItem
+from abridged.service.extraction.cues import (
     asks,
     directs,
     is_action,
@@ -30,11 +30,11 @@ from service.extraction.cues import (
     seeks_agreement,
     stands_alone,
 )
-from service.extraction.passages import Corpus, Passage, Scored, is_usable, repetition
-from service.extraction.tasks import deadline_of, due_of, owner_of
-from service.text.identifiers import IdentifierKind, identifiers
-from service.text.phrases import Words, words_of
-from service.text.sentences import Terms, terms_of
+from abridged.service.extraction.passages import Corpus, Passage, Scored, is_usable, repetition
+from abridged.service.extraction.tasks import deadline_of, due_of, owner_of
+from abridged.service.text.identifiers import IdentifierKind, identifiers
+from abridged.service.text.phrases import Words, words_of
+from abridged.service.text.sentences import Terms, terms_of
 
 _RECENT: Final = 0.6
 """Tasks and open points count from this part of the conversation on, or if they have a date."""

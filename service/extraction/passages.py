@@ -17,16 +17,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from service.domain.message import Message, Role
-from service.domain.quoting import FRAMES
-from service.domain.record import SummaryRecord
-from service.extraction.cues import asks, is_courtesy, is_wish
-from service.grounding.claims import texts_of
-from service.grounding.draft import echoes_instructions, is_placeholder
-from service.text.envelope import unwrap_envelope
-from service.text.markup import leftover_markup, strip_chat_markup, strip_marks
-from service.text.secrets import contains_secret, mask_secrets
-from service.text.sentences import Terms, clipped, is_broken, is_label, sentences, terms_of
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.quoting import FRAMES
+from abridged.service.domain.record import SummaryRecord
+from abridged.service.extraction.cues import asks, is_courtesy, is_wish
+from abridged.service.grounding.claims import texts_of
+from abridged.service.grounding.draft import echoes_instructions, is_placeholder
+from abridged.service.text.envelope import unwrap_envelope
+from abridged.service.text.markup import leftover_markup, strip_chat_markup, strip_marks
+from abridged.service.text.secrets import contains_secret, mask_secrets
+from abridged.service.text.sentences import Terms, clipped, is_broken, is_label, sentences, terms_of
 
 LEAD: Final = "From the conversation, in its own words:"
 """First line of an extractive summary. It is not part of the conversation."""

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from service.extraction.passages import Passage, Scored
-from service.text.phrases import Phrase, has_phrase, pattern_of
-from service.text.sentences import Terms, terms_of
-from service.text.words import STEM_CHARS
+from abridged.service.extraction.passages import Passage, Scored
+from abridged.service.text.phrases import Phrase, has_phrase, pattern_of
+from abridged.service.text.sentences import Terms, terms_of
+from abridged.service.text.words import STEM_CHARS
 
 _COMPARED_MAX: Final = 200
 """Passages, best first, that are compared with each other."""

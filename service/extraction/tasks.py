@@ -11,7 +11,7 @@ import re
 from functools import cache
 from typing import Final
 
-from service.text.phrases import Phrase, Words, has_phrase, pattern_of, patterns_of, words_of
+from abridged.service.text.phrases import Phrase, Words, has_phrase, pattern_of, patterns_of, words_of
 
 _SPEAKER: Final = r"^(?:[\w .'-]{1,60}: )?"
 _WORD: Final = r"[^\W\d_a-z][^\W\d_]{1,20}"

@@ -16,11 +16,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
-from service.grounding.claims import keys_of
-from service.text.identifiers import Identifier, IdentifierKind, numerals
-from service.text.phrases import Words, words_of
-from service.text.sentences import parts_of
-from service.text.words import word_keys
+from abridged.service.grounding.claims import keys_of
+from abridged.service.text.identifiers import Identifier, IdentifierKind, numerals
+from abridged.service.text.phrases import Words, words_of
+from abridged.service.text.sentences import parts_of
+from abridged.service.text.words import word_keys
 
 PASSAGES_MAX: Final = 64
 """A name or value in more passages than this is a subject of the whole conversation, and belongs to nothing else."""

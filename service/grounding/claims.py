@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from service.domain.message import Message
-from service.text.envelope import unwrap_envelope
-from service.text.identifiers import MONTHS, Identifier, IdentifierKind, identifiers, numerals
+from abridged.service.domain.message import Message
+from abridged.service.text.envelope import unwrap_envelope
+from abridged.service.text.identifiers import MONTHS, Identifier, IdentifierKind, identifiers, numerals
 
 LOOKUPS_MAX: Final = 500
 """Further unsupported identifiers of a record are counted without a literal look-up, because it is refused anyway."""

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from service.domain.policy import Policy
-from service.domain.record import SummaryRecord
-from service.grounding.claims import evidence_of, share_held
-from service.grounding.draft import Problem, ProblemCode
-from service.grounding.ground import Ground
-from service.text.identifiers import Identifier
-from service.text.words import known_share, word_keys
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.record import SummaryRecord
+from abridged.service.grounding.claims import evidence_of, share_held
+from abridged.service.grounding.draft import Problem, ProblemCode
+from abridged.service.grounding.ground import Ground
+from abridged.service.text.identifiers import Identifier
+from abridged.service.text.words import known_share, word_keys
 
 _REQUIRED_MIN: Final = 16
 """The absence of fewer required identifiers proves nothing."""

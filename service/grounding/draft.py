@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from service.grounding.claims import Evidence, unsupported
-from service.text.markup import leftover_markup
-from service.text.secrets import contains_secret
+from abridged.service.grounding.claims import Evidence, unsupported
+from abridged.service.text.markup import leftover_markup
+from abridged.service.text.secrets import contains_secret
 
 
 class ProblemCode(StrEnum):

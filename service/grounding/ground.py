@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from service.text.words import Known, known_share, word_keys
+from abridged.service.text.words import Known, known_share, word_keys
 
 PARTS_MAX: Final = 8
 _PART_KEYS: Final = 50

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from service.grounding.support import Concordance, Passage, Support
-from service.text.sentences import parts_of
-from service.text.words import folded, word_runs
+from abridged.service.grounding.support import Concordance, Passage, Support
+from abridged.service.text.sentences import parts_of
+from abridged.service.text.words import folded, word_runs
 
 _CLOSE: Final = 0.5
 """Share of a clause's words that another must have to be about the same."""

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from service.text.identifiers import IDENTIFIER_CHARS_MAX, NUMBER_CHARS_MIN, Identifier, IdentifierKind
-from service.text.words import word_runs
+from abridged.service.text.identifiers import IDENTIFIER_CHARS_MAX, NUMBER_CHARS_MIN, Identifier, IdentifierKind
+from abridged.service.text.words import word_runs
 
 REQUIRED_MAX: Final = 30
 REQUIRED_CHARS_MAX: Final = 600

@@ -13,11 +13,11 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from service.domain.message import Role
-from service.grounding.support import Concordance, Heard, Passage, Support, keys_in
-from service.text.phrases import Phrase, has_phrase, pattern_of
-from service.text.sentences import parts_of
-from service.text.words import folded
+from abridged.service.domain.message import Role
+from abridged.service.grounding.support import Concordance, Heard, Passage, Support, keys_in
+from abridged.service.text.phrases import Phrase, has_phrase, pattern_of
+from abridged.service.text.sentences import parts_of
+from abridged.service.text.words import folded
 
 _SAYS_SAME: Final = 0.5
 """Share of a statement that a user's own words must have to be the user's."""

@@ -19,14 +19,14 @@ from itertools import islice, pairwise
 from math import log
 from typing import Final
 
-from service.domain.message import Message, Role
-from service.domain.record import EVIDENCE_MAX, SummaryRecord, statements_of
-from service.grounding.attribution import PASSAGES_MAX as NAMED_PASSAGES_MAX
-from service.grounding.attribution import Attribution
-from service.grounding.claims import day_key, keys_of, texts_of
-from service.text.identifiers import IdentifierKind, numerals
-from service.text.sentences import parts_of
-from service.text.words import word_runs
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.record import EVIDENCE_MAX, SummaryRecord, statements_of
+from abridged.service.grounding.attribution import PASSAGES_MAX as NAMED_PASSAGES_MAX
+from abridged.service.grounding.attribution import Attribution
+from abridged.service.grounding.claims import day_key, keys_of, texts_of
+from abridged.service.text.identifiers import IdentifierKind, numerals
+from abridged.service.text.sentences import parts_of
+from abridged.service.text.words import word_runs
 
 PASSAGES_MAX: Final = 40_000
 """A longer source is cut into longer passages, so that an index stays bounded."""

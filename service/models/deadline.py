@@ -7,7 +7,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 
-from service.models.model import ModelUnavailable
+from abridged.service.models.model import ModelUnavailable
 
 
 class DeadlineOver(ModelUnavailable):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from service.models.model import (
+from abridged.service.models.model import (
     Completion,
     CompletionRequest,
     ModelDescription,

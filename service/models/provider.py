@@ -12,11 +12,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, Generic, TypeVar
 
-from service.models.breaker import BreakerState
-from service.models.inventory import Inventory
-from service.models.model import SummaryModel
-from service.models.settings import SettingsGroup
-from service.tokenizers.errors import VocabularyUnknown
+from abridged.service.models.breaker import BreakerState
+from abridged.service.models.inventory import Inventory
+from abridged.service.models.model import SummaryModel
+from abridged.service.models.settings import SettingsGroup
+from abridged.service.tokenizers.errors import VocabularyUnknown
 
 Group = TypeVar("Group", bound=SettingsGroup)
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 
-from service.models.model import Completion, CompletionRequest, ModelUnavailable, OnProgress, SummaryModel
+from abridged.service.models.model import Completion, CompletionRequest, ModelUnavailable, OnProgress, SummaryModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ from typing import Final
 
 import structlog
 
-from eventlog.errors import EventLogError, LogFull, LogUnavailable, WrongExpectedVersion
-from eventlog.event import StreamId
-from service.conversations.conversations import Conversations
-from service.domain.commands import CompletePass, FailPass, ReleasePass, StartPass
-from service.domain.conversation import Conversation
-from service.domain.errors import DomainError
-from service.domain.events import Event, PassPlan, SummarizationStarted
-from service.summarizer.summarizer import PassFailed, PassResult
+from abridged.eventlog.errors import EventLogError, LogFull, LogUnavailable, WrongExpectedVersion
+from abridged.eventlog.event import StreamId
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.domain.commands import CompletePass, FailPass, ReleasePass, StartPass
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.errors import DomainError
+from abridged.service.domain.events import Event, PassPlan, SummarizationStarted
+from abridged.service.summarizer.summarizer import PassFailed, PassResult
 
 TRANSIENT: Final = (LogFull, LogUnavailable, WrongExpectedVersion)
 """Errors that pass by themselves: the same step can be committed later."""

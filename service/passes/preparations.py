@@ -14,20 +14,20 @@ from typing import Final
 
 import structlog
 
-from eventlog.errors import EventLogError
-from eventlog.event import StreamId
-from observability.facts import PreparationOutcome, PreparationStarted
-from service.conversations.conversations import Conversations
-from service.domain.conversation import Conversation
-from service.domain.errors import DomainError
-from service.domain.preparation import has_grown
-from service.models.model import Completion
-from service.passes.prepared import Prepared, Question
-from service.passes.queue import PassQueue
-from service.passes.source import PassSource
-from service.summarizer.summarizer import PassFailed, PassWork, Summarizers
-from service.telemetry.telemetry import Telemetry
-from service.turn import run_off_loop
+from abridged.eventlog.errors import EventLogError
+from abridged.eventlog.event import StreamId
+from abridged.observability.facts import PreparationOutcome, PreparationStarted
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.errors import DomainError
+from abridged.service.domain.preparation import has_grown
+from abridged.service.models.model import Completion
+from abridged.service.passes.prepared import Prepared, Question
+from abridged.service.passes.queue import PassQueue
+from abridged.service.passes.source import PassSource
+from abridged.service.summarizer.summarizer import PassFailed, PassWork, Summarizers
+from abridged.service.telemetry.telemetry import Telemetry
+from abridged.service.turn import run_off_loop
 
 WAITING_MAX: Final = 256
 """Conversations that wait to be prepared. For those beyond it, the next message tries again."""

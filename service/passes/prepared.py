@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 
-from service.domain.events import PassPlan
-from service.domain.ranges import without
-from service.summarizer.summarizer import PassWork, Summary, record_of
+from abridged.service.domain.events import PassPlan
+from abridged.service.domain.ranges import without
+from abridged.service.summarizer.summarizer import PassWork, Summary, record_of
 
 
 @dataclass(frozen=True, slots=True)

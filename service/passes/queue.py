@@ -12,8 +12,8 @@ import asyncio
 from collections import Counter, defaultdict
 from heapq import heapify, heappop, heappush
 
-from eventlog.event import StreamId
-from service.shares import Share, Shares
+from abridged.eventlog.event import StreamId
+from abridged.service.shares import Share, Shares
 
 EMERGENCY_HEADSTART_TURNS = 8
 """An emergency counts as having waited this many turns longer: it overtakes, but a stream of them cannot block the

@@ -12,21 +12,27 @@ from dataclasses import dataclass
 
 import structlog
 
-from eventlog.event import StreamId
-from service.conversations.conversations import Conversations
-from service.conversations.table import Attention
-from service.domain.conversation import Conversation
-from service.domain.errors import PassSuperseded, TooManyPasses
-from service.domain.events import Event, PassPlan, SummarizationCleared, SummarizationRequested, SummarizationSkipped
-from service.domain.tokens import TokenCounter
-from service.passes.commits import TRANSIENT, CommitPauses, PassCommits
-from service.passes.preparations import Preparations
-from service.passes.queue import Backlog, PassQueue
-from service.passes.run import PassRun, PassRunner, failed_by_bug
-from service.passes.source import PassSource
-from service.passes.wakeups import Wakeups
-from service.summarizer.summarizer import Summarizers
-from service.telemetry.telemetry import Telemetry
+from abridged.eventlog.event import StreamId
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.conversations.table import Attention
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.errors import PassSuperseded, TooManyPasses
+from abridged.service.domain.events import (
+    Event,
+    PassPlan,
+    SummarizationCleared,
+    SummarizationRequested,
+    SummarizationSkipped,
+)
+from abridged.service.domain.tokens import TokenCounter
+from abridged.service.passes.commits import TRANSIENT, CommitPauses, PassCommits
+from abridged.service.passes.preparations import Preparations
+from abridged.service.passes.queue import Backlog, PassQueue
+from abridged.service.passes.run import PassRun, PassRunner, failed_by_bug
+from abridged.service.passes.source import PassSource
+from abridged.service.passes.wakeups import Wakeups
+from abridged.service.summarizer.summarizer import Summarizers
+from abridged.service.telemetry.telemetry import Telemetry
 
 EXTRACTIONS_MAX = 2
 """Extractive passes that run at once, in addition to those that ask a model: a full window does not wait for slow

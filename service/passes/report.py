@@ -7,17 +7,17 @@ from contextlib import contextmanager
 
 import structlog
 
-from eventlog.event import StreamId
-from observability.facts import PassEnded, PassOutcome, PassStarted, RecordCommitted
-from observability.tracing import SilentSpan, Span, sampled_trace_id
-from service.domain.conversation import Conversation
-from service.domain.events import ErrorClass, PassPlan
-from service.domain.record import Provenance
-from service.models.model import Completion
-from service.summarizer.summarizer import PassFailed, PassResult
-from service.telemetry.progress import Progress, Stage
-from service.telemetry.telemetry import Telemetry
-from service.text.secrets import mask_secrets
+from abridged.eventlog.event import StreamId
+from abridged.observability.facts import PassEnded, PassOutcome, PassStarted, RecordCommitted
+from abridged.observability.tracing import SilentSpan, Span, sampled_trace_id
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import ErrorClass, PassPlan
+from abridged.service.domain.record import Provenance
+from abridged.service.models.model import Completion
+from abridged.service.summarizer.summarizer import PassFailed, PassResult
+from abridged.service.telemetry.progress import Progress, Stage
+from abridged.service.telemetry.telemetry import Telemetry
+from abridged.service.text.secrets import mask_secrets
 
 SHOWN_CHARS_MAX = 200
 """Characters of a bad answer that the debug log shows, if content logging is on."""

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import structlog
 
-from eventlog.event import StreamId
-from observability.facts import PreparationOutcome
-from service.conversations.conversations import Conversations
-from service.domain.conversation import Conversation
-from service.domain.errors import PassSuperseded
-from service.domain.events import (
+from abridged.eventlog.event import StreamId
+from abridged.observability.facts import PreparationOutcome
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.errors import PassSuperseded
+from abridged.service.domain.events import (
     ErrorClass,
     PassPlan,
     SummarizationCompleted,
@@ -26,16 +26,16 @@ from service.domain.events import (
     SummarizationSkipped,
     Trigger,
 )
-from service.domain.policy import Fallback
-from service.domain.preparation import suffices
-from service.passes.commits import TRANSIENT, PassCommits
-from service.passes.preparations import Preparations
-from service.passes.prepared import Prepared
-from service.passes.report import PassReport
-from service.passes.source import PassSource
-from service.summarizer.summarizer import PassFailed, PassResult, PassWork, Summarizers, Summary, record_of
-from service.telemetry.telemetry import Telemetry
-from service.turn import run_off_loop
+from abridged.service.domain.policy import Fallback
+from abridged.service.domain.preparation import suffices
+from abridged.service.passes.commits import TRANSIENT, PassCommits
+from abridged.service.passes.preparations import Preparations
+from abridged.service.passes.prepared import Prepared
+from abridged.service.passes.report import PassReport
+from abridged.service.passes.source import PassSource
+from abridged.service.summarizer.summarizer import PassFailed, PassResult, PassWork, Summarizers, Summary, record_of
+from abridged.service.telemetry.telemetry import Telemetry
+from abridged.service.turn import run_off_loop
 
 CLAIMS_MAX = 3
 """A pass that was claimed this often and never ended probably kills the process, so it is failed instead."""

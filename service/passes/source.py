@@ -8,18 +8,18 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from eventlog.event import StreamId
-from service.conversations.conversation_log import ConversationLog
-from service.domain.conversation import Conversation, ShownRecord, record_named
-from service.domain.events import MessageAppended, PassPlan, Trigger
-from service.domain.ledger import NOTHING_FOUND, LedgerFinds
-from service.domain.message import Message, Role
-from service.domain.ranges import partitioned, ranges_of, without
-from service.domain.record import FormName, MessageRange
-from service.domain.sizes import ledger_limits, ledger_tokens, ledger_tokens_max
-from service.domain.tokens import TokenCounter, calibrated_tokens
-from service.summarizer.finds import finds_of
-from service.summarizer.summarizer import PassWork
+from abridged.eventlog.event import StreamId
+from abridged.service.conversations.conversation_log import ConversationLog
+from abridged.service.domain.conversation import Conversation, ShownRecord, record_named
+from abridged.service.domain.events import MessageAppended, PassPlan, Trigger
+from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.ranges import partitioned, ranges_of, without
+from abridged.service.domain.record import FormName, MessageRange
+from abridged.service.domain.sizes import ledger_limits, ledger_tokens, ledger_tokens_max
+from abridged.service.domain.tokens import TokenCounter, calibrated_tokens
+from abridged.service.summarizer.finds import finds_of
+from abridged.service.summarizer.summarizer import PassWork
 
 SOURCE_MESSAGES_MAX: Final = 100_000
 

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from eventlog.event import StreamId
-from observability.stages import Stage
-from service.conversations.changes import Changes
-from service.conversations.conversations import Conversations
-from service.domain.commands import ApplyRules
-from service.domain.conversation import Conversation
-from service.domain.policy import Policy
-from service.domain.triggers import may_stand_in
-from service.passes.reactor import Reactor
+from abridged.eventlog.event import StreamId
+from abridged.observability.stages import Stage
+from abridged.service.conversations.changes import Changes
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.domain.commands import ApplyRules
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.triggers import may_stand_in
+from abridged.service.passes.reactor import Reactor
 
 STAND_INS_MAX = 4
 """Extractive passes that one reader may wait for: the pending one, and those that its end requests."""

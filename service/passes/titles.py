@@ -11,19 +11,19 @@ from dataclasses import dataclass
 
 import structlog
 
-from eventlog.errors import EventLogError
-from eventlog.event import StreamId
-from observability.facts import TitleOutcome
-from service.conversations.conversations import Conversations
-from service.domain.commands import ChangeTitle
-from service.domain.conversation import Conversation
-from service.domain.errors import DomainError
-from service.domain.events import Event, SummarizationCompleted
-from service.domain.tokens import TokenCounter
-from service.models.model import CompletionRequest, ModelError, SummaryModel
-from service.prompts.prompt import PromptTemplate
-from service.prompts.title import TITLE_TOKENS_MAX, title_in, title_prompt
-from service.telemetry.telemetry import Telemetry
+from abridged.eventlog.errors import EventLogError
+from abridged.eventlog.event import StreamId
+from abridged.observability.facts import TitleOutcome
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.domain.commands import ChangeTitle
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.errors import DomainError
+from abridged.service.domain.events import Event, SummarizationCompleted
+from abridged.service.domain.tokens import TokenCounter
+from abridged.service.models.model import CompletionRequest, ModelError, SummaryModel
+from abridged.service.prompts.prompt import PromptTemplate
+from abridged.service.prompts.title import TITLE_TOKENS_MAX, title_in, title_prompt
+from abridged.service.telemetry.telemetry import Telemetry
 
 WAITING_MAX = 256
 """Conversations that wait for a title. Beyond it the oldest is dropped and gets a title after its next pass."""

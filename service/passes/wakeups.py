@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from eventlog.event import StreamId
-from service.conversations.conversations import Conversations
-from service.domain.commands import ApplyRules, EndWait, RemakeFallback
-from service.domain.conversation import Conversation, next_remake
-from service.domain.events import Trigger
-from service.domain.policy import WAIT_S_MAX
-from service.domain.profiles.registry import profile_of
-from service.passes.commits import TRANSIENT, CommitPauses
+from abridged.eventlog.event import StreamId
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.domain.commands import ApplyRules, EndWait, RemakeFallback
+from abridged.service.domain.conversation import Conversation, next_remake
+from abridged.service.domain.events import Trigger
+from abridged.service.domain.policy import WAIT_S_MAX
+from abridged.service.domain.profiles.registry import profile_of
+from abridged.service.passes.commits import TRANSIENT, CommitPauses
 
 PROBE_FIRST_S = 15.0
 PROBE_MAX_S = 900.0

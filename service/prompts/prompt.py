@@ -13,15 +13,15 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from service.domain.attachments import described
-from service.domain.errors import InvalidPolicy
-from service.domain.message import Message, Role
-from service.domain.policy import ToolOutput
-from service.domain.quoting import attribute, noted, quoted
-from service.domain.record import SummaryRecord
-from service.domain.render import summary_text
-from service.text.envelope import unwrap_envelope
-from service.text.secrets import mask_secrets
+from abridged.service.domain.attachments import described
+from abridged.service.domain.errors import InvalidPolicy
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import ToolOutput
+from abridged.service.domain.quoting import attribute, noted, quoted
+from abridged.service.domain.record import SummaryRecord
+from abridged.service.domain.render import summary_text
+from abridged.service.text.envelope import unwrap_envelope
+from abridged.service.text.secrets import mask_secrets
 
 SEPARATOR = "--- user ---"
 _PLACEHOLDER = re.compile(r"\{\{\s*([a-z_]+)\s*\}\}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from service.domain.quoting import quoted
-from service.grounding.claims import evidence_of, unsupported
-from service.grounding.draft import is_placeholder, is_refusal
-from service.prompts.prompt import Prompt, PromptInput, PromptTemplate, prompt_of
-from service.text.markup import answered_turn, leftover_markup, strip_chat_markup
-from service.text.secrets import contains_secret
+from abridged.service.domain.quoting import quoted
+from abridged.service.grounding.claims import evidence_of, unsupported
+from abridged.service.grounding.draft import is_placeholder, is_refusal
+from abridged.service.prompts.prompt import Prompt, PromptInput, PromptTemplate, prompt_of
+from abridged.service.text.markup import answered_turn, leftover_markup, strip_chat_markup
+from abridged.service.text.secrets import contains_secret
 
 TITLE_CHARS_MAX = 80
 TITLE_TOKENS_MAX = 32

@@ -9,12 +9,12 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
-from service.models.deadline import Deadline
-from service.models.http.host import reporting_to
-from service.models.model import ModelError, ModelUnavailable
-from service.models.ollama.host import OllamaHost
-from service.recall.errors import EmbedderAway
-from service.recall.file import require_installed
+from abridged.service.models.deadline import Deadline
+from abridged.service.models.http.host import reporting_to
+from abridged.service.models.model import ModelError, ModelUnavailable
+from abridged.service.models.ollama.host import OllamaHost
+from abridged.service.recall.errors import EmbedderAway
+from abridged.service.recall.file import require_installed
 
 EMBED_TEXTS_MAX = 16
 """Texts of one request to Ollama: their vectors stay far below the largest object that is read from a server."""

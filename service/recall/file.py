@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from service.recall.errors import RecallMissing, RecallStopped
-from service.recall.passages import PIECES_MAX
+from abridged.service.recall.errors import RecallMissing, RecallStopped
+from abridged.service.recall.passages import PIECES_MAX
 
 SCHEMA_VERSION = 2
 """Version of the tables, of the indexed part of a text and of its spelling. An index of another version is rebuilt."""

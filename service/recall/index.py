@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from eventlog.event import RecordedEvent, StreamId
-from service.codec.events import UnknownEvent, decode
-from service.domain.events import (
+from abridged.eventlog.event import RecordedEvent, StreamId
+from abridged.service.codec.events import UnknownEvent, decode
+from abridged.service.domain.events import (
     ConversationOpened,
     ConversationRewound,
     Event,
@@ -21,11 +21,11 @@ from service.domain.events import (
     SummarizationCompleted,
     SummaryRevoked,
 )
-from service.recall.file import Connection, blocks_table, create_tables_of, piece_id, words_table
-from service.recall.passages import text_of_message, text_of_record
-from service.recall.pieces import BLOCK_BYTES, Row, packed, shelf_of, without
-from service.recall.query import spelled
-from service.recall.vectors import Vector
+from abridged.service.recall.file import Connection, blocks_table, create_tables_of, piece_id, words_table
+from abridged.service.recall.passages import text_of_message, text_of_record
+from abridged.service.recall.pieces import BLOCK_BYTES, Row, packed, shelf_of, without
+from abridged.service.recall.query import spelled
+from abridged.service.recall.vectors import Vector
 
 
 class Kind(IntEnum):

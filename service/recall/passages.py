@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from service.domain.message import Message
-from service.domain.record import SummaryRecord
-from service.text.envelope import unwrap_envelope
+from abridged.service.domain.message import Message
+from abridged.service.domain.record import SummaryRecord
+from abridged.service.text.envelope import unwrap_envelope
 
 PIECE_CHARS = 1_200
 """Characters of a piece: about 300 tokens. The vector of a longer text says less of each of its parts."""

@@ -10,9 +10,9 @@ import struct
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from service.domain.message import Role
-from service.recall.passages import PIECES_MAX
-from service.recall.vectors import Vector
+from abridged.service.domain.message import Role
+from abridged.service.recall.passages import PIECES_MAX
+from abridged.service.recall.vectors import Vector
 
 SHELF_CONVERSATIONS = 16
 """Conversations of a shelf: a search in one reads the pieces of so many; the last block of each shelf may be short."""

@@ -21,15 +21,15 @@ from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
-from eventlog.errors import EventLogError, LogClosed, LogUnavailable
-from eventlog.log import EventLog
-from eventlog.subscription import Batch, CommitWakeUp, log_pages, subscribe
-from service.codec.events import UnknownEvent
-from service.recall.errors import EmbedderAway, EmbedderChanged, RecallStopped
-from service.recall.file import Made, opened
-from service.recall.index import Embedding, Index, Unembedded
-from service.recall.passages import pieces_of
-from service.recall.vectors import Embedder, Vector, quantized
+from abridged.eventlog.errors import EventLogError, LogClosed, LogUnavailable
+from abridged.eventlog.log import EventLog
+from abridged.eventlog.subscription import Batch, CommitWakeUp, log_pages, subscribe
+from abridged.service.codec.events import UnknownEvent
+from abridged.service.recall.errors import EmbedderAway, EmbedderChanged, RecallStopped
+from abridged.service.recall.file import Made, opened
+from abridged.service.recall.index import Embedding, Index, Unembedded
+from abridged.service.recall.passages import pieces_of
+from abridged.service.recall.vectors import Embedder, Vector, quantized
 
 T = TypeVar("T")
 _Piece = tuple[Unembedded, int, str]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from service.recall.errors import InvalidQuery
-from service.text.phrases import Words, words_of
-from service.text.words import STEM_CHARS, folded, script_runs
+from abridged.service.recall.errors import InvalidQuery
+from abridged.service.text.phrases import Words, words_of
+from abridged.service.text.words import STEM_CHARS, folded, script_runs
 
 TERMS_MAX = 64
 """Limit on the words and phrases of a query."""

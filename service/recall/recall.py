@@ -7,21 +7,21 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from eventlog.event import StreamId
-from eventlog.log import EventLog
-from service.codec.events import decode
-from service.domain.conversation import Conversation
-from service.domain.errors import ConversationNotFound
-from service.domain.events import Event, SummarizationCompleted
-from service.domain.ranges import covers
-from service.domain.record import SummaryRecord
-from service.recall.errors import EmbedderChanged, RecallOff, RecallStopped
-from service.recall.index import Kind, text_of
-from service.recall.passages import pieces_of, snippet_of
-from service.recall.projection import Projection, require_same
-from service.recall.query import Query
-from service.recall.search import ENTRIES_MAX, Asked, Entry, Found, Mode, Search, Searcher
-from service.recall.vectors import Embedder, quantized
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.log import EventLog
+from abridged.service.codec.events import decode
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.errors import ConversationNotFound
+from abridged.service.domain.events import Event, SummarizationCompleted
+from abridged.service.domain.ranges import covers
+from abridged.service.domain.record import SummaryRecord
+from abridged.service.recall.errors import EmbedderChanged, RecallOff, RecallStopped
+from abridged.service.recall.index import Kind, text_of
+from abridged.service.recall.passages import pieces_of, snippet_of
+from abridged.service.recall.projection import Projection, require_same
+from abridged.service.recall.query import Query
+from abridged.service.recall.search import ENTRIES_MAX, Asked, Entry, Found, Mode, Search, Searcher
+from abridged.service.recall.vectors import Embedder, quantized
 
 
 class Hit(NamedTuple):

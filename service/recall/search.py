@@ -15,13 +15,13 @@ from pathlib import Path
 from queue import Empty, Full, LifoQueue
 from typing import Any, NamedTuple
 
-from service.domain.message import Role
-from service.recall.errors import RecallStopped
-from service.recall.file import Connection, blocks_table, connected, entry_of, words_table
-from service.recall.index import Kind
-from service.recall.pieces import Wanted, nearest, shelf_of
-from service.recall.query import Query
-from service.recall.vectors import Vector, cosines
+from abridged.service.domain.message import Role
+from abridged.service.recall.errors import RecallStopped
+from abridged.service.recall.file import Connection, blocks_table, connected, entry_of, words_table
+from abridged.service.recall.index import Kind
+from abridged.service.recall.pieces import Wanted, nearest, shelf_of
+from abridged.service.recall.query import Query
+from abridged.service.recall.vectors import Vector, cosines
 
 HITS_MAX = 100
 """Limit on the hits of a search, and on the entries of each order that are fused."""

@@ -10,17 +10,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 
-from service.domain.chunks import answer_tokens_max
-from service.domain.events import ErrorClass
-from service.domain.policy import Policy
-from service.domain.tokens import TokenCounter
-from service.models.model import AnswerLooped, Completion, CompletionRequest, ModelError, SummaryModel
-from service.models.retry import RetryDetails, RetryPolicy, complete_with_retry
-from service.prompts.prompt import Prompt, repair_text
-from service.summarizer.check import CheckedDraft, Room, Source, check_draft, fit_draft
-from service.summarizer.draft import Draft, InvalidDraft
-from service.summarizer.forms import DraftForm
-from service.summarizer.summarizer import Observer, PassFailed, TooManyCalls
+from abridged.service.domain.chunks import answer_tokens_max
+from abridged.service.domain.events import ErrorClass
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.tokens import TokenCounter
+from abridged.service.models.model import AnswerLooped, Completion, CompletionRequest, ModelError, SummaryModel
+from abridged.service.models.retry import RetryDetails, RetryPolicy, complete_with_retry
+from abridged.service.prompts.prompt import Prompt, repair_text
+from abridged.service.summarizer.check import CheckedDraft, Room, Source, check_draft, fit_draft
+from abridged.service.summarizer.draft import Draft, InvalidDraft
+from abridged.service.summarizer.forms import DraftForm
+from abridged.service.summarizer.summarizer import Observer, PassFailed, TooManyCalls
 
 
 @dataclass(frozen=True, slots=True)

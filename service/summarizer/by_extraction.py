@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from service.domain.events import ErrorClass
-from service.domain.policy import Policy, without_floors
-from service.domain.record import FormName, Provenance
-from service.domain.tokens import TokenCounter
-from service.grounding.support import concordance_of
-from service.summarizer.check import Room, Source, check_draft, fit_draft
-from service.summarizer.forms import DraftForm
-from service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
-from service.turn import at_length
+from abridged.service.domain.events import ErrorClass
+from abridged.service.domain.policy import Policy, without_floors
+from abridged.service.domain.record import FormName, Provenance
+from abridged.service.domain.tokens import TokenCounter
+from abridged.service.grounding.support import concordance_of
+from abridged.service.summarizer.check import Room, Source, check_draft, fit_draft
+from abridged.service.summarizer.forms import DraftForm
+from abridged.service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
+from abridged.service.turn import at_length
 
 EXTRACTIVE: Final = "extractive:default"
 """Its name in lists of models."""

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from service.domain.chunks import calls_needed, grouped, part_tokens_max, source_room, writable_tokens
-from service.domain.events import ErrorClass
-from service.domain.policy import Policy
-from service.domain.record import FormName, Provenance
-from service.domain.tokens import TokenCounter
-from service.models.model import ModelError, SummaryModel
-from service.summarizer.ask import AcceptedDraft, Asker, AskerSettings, Timing
-from service.summarizer.check import Room, Source
-from service.summarizer.forms import DraftForm
-from service.summarizer.questions import CHUNK_TOKENS_MIN, Limits, Questions
-from service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
-from service.turn import at_length
+from abridged.service.domain.chunks import calls_needed, grouped, part_tokens_max, source_room, writable_tokens
+from abridged.service.domain.events import ErrorClass
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.record import FormName, Provenance
+from abridged.service.domain.tokens import TokenCounter
+from abridged.service.models.model import ModelError, SummaryModel
+from abridged.service.summarizer.ask import AcceptedDraft, Asker, AskerSettings, Timing
+from abridged.service.summarizer.check import Room, Source
+from abridged.service.summarizer.forms import DraftForm
+from abridged.service.summarizer.questions import CHUNK_TOKENS_MIN, Limits, Questions
+from abridged.service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
+from abridged.service.turn import at_length
 
 
 class ModelSummarizer:

@@ -11,20 +11,20 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
-from service.domain.message import Message, Role
-from service.domain.policy import Policy
-from service.domain.record import ActionItem, RecordEvidence, RecordQuality, SummaryRecord
-from service.domain.render import summary_text
-from service.grounding.claims import Evidence, evidence_of, evidence_with, share_held, texts_of, unsupported
-from service.grounding.comparison import Compared, compared, compared_short, record_texts
-from service.grounding.draft import Problem, check_record
-from service.grounding.ground import ground_of
-from service.grounding.required import Named, required_identifiers
-from service.grounding.support import Concordance, concordance_of
-from service.summarizer.draft import Draft, DraftItem
-from service.summarizer.statements import judged, narrative_problems
-from service.text.identifiers import Identifier, IdentifierKind, numerals
-from service.text.markup import strip_chat_markup
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.record import ActionItem, RecordEvidence, RecordQuality, SummaryRecord
+from abridged.service.domain.render import summary_text
+from abridged.service.grounding.claims import Evidence, evidence_of, evidence_with, share_held, texts_of, unsupported
+from abridged.service.grounding.comparison import Compared, compared, compared_short, record_texts
+from abridged.service.grounding.draft import Problem, check_record
+from abridged.service.grounding.ground import ground_of
+from abridged.service.grounding.required import Named, required_identifiers
+from abridged.service.grounding.support import Concordance, concordance_of
+from abridged.service.summarizer.draft import Draft, DraftItem
+from abridged.service.summarizer.statements import judged, narrative_problems
+from abridged.service.text.identifiers import Identifier, IdentifierKind, numerals
+from abridged.service.text.markup import strip_chat_markup
 
 CONTENT_TOKENS_MIN = 32
 """The smallest summary to ask for."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from service.domain.record import (
+from abridged.service.domain.record import (
     ACTION_ITEMS_MAX,
     DECISIONS_MAX,
     DOMAIN_ENTITIES_MAX,
@@ -21,8 +21,8 @@ from service.domain.record import (
     ActionItem,
     RecordContext,
 )
-from service.text.markup import answered_turn
-from service.text.sentences import up_to_last_end
+from abridged.service.text.markup import answered_turn
+from abridged.service.text.sentences import up_to_last_end
 
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from service.domain.record import SUMMARY_CHARS_MAX
-from service.summarizer.draft import Draft, Strict, inlined, narrative_chars, parsed_as, whole_sentences
-from service.text.sentences import first_sentences, unrepeated
+from abridged.service.domain.record import SUMMARY_CHARS_MAX
+from abridged.service.summarizer.draft import Draft, Strict, inlined, narrative_chars, parsed_as, whole_sentences
+from abridged.service.text.sentences import first_sentences, unrepeated
 
 SHORT_SENTENCES_MAX: Final = 2
 LONG_SENTENCES_MAX: Final = 8

@@ -17,11 +17,11 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, BinaryIO, Final
 
-from service.domain.events import ErrorClass
-from service.summarizer.by_extraction import ExtractiveSummarizer
-from service.summarizer.summarizer import PassFailed
-from service.summarizer.texts import DOCUMENT_FORMS, TextSummary, TextTask, fitted, work_of
-from service.tokenizers.choice import counter_named
+from abridged.service.domain.events import ErrorClass
+from abridged.service.summarizer.by_extraction import ExtractiveSummarizer
+from abridged.service.summarizer.summarizer import PassFailed
+from abridged.service.summarizer.texts import DOCUMENT_FORMS, TextSummary, TextTask, fitted, work_of
+from abridged.service.tokenizers.choice import counter_named
 
 IDLE_S: Final = 30.0
 TAKEN_BACK_S: Final = 1.0
@@ -34,7 +34,7 @@ NICENESS: Final = 10
 
 _LENGTH: Final = struct.Struct(">Q")
 _TAKE_BACK: Final = signal.SIGUSR1
-_MODULE: Final = "service.summarizer.extraction_process"
+_MODULE: Final = "abridged.service.summarizer.extraction_process"
 
 
 class ExtractionProcess:

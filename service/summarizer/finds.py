@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from service.domain.events import MessageAppended
-from service.domain.ledger import Ledger, LedgerEntry, LedgerFinds, entry_piece, entry_text
-from service.domain.ledger_entries import found_in
-from service.domain.tokens import TokenCounter, TokenSource
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.ledger import Ledger, LedgerEntry, LedgerFinds, entry_piece, entry_text
+from abridged.service.domain.ledger_entries import found_in
+from abridged.service.domain.tokens import TokenCounter, TokenSource
 
 _PIECES: Final = 4
 

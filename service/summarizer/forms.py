@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from service.domain.message import Message
-from service.domain.record import FormName, SummaryRecord
-from service.extraction.episode import extracted_digest, extracted_episode
-from service.extraction.extract import extract
-from service.prompts.prompt import (
+from abridged.service.domain.message import Message
+from abridged.service.domain.record import FormName, SummaryRecord
+from abridged.service.extraction.episode import extracted_digest, extracted_episode
+from abridged.service.extraction.extract import extract
+from abridged.service.prompts.prompt import (
     CHAIN_TEMPLATE,
     DIGEST_TEMPLATE,
     EPISODE_MERGE_TEMPLATE,
@@ -24,8 +24,8 @@ from service.prompts.prompt import (
     TEXT_TEMPLATE,
     PromptTemplate,
 )
-from service.summarizer.draft import Draft, DraftItem, from_text, parsed, schema_for, without_cut_ends
-from service.summarizer.episode_draft import (
+from abridged.service.summarizer.draft import Draft, DraftItem, from_text, parsed, schema_for, without_cut_ends
+from abridged.service.summarizer.episode_draft import (
     digest_of,
     digest_schema,
     episode_draft,

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
-from service.domain.chunks import cut_text, grouped, part_tokens_max, source_room, writable_tokens
-from service.domain.events import ErrorClass, MessageAppended
-from service.domain.policy import ToolOutput
-from service.domain.record import SummaryRecord
-from service.domain.tokens import TokenCounter
-from service.grounding.support import Concordance, concordance_of
-from service.prompts.prompt import (
+from abridged.service.domain.chunks import cut_text, grouped, part_tokens_max, source_room, writable_tokens
+from abridged.service.domain.events import ErrorClass, MessageAppended
+from abridged.service.domain.policy import ToolOutput
+from abridged.service.domain.record import SummaryRecord
+from abridged.service.domain.tokens import TokenCounter
+from abridged.service.grounding.support import Concordance, concordance_of
+from abridged.service.prompts.prompt import (
     Prompt,
     PromptInput,
     PromptTemplate,
@@ -21,11 +21,11 @@ from service.prompts.prompt import (
     prompt_of,
     transcript_entry,
 )
-from service.summarizer.ask import AcceptedDraft
-from service.summarizer.check import CONTENT_TOKENS_MIN, Room, Source
-from service.summarizer.draft import Draft
-from service.summarizer.forms import DraftForm
-from service.summarizer.summarizer import PassFailed, PassWork, WindowCost, draft_text
+from abridged.service.summarizer.ask import AcceptedDraft
+from abridged.service.summarizer.check import CONTENT_TOKENS_MIN, Room, Source
+from abridged.service.summarizer.draft import Draft
+from abridged.service.summarizer.forms import DraftForm
+from abridged.service.summarizer.summarizer import PassFailed, PassWork, WindowCost, draft_text
 
 CHUNK_TOKENS_MIN = 256
 """A model that holds less source per call is too small."""

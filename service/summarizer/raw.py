@@ -15,11 +15,11 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, create_model
 
-from service.domain.errors import InvalidPolicy
-from service.domain.record import STRING_CHARS_MAX
-from service.prompts.prompt import PromptTemplate
-from service.summarizer.draft import Draft, Strict, inlined, parsed_as, schema_for, without_cut_ends
-from service.summarizer.forms import DraftForm
+from abridged.service.domain.errors import InvalidPolicy
+from abridged.service.domain.record import STRING_CHARS_MAX
+from abridged.service.prompts.prompt import PromptTemplate
+from abridged.service.summarizer.draft import Draft, Strict, inlined, parsed_as, schema_for, without_cut_ends
+from abridged.service.summarizer.forms import DraftForm
 
 FIELD: Final = "raw_schema_file"
 RAW_CHARS_MAX: Final = 8_000

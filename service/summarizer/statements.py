@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from service.domain.record import RecordEvidence
-from service.grounding.draft import Problem, ProblemCode
-from service.grounding.polarity import contradicting
-from service.grounding.roles import decides, only_proposed
-from service.grounding.support import Concordance
-from service.text.sentences import sentences
+from abridged.service.domain.record import RecordEvidence
+from abridged.service.grounding.draft import Problem, ProblemCode
+from abridged.service.grounding.polarity import contradicting
+from abridged.service.grounding.roles import decides, only_proposed
+from abridged.service.grounding.support import Concordance
+from abridged.service.text.sentences import sentences
 
 _Numbers = tuple[int, ...]
 

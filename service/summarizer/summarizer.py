@@ -9,14 +9,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from service.domain.conversation import ShownRecord
-from service.domain.events import CAUSE_CHARS_MAX, ErrorClass, MessageAppended, PassPlan
-from service.domain.ledger import NOTHING_FOUND, LedgerFinds
-from service.domain.mechanical import is_mechanical
-from service.domain.policy import Policy
-from service.domain.record import FormName, Provenance, RecordEvidence, RecordQuality, SummaryRecord, figures_of
-from service.domain.render import short_text, shown_text, summary_text
-from service.domain.tokens import (
+from abridged.service.domain.conversation import ShownRecord
+from abridged.service.domain.events import CAUSE_CHARS_MAX, ErrorClass, MessageAppended, PassPlan
+from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
+from abridged.service.domain.mechanical import is_mechanical
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.record import (
+    FormName,
+    Provenance,
+    RecordEvidence,
+    RecordQuality,
+    SummaryRecord,
+    figures_of,
+)
+from abridged.service.domain.render import short_text, shown_text, summary_text
+from abridged.service.domain.tokens import (
     MESSAGE_OVERHEAD_TOKENS,
     TokenCounter,
     TokenSource,
@@ -24,10 +31,10 @@ from service.domain.tokens import (
     message_tokens,
     taught_ratio,
 )
-from service.models.model import Completion
-from service.prompts.prompt import PromptTemplate
-from service.summarizer.check import CheckedDraft, Source
-from service.summarizer.draft import Draft
+from abridged.service.models.model import Completion
+from abridged.service.prompts.prompt import PromptTemplate
+from abridged.service.summarizer.check import CheckedDraft, Source
+from abridged.service.summarizer.draft import Draft
 
 
 class PassFailed(Exception):

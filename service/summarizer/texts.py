@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from service.domain.errors import ModelAway, TextNotSummarized
-from service.domain.events import MessageAppended, PassPlan, Trigger
-from service.domain.message import Message, Role
-from service.domain.policy import SUMMARY_TOKENS_MAX, SUMMARY_TOKENS_MIN, Fallback, Policy
-from service.domain.record import FormName, MessageRange, SummaryRecord
-from service.domain.tokens import TokenCounter, TokenSource
-from service.prompts.prompt import CHAIN_TEMPLATE, MERGE_TEMPLATE
-from service.summarizer.check import fit_draft
-from service.summarizer.draft import Draft
-from service.summarizer.forms import FORMS, DraftForm
-from service.summarizer.summarizer import (
+from abridged.service.domain.errors import ModelAway, TextNotSummarized
+from abridged.service.domain.events import MessageAppended, PassPlan, Trigger
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import SUMMARY_TOKENS_MAX, SUMMARY_TOKENS_MIN, Fallback, Policy
+from abridged.service.domain.record import FormName, MessageRange, SummaryRecord
+from abridged.service.domain.tokens import TokenCounter, TokenSource
+from abridged.service.prompts.prompt import CHAIN_TEMPLATE, MERGE_TEMPLATE
+from abridged.service.summarizer.check import fit_draft
+from abridged.service.summarizer.draft import Draft
+from abridged.service.summarizer.forms import FORMS, DraftForm
+from abridged.service.summarizer.summarizer import (
     Observer,
     PassFailed,
     PassWork,
@@ -32,7 +32,7 @@ from service.summarizer.summarizer import (
     WindowCost,
     draft_text,
 )
-from service.turn import at_length
+from abridged.service.turn import at_length
 
 PLANNED_SHARE = 0.5
 """Share of a pass's calls that a text may plan with; the rest is for repairs and for the merges."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eventlog.log import AppendHook, Committed
-from observability.facts import BatchCommitted
-from observability.metrics import Metrics
-from observability.tracing import Tracing, sampled_trace_id
+from abridged.eventlog.log import AppendHook, Committed
+from abridged.observability.facts import BatchCommitted
+from abridged.observability.metrics import Metrics
+from abridged.observability.tracing import Tracing, sampled_trace_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
-from eventlog.event import StreamId
+from abridged.eventlog.event import StreamId
 
 BUFFERED_MAX = 64
 """Facts queued for a slow watcher; the oldest gives way to a new one, since only the newest matters."""

@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager
 
 import structlog
 
-from eventlog.event import StreamId
-from observability.facts import (
+from abridged.eventlog.event import StreamId
+from abridged.observability.facts import (
     ChatAnswered,
     ChatFailed,
     ChatStarted,
@@ -23,10 +23,10 @@ from observability.facts import (
     RewriteCause,
     TitleOutcome,
 )
-from observability.labels import MetricLabels
-from observability.metrics import Metrics
-from observability.tracing import Span, Tracing
-from service.domain.events import (
+from abridged.observability.labels import MetricLabels
+from abridged.observability.metrics import Metrics
+from abridged.observability.tracing import Span, Tracing
+from abridged.service.domain.events import (
     ConversationRewound,
     ErrorClass,
     Event,
@@ -39,9 +39,16 @@ from service.domain.events import (
     SummaryRevoked,
     Trigger,
 )
-from service.domain.profiles.profile import HeldBy
-from service.models.model import Completion, CompletionRequest, ModelDescription, ModelError, OnProgress, SummaryModel
-from service.telemetry.progress import Progress, ProgressBoard, Stage
+from abridged.service.domain.profiles.profile import HeldBy
+from abridged.service.models.model import (
+    Completion,
+    CompletionRequest,
+    ModelDescription,
+    ModelError,
+    OnProgress,
+    SummaryModel,
+)
+from abridged.service.telemetry.progress import Progress, ProgressBoard, Stage
 
 _log = structlog.get_logger()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from service.text import nested_json
+from abridged.service.text import nested_json
 
 _KEYS: Final = frozenset({"payload", "sig"})
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from service.text.secrets import MASK, mask_secrets
+from abridged.service.text.secrets import MASK, mask_secrets
 
 CHUNK_CHARS_MAX: Final = 1_024
 """A longer run without white space is cut; no identifier for people is longer."""

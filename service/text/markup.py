@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from service.text.lookalikes import reading, replaced
+from abridged.service.text.lookalikes import reading, replaced
 
 _MARKS: Final = re.compile(
     r"<\|[\w/][^|<>\n]{0,40}\|>"  # ChatML, Llama 3, Phi, Qwen, GPT, Granite, Command R, DeepSeek

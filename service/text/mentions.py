@@ -13,15 +13,15 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from service.text.identifiers import (
+from abridged.service.text.identifiers import (
     IDENTIFIER_CHARS_MAX,
     NUMBER_CHARS_MIN,
     Identifier,
     IdentifierKind,
     identifiers_of_masked,
 )
-from service.text.phrases import Words, words_of
-from service.text.secrets import MASK, mask_secrets
+from abridged.service.text.phrases import Words, words_of
+from abridged.service.text.secrets import MASK, mask_secrets
 
 BLOCK_CHARS: Final = 65_536
 """Characters that are looked at at once. Only what a space joins, such as a date in words, can be cut between two."""

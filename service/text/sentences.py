@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
-from service.text.phrases import Words, words_of
-from service.text.stops import CONTEXT_CHARS, GERMAN_MONTH, is_inside
+from abridged.service.text.phrases import Words, words_of
+from abridged.service.text.stops import CONTEXT_CHARS, GERMAN_MONTH, is_inside
 
 Terms = frozenset[str]
 """The meaningful words of a sentence."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from service.text.phrases import Words, words_of
+from abridged.service.text.phrases import Words, words_of
 
 CONTEXT_CHARS: Final = 24
 """Characters that are read before a stop and after it."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from service.text.phrases import Phrase, Words, pattern_of, words_of
+from abridged.service.text.phrases import Phrase, Words, pattern_of, words_of
 
 STEM_CHARS: Final = 5
 """Leading characters of a longer word that are compared."""

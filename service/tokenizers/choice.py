@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from service.domain.tokens import TokenCounter
-from service.tokenizers.embedded import VOCABULARIES, EmbeddedCounter
-from service.tokenizers.errors import UnknownCounter
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.domain.tokens import TokenCounter
+from abridged.service.tokenizers.embedded import VOCABULARIES, EmbeddedCounter
+from abridged.service.tokenizers.errors import UnknownCounter
+from abridged.service.tokenizers.estimated import EstimatingCounter
 
 _BPE_PREFIX: Final = "bpe:"
 

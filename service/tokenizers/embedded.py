@@ -14,8 +14,8 @@ from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from typing import Final, Protocol
 
-from service.domain.tokens import TokenCounter, TokenSource
-from service.tokenizers.errors import TokenizerMissing
+from abridged.service.domain.tokens import TokenCounter, TokenSource
+from abridged.service.tokenizers.errors import TokenizerMissing
 
 VOCABULARIES: Final = {"o200k": "o200k_base", "cl100k": "cl100k_base"}
 """Vocabularies: our names and the library's."""

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Final
 from zlib import adler32
 
-from service.domain.tokens import TokenCounter, TokenSource
+from abridged.service.domain.tokens import TokenCounter, TokenSource
 
 _HUNDREDTHS: Final = 100
 

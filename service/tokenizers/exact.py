@@ -8,8 +8,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any, Final
 
-from service.domain.tokens import TokenCounter, TokenSource
-from service.tokenizers.errors import TokenizerMissing, VocabularyUnknown
+from abridged.service.domain.tokens import TokenCounter, TokenSource
+from abridged.service.tokenizers.errors import TokenizerMissing, VocabularyUnknown
 
 TOKENIZER_BYTES_MAX: Final = 64_000_000
 """Largest tokenizer.json; that of Gemma 3 has 33 MB."""

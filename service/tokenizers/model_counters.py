@@ -16,10 +16,10 @@ from typing import Final
 
 import structlog
 
-from service.domain.tokens import TokenCounter, TokenSource
-from service.tokenizers.errors import VocabularyAway, VocabularyUnknown
-from service.tokenizers.estimated import EstimatingCounter
-from service.tokenizers.exact import TOKENIZER_BYTES_MAX, ExactCounter
+from abridged.service.domain.tokens import TokenCounter, TokenSource
+from abridged.service.tokenizers.errors import VocabularyAway, VocabularyUnknown
+from abridged.service.tokenizers.estimated import EstimatingCounter
+from abridged.service.tokenizers.exact import TOKENIZER_BYTES_MAX, ExactCounter
 
 Fetch = Callable[[str], Awaitable[str]]
 """Returns the tokenizer.json of a model. Raises VocabularyUnknown, or VocabularyAway if it can be asked again."""

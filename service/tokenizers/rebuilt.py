@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from service.tokenizers.errors import VocabularyUnknown
-from service.tokenizers.pre_tokenizers import PRE_TOKENIZERS
+from abridged.service.tokenizers.errors import VocabularyUnknown
+from abridged.service.tokenizers.pre_tokenizers import PRE_TOKENIZERS
 
 TOKENS_MAX: Final = 400_000
 """Limit on tokens: half as many again as the largest vocabularies in use have (Gemma 3: 262,208)."""

@@ -7,7 +7,7 @@ from concurrent.futures import Future, wait
 
 import pytest
 
-from eventlog.errors import (
+from abridged.eventlog.errors import (
     EventIdConflict,
     EventTooLarge,
     KnownEvents,
@@ -15,8 +15,8 @@ from eventlog.errors import (
     RequestKeyConflict,
     WrongExpectedVersion,
 )
-from eventlog.event import NewEvent, StreamId
-from eventlog.log import (
+from abridged.eventlog.event import NewEvent, StreamId
+from abridged.eventlog.log import (
     ANY,
     APPEND_BYTES_MAX,
     APPEND_EVENTS_MAX,

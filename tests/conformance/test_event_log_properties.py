@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventlog.chain import verify_stream
-from eventlog.errors import EventIdConflict, KnownEvents, RequestKeyConflict, WrongExpectedVersion
-from eventlog.event import RecordedEvent, StreamId
-from eventlog.log import ANY, EXISTS, NO_STREAM, Append, AppendResult, RequestKey, exactly
+from abridged.eventlog.chain import verify_stream
+from abridged.eventlog.errors import EventIdConflict, KnownEvents, RequestKeyConflict, WrongExpectedVersion
+from abridged.eventlog.event import RecordedEvent, StreamId
+from abridged.eventlog.log import ANY, EXISTS, NO_STREAM, Append, AppendResult, RequestKey, exactly
 from tests.support.event_logs import BACKENDS, OTHER, A, B, append, event, trial
 from tests.support.patience import PATIENCE_S
 

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from eventlog.chain import LogIdentity, Verified, verify_stream
-from eventlog.errors import EventIdConflict, RequestKeyConflict, WrongExpectedVersion
-from eventlog.event import NewEvent, StreamId
-from eventlog.log import (
+from abridged.eventlog.chain import LogIdentity, Verified, verify_stream
+from abridged.eventlog.errors import EventIdConflict, RequestKeyConflict, WrongExpectedVersion
+from abridged.eventlog.event import NewEvent, StreamId
+from abridged.eventlog.log import (
     EVERYTHING,
     PAGE_BYTES_MAX,
     PAYLOAD_BYTES_MAX,

@@ -11,8 +11,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 
 import pytest
 
-from service.models.model import ModelError, SummaryModel
-from service.models.scripted.model import ScriptedModel, default_answer
+from abridged.service.models.model import ModelError, SummaryModel
+from abridged.service.models.scripted.model import ScriptedModel, default_answer
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_manner import MANNERS
 from tests.support.ollama_model import RECORD_SCHEMA, model_over, record_request

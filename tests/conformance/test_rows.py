@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from eventlog.event import StreamId
-from eventlog.log import AppendResult, Committed, EventLog
-from eventlog.rows import Rows
-from eventlog.snapshots import Snapshots, StoredSnapshot
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.log import AppendResult, Committed, EventLog
+from abridged.eventlog.rows import Rows
+from abridged.eventlog.snapshots import Snapshots, StoredSnapshot
 from tests.support.event_logs import BACKENDS, DURABLE, NOTES, OTHER, A, B, Clock, Kind, Note, append, event
 
 C = StreamId("default", "c")

@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from service.domain.policy import Policy
-from service.domain.record import Provenance
-from service.models.scripted.model import ScriptedModel, default_answer
-from service.prompts.prompt import CHAIN_TEMPLATE
-from service.summarizer.check import Source, check_draft
-from service.summarizer.summarizer import Summarizer, WindowCost, record_of
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.record import Provenance
+from abridged.service.models.scripted.model import ScriptedModel, default_answer
+from abridged.service.prompts.prompt import CHAIN_TEMPLATE
+from abridged.service.summarizer.check import Source, check_draft
+from abridged.service.summarizer.summarizer import Summarizer, WindowCost, record_of
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.summarizers import Heard, by_extraction, by_model, work_on
 from tests.unit.extraction.corpora import PLANNING
 

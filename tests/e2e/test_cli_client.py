@@ -15,10 +15,10 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
 
+from abridged.service.client import Patience, SidecarClient, SidecarError
+from abridged.service.domain.message import Message, Role
 from abridged.v1 import conversation_pb2
 from abridged.v1 import conversation_service_pb2 as api
-from service.client import Patience, SidecarClient, SidecarError
-from service.domain.message import Message, Role
 
 Code = grpc.StatusCode
 MESSAGE = Message("m1", Role.USER, "hello")

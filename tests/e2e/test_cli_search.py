@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from service.bootstrap.recall import index_path
+from abridged.service.bootstrap.recall import index_path
 from tests.support.command import Ran, abridged, served
 
 NOBODY = "127.0.0.1:9"

@@ -541,7 +541,7 @@ def test_what_all_commands_share_loads_nothing_that_serves_or_draws():
     """Start-up time: what a command does not need, it does not import."""
     program = (
         "import sys\n"
-        "from service.cli.main import main\n"
+        "from abridged.service.cli.main import main\n"
         "heavy = {'grpc', 'pydantic', 'rich', 'sqlalchemy', 'httpx'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.command import abridged, served
 from tests.support.texts import document
 

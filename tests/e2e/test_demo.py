@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from service.config.settings import Settings
+from abridged.service.config.settings import Settings
 from tests.support.command import Ran, abridged, abridged_process, fake_ollama, on_terminal
 from tests.support.patience import PATIENCE_S
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import yaml
 
-from service.config.sources import load
-from service.version import VERSION
+from abridged.service.config.sources import load
+from abridged.service.version import VERSION
 from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {"abridged", "buf", "eventlog", "observability", "service"}
-"""Ours, and `buf`: the generated code of the validation rules that the contract imports."""
+PACKAGES = ("service", "eventlog", "observability", "proto/abridged/v1")
+"""Folders of the checkout that are shipped, inside one package."""
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def docker_environment() -> dict[str, str]:
 def test_the_wheel_holds_the_product_and_nothing_else(unpacked):
     """No tests, no benches, no scripts."""
     folders = {path.name for path in unpacked.iterdir() if not path.name.endswith(".dist-info")}
-    assert folders == PACKAGES
+    assert folders == {"abridged"}, "a user's own package `service` or `buf` stays the user's"
     assert not [path for path in unpacked.rglob("*") if path.name.startswith("test_") or path.name == "conftest.py"]
 
 
@@ -67,17 +67,14 @@ def test_the_wheel_holds_every_file_of_its_packages(unpacked):
             "--cached",
             "--others",
             "--exclude-standard",
-            "service",
-            "eventlog",
-            "observability",
-            "proto",
+            *PACKAGES,
         ],
         cwd=ROOT,
         check=True,
         capture_output=True,
         text=True,
     ).stdout.splitlines()
-    wanted = {name.removeprefix("proto/") for name in listed if (ROOT / name).is_file()}
+    wanted = {f"abridged/{name.removeprefix('proto/abridged/')}" for name in listed if (ROOT / name).is_file()}
     shipped = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
     assert wanted - shipped == set()
 
@@ -85,7 +82,7 @@ def test_the_wheel_holds_every_file_of_its_packages(unpacked):
 def test_the_wheel_carries_its_licence_and_its_command(unpacked):
     """What an installer and a lawyer look for."""
     (info,) = unpacked.glob("*.dist-info")
-    assert "abridged = service.cli.main:main" in (info / "entry_points.txt").read_text()
+    assert "abridged = abridged.service.cli.main:main" in (info / "entry_points.txt").read_text()
     assert "Apache License" in (info / "licenses" / "LICENSE").read_text()
 
 
@@ -93,7 +90,7 @@ def test_the_wheel_carries_its_licence_and_its_command(unpacked):
 def shipped(unpacked, tmp_path):
     """Run the wheel's command, in a folder that is no checkout."""
     program = (
-        "import service.cli.main as m, sys; assert m.__file__.startswith(sys.argv[1]), m.__file__;"
+        "import abridged.service.cli.main as m, sys; assert m.__file__.startswith(sys.argv[1]), m.__file__;"
         "del sys.argv[1]; m.main(prog_name='abridged')"
     )
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from abridged.service.cli.main import main
+from abridged.service.conversations.row import READ_TABLE
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import conversation_service_pb2_grpc
-from service.cli.main import main
-from service.conversations.row import READ_TABLE
 from tests.support.crash_process import SidecarProcess, until_answered
 from tests.support.read_tables import asked, changed, grown
 from tests.support.sidecar import said, sidecar

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from abridged.eventlog.sqlite.log import SqliteEventLog
 from abridged.v1 import conversation_pb2, conversation_service_pb2, event_log_service_pb2
 from abridged.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from abridged.v1.event_log_service_pb2_grpc import EventLogServiceStub
-from eventlog.sqlite.log import SqliteEventLog
 from tests.support.crash_process import CALL_S, SidecarProcess
 from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
@@ -35,7 +35,7 @@ REASON = "log.db has no room on its volume"
 _LIMITED = f"""
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, ({FILE_BYTES}, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-from service.cli.main import main
+from abridged.service.cli.main import main
 main()
 """
 

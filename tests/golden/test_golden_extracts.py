@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from service.domain.message import Message, Role
-from service.domain.record import SummaryRecord
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.record import SummaryRecord
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.extracts import extract_of, record_of
 from tests.unit.extraction.corpora import real_conversation
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from service.codec.events import EVENT_TYPES
-from service.codec.state import STATE_CODEC
-from service.domain.events import ConversationOpened, Settings, SettingsChanged
-from service.domain.fold import evolve, fold
-from service.domain.sequence import Sequence
+from abridged.service.codec.events import EVENT_TYPES
+from abridged.service.codec.state import STATE_CODEC
+from abridged.service.domain.events import ConversationOpened, Settings, SettingsChanged
+from abridged.service.domain.fold import evolve, fold
+from abridged.service.domain.sequence import Sequence
 from tests.support.golden import GoldenLog, is_within, view_of
 
 PINNED = ("a5e29936d29a031d", "ba79205b11881b22")

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import httpx
 import pytest
 
+from abridged.service.client import ConversationSettings, SidecarClient
+from abridged.service.domain.message import Message, Role
 from bench.figures import percentile
-from service.client import ConversationSettings, SidecarClient
-from service.domain.message import Message, Role
 from tests.support.command import fake_ollama, served
 from tests.support.ollama_hostile import ATTACK_PATH, HOSTILE
 from tests.support.process_memory import MEMORY_MAX_MIB, peak_mib

@@ -7,8 +7,8 @@ import asyncio
 import grpc
 import pytest
 
+from abridged.service.models.ollama.vocabulary import DESCRIPTION_BYTES_MAX
 from abridged.v1 import text_service_pb2, text_service_pb2_grpc
-from service.models.ollama.vocabulary import DESCRIPTION_BYTES_MAX
 from tests.support.command import served
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_server import FakeOllama

@@ -10,13 +10,13 @@ from google.protobuf import descriptor_pool
 from google.protobuf.field_mask_pb2 import FieldMask
 from grpc_health.v1 import health_pb2
 
+from abridged.service.api.admission import ANSWER_BYTES_MIN
+from abridged.service.api.methods import METHOD_SCOPES
+from abridged.service.api.server import SERVICES
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log
 from abridged.v1 import server_info_service_pb2 as info
 from abridged.v1 import summary_pb2
-from service.api.admission import ANSWER_BYTES_MIN
-from service.api.methods import METHOD_SCOPES
-from service.api.server import SERVICES
 from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
 from tests.support.sidecar import Sidecar, duration, said, sidecar

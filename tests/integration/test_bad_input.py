@@ -17,6 +17,13 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 from google.rpc.status_pb2 import Status
 
+from abridged.eventlog import errors as log_errors
+from abridged.eventlog.snapshots import NotSetAside
+from abridged.observability.logs import LogSettings, configure_logs
+from abridged.service.api import errors as edge_errors
+from abridged.service.api.rich_status import retry_ms
+from abridged.service.api.validation import PATTERNS
+from abridged.service.domain import errors as domain_errors
 from abridged.v1 import (
     conversation_pb2 as conversation,
 )
@@ -29,13 +36,6 @@ from abridged.v1 import (
 )
 from abridged.v1 import event_log_service_pb2 as log
 from abridged.v1 import server_info_service_pb2 as info
-from eventlog import errors as log_errors
-from eventlog.snapshots import NotSetAside
-from observability.logs import LogSettings, configure_logs
-from service.api import errors as edge_errors
-from service.api.rich_status import retry_ms
-from service.api.validation import PATTERNS
-from service.domain import errors as domain_errors
 from tests.support.answers import gated, hanging
 from tests.support.broken_log import connections, damaged, locked
 from tests.support.edge_server import ROOMY, Silent, Working, edge_server

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from eventlog.event import StreamId
-from service.conversations.cache import ConversationCache
+from abridged.eventlog.event import StreamId
+from abridged.service.conversations.cache import ConversationCache
 from tests.support.sidecar import said, sidecar
 
 MESSAGES = 60

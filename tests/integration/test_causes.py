@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 from click.testing import CliRunner
 
+from abridged.service.cli.main import main
 from abridged.v1 import conversation_pb2 as conversation
-from service.cli.main import main
 from tests.support.answers import saying
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_responder import Ask, Piece, schema_answer, spoken

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from abridged.service.client import SidecarClient
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import server_info_service_pb2 as info
 from abridged.v1 import summary_pb2
-from service.client import SidecarClient
 from tests.support.answers import hanging
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from abridged.service.domain.conversation import Conversation, live_coverage
+from abridged.service.domain.policy import SummaryRole
+from abridged.service.domain.profiles import chain, episodes, rolling
+from abridged.service.domain.profiles.profile import Profile
+from abridged.service.domain.render import rendered_window
 from bench.player import Costs, OnWindow, PlayedChat, played
-from service.domain.conversation import Conversation, live_coverage
-from service.domain.policy import SummaryRole
-from service.domain.profiles import chain, episodes, rolling
-from service.domain.profiles.profile import Profile
-from service.domain.render import rendered_window
 from tests.support.invariants import Violation, calls_are_answered
 from tests.support.shared_data import loaded, shared_chats
 

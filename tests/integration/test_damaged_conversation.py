@@ -18,12 +18,12 @@ from click.testing import CliRunner, Result
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.schema import CreateTable
 
+from abridged.eventlog.snapshots import SET_ASIDE
+from abridged.eventlog.sqlite.snapshots import ASIDE
+from abridged.service.cli.main import main
+from abridged.service.codec.state import state_from_bytes
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log
-from eventlog.snapshots import SET_ASIDE
-from eventlog.sqlite.snapshots import ASIDE
-from service.cli.main import main
-from service.codec.state import state_from_bytes
 from tests.support.broken_log import Connections, connections, damaged
 from tests.support.read_tables import asked, changed, grown
 from tests.support.refusal import Refusal, refused

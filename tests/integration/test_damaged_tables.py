@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from eventlog.errors import LogCorrupt
-from service.cli.main import main
-from service.conversations.table import ListQuery
+from abridged.eventlog.errors import LogCorrupt
+from abridged.service.cli.main import main
+from abridged.service.conversations.table import ListQuery
 from tests.support.read_tables import asked, changed, grown, opened
 from tests.support.sidecar import said, sidecar
 

@@ -18,13 +18,13 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 
+from abridged.service.bootstrap.recall import index_path
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import error_reason_pb2, message_pb2
 from abridged.v1 import event_log_service_pb2 as log
 from abridged.v1 import server_info_service_pb2 as info
 from abridged.v1 import text_service_pb2 as texts
-from service.bootstrap.recall import index_path
 from tests.support.answers import hanging, saying
 from tests.support.broken_log import Connections, connections, damaged, locked
 from tests.support.ollama_responder import Responder

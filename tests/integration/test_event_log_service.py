@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from abridged.service.api.pages import RESPONSE_BYTES_MAX
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log
 from abridged.v1 import event_pb2
-from service.api.pages import RESPONSE_BYTES_MAX
 from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
 from tests.support.sidecar import Sidecar, said, sidecar

@@ -7,10 +7,10 @@ import asyncio
 
 import pytest
 
+from abridged.service.domain.tokens import MESSAGE_OVERHEAD_TOKENS
+from abridged.service.tokenizers.exact import ExactCounter
+from abridged.service.tokenizers.rebuilt import rebuilt
 from abridged.v1 import event_pb2, server_info_service_pb2, text_service_pb2
-from service.domain.tokens import MESSAGE_OVERHEAD_TOKENS
-from service.tokenizers.exact import ExactCounter
-from service.tokenizers.rebuilt import rebuilt
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S

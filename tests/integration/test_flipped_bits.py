@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from abridged.eventlog.chain import commit_to, envelope
+from abridged.eventlog.errors import LogCorrupt, LogFailed
+from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.v1 import conversation_service_pb2 as api
-from eventlog.chain import commit_to, envelope
-from eventlog.errors import LogCorrupt, LogFailed
-from eventlog.event import RecordedEvent, StreamId
 from tests.support.flipped_bits import FILE, PENDING, Answers, answers_of, built_log, flipped, head_of, wrong_answers
 from tests.support.log_places import places_of
 from tests.support.read_tables import asked

@@ -8,12 +8,12 @@ import json
 import grpc
 import pytest
 
+from abridged.service.api.context_response import ORIGINAL_BYTES_MAX
+from abridged.service.api.wire import WAIT_WITHOUT_DEADLINE_S, patience_s
+from abridged.service.client import SidecarClient
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2
-from service.api.context_response import ORIGINAL_BYTES_MAX
-from service.api.wire import WAIT_WITHOUT_DEADLINE_S, patience_s
-from service.client import SidecarClient
 from tests.support.answers import gated
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S

@@ -12,11 +12,11 @@ from typing import Any
 import grpc
 import pytest
 
+from abridged.observability.logs import LogSettings, configure_logs
+from abridged.service.api.intake import READING_MAX
+from abridged.service.api.wire import MASK_PATHS_MAX
+from abridged.service.domain.errors import ConversationNotFound
 from abridged.v1 import conversation_service_pb2 as api
-from observability.logs import LogSettings, configure_logs
-from service.api.intake import READING_MAX
-from service.api.wire import MASK_PATHS_MAX
-from service.domain.errors import ConversationNotFound
 from tests.support.edge_server import Silent, edge_server
 from tests.support.flood import APPEND, ATTACKS
 from tests.support.patience import PATIENCE_S

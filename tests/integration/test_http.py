@@ -10,8 +10,8 @@ from http import HTTPStatus
 
 import pytest
 
-from observability.metrics import Metrics
-from service.api.http import (
+from abridged.observability.metrics import Metrics
+from abridged.service.api.http import (
     CONNECTIONS_MAX,
     HEAD_BYTES_MAX,
     Check,
@@ -22,7 +22,7 @@ from service.api.http import (
     health_routes,
     metrics_route,
 )
-from service.telemetry.telemetry import metric_labels
+from abridged.service.telemetry.telemetry import metric_labels
 from tests.support.patience import PATIENCE_S
 
 SHORT_S = 0.3

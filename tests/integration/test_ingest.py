@@ -8,10 +8,10 @@ from typing import Any
 
 import grpc
 
+from abridged.service.client import SidecarClient, SidecarError
+from abridged.service.domain.message import Message, Role
 from abridged.v1 import conversation_pb2
 from abridged.v1 import conversation_service_pb2 as api
-from service.client import SidecarClient, SidecarError
-from service.domain.message import Message, Role
 from tests.integration.test_pass_metrics import counted
 from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 import pytest
 
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.ledger import ledger_lines
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.profiles import chain, episodes, rolling
+from abridged.service.domain.profiles.profile import Profile
 from bench.player import played
 from bench.quality.examined import required_of, window_text
-from service.domain.conversation import Conversation
-from service.domain.ledger import ledger_lines
-from service.domain.message import Message, Role
-from service.domain.profiles import chain, episodes, rolling
-from service.domain.profiles.profile import Profile
 from tests.integration.test_costs import AIRLINE, CODING, MEETINGS, chats_of
 from tests.support.planted_identifiers import PlantedChat, planted_chat
 

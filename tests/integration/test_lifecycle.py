@@ -15,17 +15,17 @@ from typing import Any
 import grpc
 import pytest
 
+from abridged.eventlog.errors import LogFailed
+from abridged.eventlog.log import APPEND_BYTES_MAX
+from abridged.eventlog.sqlite.file import wal_reset_warning
+from abridged.eventlog.sqlite.writer import WAL_BYTES_MAX
+from abridged.service.api.listeners import AddressTaken
+from abridged.service.api.readiness import FREE_BYTES_MIN
+from abridged.service.api.server import Connections
+from abridged.service.domain.errors import InvalidPolicy
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import conversation_service_pb2_grpc
-from eventlog.errors import LogFailed
-from eventlog.log import APPEND_BYTES_MAX
-from eventlog.sqlite.file import wal_reset_warning
-from eventlog.sqlite.writer import WAL_BYTES_MAX
-from service.api.listeners import AddressTaken
-from service.api.readiness import FREE_BYTES_MIN
-from service.api.server import Connections
-from service.domain.errors import InvalidPolicy
 from tests.support.answers import hanging
 from tests.support.broken_log import connections
 from tests.support.edge_server import Silent, edge_listening
@@ -38,8 +38,8 @@ HTTP2_WITHOUT_A_CALL = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0\0\0\
 
 LOADED_BEFORE_READY = """
 import asyncio, sys
-from service.bootstrap import serve
-from service.config.sources import load
+from abridged.service.bootstrap import serve
+from abridged.service.config.sources import load
 
 stop = asyncio.Event()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.errors import LogGone
+from abridged.eventlog.errors import LogGone
 from tests.support.refusal import refused
 from tests.support.sidecar import Sidecar, said, sidecar
 

@@ -11,10 +11,10 @@ import grpc
 import pytest
 from click.testing import CliRunner, Result
 
+from abridged.eventlog.sqlite.rows import seal_of
+from abridged.service.cli.main import main
+from abridged.service.conversations.row import Row
 from abridged.v1 import conversation_pb2 as conversation
-from eventlog.sqlite.rows import seal_of
-from service.cli.main import main
-from service.conversations.row import Row
 from tests.support.flipped_bits import FILE, Flip, built_log, flipped
 from tests.support.log_places import places_of
 from tests.support.read_tables import asked

@@ -11,9 +11,9 @@ import grpc
 import pytest
 from click.testing import CliRunner, Result
 
+from abridged.eventlog.errors import EventLogError, LogFailed
+from abridged.service.cli.main import main
 from abridged.v1 import event_log_service_pb2 as event_log
-from eventlog.errors import EventLogError, LogFailed
-from service.cli.main import main
 from tests.support.flipped_bits import FILE
 from tests.support.read_tables import asked, changed, grown
 from tests.support.sidecar import said, sidecar

@@ -13,10 +13,10 @@ from typing import Any
 
 import grpc
 
+from abridged.service.client import SidecarClient
+from abridged.service.domain.message import Message, Role
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import server_info_service_pb2 as info
-from service.client import SidecarClient
-from service.domain.message import Message, Role
 from tests.support.answers import hanging
 from tests.support.edge_server import Working, only_place_taken
 from tests.support.ollama_server import FakeOllama

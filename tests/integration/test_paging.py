@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from abridged.service.api.pages import PAGE_SIZE_MAX, Pages, fitting
+from abridged.service.domain.errors import InvalidPageToken
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log
-from service.api.pages import PAGE_SIZE_MAX, Pages, fitting
-from service.domain.errors import InvalidPageToken
 from tests.support.answers import hanging
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S

@@ -19,11 +19,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from observability.facts import PassEnded, PassOutcome
-from observability.metrics import Metrics
-from service.api.http import HttpServer, metrics_route
-from service.domain.events import Trigger
-from service.telemetry.telemetry import metric_labels
+from abridged.observability.facts import PassEnded, PassOutcome
+from abridged.observability.metrics import Metrics
+from abridged.service.api.http import HttpServer, metrics_route
+from abridged.service.domain.events import Trigger
+from abridged.service.telemetry.telemetry import metric_labels
 
 RULES = Path(__file__).parents[2] / "observability" / "rules" / "abridged.yml"
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"

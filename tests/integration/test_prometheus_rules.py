@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from observability.metrics import Metrics
-from service.telemetry.telemetry import metric_labels
+from abridged.observability.metrics import Metrics
+from abridged.service.telemetry.telemetry import metric_labels
 from tests.support.patience import PATIENCE_S
 
 OBSERVABILITY = Path(__file__).parents[2] / "observability"

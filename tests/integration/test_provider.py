@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from abridged.observability.labels import MetricLabels
+from abridged.observability.metrics import Metrics
+from abridged.service.bootstrap.providers import Providers
+from abridged.service.cli.doctor import examined_models
+from abridged.service.config.settings import Settings
+from abridged.service.models.ollama.settings import OllamaGroup
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import summary_pb2
-from observability.labels import MetricLabels
-from observability.metrics import Metrics
-from service.bootstrap.providers import Providers
-from service.cli.doctor import examined_models
-from service.config.settings import Settings
-from service.models.ollama.settings import OllamaGroup
 from tests.support.answers import record
 from tests.support.patience import PATIENCE_S
 from tests.support.sidecar import ANY_DRAFT, sidecar

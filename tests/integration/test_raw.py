@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from abridged.service.domain.errors import InvalidPolicy
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
-from service.domain.errors import InvalidPolicy
 from tests.support.answers import record, saying
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S

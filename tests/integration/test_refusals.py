@@ -14,10 +14,19 @@ from types import MappingProxyType
 import pytest
 from click.testing import CliRunner, Result
 
-from eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogFull, LogGone, LogLocked, LogNewer, LogOlder
-from eventlog.sqlite.log import SqliteEventLog
-from eventlog.sqlite.rewrite import Rewrite, rewritten
-from service.cli.main import main
+from abridged.eventlog.errors import (
+    EventLogError,
+    LogCorrupt,
+    LogForeign,
+    LogFull,
+    LogGone,
+    LogLocked,
+    LogNewer,
+    LogOlder,
+)
+from abridged.eventlog.sqlite.log import SqliteEventLog
+from abridged.eventlog.sqlite.rewrite import Rewrite, rewritten
+from abridged.service.cli.main import main
 from tests.support.read_tables import grown, opened
 from tests.support.sidecar import said, sidecar
 

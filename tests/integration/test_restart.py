@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from grpc_health.v1 import health_pb2
 
+from abridged.eventlog.event import NewEvent, StreamId
+from abridged.eventlog.log import ANY, Append
+from abridged.eventlog.sqlite.backend import SqliteBackend
+from abridged.service.codec.events import decode, encode
+from abridged.service.conversations.row import READ_TABLE
+from abridged.service.conversations.table import ConversationTable, Projected
+from abridged.service.domain.events import SummarizationStarted
+from abridged.service.domain.fold import fold
+from abridged.service.passes.wakeups import PROBE_FIRST_S
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import summary_pb2
-from eventlog.event import NewEvent, StreamId
-from eventlog.log import ANY, Append
-from eventlog.sqlite.backend import SqliteBackend
-from service.codec.events import decode, encode
-from service.conversations.row import READ_TABLE
-from service.conversations.table import ConversationTable, Projected
-from service.domain.events import SummarizationStarted
-from service.domain.fold import fold
-from service.passes.wakeups import PROBE_FIRST_S
 from tests.support.answers import gated, hanging, record, saying
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
+from abridged.service.config.sources import load
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
-from service.config.sources import load
 from tests.support.answers import filling, saying
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S

@@ -10,10 +10,10 @@ import asyncio
 import pytest
 from pydantic import ValidationError
 
+from abridged.service.config.settings import Settings
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import summary_pb2
-from service.config.settings import Settings
 from tests.integration.test_pass_metrics import counted
 from tests.support.answers import gated, record, saying
 from tests.support.ollama_server import FakeOllama

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from abridged.service.config.sources import load
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import summary_pb2
 from abridged.v1 import text_service_pb2 as texts
-from service.config.sources import load
 from tests.support.answers import record, saying
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_server import FakeOllama

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from abridged.service.bootstrap.recall import index_path
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2
 from abridged.v1.server_info_service_pb2 import GetServerInfoRequest
-from service.bootstrap.recall import index_path
 from tests.support.command import abridged
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from abridged.service.bootstrap.recall import index_path
 from abridged.v1 import conversation_service_pb2 as api
-from service.bootstrap.recall import index_path
 from tests.support.held_index import held_index
 from tests.support.searching import BOTH, MEANING, numbers, search, searched
 from tests.support.sidecar import Sidecar, said, sidecar

@@ -13,10 +13,10 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from abridged.service.version import VERSION
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import conversation_service_pb2_grpc
 from abridged.v1 import server_info_service_pb2 as info
-from service.version import VERSION
 from tests.support.answers import gated
 from tests.support.edge_server import Working, only_place_taken
 from tests.support.ollama_server import FakeOllama

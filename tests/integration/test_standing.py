@@ -7,12 +7,12 @@ import threading
 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from observability.facts import LogMeasured
-from observability.metrics import Metrics
-from service.api.look import Look
-from service.conversations.table import ConversationTable
-from service.domain.profiles.profile import HeldBy
-from service.telemetry.telemetry import metric_labels
+from abridged.observability.facts import LogMeasured
+from abridged.observability.metrics import Metrics
+from abridged.service.api.look import Look
+from abridged.service.conversations.table import ConversationTable
+from abridged.service.domain.profiles.profile import HeldBy
+from abridged.service.telemetry.telemetry import metric_labels
 from tests.support.patience import PATIENCE_S
 from tests.support.sidecar import Sidecar, sidecar
 

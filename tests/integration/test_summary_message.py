@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from abridged.service.domain.tokens import MESSAGE_OVERHEAD_TOKENS
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from abridged.v1 import conversation_service_pb2 as api
-from service.domain.tokens import MESSAGE_OVERHEAD_TOKENS
-from service.tokenizers.estimated import EstimatingCounter
 from tests.support.answers import record
 from tests.support.sidecar import ANY_DRAFT, Chat, said, script, sidecar
 

@@ -8,12 +8,12 @@ import re
 import grpc
 import pytest
 
+from abridged.service.summarizer.texts import PASSES_OF_A_TEXT
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from abridged.v1 import conversation_pb2, event_pb2, message_pb2, summary_pb2
 from abridged.v1 import conversation_service_pb2 as conversations
 from abridged.v1 import server_info_service_pb2 as info
 from abridged.v1 import text_service_pb2 as api
-from service.summarizer.texts import PASSES_OF_A_TEXT
-from service.tokenizers.estimated import EstimatingCounter
 from tests.support.answers import hanging, record, saying
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
 
+from abridged.service.api import wire
 from abridged.v1 import conversation_pb2, message_pb2
 from abridged.v1 import conversation_service_pb2 as api
-from service.api import wire
 from tests.support.below_grpc import BelowGrpc, below_grpc
 from tests.support.sidecar import said
 from tests.support.turns import leaves_the_loop

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from abridged.service.config.sources import load
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import summary_pb2
-from service.config.sources import load
 from tests.support.answers import record, saying
 from tests.support.ollama_behaviour import Refusal
 from tests.support.ollama_catalogue import FakeModel

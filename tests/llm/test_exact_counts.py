@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.tokenizers.exact import ExactCounter
-from service.tokenizers.rebuilt import rebuilt
+from abridged.service.tokenizers.exact import ExactCounter
+from abridged.service.tokenizers.rebuilt import rebuilt
 from tests.support.llm.engine import Engine, weights
 from tests.support.llm.gguf import model_info
 

@@ -20,15 +20,15 @@ from typing import Final
 
 import pytest
 
-from service.domain.message import Message, Role
-from service.domain.record import MessageRange, Provenance, SummaryRecord
-from service.extraction.extract import extract
-from service.grounding.claims import texts_of
-from service.prompts.prompt import CHAIN_TEMPLATE
-from service.summarizer.check import Source, check_draft
-from service.summarizer.draft import Draft, DraftItem
-from service.text.words import word_keys
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.record import MessageRange, Provenance, SummaryRecord
+from abridged.service.extraction.extract import extract
+from abridged.service.grounding.claims import texts_of
+from abridged.service.prompts.prompt import CHAIN_TEMPLATE
+from abridged.service.summarizer.check import Source, check_draft
+from abridged.service.summarizer.draft import Draft, DraftItem
+from abridged.service.text.words import word_keys
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.llm.engine import ENGINE_MODEL, Engine
 from tests.support.ollama_responder import Ask
 from tests.unit.extraction.corpora import real_conversations

@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
-from service.domain.record import FormName
-from service.models.model import Completion, PromptTruncated, SummaryModel
-from service.summarizer.draft import parsed_as
-from service.summarizer.forms import FORMS
-from service.summarizer.raw import raw_schema, with_raw
+from abridged.service.domain.record import FormName
+from abridged.service.models.model import Completion, PromptTruncated, SummaryModel
+from abridged.service.summarizer.draft import parsed_as
+from abridged.service.summarizer.forms import FORMS
+from abridged.service.summarizer.raw import raw_schema, with_raw
 from tests.llm.test_real_inference import schema_with_short_lists
 from tests.support.llm.engine import ENGINE_CONTEXT, Engine
 from tests.support.ollama_model import RECORD_SCHEMA, record_request

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from service.models.model import Completion, PromptTruncated, SummaryModel
+from abridged.service.models.model import Completion, PromptTruncated, SummaryModel
 from tests.support.llm.engine import ENGINE_CONTEXT, ENGINE_MODEL, Engine
 from tests.support.ollama_model import PATIENT, RECORD_SCHEMA, model_over, record_request
 from tests.support.ollama_server import FakeOllama

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from service.domain.tokens import calibrated_factor
-from service.tokenizers.estimated import EstimatingCounter
-from service.tokenizers.exact import ExactCounter
-from service.tokenizers.rebuilt import rebuilt
+from abridged.service.domain.tokens import calibrated_factor
+from abridged.service.tokenizers.estimated import EstimatingCounter
+from abridged.service.tokenizers.exact import ExactCounter
+from abridged.service.tokenizers.rebuilt import rebuilt
 from tests.support.vocabularies import llama_info
 
 SAMPLES = json.loads((Path(__file__).parents[1] / "unit/tokenizers/samples.json").read_text(encoding="utf-8"))

@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-from service.domain.record import statements_of
-from service.grounding.claims import evidence_of, texts_of, unsupported
-from service.grounding.polarity import contradicting
-from service.grounding.roles import only_proposed
-from service.grounding.support import concordance_of
+from abridged.service.domain.record import statements_of
+from abridged.service.grounding.claims import evidence_of, texts_of, unsupported
+from abridged.service.grounding.polarity import contradicting
+from abridged.service.grounding.roles import only_proposed
+from abridged.service.grounding.support import concordance_of
 from tests.support.extracts import extract_of, record_of
 from tests.support.planted import planted
 from tests.support.shared_data import FILES, loaded, shared_chats

@@ -8,18 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.conversation import ShownRecord
-from service.domain.events import MessageAppended
-from service.domain.ledger import NO_LEDGER, Ledger, LedgerEntry, LedgerFinds, Use, ledger_lines
-from service.domain.message import Message, Role
-from service.domain.policy import Policy, SummaryRole, ToolOutput
-from service.domain.record import ActionItem, FormName, RecordContext, SummaryRecord
-from service.domain.render import shown_text, summary_message
-from service.domain.render_json import Rendering, render_json
-from service.domain.tokens import TokenSource
-from service.extraction.extract import extract
-from service.models.model import Completion, CompletionRequest, OnProgress
-from service.prompts.prompt import (
+from abridged.service.domain.conversation import ShownRecord
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.ledger import NO_LEDGER, Ledger, LedgerEntry, LedgerFinds, Use, ledger_lines
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import Policy, SummaryRole, ToolOutput
+from abridged.service.domain.record import ActionItem, FormName, RecordContext, SummaryRecord
+from abridged.service.domain.render import shown_text, summary_message
+from abridged.service.domain.render_json import Rendering, render_json
+from abridged.service.domain.tokens import TokenSource
+from abridged.service.extraction.extract import extract
+from abridged.service.models.model import Completion, CompletionRequest, OnProgress
+from abridged.service.prompts.prompt import (
     PromptInput,
     PromptTemplate,
     partial_summary,
@@ -28,12 +28,12 @@ from service.prompts.prompt import (
     template_from_text,
     transcript_entry,
 )
-from service.prompts.title import TITLE_TEMPLATE, title_prompt
-from service.summarizer.finds import finds_of
-from service.summarizer.forms import FORMS
-from service.summarizer.summarizer import PassFailed, PassWork
-from service.text.identifiers import IdentifierKind
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.prompts.title import TITLE_TEMPLATE, title_prompt
+from abridged.service.summarizer.finds import finds_of
+from abridged.service.summarizer.forms import FORMS
+from abridged.service.summarizer.summarizer import PassFailed, PassWork
+from abridged.service.text.identifiers import IdentifierKind
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.chats import record_for
 from tests.support.hostile_texts import ATTACKS, PLACES, payloads, transcripts
 from tests.support.obedient import ObedientModel, Read, answer_to, read

@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from eventlog.event import StreamId
-from eventlog.memory import MemoryEventLog
-from service.domain.events import MessageAppended
-from service.domain.tokens import TokenSource
-from service.recall.embedders import WordLlamaEmbedder
-from service.recall.query import parsed
-from service.recall.recall import Recall
-from service.recall.search import Mode, Search
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.memory import MemoryEventLog
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.tokens import TokenSource
+from abridged.service.recall.embedders import WordLlamaEmbedder
+from abridged.service.recall.query import parsed
+from abridged.service.recall.recall import Recall
+from abridged.service.recall.search import Mode, Search
 from tests.support.questions import COUNT, Question, questions, talks
 from tests.support.recall import append, indexed
 from tests.support.shared_data import loaded

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from itertools import product
 from typing import Any
 
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.ollama_responder import Ask, Piece, Responder
 
 _SIZE = re.compile(r"at most\s+(\d+) tokens")

@@ -16,14 +16,14 @@ from typing import Any
 
 from google.rpc.status_pb2 import Status
 
+from abridged.observability.logs import LogSettings, configure_logs
+from abridged.service.api.auth import Authenticator, set_caller
+from abridged.service.api.errors import internal_status, status_of
+from abridged.service.bootstrap.core import Core, open_core
+from abridged.service.bootstrap.edge import admission_of, servicers
+from abridged.service.bootstrap.rebuild import rebuild_if_due
+from abridged.service.config.sources import load
 from abridged.v1 import conversation_service_pb2, event_log_service_pb2
-from observability.logs import LogSettings, configure_logs
-from service.api.auth import Authenticator, set_caller
-from service.api.errors import internal_status, status_of
-from service.bootstrap.core import Core, open_core
-from service.bootstrap.edge import admission_of, servicers
-from service.bootstrap.rebuild import rebuild_if_due
-from service.config.sources import load
 from tests.support.patience import PATIENCE_S
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from service.domain.commands import AppendMessages, CompletePass, CountedMessage, FailPass
-from service.domain.conversation import Conversation
-from service.domain.events import (
+from abridged.service.domain.commands import AppendMessages, CompletePass, CountedMessage, FailPass
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import (
     ConversationOpened,
     ErrorClass,
     Event,
@@ -16,9 +16,16 @@ from service.domain.events import (
     SummarizationCompleted,
     SummarizationRequested,
 )
-from service.domain.message import Message, Role, ToolCall
-from service.domain.record import EpisodeFigures, FormName, MessageRange, Provenance, RecordContext, SummaryRecord
-from service.domain.tokens import TokenCount, TokenSource
+from abridged.service.domain.message import Message, Role, ToolCall
+from abridged.service.domain.record import (
+    EpisodeFigures,
+    FormName,
+    MessageRange,
+    Provenance,
+    RecordContext,
+    SummaryRecord,
+)
+from abridged.service.domain.tokens import TokenCount, TokenSource
 
 SETTINGS = Settings(model="ollama:chat", context_length=1_000)
 """A budget of 1,000 tokens: a message of ten is a hundredth of it."""

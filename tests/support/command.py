@@ -16,11 +16,11 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from service.cli.main import main
+from abridged.service.cli.main import main
 from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = "from service.cli.main import main; main(prog_name='abridged')"
+PROGRAM = "from abridged.service.cli.main import main; main(prog_name='abridged')"
 READ_BYTES = 65_536
 LINES_BEFORE_READY_MAX = 100
 

@@ -7,20 +7,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from abridged.eventlog.chain import verify_stream
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.log import EventLog
+from abridged.eventlog.sqlite.backend import SqliteBackend
+from abridged.eventlog.sqlite.log import SqliteEventLog
+from abridged.service.api.event_wire import EventEncoder
+from abridged.service.api.wire import conversation_view
+from abridged.service.codec.events import decode
+from abridged.service.codec.values import settings_from_bytes
+from abridged.service.conversations.row import READ_TABLE, Row
+from abridged.service.conversations.table import ConversationTable, ListQuery, row_of
+from abridged.service.domain.events import Event
+from abridged.service.domain.fold import fold
 from abridged.v1 import conversation_pb2, event_log_service_pb2, event_pb2
-from eventlog.chain import verify_stream
-from eventlog.event import StreamId
-from eventlog.log import EventLog
-from eventlog.sqlite.backend import SqliteBackend
-from eventlog.sqlite.log import SqliteEventLog
-from service.api.event_wire import EventEncoder
-from service.api.wire import conversation_view
-from service.codec.events import decode
-from service.codec.values import settings_from_bytes
-from service.conversations.row import READ_TABLE, Row
-from service.conversations.table import ConversationTable, ListQuery, row_of
-from service.domain.events import Event
-from service.domain.fold import fold
 from tests.support.crash_audit import Fact, PassFact, PassStep
 from tests.support.crash_process import CALL_S, until_answered
 

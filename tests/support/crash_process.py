@@ -64,7 +64,7 @@ class SidecarProcess:
     """`abridged serve` on a SQLite log in `folder`, one process at a time."""
 
     folder: Path
-    command: tuple[str, ...] = (sys.executable, "-c", "from service.cli.main import main; main()", "serve")
+    command: tuple[str, ...] = (sys.executable, "-c", "from abridged.service.cli.main import main; main()", "serve")
     http_listen: str = ""
     log_level: str = "warning"
     starts: int = 0

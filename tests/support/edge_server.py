@@ -10,17 +10,17 @@ from typing import Any
 
 import grpc
 
+from abridged.observability.metrics import Metrics
+from abridged.observability.tracing import TracingSettings, open_tracing
+from abridged.service.api.admission import Admission, Limits
+from abridged.service.api.auth import Authenticator
+from abridged.service.api.deadlines import default_deadline_s
+from abridged.service.api.pipeline import Pipeline
+from abridged.service.api.server import Connections, GrpcServer, Servicers
+from abridged.service.api.slow_calls import SlowCalls
+from abridged.service.api.validation import Validation
+from abridged.service.telemetry.telemetry import metric_labels
 from abridged.v1 import conversation_service_pb2, conversation_service_pb2_grpc
-from observability.metrics import Metrics
-from observability.tracing import TracingSettings, open_tracing
-from service.api.admission import Admission, Limits
-from service.api.auth import Authenticator
-from service.api.deadlines import default_deadline_s
-from service.api.pipeline import Pipeline
-from service.api.server import Connections, GrpcServer, Servicers
-from service.api.slow_calls import SlowCalls
-from service.api.validation import Validation
-from service.telemetry.telemetry import metric_labels
 from tests.support.patience import PATIENCE_S
 
 REQUEST_BYTES_MAX = 1 << 20

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from eventlog.backend import Backend, MemoryBackend
-from eventlog.event import NewEvent, StreamId
-from eventlog.log import ANY, Append, AppendHook, AppendResult, EventLog, ExpectedVersion, RequestKey
-from eventlog.rows import RowTable
-from eventlog.sqlite.backend import SqliteBackend
+from abridged.eventlog.backend import Backend, MemoryBackend
+from abridged.eventlog.event import NewEvent, StreamId
+from abridged.eventlog.log import ANY, Append, AppendHook, AppendResult, EventLog, ExpectedVersion, RequestKey
+from abridged.eventlog.rows import RowTable
+from abridged.eventlog.sqlite.backend import SqliteBackend
 
 A = StreamId("default", "a")
 B = StreamId("default", "b")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from service.domain.message import Message
-from service.domain.record import MessageRange, Provenance, SummaryRecord
-from service.extraction.extract import Extract, extract
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.domain.message import Message
+from abridged.service.domain.record import MessageRange, Provenance, SummaryRecord
+from abridged.service.extraction.extract import Extract, extract
+from abridged.service.tokenizers.estimated import EstimatingCounter
 
 
 def extract_of(messages: Sequence[Message], *, previous: SummaryRecord | None = None, tokens_max: int = 600) -> Extract:

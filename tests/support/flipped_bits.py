@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import grpc
 from google.rpc.code_pb2 import Code
 
+from abridged.eventlog.errors import LogCorrupt, LogFailed, LogUnsafe
+from abridged.service.api.rich_status import reason_of
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log
-from eventlog.errors import LogCorrupt, LogFailed, LogUnsafe
-from service.api.rich_status import reason_of
 from tests.support.below_grpc import BelowGrpc, RefusedCall, below_grpc
 from tests.support.refusal import refusal_of
 from tests.support.sidecar import ANY_DRAFT, Chat, Sidecar, said, script, sidecar

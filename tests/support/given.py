@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from service.domain.commands import Command, CompletePass, FailPass
-from service.domain.conversation import Conversation
-from service.domain.decide import decide
-from service.domain.errors import DomainError
-from service.domain.events import Event, SkipReason, SummarizationSkipped
-from service.domain.fold import fold
-from service.domain.policy import Policy
-from service.domain.profiles.profile import DecisionContext
-from service.domain.profiles.registry import profile_of
+from abridged.service.domain.commands import Command, CompletePass, FailPass
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.decide import decide
+from abridged.service.domain.errors import DomainError
+from abridged.service.domain.events import Event, SkipReason, SummarizationSkipped
+from abridged.service.domain.fold import fold
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.profiles.profile import DecisionContext
+from abridged.service.domain.profiles.registry import profile_of
 
 
 @dataclass(frozen=True)

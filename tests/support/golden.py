@@ -15,19 +15,19 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from abridged.eventlog.event import StreamId
+from abridged.service.api.wire import context_message, conversation_view, ended_pass, pending_pass
+from abridged.service.codec.events import decode, encode
+from abridged.service.codec.records import record_to_proto
+from abridged.service.conversations.table import row_of
+from abridged.service.domain.conversation import Conversation, lineage
+from abridged.service.domain.events import Event, MessageAppended
+from abridged.service.domain.fold import Originals
+from abridged.service.domain.policy import Policy, SummaryRole
+from abridged.service.domain.ranges import covers
+from abridged.service.domain.render import rendered_window
+from abridged.service.domain.triggers import held_by
 from abridged.v1.conversation_service_pb2 import GetContextResponse
-from eventlog.event import StreamId
-from service.api.wire import context_message, conversation_view, ended_pass, pending_pass
-from service.codec.events import decode, encode
-from service.codec.records import record_to_proto
-from service.conversations.table import row_of
-from service.domain.conversation import Conversation, lineage
-from service.domain.events import Event, MessageAppended
-from service.domain.fold import Originals
-from service.domain.policy import Policy, SummaryRole
-from service.domain.ranges import covers
-from service.domain.render import rendered_window
-from service.domain.triggers import held_by
 
 
 class GoldenLog:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from service.recall.file import connected
+from abridged.service.recall.file import connected
 
 
 @contextmanager

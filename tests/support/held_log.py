@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from eventlog.log import Append, AppendHook, CompletionQueue, Outcome
-from eventlog.memory import MemoryEventLog
+from abridged.eventlog.log import Append, AppendHook, CompletionQueue, Outcome
+from abridged.eventlog.memory import MemoryEventLog
 
 
 class HeldLog(MemoryEventLog):

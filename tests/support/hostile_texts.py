@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from service.domain.message import Attachment, Message, Role, ToolCall
+from abridged.service.domain.message import Attachment, Message, Role, ToolCall
 
 SEEDED = 29
 EXTRA = 190

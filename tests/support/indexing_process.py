@@ -10,9 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-from eventlog.sqlite.log import SqliteEventLog
-from service.recall.embedders import WordLlamaEmbedder
-from service.recall.projection import Pace, Projection
+from abridged.eventlog.sqlite.log import SqliteEventLog
+from abridged.service.recall.embedders import WordLlamaEmbedder
+from abridged.service.recall.projection import Pace, Projection
 
 
 async def index(log_path: Path, path: Path, rests: int) -> None:

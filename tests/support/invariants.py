@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from service.domain.commands import CompletePass, FailPass, StartPass
-from service.domain.conversation import Conversation, lineage
-from service.domain.events import (
+from abridged.service.domain.commands import CompletePass, FailPass, StartPass
+from abridged.service.domain.conversation import Conversation, lineage
+from abridged.service.domain.events import (
     ConversationRewound,
     MessageAppended,
     MessagesPinned,
@@ -23,17 +23,17 @@ from service.domain.events import (
     SummaryRevoked,
     Trigger,
 )
-from service.domain.fold import evolve
-from service.domain.message import Message, Role
-from service.domain.policy import RECORD_TOKENS_MIN, DepthLimit, Fallback, Policy
-from service.domain.portion import compressible
-from service.domain.profiles.profile import DecisionContext, HeldBy
-from service.domain.profiles.registry import profile_of
-from service.domain.ranges import covers
-from service.domain.render import RenderedMessage
-from service.domain.tokens import TokenSource
-from service.domain.triggers import ruled
-from service.domain.window import counted_tokens, tool_pairs, tool_units
+from abridged.service.domain.fold import evolve
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import RECORD_TOKENS_MIN, DepthLimit, Fallback, Policy
+from abridged.service.domain.portion import compressible
+from abridged.service.domain.profiles.profile import DecisionContext, HeldBy
+from abridged.service.domain.profiles.registry import profile_of
+from abridged.service.domain.ranges import covers
+from abridged.service.domain.render import RenderedMessage
+from abridged.service.domain.tokens import TokenSource
+from abridged.service.domain.triggers import ruled
+from abridged.service.domain.window import counted_tokens, tool_pairs, tool_units
 from tests.support.simulation import Step
 
 

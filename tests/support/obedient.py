@@ -13,7 +13,7 @@ import unicodedata
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.models.model import Completion, CompletionRequest, ModelDescription, OnProgress
+from abridged.service.models.model import Completion, CompletionRequest, ModelDescription, OnProgress
 from tests.support.hostile_texts import HOMOGLYPHS
 
 _LOOK = {ord(look): plain for plain, look in HOMOGLYPHS.items()} | {0xFF5C: "|", 0x2581: "_"}

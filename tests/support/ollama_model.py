@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from service.domain.message import Role
-from service.models.http.host import OnBreaker
-from service.models.model import CompletionRequest
-from service.models.ollama.description import DescriptionCache
-from service.models.ollama.host import open_hosts
-from service.models.ollama.model import OllamaModel
-from service.models.ollama.settings import OllamaSettings, parse_address
+from abridged.service.domain.message import Role
+from abridged.service.models.http.host import OnBreaker
+from abridged.service.models.model import CompletionRequest
+from abridged.service.models.ollama.description import DescriptionCache
+from abridged.service.models.ollama.host import open_hosts
+from abridged.service.models.ollama.model import OllamaModel
+from abridged.service.models.ollama.settings import OllamaSettings, parse_address
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_responder import count_tokens
 from tests.support.ollama_server import FakeOllama

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from service.models.http.host import OnBreaker
-from service.models.openai.dialect import Dialect
-from service.models.openai.model import OpenAIModel, open_endpoint
-from service.models.openai.settings import OpenAISettings, parse_endpoint
+from abridged.service.models.http.host import OnBreaker
+from abridged.service.models.openai.dialect import Dialect
+from abridged.service.models.openai.model import OpenAIModel, open_endpoint
+from abridged.service.models.openai.settings import OpenAISettings, parse_endpoint
 from tests.support.openai_server import FAKE_MODEL, FakeOpenAI
 from tests.support.patience import PATIENCE_S
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from service.domain.commands import (
+from abridged.service.domain.commands import (
     AppendMessages,
     Command,
     CompletePass,
@@ -22,17 +22,17 @@ from service.domain.commands import (
     RemakeFallback,
     ReportUsage,
 )
-from service.domain.conversation import Conversation, initial_state
-from service.domain.decide import decide
-from service.domain.errors import DomainError, InvalidPolicy
-from service.domain.events import ErrorClass, PassPlan, Settings, SummarizationRequested
-from service.domain.fold import evolve
-from service.domain.message import Message, Role, ToolCall
-from service.domain.policy import Fallback, Policy, validated
-from service.domain.profiles import chain
-from service.domain.profiles.profile import DecisionContext, HeldBy
-from service.domain.tokens import TokenCount, TokenSource
-from service.domain.triggers import held_by, may_stand_in
+from abridged.service.domain.conversation import Conversation, initial_state
+from abridged.service.domain.decide import decide
+from abridged.service.domain.errors import DomainError, InvalidPolicy
+from abridged.service.domain.events import ErrorClass, PassPlan, Settings, SummarizationRequested
+from abridged.service.domain.fold import evolve
+from abridged.service.domain.message import Message, Role, ToolCall
+from abridged.service.domain.policy import Fallback, Policy, validated
+from abridged.service.domain.profiles import chain
+from abridged.service.domain.profiles.profile import DecisionContext, HeldBy
+from abridged.service.domain.tokens import TokenCount, TokenSource
+from abridged.service.domain.triggers import held_by, may_stand_in
 from tests.support.chats import record_for
 
 MESSAGES = 90

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from service.domain.message import Message, Role, ToolCall
+from abridged.service.domain.message import Message, Role, ToolCall
 
 _TALK = (
     "Let us look at this again tomorrow, when everybody has had time to read the notes of the last meeting.",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.text.phrases import Words, words_of
+from abridged.service.text.phrases import Words, words_of
 from tests.support.shared_data import shared_chats
 
 COUNT = 100

@@ -6,21 +6,21 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from eventlog.errors import EventLogError
-from eventlog.event import StreamId
-from eventlog.log import Committed
-from eventlog.memory import MemoryEventLog
-from observability.metrics import Metrics
-from observability.tracing import SilentTracing
-from service.codec.values import canonical, message_to_proto
-from service.conversations.append_request import AppendRequest
-from service.conversations.conversation_log import ConversationLog
-from service.conversations.conversations import Conversations
-from service.conversations.counting import Counting
-from service.conversations.policies import Policies
-from service.conversations.table import ConversationTable
-from service.domain.conversation import Conversation
-from service.domain.events import (
+from abridged.eventlog.errors import EventLogError
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.log import Committed
+from abridged.eventlog.memory import MemoryEventLog
+from abridged.observability.metrics import Metrics
+from abridged.observability.tracing import SilentTracing
+from abridged.service.codec.values import canonical, message_to_proto
+from abridged.service.conversations.append_request import AppendRequest
+from abridged.service.conversations.conversation_log import ConversationLog
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.conversations.counting import Counting
+from abridged.service.conversations.policies import Policies
+from abridged.service.conversations.table import ConversationTable
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import (
     Event,
     Settings,
     SummarizationCompleted,
@@ -28,18 +28,18 @@ from service.domain.events import (
     SummarizationStarted,
     Trigger,
 )
-from service.domain.message import Message, Role
-from service.domain.policy import Policy
-from service.models.scripted.model import ScriptedModel
-from service.passes.commits import CommitPauses, PassCommits
-from service.passes.preparations import Preparations
-from service.passes.reactor import Reactor, ReactorLimits
-from service.passes.run import PassRunner
-from service.passes.source import PassSource
-from service.summarizer.summarizer import Summarizers
-from service.telemetry.progress import ProgressBoard
-from service.telemetry.telemetry import Telemetry, metric_labels
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import Policy
+from abridged.service.models.scripted.model import ScriptedModel
+from abridged.service.passes.commits import CommitPauses, PassCommits
+from abridged.service.passes.preparations import Preparations
+from abridged.service.passes.reactor import Reactor, ReactorLimits
+from abridged.service.passes.run import PassRunner
+from abridged.service.passes.source import PassSource
+from abridged.service.summarizer.summarizer import Summarizers
+from abridged.service.telemetry.progress import ProgressBoard
+from abridged.service.telemetry.telemetry import Telemetry, metric_labels
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.patience import PATIENCE_S
 from tests.support.summarizers import by_extraction, by_model
 

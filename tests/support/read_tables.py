@@ -8,19 +8,19 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from eventlog.event import NewEvent, StreamId
-from eventlog.log import Append
-from eventlog.sqlite.backend import SqliteBackend
-from eventlog.sqlite.log import SqliteEventLog
-from service.codec.events import encode
-from service.codec.values import canonical, message_to_proto
-from service.conversations.rebuild import Rebuild
-from service.conversations.row import READ_TABLE
-from service.conversations.table import ConversationTable, Projected
-from service.domain.conversation import initial_state
-from service.domain.events import ConversationOpened, MessageAppended, Settings
-from service.domain.message import Message, Role
-from service.domain.tokens import TokenSource
+from abridged.eventlog.event import NewEvent, StreamId
+from abridged.eventlog.log import Append
+from abridged.eventlog.sqlite.backend import SqliteBackend
+from abridged.eventlog.sqlite.log import SqliteEventLog
+from abridged.service.codec.events import encode
+from abridged.service.codec.values import canonical, message_to_proto
+from abridged.service.conversations.rebuild import Rebuild
+from abridged.service.conversations.row import READ_TABLE
+from abridged.service.conversations.table import ConversationTable, Projected
+from abridged.service.domain.conversation import initial_state
+from abridged.service.domain.events import ConversationOpened, MessageAppended, Settings
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.tokens import TokenSource
 from tests.support.patience import PATIENCE_S
 
 _GOLDEN = Path(__file__).parents[1] / "golden"

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from eventlog.event import NewEvent, StreamId
-from eventlog.log import Append, EventLog
-from service.codec.events import encode
-from service.domain.conversation import Conversation
-from service.domain.events import Event
-from service.recall.projection import Pace, Projection
-from service.recall.recall import Recall
+from abridged.eventlog.event import NewEvent, StreamId
+from abridged.eventlog.log import Append, EventLog
+from abridged.service.codec.events import encode
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import Event
+from abridged.service.recall.projection import Pace, Projection
+from abridged.service.recall.recall import Recall
 from tests.support.patience import PATIENCE_S
 
 AT_ONCE = Pace(rest_share=0.0, rest_s=0.0, retry_s=0.0)

@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from abridged.eventlog.errors import EventLogError
+from abridged.eventlog.sqlite.log import SqliteEventLog
 from abridged.v1 import conversation_pb2, conversation_service_pb2, message_pb2
 from abridged.v1.conversation_service_pb2_grpc import ConversationServiceStub
-from eventlog.errors import EventLogError
-from eventlog.sqlite.log import SqliteEventLog
 from tests.support.crash_audit import Audit, Ledger, SentMessage
 from tests.support.crash_facts import stored_facts
 from tests.support.crash_process import CALL_S, SidecarProcess
@@ -32,7 +32,7 @@ import sys
 sys.path.insert(0, sys.argv.pop(1))
 from tests.support.recorded_disk import record
 record(sys.argv.pop(1), sys.argv.pop(1))
-from service.cli.main import main
+from abridged.service.cli.main import main
 main()
 """
 _MEMORY = Path("/dev/shm")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from service.domain.message import Message, Role, ToolCall
+from abridged.service.domain.message import Message, Role, ToolCall
 
 FILES = ("airline_tool_chats.jsonl", "coding_agent_chats.jsonl", "meetings.jsonl")
 

@@ -20,6 +20,11 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2_grpc
 
+from abridged.eventlog.sqlite.file import volume_free_bytes
+from abridged.observability.logs import LogSettings, configure_logs
+from abridged.service.bootstrap import Running, serve
+from abridged.service.config.settings import Settings
+from abridged.service.config.sources import load
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import (
@@ -31,11 +36,6 @@ from abridged.v1 import (
     server_info_service_pb2_grpc,
     text_service_pb2_grpc,
 )
-from eventlog.sqlite.file import volume_free_bytes
-from observability.logs import LogSettings, configure_logs
-from service.bootstrap import Running, serve
-from service.config.settings import Settings
-from service.config.sources import load
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from service.domain.amendments import needed
-from service.domain.commands import (
+from abridged.service.domain.amendments import needed
+from abridged.service.domain.commands import (
     AppendMessages,
     ChangeSettings,
     ChangeTitle,
@@ -34,20 +34,20 @@ from service.domain.commands import (
     StartPass,
     UnpinMessages,
 )
-from service.domain.conversation import Conversation, initial_state
-from service.domain.decide import decide
-from service.domain.errors import DomainError, InvalidPolicy
-from service.domain.events import ErrorClass, Event, MessageAppended, PassPlan, Rating, Settings, Trigger
-from service.domain.fold import evolve
-from service.domain.ledger import NOTHING_FOUND, LedgerEntry, LedgerFinds, Replaced, Use, joined_entries
-from service.domain.message import Message, Role, ToolCall
-from service.domain.policy import DepthLimit, Fallback, Policy, ProfileName, ToolOutput, overridden, validated
-from service.domain.profiles.profile import DecisionContext
-from service.domain.profiles.registry import profile_of
-from service.domain.ranges import covers
-from service.domain.record import MessageRange
-from service.domain.tokens import TokenCount, TokenSource
-from service.text.identifiers import IdentifierKind
+from abridged.service.domain.conversation import Conversation, initial_state
+from abridged.service.domain.decide import decide
+from abridged.service.domain.errors import DomainError, InvalidPolicy
+from abridged.service.domain.events import ErrorClass, Event, MessageAppended, PassPlan, Rating, Settings, Trigger
+from abridged.service.domain.fold import evolve
+from abridged.service.domain.ledger import NOTHING_FOUND, LedgerEntry, LedgerFinds, Replaced, Use, joined_entries
+from abridged.service.domain.message import Message, Role, ToolCall
+from abridged.service.domain.policy import DepthLimit, Fallback, Policy, ProfileName, ToolOutput, overridden, validated
+from abridged.service.domain.profiles.profile import DecisionContext
+from abridged.service.domain.profiles.registry import profile_of
+from abridged.service.domain.ranges import covers
+from abridged.service.domain.record import MessageRange
+from abridged.service.domain.tokens import TokenCount, TokenSource
+from abridged.service.text.identifiers import IdentifierKind
 from tests.support.chats import record_for
 
 STEPS = 30

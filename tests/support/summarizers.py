@@ -7,19 +7,19 @@ import random
 import time
 from collections.abc import Sequence
 
-from service.domain.events import MessageAppended, PassPlan, Trigger
-from service.domain.message import Message
-from service.domain.policy import Policy
-from service.domain.record import FormName, MessageRange
-from service.domain.tokens import TokenCounter, TokenSource
-from service.models.model import Completion, SummaryModel
-from service.models.retry import RetryPolicy
-from service.summarizer.ask import AskerSettings, Timing
-from service.summarizer.by_extraction import ExtractiveSummarizer
-from service.summarizer.by_model import ModelSummarizer
-from service.summarizer.forms import FORMS, DraftForm
-from service.summarizer.summarizer import PassWork
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.domain.events import MessageAppended, PassPlan, Trigger
+from abridged.service.domain.message import Message
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.record import FormName, MessageRange
+from abridged.service.domain.tokens import TokenCounter, TokenSource
+from abridged.service.models.model import Completion, SummaryModel
+from abridged.service.models.retry import RetryPolicy
+from abridged.service.summarizer.ask import AskerSettings, Timing
+from abridged.service.summarizer.by_extraction import ExtractiveSummarizer
+from abridged.service.summarizer.by_model import ModelSummarizer
+from abridged.service.summarizer.forms import FORMS, DraftForm
+from abridged.service.summarizer.summarizer import PassWork
+from abridged.service.tokenizers.estimated import EstimatingCounter
 
 TOKENS_EACH = 300
 """What a message of the work is said to cost."""

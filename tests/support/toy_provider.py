@@ -9,16 +9,16 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from service.config.settings import Settings
-from service.models.deadline import Deadline
-from service.models.http.address import parse_server
-from service.models.http.errors import HostRefused
-from service.models.http.host import ModelHost, reporting_to
-from service.models.http.settings import HostSettings
-from service.models.inventory import OK, Finding, Inventory
-from service.models.model import Completion, CompletionRequest, ModelDescription, ModelError, OnProgress
-from service.models.provider import OpenProvider, Provider, Surroundings
-from service.models.settings import SettingsGroup
+from abridged.service.config.settings import Settings
+from abridged.service.models.deadline import Deadline
+from abridged.service.models.http.address import parse_server
+from abridged.service.models.http.errors import HostRefused
+from abridged.service.models.http.host import ModelHost, reporting_to
+from abridged.service.models.http.settings import HostSettings
+from abridged.service.models.inventory import OK, Finding, Inventory
+from abridged.service.models.model import Completion, CompletionRequest, ModelDescription, ModelError, OnProgress
+from abridged.service.models.provider import OpenProvider, Provider, Surroundings
+from abridged.service.models.settings import SettingsGroup
 from tests.support.ollama_http import HttpReply, HttpRequest, HttpServer
 
 WINDOW = 4_096

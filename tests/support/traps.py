@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from service.domain.message import Message, Role
+from abridged.service.domain.message import Message, Role
 
 _DATA: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("traps.json").read_text(encoding="utf-8"))
 _OTHERS: Final = 5

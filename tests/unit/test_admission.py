@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.api.admission import Admission
-from service.api.errors import TooManyRequests
+from abridged.service.api.admission import Admission
+from abridged.service.api.errors import TooManyRequests
 from tests.support.edge_server import ROOMY
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from service.config.settings import Settings, is_local_address
-from service.config.sources import ConfigError, Configuration, Origin, known_settings, load
-from service.domain.policy import Policy, ProfileName
-from service.domain.profiles.registry import profile_of
+from abridged.service.config.settings import Settings, is_local_address
+from abridged.service.config.sources import ConfigError, Configuration, Origin, known_settings, load
+from abridged.service.domain.policy import Policy, ProfileName
+from abridged.service.domain.profiles.registry import profile_of
 
 
 def problems_of(environ=None, *, flags=None, config_path=None) -> dict[str, str]:

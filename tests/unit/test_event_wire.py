@@ -10,12 +10,12 @@ from google.protobuf.message import Message as Proto
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from abridged.eventlog.event import RecordedEvent, StreamId
+from abridged.service.api.event_wire import EventEncoder
+from abridged.service.codec.events import EVENT_TYPES
+from abridged.service.codec.values import timestamp
+from abridged.service.codec.wire_format import field
 from abridged.v1 import event_log_service_pb2, event_pb2, summary_pb2
-from eventlog.event import RecordedEvent, StreamId
-from service.api.event_wire import EventEncoder
-from service.codec.events import EVENT_TYPES
-from service.codec.values import timestamp
-from service.codec.wire_format import field
 
 LOG_ID = "f" * 32
 NUMBERS = st.integers(1, (1 << 63) - 1) | st.sampled_from([1 << bits for bits in range(0, 63, 7)])

@@ -50,7 +50,7 @@ def missing(dockerfile: str, rules: Iterable[str], files: Iterable[str]) -> list
 
 
 def files_below(root: Path) -> list[str]:
-    names = ("proto", "service", "eventlog", "observability")
+    names = ("proto", "service", "eventlog", "observability", "src")
     below = (f for name in names for f in (root / name).rglob("*") if f.is_file())
     return [f.relative_to(root).as_posix() for f in (*root.iterdir(), *below) if f.is_file()]
 
@@ -68,7 +68,7 @@ def test_each_path_that_the_wheel_is_built_from_is_in_the_context():
     """`COPY . .` copies what passes the filter, and hatchling needs all of it."""
     rules = (ROOT / ".dockerignore").read_text().splitlines()
 
-    for path in ("pyproject.toml", "README.md", "LICENSE", "service/cli/main.py", "proto/abridged/v1/message.proto"):
+    for path in ("pyproject.toml", "README.md", "LICENSE", "service/cli/main.py", "src/abridged/v1/message.proto"):
         assert (ROOT / path).exists(), path
         assert is_in_context(path, rules), path
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from service.api.admission import Admission
-from service.api.errors import TooManyRequests
-from service.api.intake import ASIDE_MAX, LARGE_BYTES, OPEN_READING_MAX, READING_MAX, Lane
+from abridged.service.api.admission import Admission
+from abridged.service.api.errors import TooManyRequests
+from abridged.service.api.intake import ASIDE_MAX, LARGE_BYTES, OPEN_READING_MAX, READING_MAX, Lane
 from tests.support.edge_server import ROOMY
 
 REQUEST = ("a request", 9)

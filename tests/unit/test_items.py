@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from service.api.admission import Admission, Tenant
-from service.api.drain import Drain
-from service.api.errors import ServerStopping
-from service.api.items import Items, in_order
-from service.api.methods import Method
-from service.api.slow_calls import SlowCalls
+from abridged.service.api.admission import Admission, Tenant
+from abridged.service.api.drain import Drain
+from abridged.service.api.errors import ServerStopping
+from abridged.service.api.items import Items, in_order
+from abridged.service.api.methods import Method
+from abridged.service.api.slow_calls import SlowCalls
 from tests.support.edge_server import ROOMY
 from tests.support.patience import PATIENCE_S
 

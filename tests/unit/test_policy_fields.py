@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from abridged.service.config.settings import PolicySettings, Settings
+from abridged.service.config.sources import load
+from abridged.service.domain.errors import InvalidPolicy
+from abridged.service.domain.policy import RANGES, Policy, Range, overridden
+from abridged.service.models.ollama.settings import OllamaSettings
 from abridged.v1 import conversation_pb2
-from buf.validate import validate_pb2
-from service.config.settings import PolicySettings, Settings
-from service.config.sources import load
-from service.domain.errors import InvalidPolicy
-from service.domain.policy import RANGES, Policy, Range, overridden
-from service.models.ollama.settings import OllamaSettings
+from tests.support.field_rules import rules_of
 
 
 def test_every_number_of_the_policy_has_a_range_that_holds_its_default():
@@ -31,7 +31,7 @@ def test_every_number_of_the_policy_has_a_range_that_holds_its_default():
 def test_the_contract_lets_clients_set_exactly_the_range(name: str):
     """As the field rules of the descriptor have it, which are enforced on every request."""
     field = conversation_pb2.PolicyOverrides.DESCRIPTOR.fields_by_name[name]
-    rules = field.GetOptions().Extensions[validate_pb2.field]
+    rules = rules_of(field)
     kind = rules.WhichOneof("type")
     assert kind is not None, "the field has rules"
     of_type: Any = getattr(rules, kind)

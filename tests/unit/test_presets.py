@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from service.config.sources import load
-from service.domain.policy import DepthLimit, Fallback, ProfileName, summary_cap
-from service.domain.record import FormName
+from abridged.service.config.sources import load
+from abridged.service.domain.policy import DepthLimit, Fallback, ProfileName, summary_cap
+from abridged.service.domain.record import FormName
 from tests.support.presets import PRESETS
 
 

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from observability.metrics import Metrics
-from service.bootstrap.providers import Providers, host_labels
-from service.config.settings import Settings
-from service.telemetry.telemetry import metric_labels
+from abridged.observability.metrics import Metrics
+from abridged.service.bootstrap.providers import Providers, host_labels
+from abridged.service.config.settings import Settings
+from abridged.service.telemetry.telemetry import metric_labels
 from tests.support.openai_quirks import Quirks
 from tests.support.openai_server import FakeOpenAI
 

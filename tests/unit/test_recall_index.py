@@ -14,26 +14,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.event import NewEvent, RecordedEvent, StreamId
-from eventlog.log import Append, EventLog
-from eventlog.memory import MemoryEventLog
-from eventlog.sqlite.log import SqliteEventLog
-from service.codec.events import EVENT_TYPES, decode, encode
-from service.domain.events import ConversationRewound, MessageAppended, SummarizationCompleted
-from service.domain.message import Message, Role
-from service.domain.record import EpisodeFigures, MessageRange, Provenance, RecordContext, SummaryRecord
-from service.domain.tokens import TokenSource
-from service.recall.embedders import WordLlamaEmbedder
-from service.recall.errors import EmbedderAway, EmbedderChanged, RecallStopped
-from service.recall.file import connected
-from service.recall.index import KNOWN_EVENTS, Kind
-from service.recall.passages import PIECES_MAX
-from service.recall.pieces import Wanted, nearest
-from service.recall.projection import Projection
-from service.recall.query import parsed, spelled
-from service.recall.recall import Hits, Recall
-from service.recall.search import Asked, Mode, Search, Searcher
-from service.recall.vectors import Vector, quantized
+from abridged.eventlog.event import NewEvent, RecordedEvent, StreamId
+from abridged.eventlog.log import Append, EventLog
+from abridged.eventlog.memory import MemoryEventLog
+from abridged.eventlog.sqlite.log import SqliteEventLog
+from abridged.service.codec.events import EVENT_TYPES, decode, encode
+from abridged.service.domain.events import ConversationRewound, MessageAppended, SummarizationCompleted
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.record import EpisodeFigures, MessageRange, Provenance, RecordContext, SummaryRecord
+from abridged.service.domain.tokens import TokenSource
+from abridged.service.recall.embedders import WordLlamaEmbedder
+from abridged.service.recall.errors import EmbedderAway, EmbedderChanged, RecallStopped
+from abridged.service.recall.file import connected
+from abridged.service.recall.index import KNOWN_EVENTS, Kind
+from abridged.service.recall.passages import PIECES_MAX
+from abridged.service.recall.pieces import Wanted, nearest
+from abridged.service.recall.projection import Projection
+from abridged.service.recall.query import parsed, spelled
+from abridged.service.recall.recall import Hits, Recall
+from abridged.service.recall.search import Asked, Mode, Search, Searcher
+from abridged.service.recall.vectors import Vector, quantized
 from tests.support.patience import PATIENCE_S
 from tests.support.recall import AT_ONCE, append, indexed, untouched
 

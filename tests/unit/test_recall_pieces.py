@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.recall.passages import PIECES_MAX
-from service.recall.pieces import CHUNK_BYTES, Row, Wanted, nearest, packed, without
-from service.recall.vectors import Vector
+from abridged.service.recall.passages import PIECES_MAX
+from abridged.service.recall.pieces import CHUNK_BYTES, Row, Wanted, nearest, packed, without
+from abridged.service.recall.vectors import Vector
 
 ROLES = ("", "system", "user", "assistant", "tool")
 SIGN_BYTES = 9

@@ -10,13 +10,13 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abridged.service.api.errors import CompressedRequest, InvalidRequest
+from abridged.service.api.request_reader import FIELDS_MAX, RequestReader
+from abridged.service.api.server import SERVICES
+from abridged.service.api.validation import ALL_LISTED_FIELDS_MAX, Validation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log
 from abridged.v1 import message_pb2
-from service.api.errors import CompressedRequest, InvalidRequest
-from service.api.request_reader import FIELDS_MAX, RequestReader
-from service.api.server import SERVICES
-from service.api.validation import ALL_LISTED_FIELDS_MAX, Validation
 from tests.support.command import abridged_process
 from tests.support.flood import APPEND, ATTACKS, SUBSCRIBE, UPDATE, field
 from tests.support.growth import takes_at_most
@@ -51,8 +51,8 @@ _SHORT_OF_MEMORY = """
 import resource
 from pathlib import Path
 from abridged.v1 import conversation_service_pb2 as api
-from service.api.request_reader import RequestReader
-from service.api.validation import Validation
+from abridged.service.api.request_reader import RequestReader
+from abridged.service.api.validation import Validation
 
 read = RequestReader(api.AppendMessagesRequest.FromString, Validation(), 1 << 26)
 message = b"\\x1a" + bytes((0x80, 0x80, 0x80, 0x10)) + bytes(0x2000000)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.api.methods import METHOD_SCOPES
+from abridged.service.api.methods import METHOD_SCOPES
 
 ROOT = Path(__file__).parents[2]
 SHARED = {"AppendMessages", "GetContext"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.shares import Share, Shares
+from abridged.service.shares import Share, Shares
 
 
 def greedy(share: Share) -> int:

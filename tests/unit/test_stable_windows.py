@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from service.api.sent_window import sent_window
-from service.codec.values import message_to_proto
-from service.conversations.cache import NOTHING_SENT, Sent
-from service.conversations.prefixes import DIGEST_BYTES, ResponseForm, segment_digest
-from service.domain.conversation import Conversation
-from service.domain.message import Message, Role
-from service.domain.policy import SummaryRole
-from service.domain.render import rendered_window
-from service.domain.render_json import Rendering, render_json
+from abridged.service.api.sent_window import sent_window
+from abridged.service.codec.values import message_to_proto
+from abridged.service.conversations.cache import NOTHING_SENT, Sent
+from abridged.service.conversations.prefixes import DIGEST_BYTES, ResponseForm, segment_digest
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import SummaryRole
+from abridged.service.domain.render import rendered_window
+from abridged.service.domain.render_json import Rendering, render_json
 from tests.support.simulation import SimulatedChat
 
 SEEDS = range(150)

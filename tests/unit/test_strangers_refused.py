@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from observability.metrics import Metrics
-from service.api.admission import Admission
-from service.api.auth import Authenticator, Grant
-from service.api.call import Refused
-from service.api.methods import Method
-from service.api.pipeline import Pipeline
-from service.api.rich_status import reason_of
-from service.api.slow_calls import SlowCalls
-from service.telemetry.telemetry import metric_labels
+from abridged.observability.metrics import Metrics
+from abridged.service.api.admission import Admission
+from abridged.service.api.auth import Authenticator, Grant
+from abridged.service.api.call import Refused
+from abridged.service.api.methods import Method
+from abridged.service.api.pipeline import Pipeline
+from abridged.service.api.rich_status import reason_of
+from abridged.service.api.slow_calls import SlowCalls
+from abridged.service.telemetry.telemetry import metric_labels
 from tests.support.edge_server import ROOMY, Silent
 
 APPEND = Method.named("abridged.v1.ConversationService/AppendMessages")

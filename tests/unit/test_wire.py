@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from service.api.wire import with_kept
-from service.domain.events import Settings
+from abridged.service.api.wire import with_kept
+from abridged.service.domain.events import Settings
 
 
 def test_an_update_keeps_the_profile_and_the_calibration_of_the_model():

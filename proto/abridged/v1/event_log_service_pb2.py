@@ -6,28 +6,18 @@
 """Generated protocol buffer code."""
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
-from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-_runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC,
-    7,
-    35,
-    1,
-    '',
-    'abridged/v1/event_log_service.proto'
-)
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
 
 
 from abridged.v1 import event_pb2 as abridged_dot_v1_dot_event__pb2
-from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#abridged/v1/event_log_service.proto\x12\x0b\x61\x62ridged.v1\x1a\x17\x61\x62ridged/v1/event.proto\x1a\x1b\x62uf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"-\n\x08\x43\x61ughtUp\x12\x10\n\x08position\x18\x01 \x01(\x03\x12\x0f\n\x07version\x18\x02 \x01(\x03\"\x1e\n\nFellBehind\x12\x10\n\x08position\x18\x01 \x01(\x03\"X\n\tHeartbeat\x12\x10\n\x08position\x18\x01 \x01(\x03\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07version\x18\x03 \x01(\x03\"\xa8\x01\n\x11ReadEventsRequest\x12G\n\x0f\x63onversation_id\x18\x01 \x01(\tB.\xbaH+r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\xd8\x01\x01\x12 \n\x05\x61\x66ter\x18\x02 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x00\x12\x16\n\x05limit\x18\x03 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00\x12\x10\n\x08\x62\x61\x63kward\x18\x04 \x01(\x08\"Y\n\x12ReadEventsResponse\x12\"\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x12.abridged.v1.Event\x12\x12\n\nnext_after\x18\x02 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x03 \x01(\x08\"\xa5\x01\n\x16SubscribeEventsRequest\x12)\n\x0e\x61\x66ter_position\x18\x01 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x00\x12G\n\x0f\x63onversation_id\x18\x02 \x01(\tB.\xbaH+r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\xd8\x01\x01\x12\x17\n\x05types\x18\x03 \x03(\tB\x08\xbaH\x05\x92\x01\x02\x10@\"?\n\tEventPage\x12\"\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x12.abridged.v1.Event\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x03\"\xd2\x01\n\x17SubscribeEventsResponse\x12&\n\x04page\x18\x01 \x01(\x0b\x32\x16.abridged.v1.EventPageH\x00\x12*\n\tcaught_up\x18\x02 \x01(\x0b\x32\x15.abridged.v1.CaughtUpH\x00\x12.\n\x0b\x66\x65ll_behind\x18\x03 \x01(\x0b\x32\x17.abridged.v1.FellBehindH\x00\x12+\n\theartbeat\x18\x04 \x01(\x0b\x32\x16.abridged.v1.HeartbeatH\x00\x42\x06\n\x04item\"\x10\n\x0eGetHeadRequest\"3\n\x0fGetHeadResponse\x12\x0e\n\x06log_id\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\x03\x32\x95\x02\n\x0f\x45ventLogService\x12R\n\nReadEvents\x12\x1e.abridged.v1.ReadEventsRequest\x1a\x1f.abridged.v1.ReadEventsResponse\"\x03\x90\x02\x01\x12\x63\n\x0fSubscribeEvents\x12#.abridged.v1.SubscribeEventsRequest\x1a$.abridged.v1.SubscribeEventsResponse\"\x03\x90\x02\x01\x30\x01\x12I\n\x07GetHead\x12\x1b.abridged.v1.GetHeadRequest\x1a\x1c.abridged.v1.GetHeadResponse\"\x03\x90\x02\x01\x42N\n\x0eio.abridged.v1B\x14\x45ventLogServiceProtoP\x01Z\x16\x61\x62ridged/v1;abridgedv1\xaa\x02\x0b\x41\x62ridged.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#abridged/v1/event_log_service.proto\x12\x0b\x61\x62ridged.v1\x1a\x17\x61\x62ridged/v1/event.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"@\n\x08\x43\x61ughtUp\x12\x1a\n\x08position\x18\x01 \x01(\x03R\x08position\x12\x18\n\x07version\x18\x02 \x01(\x03R\x07version\"(\n\nFellBehind\x12\x1a\n\x08position\x18\x01 \x01(\x03R\x08position\"q\n\tHeartbeat\x12\x1a\n\x08position\x18\x01 \x01(\x03R\x08position\x12.\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x04time\x12\x18\n\x07version\x18\x03 \x01(\x03R\x07version\"\xd0\x01\n\x11ReadEventsRequest\x12W\n\x0f\x63onversation_id\x18\x01 \x01(\tB.\xbaH+r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\xd8\x01\x01R\x0e\x63onversationId\x12\'\n\x05\x61\x66ter\x18\x02 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x00R\x05\x61\x66ter\x12\x1d\n\x05limit\x18\x03 \x01(\x05\x42\x07\xbaH\x04\x1a\x02(\x00R\x05limit\x12\x1a\n\x08\x62\x61\x63kward\x18\x04 \x01(\x08R\x08\x62\x61\x63kward\"q\n\x12ReadEventsResponse\x12*\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x12.abridged.v1.EventR\x06\x65vents\x12\x1d\n\nnext_after\x18\x02 \x01(\x03R\tnextAfter\x12\x10\n\x03\x65nd\x18\x03 \x01(\x08R\x03\x65nd\"\xcb\x01\n\x16SubscribeEventsRequest\x12\x38\n\x0e\x61\x66ter_position\x18\x01 \x01(\x03\x42\x11\xbaH\x0e\"\x0c\x18\xff\xff\xff\xff\xff\xff\xff\xff?(\x00R\rafterPosition\x12W\n\x0f\x63onversation_id\x18\x02 \x01(\tB.\xbaH+r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$\xd8\x01\x01R\x0e\x63onversationId\x12\x1e\n\x05types\x18\x03 \x03(\tB\x08\xbaH\x05\x92\x01\x02\x10@R\x05types\"O\n\tEventPage\x12*\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x12.abridged.v1.EventR\x06\x65vents\x12\x16\n\x06\x63ursor\x18\x02 \x01(\x03R\x06\x63ursor\"\xf9\x01\n\x17SubscribeEventsResponse\x12,\n\x04page\x18\x01 \x01(\x0b\x32\x16.abridged.v1.EventPageH\x00R\x04page\x12\x34\n\tcaught_up\x18\x02 \x01(\x0b\x32\x15.abridged.v1.CaughtUpH\x00R\x08\x63\x61ughtUp\x12:\n\x0b\x66\x65ll_behind\x18\x03 \x01(\x0b\x32\x17.abridged.v1.FellBehindH\x00R\nfellBehind\x12\x36\n\theartbeat\x18\x04 \x01(\x0b\x32\x16.abridged.v1.HeartbeatH\x00R\theartbeatB\x06\n\x04item\"\x10\n\x0eGetHeadRequest\"D\n\x0fGetHeadResponse\x12\x15\n\x06log_id\x18\x01 \x01(\tR\x05logId\x12\x1a\n\x08position\x18\x02 \x01(\x03R\x08position2\x95\x02\n\x0f\x45ventLogService\x12R\n\nReadEvents\x12\x1e.abridged.v1.ReadEventsRequest\x1a\x1f.abridged.v1.ReadEventsResponse\"\x03\x90\x02\x01\x12\x63\n\x0fSubscribeEvents\x12#.abridged.v1.SubscribeEventsRequest\x1a$.abridged.v1.SubscribeEventsResponse\"\x03\x90\x02\x01\x30\x01\x12I\n\x07GetHead\x12\x1b.abridged.v1.GetHeadRequest\x1a\x1c.abridged.v1.GetHeadResponse\"\x03\x90\x02\x01\x42N\n\x0eio.abridged.v1B\x14\x45ventLogServiceProtoP\x01Z\x16\x61\x62ridged/v1;abridgedv1\xaa\x02\x0b\x41\x62ridged.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -53,26 +43,26 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EVENTLOGSERVICE'].methods_by_name['SubscribeEvents']._serialized_options = b'\220\002\001'
   _globals['_EVENTLOGSERVICE'].methods_by_name['GetHead']._loaded_options = None
   _globals['_EVENTLOGSERVICE'].methods_by_name['GetHead']._serialized_options = b'\220\002\001'
-  _globals['_CAUGHTUP']._serialized_start=139
-  _globals['_CAUGHTUP']._serialized_end=184
-  _globals['_FELLBEHIND']._serialized_start=186
+  _globals['_CAUGHTUP']._serialized_start=110
+  _globals['_CAUGHTUP']._serialized_end=174
+  _globals['_FELLBEHIND']._serialized_start=176
   _globals['_FELLBEHIND']._serialized_end=216
   _globals['_HEARTBEAT']._serialized_start=218
-  _globals['_HEARTBEAT']._serialized_end=306
-  _globals['_READEVENTSREQUEST']._serialized_start=309
-  _globals['_READEVENTSREQUEST']._serialized_end=477
-  _globals['_READEVENTSRESPONSE']._serialized_start=479
-  _globals['_READEVENTSRESPONSE']._serialized_end=568
-  _globals['_SUBSCRIBEEVENTSREQUEST']._serialized_start=571
-  _globals['_SUBSCRIBEEVENTSREQUEST']._serialized_end=736
-  _globals['_EVENTPAGE']._serialized_start=738
-  _globals['_EVENTPAGE']._serialized_end=801
-  _globals['_SUBSCRIBEEVENTSRESPONSE']._serialized_start=804
-  _globals['_SUBSCRIBEEVENTSRESPONSE']._serialized_end=1014
-  _globals['_GETHEADREQUEST']._serialized_start=1016
-  _globals['_GETHEADREQUEST']._serialized_end=1032
-  _globals['_GETHEADRESPONSE']._serialized_start=1034
-  _globals['_GETHEADRESPONSE']._serialized_end=1085
-  _globals['_EVENTLOGSERVICE']._serialized_start=1088
-  _globals['_EVENTLOGSERVICE']._serialized_end=1365
+  _globals['_HEARTBEAT']._serialized_end=331
+  _globals['_READEVENTSREQUEST']._serialized_start=334
+  _globals['_READEVENTSREQUEST']._serialized_end=542
+  _globals['_READEVENTSRESPONSE']._serialized_start=544
+  _globals['_READEVENTSRESPONSE']._serialized_end=657
+  _globals['_SUBSCRIBEEVENTSREQUEST']._serialized_start=660
+  _globals['_SUBSCRIBEEVENTSREQUEST']._serialized_end=863
+  _globals['_EVENTPAGE']._serialized_start=865
+  _globals['_EVENTPAGE']._serialized_end=944
+  _globals['_SUBSCRIBEEVENTSRESPONSE']._serialized_start=947
+  _globals['_SUBSCRIBEEVENTSRESPONSE']._serialized_end=1196
+  _globals['_GETHEADREQUEST']._serialized_start=1198
+  _globals['_GETHEADREQUEST']._serialized_end=1214
+  _globals['_GETHEADRESPONSE']._serialized_start=1216
+  _globals['_GETHEADRESPONSE']._serialized_end=1284
+  _globals['_EVENTLOGSERVICE']._serialized_start=1287
+  _globals['_EVENTLOGSERVICE']._serialized_end=1564
 # @@protoc_insertion_point(module_scope)

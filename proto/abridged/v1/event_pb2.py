@@ -6,17 +6,8 @@
 """Generated protocol buffer code."""
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
-from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-_runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC,
-    7,
-    35,
-    1,
-    '',
-    'abridged/v1/event.proto'
-)
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
@@ -28,7 +19,7 @@ from abridged.v1 import summary_pb2 as abridged_dot_v1_dot_summary__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x61\x62ridged/v1/event.proto\x12\x0b\x61\x62ridged.v1\x1a\x1e\x61\x62ridged/v1/conversation.proto\x1a\x19\x61\x62ridged/v1/message.proto\x1a\x19\x61\x62ridged/v1/summary.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8d\x0b\n\x05\x45vent\x12\x0e\n\x06log_id\x18\x01 \x01(\t\x12\x10\n\x08position\x18\x02 \x01(\x03\x12\x17\n\x0f\x63onversation_id\x18\x03 \x01(\t\x12\x0f\n\x07version\x18\x04 \x01(\x03\x12\x10\n\x08\x65vent_id\x18\x05 \x01(\t\x12\x0c\n\x04type\x18\x06 \x01(\t\x12\x16\n\x0eschema_version\x18\x07 \x01(\x05\x12(\n\x04time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rtrace_context\x18\t \x01(\t\x12\x0f\n\x07payload\x18\n \x01(\x0c\x12>\n\x13\x63onversation_opened\x18\x0b \x01(\x0b\x32\x1f.abridged.v1.ConversationOpenedH\x00\x12\x38\n\x10settings_changed\x18\x0c \x01(\x0b\x32\x1c.abridged.v1.SettingsChangedH\x00\x12\x38\n\x10message_appended\x18\r \x01(\x0b\x32\x1c.abridged.v1.MessageAppendedH\x00\x12\x34\n\x0eusage_reported\x18\x0e \x01(\x0b\x32\x1a.abridged.v1.UsageReportedH\x00\x12\x46\n\x17summarization_requested\x18\x0f \x01(\x0b\x32#.abridged.v1.SummarizationRequestedH\x00\x12\x42\n\x15summarization_started\x18\x10 \x01(\x0b\x32!.abridged.v1.SummarizationStartedH\x00\x12\x46\n\x17summarization_completed\x18\x11 \x01(\x0b\x32#.abridged.v1.SummarizationCompletedH\x00\x12@\n\x14summarization_failed\x18\x12 \x01(\x0b\x32 .abridged.v1.SummarizationFailedH\x00\x12\x42\n\x15summarization_skipped\x18\x13 \x01(\x0b\x32!.abridged.v1.SummarizationSkippedH\x00\x12\x44\n\x16summarization_released\x18\x14 \x01(\x0b\x32\".abridged.v1.SummarizationReleasedH\x00\x12\x36\n\x0fsummary_revoked\x18\x15 \x01(\x0b\x32\x1b.abridged.v1.SummaryRevokedH\x00\x12\x32\n\rsummary_rated\x18\x16 \x01(\x0b\x32\x19.abridged.v1.SummaryRatedH\x00\x12\x36\n\x0fmessages_pinned\x18\x17 \x01(\x0b\x32\x1b.abridged.v1.MessagesPinnedH\x00\x12:\n\x11messages_unpinned\x18\x18 \x01(\x0b\x32\x1d.abridged.v1.MessagesUnpinnedH\x00\x12@\n\x14\x63onversation_rewound\x18\x19 \x01(\x0b\x32 .abridged.v1.ConversationRewoundH\x00\x12\x42\n\x15summarization_cleared\x18\x1a \x01(\x0b\x32!.abridged.v1.SummarizationClearedH\x00\x12\x32\n\rtitle_changed\x18\x1b \x01(\x0b\x32\x19.abridged.v1.TitleChangedH\x00\x12>\n\x13\x63onversation_closed\x18\x1c \x01(\x0b\x32\x1f.abridged.v1.ConversationClosedH\x00\x12\x42\n\x15\x63onversation_reopened\x18\x1d \x01(\x0b\x32!.abridged.v1.ConversationReopenedH\x00\x42\x06\n\x04\x62ody\"\xe4\x01\n\x10ResolvedSettings\x12\x34\n\trequested\x18\x01 \x01(\x0b\x32!.abridged.v1.ConversationSettings\x12\x16\n\x0e\x63ontext_length\x18\x02 \x01(\x03\x12?\n\x15\x63ontext_length_source\x18\x03 \x01(\x0e\x32 .abridged.v1.ContextLengthSource\x12\x1a\n\x12\x63\x61libration_factor\x18\x04 \x01(\x01\x12%\n\x07profile\x18\x05 \x01(\x0e\x32\x14.abridged.v1.Profile\"^\n\x12\x43onversationOpened\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12/\n\x08settings\x18\x02 \x01(\x0b\x32\x1d.abridged.v1.ResolvedSettings\"B\n\x0fSettingsChanged\x12/\n\x08settings\x18\x01 \x01(\x0b\x32\x1d.abridged.v1.ResolvedSettings\"\x99\x01\n\x0fMessageAppended\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12%\n\x07message\x18\x02 \x01(\x0b\x32\x14.abridged.v1.Message\x12\x0e\n\x06tokens\x18\x03 \x01(\x03\x12.\n\x0ctoken_source\x18\x04 \x01(\x0e\x32\x18.abridged.v1.TokenSource\x12\x0f\n\x07\x63ounter\x18\x05 \x01(\t\"\xb0\x01\n\rUsageReported\x12\x17\n\x0fmessage_version\x18\x01 \x01(\x03\x12\x15\n\rprompt_tokens\x18\x02 \x01(\x03\x12\x14\n\x0c\x65xact_tokens\x18\x03 \x01(\x03\x12\x18\n\x10\x65stimated_tokens\x18\x04 \x01(\x03\x12\x1a\n\x12\x63\x61libration_factor\x18\x05 \x01(\x01\x12\x12\n\nsummary_id\x18\x06 \x01(\t\x12\x0f\n\x07reports\x18\x07 \x01(\x03\"\xb7\x05\n\x08PassPlan\x12\x18\n\x10summarization_id\x18\x01 \x01(\t\x12%\n\x07trigger\x18\x02 \x01(\x0e\x32\x14.abridged.v1.Trigger\x12*\n\x07\x63overed\x18\x03 \x03(\x0b\x32\x19.abridged.v1.MessageRange\x12\x17\n\x0f\x62\x61se_summary_id\x18\x04 \x01(\t\x12\x19\n\x11parent_summary_id\x18\x05 \x01(\t\x12\r\n\x05\x64\x65pth\x18\x06 \x01(\x05\x12\x0e\n\x06rebase\x18\x07 \x01(\x08\x12)\n\x06source\x18\x08 \x03(\x0b\x32\x19.abridged.v1.MessageRange\x12\x1b\n\x13replaces_summary_id\x18\t \x01(\t\x12\x13\n\x0btoken_ratio\x18\n \x01(\x01\x12\x17\n\x0fmessage_version\x18\x0b \x01(\x03\x12\x17\n\x0freplaced_tokens\x18\x0c \x01(\x03\x12\x1a\n\x12summary_tokens_max\x18\r \x01(\x03\x12,\n\x06policy\x18\x0e \x01(\x0b\x32\x1c.abridged.v1.PolicyOverrides\x12\x13\n\x0broom_tokens\x18\x0f \x01(\x03\x12\x16\n\x0e\x63overed_tokens\x18\x10 \x01(\x03\x12\x10\n\x08rewrites\x18\x11 \x01(\x05\x12\x12\n\nextractive\x18\x12 \x01(\x08\x12\x0b\n\x03\x63ut\x18\x13 \x01(\x08\x12\x1a\n\x12\x62\x65side_summary_ids\x18\x14 \x03(\t\x12$\n\x04\x66orm\x18\x15 \x01(\x0e\x32\x16.abridged.v1.DraftForm\x12\x1a\n\x12merged_summary_ids\x18( \x03(\t\x12\r\n\x05label\x18) \x01(\t\x12\x19\n\x11short_summary_ids\x18\x1a \x03(\t\x12*\n\x07overlap\x18\x1c \x03(\x0b\x32\x19.abridged.v1.MessageRange\"=\n\x16SummarizationRequested\x12#\n\x04plan\x18\x01 \x01(\x0b\x32\x15.abridged.v1.PassPlan\"?\n\x14SummarizationStarted\x12\x18\n\x10summarization_id\x18\x01 \x01(\t\x12\r\n\x05\x63laim\x18\x02 \x01(\x05\"1\n\x15SummarizationReleased\x12\x18\n\x10summarization_id\x18\x01 \x01(\t\"\xce\x02\n\x16SummarizationCompleted\x12\x18\n\x10summarization_id\x18\x01 \x01(\t\x12*\n\x06record\x18\x02 \x01(\x0b\x32\x1a.abridged.v1.SummaryRecord\x12\x10\n\x08\x66\x61llback\x18\x03 \x01(\x08\x12.\n\x0ctoken_source\x18\x04 \x01(\x0e\x32\x18.abridged.v1.TokenSource\x12\x15\n\rwait_messages\x18\x05 \x01(\x05\x12.\n\nwait_until\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0cmodels_tried\x18\x07 \x03(\t\x12&\n\x05marks\x18\x08 \x03(\x0b\x32\x17.abridged.v1.ResultMark\x12\'\n\x05\x66inds\x18\t \x01(\x0b\x32\x18.abridged.v1.LedgerFinds\"\xc8\x01\n\x0bLedgerFinds\x12)\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x18.abridged.v1.LedgerEntry\x12\x31\n\x08replaced\x18\x02 \x03(\x0b\x32\x1f.abridged.v1.ReplacedIdentifier\x12\x14\n\x0climit_tokens\x18\x03 \x01(\x03\x12\x15\n\rmemory_tokens\x18\x04 \x01(\x03\x12.\n\x0ctoken_source\x18\x05 \x01(\x0e\x32\x18.abridged.v1.TokenSource\"1\n\x12ReplacedIdentifier\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x0e\n\x06number\x18\x02 \x01(\x03\":\n\nResultMark\x12\x0e\n\x06number\x18\x01 \x01(\x03\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x0e\n\x06tokens\x18\x03 \x01(\x03\"c\n\x14SummarizationCleared\x12#\n\x04plan\x18\x01 \x01(\x0b\x32\x15.abridged.v1.PassPlan\x12&\n\x05marks\x18\x02 \x03(\x0b\x32\x17.abridged.v1.ResultMark\"\xa8\x02\n\x13SummarizationFailed\x12\x18\n\x10summarization_id\x18\x01 \x01(\t\x12,\n\x0b\x65rror_class\x18\x02 \x01(\x0e\x32\x17.abridged.v1.ErrorClass\x12\x10\n\x08\x61ttempts\x18\x03 \x01(\x05\x12\x11\n\tretryable\x18\x04 \x01(\x08\x12\x14\n\x0coutput_bytes\x18\x05 \x01(\x03\x12\x13\n\x0boutput_hash\x18\x06 \x01(\x0c\x12\x15\n\rwait_messages\x18\x07 \x01(\x05\x12.\n\nwait_until\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x63\x61use\x18\t \x01(\t\x12\r\n\x05\x61sked\x18\n \x01(\x08\x12\x14\n\x0cmodels_tried\x18\x0b \x03(\t\"\xb2\x01\n\x14SummarizationSkipped\x12\x18\n\x10summarization_id\x18\x01 \x01(\t\x12\'\n\x06reason\x18\x02 \x01(\x0e\x32\x17.abridged.v1.SkipReason\x12\x10\n\x08\x61ttempts\x18\x03 \x01(\x05\x12\x15\n\rwait_messages\x18\x04 \x01(\x05\x12.\n\nwait_until\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"w\n\x0eSummaryRevoked\x12\x12\n\nsummary_id\x18\x01 \x01(\t\x12\x1b\n\x13revoked_summary_ids\x18\x02 \x03(\t\x12\x19\n\x11shown_summary_ids\x18\x03 \x03(\t\x12\x19\n\x11short_summary_ids\x18\x04 \x03(\t\"X\n\x0cSummaryRated\x12\x12\n\nsummary_id\x18\x01 \x01(\t\x12#\n\x06rating\x18\x02 \x01(\x0e\x32\x13.abridged.v1.Rating\x12\x0f\n\x07\x63omment\x18\x03 \x01(\t\"!\n\x0eMessagesPinned\x12\x0f\n\x07numbers\x18\x01 \x03(\x03\"#\n\x10MessagesUnpinned\x12\x0f\n\x07numbers\x18\x01 \x03(\x03\"|\n\x13\x43onversationRewound\x12\x12\n\nto_version\x18\x01 \x01(\x03\x12\x1b\n\x13revoked_summary_ids\x18\x02 \x03(\t\x12\x19\n\x11shown_summary_ids\x18\x03 \x03(\t\x12\x19\n\x11short_summary_ids\x18\x04 \x03(\t\"\x14\n\x12\x43onversationClosed\"\x16\n\x14\x43onversationReopened\"1\n\x0cTitleChanged\x12\r\n\x05title\x18\x01 \x01(\t\x12\x12\n\nsummary_id\x18\x02 \x01(\t*{\n\x0bTokenSource\x12\x1c\n\x18TOKEN_SOURCE_UNSPECIFIED\x10\x00\x12\x17\n\x13TOKEN_SOURCE_CALLER\x10\x01\x12\x1a\n\x16TOKEN_SOURCE_TOKENIZER\x10\x02\x12\x19\n\x15TOKEN_SOURCE_ESTIMATE\x10\x03\x42\x44\n\x0eio.abridged.v1B\nEventProtoP\x01Z\x16\x61\x62ridged/v1;abridgedv1\xaa\x02\x0b\x41\x62ridged.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x61\x62ridged/v1/event.proto\x12\x0b\x61\x62ridged.v1\x1a\x1e\x61\x62ridged/v1/conversation.proto\x1a\x19\x61\x62ridged/v1/message.proto\x1a\x19\x61\x62ridged/v1/summary.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe2\x0e\n\x05\x45vent\x12\x15\n\x06log_id\x18\x01 \x01(\tR\x05logId\x12\x1a\n\x08position\x18\x02 \x01(\x03R\x08position\x12\'\n\x0f\x63onversation_id\x18\x03 \x01(\tR\x0e\x63onversationId\x12\x18\n\x07version\x18\x04 \x01(\x03R\x07version\x12\x19\n\x08\x65vent_id\x18\x05 \x01(\tR\x07\x65ventId\x12\x12\n\x04type\x18\x06 \x01(\tR\x04type\x12%\n\x0eschema_version\x18\x07 \x01(\x05R\rschemaVersion\x12.\n\x04time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x04time\x12#\n\rtrace_context\x18\t \x01(\tR\x0ctraceContext\x12\x18\n\x07payload\x18\n \x01(\x0cR\x07payload\x12R\n\x13\x63onversation_opened\x18\x0b \x01(\x0b\x32\x1f.abridged.v1.ConversationOpenedH\x00R\x12\x63onversationOpened\x12I\n\x10settings_changed\x18\x0c \x01(\x0b\x32\x1c.abridged.v1.SettingsChangedH\x00R\x0fsettingsChanged\x12I\n\x10message_appended\x18\r \x01(\x0b\x32\x1c.abridged.v1.MessageAppendedH\x00R\x0fmessageAppended\x12\x43\n\x0eusage_reported\x18\x0e \x01(\x0b\x32\x1a.abridged.v1.UsageReportedH\x00R\rusageReported\x12^\n\x17summarization_requested\x18\x0f \x01(\x0b\x32#.abridged.v1.SummarizationRequestedH\x00R\x16summarizationRequested\x12X\n\x15summarization_started\x18\x10 \x01(\x0b\x32!.abridged.v1.SummarizationStartedH\x00R\x14summarizationStarted\x12^\n\x17summarization_completed\x18\x11 \x01(\x0b\x32#.abridged.v1.SummarizationCompletedH\x00R\x16summarizationCompleted\x12U\n\x14summarization_failed\x18\x12 \x01(\x0b\x32 .abridged.v1.SummarizationFailedH\x00R\x13summarizationFailed\x12X\n\x15summarization_skipped\x18\x13 \x01(\x0b\x32!.abridged.v1.SummarizationSkippedH\x00R\x14summarizationSkipped\x12[\n\x16summarization_released\x18\x14 \x01(\x0b\x32\".abridged.v1.SummarizationReleasedH\x00R\x15summarizationReleased\x12\x46\n\x0fsummary_revoked\x18\x15 \x01(\x0b\x32\x1b.abridged.v1.SummaryRevokedH\x00R\x0esummaryRevoked\x12@\n\rsummary_rated\x18\x16 \x01(\x0b\x32\x19.abridged.v1.SummaryRatedH\x00R\x0csummaryRated\x12\x46\n\x0fmessages_pinned\x18\x17 \x01(\x0b\x32\x1b.abridged.v1.MessagesPinnedH\x00R\x0emessagesPinned\x12L\n\x11messages_unpinned\x18\x18 \x01(\x0b\x32\x1d.abridged.v1.MessagesUnpinnedH\x00R\x10messagesUnpinned\x12U\n\x14\x63onversation_rewound\x18\x19 \x01(\x0b\x32 .abridged.v1.ConversationRewoundH\x00R\x13\x63onversationRewound\x12X\n\x15summarization_cleared\x18\x1a \x01(\x0b\x32!.abridged.v1.SummarizationClearedH\x00R\x14summarizationCleared\x12@\n\rtitle_changed\x18\x1b \x01(\x0b\x32\x19.abridged.v1.TitleChangedH\x00R\x0ctitleChanged\x12R\n\x13\x63onversation_closed\x18\x1c \x01(\x0b\x32\x1f.abridged.v1.ConversationClosedH\x00R\x12\x63onversationClosed\x12X\n\x15\x63onversation_reopened\x18\x1d \x01(\x0b\x32!.abridged.v1.ConversationReopenedH\x00R\x14\x63onversationReopenedB\x06\n\x04\x62ody\"\xaf\x02\n\x10ResolvedSettings\x12?\n\trequested\x18\x01 \x01(\x0b\x32!.abridged.v1.ConversationSettingsR\trequested\x12%\n\x0e\x63ontext_length\x18\x02 \x01(\x03R\rcontextLength\x12T\n\x15\x63ontext_length_source\x18\x03 \x01(\x0e\x32 .abridged.v1.ContextLengthSourceR\x13\x63ontextLengthSource\x12-\n\x12\x63\x61libration_factor\x18\x04 \x01(\x01R\x11\x63\x61librationFactor\x12.\n\x07profile\x18\x05 \x01(\x0e\x32\x14.abridged.v1.ProfileR\x07profile\"x\n\x12\x43onversationOpened\x12\'\n\x0f\x63onversation_id\x18\x01 \x01(\tR\x0e\x63onversationId\x12\x39\n\x08settings\x18\x02 \x01(\x0b\x32\x1d.abridged.v1.ResolvedSettingsR\x08settings\"L\n\x0fSettingsChanged\x12\x39\n\x08settings\x18\x01 \x01(\x0b\x32\x1d.abridged.v1.ResolvedSettingsR\x08settings\"\xc8\x01\n\x0fMessageAppended\x12\x16\n\x06number\x18\x01 \x01(\x03R\x06number\x12.\n\x07message\x18\x02 \x01(\x0b\x32\x14.abridged.v1.MessageR\x07message\x12\x16\n\x06tokens\x18\x03 \x01(\x03R\x06tokens\x12;\n\x0ctoken_source\x18\x04 \x01(\x0e\x32\x18.abridged.v1.TokenSourceR\x0btokenSource\x12\x18\n\x07\x63ounter\x18\x05 \x01(\tR\x07\x63ounter\"\x93\x02\n\rUsageReported\x12\'\n\x0fmessage_version\x18\x01 \x01(\x03R\x0emessageVersion\x12#\n\rprompt_tokens\x18\x02 \x01(\x03R\x0cpromptTokens\x12!\n\x0c\x65xact_tokens\x18\x03 \x01(\x03R\x0b\x65xactTokens\x12)\n\x10\x65stimated_tokens\x18\x04 \x01(\x03R\x0f\x65stimatedTokens\x12-\n\x12\x63\x61libration_factor\x18\x05 \x01(\x01R\x11\x63\x61librationFactor\x12\x1d\n\nsummary_id\x18\x06 \x01(\tR\tsummaryId\x12\x18\n\x07reports\x18\x07 \x01(\x03R\x07reports\"\xeb\x07\n\x08PassPlan\x12)\n\x10summarization_id\x18\x01 \x01(\tR\x0fsummarizationId\x12.\n\x07trigger\x18\x02 \x01(\x0e\x32\x14.abridged.v1.TriggerR\x07trigger\x12\x33\n\x07\x63overed\x18\x03 \x03(\x0b\x32\x19.abridged.v1.MessageRangeR\x07\x63overed\x12&\n\x0f\x62\x61se_summary_id\x18\x04 \x01(\tR\rbaseSummaryId\x12*\n\x11parent_summary_id\x18\x05 \x01(\tR\x0fparentSummaryId\x12\x14\n\x05\x64\x65pth\x18\x06 \x01(\x05R\x05\x64\x65pth\x12\x16\n\x06rebase\x18\x07 \x01(\x08R\x06rebase\x12\x31\n\x06source\x18\x08 \x03(\x0b\x32\x19.abridged.v1.MessageRangeR\x06source\x12.\n\x13replaces_summary_id\x18\t \x01(\tR\x11replacesSummaryId\x12\x1f\n\x0btoken_ratio\x18\n \x01(\x01R\ntokenRatio\x12\'\n\x0fmessage_version\x18\x0b \x01(\x03R\x0emessageVersion\x12\'\n\x0freplaced_tokens\x18\x0c \x01(\x03R\x0ereplacedTokens\x12,\n\x12summary_tokens_max\x18\r \x01(\x03R\x10summaryTokensMax\x12\x34\n\x06policy\x18\x0e \x01(\x0b\x32\x1c.abridged.v1.PolicyOverridesR\x06policy\x12\x1f\n\x0broom_tokens\x18\x0f \x01(\x03R\nroomTokens\x12%\n\x0e\x63overed_tokens\x18\x10 \x01(\x03R\rcoveredTokens\x12\x1a\n\x08rewrites\x18\x11 \x01(\x05R\x08rewrites\x12\x1e\n\nextractive\x18\x12 \x01(\x08R\nextractive\x12\x10\n\x03\x63ut\x18\x13 \x01(\x08R\x03\x63ut\x12,\n\x12\x62\x65side_summary_ids\x18\x14 \x03(\tR\x10\x62\x65sideSummaryIds\x12*\n\x04\x66orm\x18\x15 \x01(\x0e\x32\x16.abridged.v1.DraftFormR\x04\x66orm\x12,\n\x12merged_summary_ids\x18( \x03(\tR\x10mergedSummaryIds\x12\x14\n\x05label\x18) \x01(\tR\x05label\x12*\n\x11short_summary_ids\x18\x1a \x03(\tR\x0fshortSummaryIds\x12\x33\n\x07overlap\x18\x1c \x03(\x0b\x32\x19.abridged.v1.MessageRangeR\x07overlap\"C\n\x16SummarizationRequested\x12)\n\x04plan\x18\x01 \x01(\x0b\x32\x15.abridged.v1.PassPlanR\x04plan\"W\n\x14SummarizationStarted\x12)\n\x10summarization_id\x18\x01 \x01(\tR\x0fsummarizationId\x12\x14\n\x05\x63laim\x18\x02 \x01(\x05R\x05\x63laim\"B\n\x15SummarizationReleased\x12)\n\x10summarization_id\x18\x01 \x01(\tR\x0fsummarizationId\"\xb2\x03\n\x16SummarizationCompleted\x12)\n\x10summarization_id\x18\x01 \x01(\tR\x0fsummarizationId\x12\x32\n\x06record\x18\x02 \x01(\x0b\x32\x1a.abridged.v1.SummaryRecordR\x06record\x12\x1a\n\x08\x66\x61llback\x18\x03 \x01(\x08R\x08\x66\x61llback\x12;\n\x0ctoken_source\x18\x04 \x01(\x0e\x32\x18.abridged.v1.TokenSourceR\x0btokenSource\x12#\n\rwait_messages\x18\x05 \x01(\x05R\x0cwaitMessages\x12\x39\n\nwait_until\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\twaitUntil\x12!\n\x0cmodels_tried\x18\x07 \x03(\tR\x0bmodelsTried\x12-\n\x05marks\x18\x08 \x03(\x0b\x32\x17.abridged.v1.ResultMarkR\x05marks\x12.\n\x05\x66inds\x18\t \x01(\x0b\x32\x18.abridged.v1.LedgerFindsR\x05\x66inds\"\x83\x02\n\x0bLedgerFinds\x12\x32\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x18.abridged.v1.LedgerEntryR\x07\x65ntries\x12;\n\x08replaced\x18\x02 \x03(\x0b\x32\x1f.abridged.v1.ReplacedIdentifierR\x08replaced\x12!\n\x0climit_tokens\x18\x03 \x01(\x03R\x0blimitTokens\x12#\n\rmemory_tokens\x18\x04 \x01(\x03R\x0cmemoryTokens\x12;\n\x0ctoken_source\x18\x05 \x01(\x0e\x32\x18.abridged.v1.TokenSourceR\x0btokenSource\">\n\x12ReplacedIdentifier\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n\x06number\x18\x02 \x01(\x03R\x06number\"P\n\nResultMark\x12\x16\n\x06number\x18\x01 \x01(\x03R\x06number\x12\x12\n\x04text\x18\x02 \x01(\tR\x04text\x12\x16\n\x06tokens\x18\x03 \x01(\x03R\x06tokens\"p\n\x14SummarizationCleared\x12)\n\x04plan\x18\x01 \x01(\x0b\x32\x15.abridged.v1.PassPlanR\x04plan\x12-\n\x05marks\x18\x02 \x03(\x0b\x32\x17.abridged.v1.ResultMarkR\x05marks\"\xa7\x03\n\x13SummarizationFailed\x12)\n\x10summarization_id\x18\x01 \x01(\tR\x0fsummarizationId\x12\x38\n\x0b\x65rror_class\x18\x02 \x01(\x0e\x32\x17.abridged.v1.ErrorClassR\nerrorClass\x12\x1a\n\x08\x61ttempts\x18\x03 \x01(\x05R\x08\x61ttempts\x12\x1c\n\tretryable\x18\x04 \x01(\x08R\tretryable\x12!\n\x0coutput_bytes\x18\x05 \x01(\x03R\x0boutputBytes\x12\x1f\n\x0boutput_hash\x18\x06 \x01(\x0cR\noutputHash\x12#\n\rwait_messages\x18\x07 \x01(\x05R\x0cwaitMessages\x12\x39\n\nwait_until\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\twaitUntil\x12\x14\n\x05\x63\x61use\x18\t \x01(\tR\x05\x63\x61use\x12\x14\n\x05\x61sked\x18\n \x01(\x08R\x05\x61sked\x12!\n\x0cmodels_tried\x18\x0b \x03(\tR\x0bmodelsTried\"\xee\x01\n\x14SummarizationSkipped\x12)\n\x10summarization_id\x18\x01 \x01(\tR\x0fsummarizationId\x12/\n\x06reason\x18\x02 \x01(\x0e\x32\x17.abridged.v1.SkipReasonR\x06reason\x12\x1a\n\x08\x61ttempts\x18\x03 \x01(\x05R\x08\x61ttempts\x12#\n\rwait_messages\x18\x04 \x01(\x05R\x0cwaitMessages\x12\x39\n\nwait_until\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\twaitUntil\"\xb7\x01\n\x0eSummaryRevoked\x12\x1d\n\nsummary_id\x18\x01 \x01(\tR\tsummaryId\x12.\n\x13revoked_summary_ids\x18\x02 \x03(\tR\x11revokedSummaryIds\x12*\n\x11shown_summary_ids\x18\x03 \x03(\tR\x0fshownSummaryIds\x12*\n\x11short_summary_ids\x18\x04 \x03(\tR\x0fshortSummaryIds\"t\n\x0cSummaryRated\x12\x1d\n\nsummary_id\x18\x01 \x01(\tR\tsummaryId\x12+\n\x06rating\x18\x02 \x01(\x0e\x32\x13.abridged.v1.RatingR\x06rating\x12\x18\n\x07\x63omment\x18\x03 \x01(\tR\x07\x63omment\"*\n\x0eMessagesPinned\x12\x18\n\x07numbers\x18\x01 \x03(\x03R\x07numbers\",\n\x10MessagesUnpinned\x12\x18\n\x07numbers\x18\x01 \x03(\x03R\x07numbers\"\xbc\x01\n\x13\x43onversationRewound\x12\x1d\n\nto_version\x18\x01 \x01(\x03R\ttoVersion\x12.\n\x13revoked_summary_ids\x18\x02 \x03(\tR\x11revokedSummaryIds\x12*\n\x11shown_summary_ids\x18\x03 \x03(\tR\x0fshownSummaryIds\x12*\n\x11short_summary_ids\x18\x04 \x03(\tR\x0fshortSummaryIds\"\x14\n\x12\x43onversationClosed\"\x16\n\x14\x43onversationReopened\"C\n\x0cTitleChanged\x12\x14\n\x05title\x18\x01 \x01(\tR\x05title\x12\x1d\n\nsummary_id\x18\x02 \x01(\tR\tsummaryId*{\n\x0bTokenSource\x12\x1c\n\x18TOKEN_SOURCE_UNSPECIFIED\x10\x00\x12\x17\n\x13TOKEN_SOURCE_CALLER\x10\x01\x12\x1a\n\x16TOKEN_SOURCE_TOKENIZER\x10\x02\x12\x19\n\x15TOKEN_SOURCE_ESTIMATE\x10\x03\x42\x44\n\x0eio.abridged.v1B\nEventProtoP\x01Z\x16\x61\x62ridged/v1;abridgedv1\xaa\x02\x0b\x41\x62ridged.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,56 +27,56 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'abridged.v1.event_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\016io.abridged.v1B\nEventProtoP\001Z\026abridged/v1;abridgedv1\252\002\013Abridged.V1'
-  _globals['_TOKENSOURCE']._serialized_start=4928
-  _globals['_TOKENSOURCE']._serialized_end=5051
+  _globals['_TOKENSOURCE']._serialized_start=6597
+  _globals['_TOKENSOURCE']._serialized_end=6720
   _globals['_EVENT']._serialized_start=160
-  _globals['_EVENT']._serialized_end=1581
-  _globals['_RESOLVEDSETTINGS']._serialized_start=1584
-  _globals['_RESOLVEDSETTINGS']._serialized_end=1812
-  _globals['_CONVERSATIONOPENED']._serialized_start=1814
-  _globals['_CONVERSATIONOPENED']._serialized_end=1908
-  _globals['_SETTINGSCHANGED']._serialized_start=1910
-  _globals['_SETTINGSCHANGED']._serialized_end=1976
-  _globals['_MESSAGEAPPENDED']._serialized_start=1979
-  _globals['_MESSAGEAPPENDED']._serialized_end=2132
-  _globals['_USAGEREPORTED']._serialized_start=2135
-  _globals['_USAGEREPORTED']._serialized_end=2311
-  _globals['_PASSPLAN']._serialized_start=2314
-  _globals['_PASSPLAN']._serialized_end=3009
-  _globals['_SUMMARIZATIONREQUESTED']._serialized_start=3011
-  _globals['_SUMMARIZATIONREQUESTED']._serialized_end=3072
-  _globals['_SUMMARIZATIONSTARTED']._serialized_start=3074
-  _globals['_SUMMARIZATIONSTARTED']._serialized_end=3137
-  _globals['_SUMMARIZATIONRELEASED']._serialized_start=3139
-  _globals['_SUMMARIZATIONRELEASED']._serialized_end=3188
-  _globals['_SUMMARIZATIONCOMPLETED']._serialized_start=3191
-  _globals['_SUMMARIZATIONCOMPLETED']._serialized_end=3525
-  _globals['_LEDGERFINDS']._serialized_start=3528
-  _globals['_LEDGERFINDS']._serialized_end=3728
-  _globals['_REPLACEDIDENTIFIER']._serialized_start=3730
-  _globals['_REPLACEDIDENTIFIER']._serialized_end=3779
-  _globals['_RESULTMARK']._serialized_start=3781
-  _globals['_RESULTMARK']._serialized_end=3839
-  _globals['_SUMMARIZATIONCLEARED']._serialized_start=3841
-  _globals['_SUMMARIZATIONCLEARED']._serialized_end=3940
-  _globals['_SUMMARIZATIONFAILED']._serialized_start=3943
-  _globals['_SUMMARIZATIONFAILED']._serialized_end=4239
-  _globals['_SUMMARIZATIONSKIPPED']._serialized_start=4242
-  _globals['_SUMMARIZATIONSKIPPED']._serialized_end=4420
-  _globals['_SUMMARYREVOKED']._serialized_start=4422
-  _globals['_SUMMARYREVOKED']._serialized_end=4541
-  _globals['_SUMMARYRATED']._serialized_start=4543
-  _globals['_SUMMARYRATED']._serialized_end=4631
-  _globals['_MESSAGESPINNED']._serialized_start=4633
-  _globals['_MESSAGESPINNED']._serialized_end=4666
-  _globals['_MESSAGESUNPINNED']._serialized_start=4668
-  _globals['_MESSAGESUNPINNED']._serialized_end=4703
-  _globals['_CONVERSATIONREWOUND']._serialized_start=4705
-  _globals['_CONVERSATIONREWOUND']._serialized_end=4829
-  _globals['_CONVERSATIONCLOSED']._serialized_start=4831
-  _globals['_CONVERSATIONCLOSED']._serialized_end=4851
-  _globals['_CONVERSATIONREOPENED']._serialized_start=4853
-  _globals['_CONVERSATIONREOPENED']._serialized_end=4875
-  _globals['_TITLECHANGED']._serialized_start=4877
-  _globals['_TITLECHANGED']._serialized_end=4926
+  _globals['_EVENT']._serialized_end=2050
+  _globals['_RESOLVEDSETTINGS']._serialized_start=2053
+  _globals['_RESOLVEDSETTINGS']._serialized_end=2356
+  _globals['_CONVERSATIONOPENED']._serialized_start=2358
+  _globals['_CONVERSATIONOPENED']._serialized_end=2478
+  _globals['_SETTINGSCHANGED']._serialized_start=2480
+  _globals['_SETTINGSCHANGED']._serialized_end=2556
+  _globals['_MESSAGEAPPENDED']._serialized_start=2559
+  _globals['_MESSAGEAPPENDED']._serialized_end=2759
+  _globals['_USAGEREPORTED']._serialized_start=2762
+  _globals['_USAGEREPORTED']._serialized_end=3037
+  _globals['_PASSPLAN']._serialized_start=3040
+  _globals['_PASSPLAN']._serialized_end=4043
+  _globals['_SUMMARIZATIONREQUESTED']._serialized_start=4045
+  _globals['_SUMMARIZATIONREQUESTED']._serialized_end=4112
+  _globals['_SUMMARIZATIONSTARTED']._serialized_start=4114
+  _globals['_SUMMARIZATIONSTARTED']._serialized_end=4201
+  _globals['_SUMMARIZATIONRELEASED']._serialized_start=4203
+  _globals['_SUMMARIZATIONRELEASED']._serialized_end=4269
+  _globals['_SUMMARIZATIONCOMPLETED']._serialized_start=4272
+  _globals['_SUMMARIZATIONCOMPLETED']._serialized_end=4706
+  _globals['_LEDGERFINDS']._serialized_start=4709
+  _globals['_LEDGERFINDS']._serialized_end=4968
+  _globals['_REPLACEDIDENTIFIER']._serialized_start=4970
+  _globals['_REPLACEDIDENTIFIER']._serialized_end=5032
+  _globals['_RESULTMARK']._serialized_start=5034
+  _globals['_RESULTMARK']._serialized_end=5114
+  _globals['_SUMMARIZATIONCLEARED']._serialized_start=5116
+  _globals['_SUMMARIZATIONCLEARED']._serialized_end=5228
+  _globals['_SUMMARIZATIONFAILED']._serialized_start=5231
+  _globals['_SUMMARIZATIONFAILED']._serialized_end=5654
+  _globals['_SUMMARIZATIONSKIPPED']._serialized_start=5657
+  _globals['_SUMMARIZATIONSKIPPED']._serialized_end=5895
+  _globals['_SUMMARYREVOKED']._serialized_start=5898
+  _globals['_SUMMARYREVOKED']._serialized_end=6081
+  _globals['_SUMMARYRATED']._serialized_start=6083
+  _globals['_SUMMARYRATED']._serialized_end=6199
+  _globals['_MESSAGESPINNED']._serialized_start=6201
+  _globals['_MESSAGESPINNED']._serialized_end=6243
+  _globals['_MESSAGESUNPINNED']._serialized_start=6245
+  _globals['_MESSAGESUNPINNED']._serialized_end=6289
+  _globals['_CONVERSATIONREWOUND']._serialized_start=6292
+  _globals['_CONVERSATIONREWOUND']._serialized_end=6480
+  _globals['_CONVERSATIONCLOSED']._serialized_start=6482
+  _globals['_CONVERSATIONCLOSED']._serialized_end=6502
+  _globals['_CONVERSATIONREOPENED']._serialized_start=6504
+  _globals['_CONVERSATIONREOPENED']._serialized_end=6526
+  _globals['_TITLECHANGED']._serialized_start=6528
+  _globals['_TITLECHANGED']._serialized_end=6595
 # @@protoc_insertion_point(module_scope)

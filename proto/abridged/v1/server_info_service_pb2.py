@@ -6,28 +6,18 @@
 """Generated protocol buffer code."""
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
-from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-_runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC,
-    7,
-    35,
-    1,
-    '',
-    'abridged/v1/server_info_service.proto'
-)
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
 
 
-from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%abridged/v1/server_info_service.proto\x12\x0b\x61\x62ridged.v1\x1a\x1b\x62uf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n\x14GetServerInfoRequest\"\x8d\x02\n\x06Limits\x12\x1b\n\x13\x61ppend_messages_max\x18\x01 \x01(\x05\x12\x19\n\x11message_bytes_max\x18\x02 \x01(\x03\x12\x18\n\x10\x61ppend_bytes_max\x18\x03 \x01(\x03\x12\x1b\n\x13\x63oncurrent_rpcs_max\x18\x04 \x01(\x05\x12\x13\n\x0bstreams_max\x18\x05 \x01(\x05\x12\x19\n\x11queued_passes_max\x18\x06 \x01(\x05\x12\x11\n\twaits_max\x18\x07 \x01(\x05\x12\x18\n\x10\x61nswer_bytes_max\x18\x08 \x01(\x03\x12\x19\n\x11request_bytes_max\x18\t \x01(\x03\x12\x1c\n\x14\x63oncurrent_texts_max\x18\n \x01(\x05\"\xa3\x02\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x14\n\x0c\x63\x61pabilities\x18\x02 \x03(\t\x12#\n\x06limits\x18\x03 \x01(\x0b\x32\x13.abridged.v1.Limits\x12\x0e\n\x06log_id\x18\x04 \x01(\t\x12\x11\n\tnamespace\x18\x05 \x01(\t\x12\x19\n\x11summarizer_models\x18\x06 \x03(\t\x12.\n\nstart_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x06recall\x18\x08 \x01(\x0b\x32\x17.abridged.v1.RecallInfo\x12\x0f\n\x07\x63ounter\x18\t \x01(\t\x12\x16\n\x0e\x63ounts_exactly\x18\n \x01(\x08\"\x8b\x01\n\nRecallInfo\x12\x10\n\x08\x65mbedder\x18\x01 \x01(\t\x12\x11\n\tdimension\x18\x02 \x01(\x05\x12\x15\n\rhead_position\x18\x03 \x01(\x03\x12\x16\n\x0ewords_position\x18\x04 \x01(\x03\x12\x18\n\x10vectors_position\x18\x05 \x01(\x03\x12\x0f\n\x07stopped\x18\x06 \x01(\t\"\xa6\x01\n\x0fWaitIdleRequest\x12\x34\n\x07timeout\x18\x01 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\xbaH\x05\xaa\x01\x02\x32\x00\x12I\n\x0f\x63onversation_id\x18\x02 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$H\x00\x88\x01\x01\x42\x12\n\x10_conversation_id\"1\n\x10WaitIdleResponse\x12\x0c\n\x04idle\x18\x01 \x01(\x08\x12\x0f\n\x07pending\x18\x02 \x01(\x03\x32\xbe\x01\n\x11ServerInfoService\x12[\n\rGetServerInfo\x12!.abridged.v1.GetServerInfoRequest\x1a\".abridged.v1.GetServerInfoResponse\"\x03\x90\x02\x01\x12L\n\x08WaitIdle\x12\x1c.abridged.v1.WaitIdleRequest\x1a\x1d.abridged.v1.WaitIdleResponse\"\x03\x90\x02\x01\x42P\n\x0eio.abridged.v1B\x16ServerInfoServiceProtoP\x01Z\x16\x61\x62ridged/v1;abridgedv1\xaa\x02\x0b\x41\x62ridged.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%abridged/v1/server_info_service.proto\x12\x0b\x61\x62ridged.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n\x14GetServerInfoRequest\"\xb0\x03\n\x06Limits\x12.\n\x13\x61ppend_messages_max\x18\x01 \x01(\x05R\x11\x61ppendMessagesMax\x12*\n\x11message_bytes_max\x18\x02 \x01(\x03R\x0fmessageBytesMax\x12(\n\x10\x61ppend_bytes_max\x18\x03 \x01(\x03R\x0e\x61ppendBytesMax\x12.\n\x13\x63oncurrent_rpcs_max\x18\x04 \x01(\x05R\x11\x63oncurrentRpcsMax\x12\x1f\n\x0bstreams_max\x18\x05 \x01(\x05R\nstreamsMax\x12*\n\x11queued_passes_max\x18\x06 \x01(\x05R\x0fqueuedPassesMax\x12\x1b\n\twaits_max\x18\x07 \x01(\x05R\x08waitsMax\x12(\n\x10\x61nswer_bytes_max\x18\x08 \x01(\x03R\x0e\x61nswerBytesMax\x12*\n\x11request_bytes_max\x18\t \x01(\x03R\x0frequestBytesMax\x12\x30\n\x14\x63oncurrent_texts_max\x18\n \x01(\x05R\x12\x63oncurrentTextsMax\"\x91\x03\n\x15GetServerInfoResponse\x12\x18\n\x07version\x18\x01 \x01(\tR\x07version\x12\"\n\x0c\x63\x61pabilities\x18\x02 \x03(\tR\x0c\x63\x61pabilities\x12+\n\x06limits\x18\x03 \x01(\x0b\x32\x13.abridged.v1.LimitsR\x06limits\x12\x15\n\x06log_id\x18\x04 \x01(\tR\x05logId\x12\x1c\n\tnamespace\x18\x05 \x01(\tR\tnamespace\x12+\n\x11summarizer_models\x18\x06 \x03(\tR\x10summarizerModels\x12\x39\n\nstart_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\tstartTime\x12/\n\x06recall\x18\x08 \x01(\x0b\x32\x17.abridged.v1.RecallInfoR\x06recall\x12\x18\n\x07\x63ounter\x18\t \x01(\tR\x07\x63ounter\x12%\n\x0e\x63ounts_exactly\x18\n \x01(\x08R\rcountsExactly\"\xd7\x01\n\nRecallInfo\x12\x1a\n\x08\x65mbedder\x18\x01 \x01(\tR\x08\x65mbedder\x12\x1c\n\tdimension\x18\x02 \x01(\x05R\tdimension\x12#\n\rhead_position\x18\x03 \x01(\x03R\x0cheadPosition\x12%\n\x0ewords_position\x18\x04 \x01(\x03R\rwordsPosition\x12)\n\x10vectors_position\x18\x05 \x01(\x03R\x0fvectorsPosition\x12\x18\n\x07stopped\x18\x06 \x01(\tR\x07stopped\"\xbf\x01\n\x0fWaitIdleRequest\x12=\n\x07timeout\x18\x01 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\xbaH\x05\xaa\x01\x02\x32\x00R\x07timeout\x12Y\n\x0f\x63onversation_id\x18\x02 \x01(\tB+\xbaH(r&2$^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$H\x00R\x0e\x63onversationId\x88\x01\x01\x42\x12\n\x10_conversation_id\"@\n\x10WaitIdleResponse\x12\x12\n\x04idle\x18\x01 \x01(\x08R\x04idle\x12\x18\n\x07pending\x18\x02 \x01(\x03R\x07pending2\xbe\x01\n\x11ServerInfoService\x12[\n\rGetServerInfo\x12!.abridged.v1.GetServerInfoRequest\x1a\".abridged.v1.GetServerInfoResponse\"\x03\x90\x02\x01\x12L\n\x08WaitIdle\x12\x1c.abridged.v1.WaitIdleRequest\x1a\x1d.abridged.v1.WaitIdleResponse\"\x03\x90\x02\x01\x42P\n\x0eio.abridged.v1B\x16ServerInfoServiceProtoP\x01Z\x16\x61\x62ridged/v1;abridgedv1\xaa\x02\x0b\x41\x62ridged.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,18 +33,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SERVERINFOSERVICE'].methods_by_name['GetServerInfo']._serialized_options = b'\220\002\001'
   _globals['_SERVERINFOSERVICE'].methods_by_name['WaitIdle']._loaded_options = None
   _globals['_SERVERINFOSERVICE'].methods_by_name['WaitIdle']._serialized_options = b'\220\002\001'
-  _globals['_GETSERVERINFOREQUEST']._serialized_start=148
-  _globals['_GETSERVERINFOREQUEST']._serialized_end=170
-  _globals['_LIMITS']._serialized_start=173
-  _globals['_LIMITS']._serialized_end=442
-  _globals['_GETSERVERINFORESPONSE']._serialized_start=445
-  _globals['_GETSERVERINFORESPONSE']._serialized_end=736
-  _globals['_RECALLINFO']._serialized_start=739
-  _globals['_RECALLINFO']._serialized_end=878
-  _globals['_WAITIDLEREQUEST']._serialized_start=881
-  _globals['_WAITIDLEREQUEST']._serialized_end=1047
-  _globals['_WAITIDLERESPONSE']._serialized_start=1049
-  _globals['_WAITIDLERESPONSE']._serialized_end=1098
-  _globals['_SERVERINFOSERVICE']._serialized_start=1101
-  _globals['_SERVERINFOSERVICE']._serialized_end=1291
+  _globals['_GETSERVERINFOREQUEST']._serialized_start=119
+  _globals['_GETSERVERINFOREQUEST']._serialized_end=141
+  _globals['_LIMITS']._serialized_start=144
+  _globals['_LIMITS']._serialized_end=576
+  _globals['_GETSERVERINFORESPONSE']._serialized_start=579
+  _globals['_GETSERVERINFORESPONSE']._serialized_end=980
+  _globals['_RECALLINFO']._serialized_start=983
+  _globals['_RECALLINFO']._serialized_end=1198
+  _globals['_WAITIDLEREQUEST']._serialized_start=1201
+  _globals['_WAITIDLEREQUEST']._serialized_end=1392
+  _globals['_WAITIDLERESPONSE']._serialized_start=1394
+  _globals['_WAITIDLERESPONSE']._serialized_end=1458
+  _globals['_SERVERINFOSERVICE']._serialized_start=1461
+  _globals['_SERVERINFOSERVICE']._serialized_end=1651
 # @@protoc_insertion_point(module_scope)

@@ -6,17 +6,8 @@
 """Generated protocol buffer code."""
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
-from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-_runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC,
-    7,
-    35,
-    1,
-    '',
-    'abridged/v1/summary.proto'
-)
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
@@ -26,7 +17,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61\x62ridged/v1/summary.proto\x12\x0b\x61\x62ridged.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"+\n\x0cMessageRange\x12\r\n\x05\x66irst\x18\x01 \x01(\x03\x12\x0c\n\x04last\x18\x02 \x01(\x03\"2\n\tStatement\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x17\n\x0fmessage_numbers\x18\x02 \x03(\x03\"O\n\nActionItem\x12\r\n\x05owner\x18\x01 \x01(\t\x12\x0c\n\x04task\x18\x02 \x01(\t\x12\x0b\n\x03\x64ue\x18\x03 \x01(\t\x12\x17\n\x0fmessage_numbers\x18\x04 \x03(\x03\"\xde\x01\n\x0eSummaryContext\x12\x14\n\x0cparticipants\x18\x01 \x03(\t\x12)\n\tdecisions\x18\x06 \x03(\x0b\x32\x16.abridged.v1.Statement\x12-\n\x0c\x61\x63tion_items\x18\x03 \x03(\x0b\x32\x17.abridged.v1.ActionItem\x12*\n\nunresolved\x18\x07 \x03(\x0b\x32\x16.abridged.v1.Statement\x12\x17\n\x0f\x64omain_entities\x18\x05 \x03(\t\x12\x0b\n\x03raw\x18\x08 \x01(\tJ\x04\x08\x02\x10\x03J\x04\x08\x04\x10\x05\"\xbd\x01\n\rRecordQuality\x12\x1b\n\x13identifier_survival\x18\x01 \x01(\x01\x12\x1a\n\x12unsupported_claims\x18\x02 \x01(\x05\x12\x11\n\treduction\x18\x03 \x01(\x01\x12$\n\x17\x61ll_identifier_survival\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12\x1e\n\x16unsupported_statements\x18\x05 \x01(\x05\x42\x1a\n\x18_all_identifier_survival\"\xb2\x01\n\x0e\x45pisodeFigures\x12\x1a\n\x12sentiment_messages\x18\x01 \x01(\x05\x12\x1b\n\x0esentiment_mean\x18\x02 \x01(\x01H\x00\x88\x01\x01\x12\x1f\n\x12sentiment_variance\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\r\n\x05\x66lows\x18\x04 \x03(\t\x12\r\n\x05tools\x18\x05 \x03(\tB\x11\n\x0f_sentiment_meanB\x15\n\x13_sentiment_variance\"\xdd\x01\n\x0bLedgerEntry\x12)\n\x04kind\x18\x01 \x01(\x0e\x32\x1b.abridged.v1.IdentifierKind\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x0f\n\x07\x63ontext\x18\x03 \x01(\t\x12\x0f\n\x07numbers\x18\x04 \x03(\x03\x12\r\n\x05\x63ount\x18\x05 \x01(\x03\x12\'\n\x03use\x18\x06 \x01(\x0e\x32\x1a.abridged.v1.IdentifierUse\x12\x0e\n\x06tokens\x18\x07 \x01(\x03\x12\x13\n\x0breplaced_by\x18\x08 \x01(\x03\x12\x16\n\x0e\x63ontext_tokens\x18\t \x01(\x03\"\x94\x06\n\rSummaryRecord\x12\n\n\x02id\x18\x01 \x01(\t\x12/\n\x0b\x63reate_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x64\x65pth\x18\x03 \x01(\x05\x12\x11\n\tparent_id\x18\x04 \x01(\t\x12\x0f\n\x07summary\x18\x05 \x01(\t\x12*\n\nkey_points\x18\x1e \x03(\x0b\x32\x16.abridged.v1.Statement\x12,\n\x07\x63ontext\x18\x07 \x01(\x0b\x32\x1b.abridged.v1.SummaryContext\x12*\n\x07\x63overed\x18\x08 \x03(\x0b\x32\x19.abridged.v1.MessageRange\x12\x1d\n\x15\x63overed_message_count\x18\t \x01(\x03\x12\x15\n\rtokens_before\x18\n \x01(\x03\x12\x14\n\x0ctokens_after\x18\x0b \x01(\x03\x12\r\n\x05model\x18\x0c \x01(\t\x12\x13\n\x0bprompt_name\x18\r \x01(\t\x12\x16\n\x0eprompt_version\x18\x0e \x01(\t\x12+\n\nprovenance\x18\x0f \x01(\x0e\x32\x17.abridged.v1.Provenance\x12\x10\n\x08\x61ttempts\x18\x10 \x01(\x05\x12\x13\n\x0btokens_read\x18\x1f \x01(\x03\x12\x16\n\x0etokens_written\x18  \x01(\x03\x12*\n\x07latency\x18\x16 \x01(\x0b\x32\x19.google.protobuf.Duration\x12+\n\x07quality\x18\x12 \x01(\x0b\x32\x1a.abridged.v1.RecordQuality\x12\x16\n\x0e\x63overed_tokens\x18\x13 \x01(\x03\x12\x10\n\x08rewrites\x18\x14 \x01(\x05\x12\x14\n\x0cstands_alone\x18\x15 \x01(\x08\x12\r\n\x05label\x18( \x01(\t\x12\x15\n\rshort_summary\x18\x1a \x01(\t\x12\x14\n\x0cshort_tokens\x18\x1b \x01(\x03\x12,\n\x07\x65pisode\x18\x1c \x01(\x0b\x32\x1b.abridged.v1.EpisodeFiguresJ\x04\x08\x11\x10\x12J\x04\x08\x06\x10\x07R\nlatency_ms*\x88\x01\n\nProvenance\x12\x1a\n\x16PROVENANCE_UNSPECIFIED\x10\x00\x12\x14\n\x10PROVENANCE_MODEL\x10\x01\x12\x19\n\x15PROVENANCE_EXTRACTIVE\x10\x02\x12\x15\n\x11PROVENANCE_MERGED\x10\x03\x12\x16\n\x12PROVENANCE_REBASED\x10\x04*A\n\x06Rating\x12\x16\n\x12RATING_UNSPECIFIED\x10\x00\x12\x0f\n\x0bRATING_GOOD\x10\x01\x12\x0e\n\nRATING_BAD\x10\x02*\xfd\x03\n\x0eIdentifierKind\x12\x1f\n\x1bIDENTIFIER_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13IDENTIFIER_KIND_URL\x10\x01\x12\x19\n\x15IDENTIFIER_KIND_EMAIL\x10\x02\x12\x18\n\x14IDENTIFIER_KIND_UUID\x10\x03\x12\x18\n\x14IDENTIFIER_KIND_HASH\x10\x04\x12\x18\n\x14IDENTIFIER_KIND_PATH\x10\x05\x12\x18\n\x14IDENTIFIER_KIND_FILE\x10\x06\x12\x1a\n\x16IDENTIFIER_KIND_TICKET\x10\x07\x12\x1b\n\x17IDENTIFIER_KIND_VERSION\x10\x08\x12\x18\n\x14IDENTIFIER_KIND_CODE\x10\t\x12\x1a\n\x16IDENTIFIER_KIND_SYMBOL\x10\n\x12\x1b\n\x17IDENTIFIER_KIND_COMMAND\x10\x0b\x12\x1a\n\x16IDENTIFIER_KIND_AMOUNT\x10\x0c\x12\x18\n\x14IDENTIFIER_KIND_DATE\x10\r\x12\x19\n\x15IDENTIFIER_KIND_PHONE\x10\x0e\x12\x18\n\x14IDENTIFIER_KIND_TIME\x10\x0f\x12\x1a\n\x16IDENTIFIER_KIND_NUMBER\x10\x10\x12\x1b\n\x17IDENTIFIER_KIND_DECIMAL\x10\x11*\x98\x01\n\rIdentifierUse\x12\x1e\n\x1aIDENTIFIER_USE_UNSPECIFIED\x10\x00\x12\x17\n\x13IDENTIFIER_USE_USER\x10\x01\x12\x17\n\x13IDENTIFIER_USE_CALL\x10\x02\x12\x1c\n\x18IDENTIFIER_USE_ASSISTANT\x10\x03\x12\x17\n\x13IDENTIFIER_USE_TOOL\x10\x04\x42\x46\n\x0eio.abridged.v1B\x0cSummaryProtoP\x01Z\x16\x61\x62ridged/v1;abridgedv1\xaa\x02\x0b\x41\x62ridged.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19\x61\x62ridged/v1/summary.proto\x12\x0b\x61\x62ridged.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"8\n\x0cMessageRange\x12\x14\n\x05\x66irst\x18\x01 \x01(\x03R\x05\x66irst\x12\x12\n\x04last\x18\x02 \x01(\x03R\x04last\"H\n\tStatement\x12\x12\n\x04text\x18\x01 \x01(\tR\x04text\x12\'\n\x0fmessage_numbers\x18\x02 \x03(\x03R\x0emessageNumbers\"q\n\nActionItem\x12\x14\n\x05owner\x18\x01 \x01(\tR\x05owner\x12\x12\n\x04task\x18\x02 \x01(\tR\x04task\x12\x10\n\x03\x64ue\x18\x03 \x01(\tR\x03\x64ue\x12\'\n\x0fmessage_numbers\x18\x04 \x03(\x03R\x0emessageNumbers\"\xa5\x02\n\x0eSummaryContext\x12\"\n\x0cparticipants\x18\x01 \x03(\tR\x0cparticipants\x12\x34\n\tdecisions\x18\x06 \x03(\x0b\x32\x16.abridged.v1.StatementR\tdecisions\x12:\n\x0c\x61\x63tion_items\x18\x03 \x03(\x0b\x32\x17.abridged.v1.ActionItemR\x0b\x61\x63tionItems\x12\x36\n\nunresolved\x18\x07 \x03(\x0b\x32\x16.abridged.v1.StatementR\nunresolved\x12\'\n\x0f\x64omain_entities\x18\x05 \x03(\tR\x0e\x64omainEntities\x12\x10\n\x03raw\x18\x08 \x01(\tR\x03rawJ\x04\x08\x02\x10\x03J\x04\x08\x04\x10\x05\"\x9d\x02\n\rRecordQuality\x12/\n\x13identifier_survival\x18\x01 \x01(\x01R\x12identifierSurvival\x12-\n\x12unsupported_claims\x18\x02 \x01(\x05R\x11unsupportedClaims\x12\x1c\n\treduction\x18\x03 \x01(\x01R\treduction\x12;\n\x17\x61ll_identifier_survival\x18\x04 \x01(\x01H\x00R\x15\x61llIdentifierSurvival\x88\x01\x01\x12\x35\n\x16unsupported_statements\x18\x05 \x01(\x05R\x15unsupportedStatementsB\x1a\n\x18_all_identifier_survival\"\xf5\x01\n\x0e\x45pisodeFigures\x12-\n\x12sentiment_messages\x18\x01 \x01(\x05R\x11sentimentMessages\x12*\n\x0esentiment_mean\x18\x02 \x01(\x01H\x00R\rsentimentMean\x88\x01\x01\x12\x32\n\x12sentiment_variance\x18\x03 \x01(\x01H\x01R\x11sentimentVariance\x88\x01\x01\x12\x14\n\x05\x66lows\x18\x04 \x03(\tR\x05\x66lows\x12\x14\n\x05tools\x18\x05 \x03(\tR\x05toolsB\x11\n\x0f_sentiment_meanB\x15\n\x13_sentiment_variance\"\xaa\x02\n\x0bLedgerEntry\x12/\n\x04kind\x18\x01 \x01(\x0e\x32\x1b.abridged.v1.IdentifierKindR\x04kind\x12\x12\n\x04text\x18\x02 \x01(\tR\x04text\x12\x18\n\x07\x63ontext\x18\x03 \x01(\tR\x07\x63ontext\x12\x18\n\x07numbers\x18\x04 \x03(\x03R\x07numbers\x12\x14\n\x05\x63ount\x18\x05 \x01(\x03R\x05\x63ount\x12,\n\x03use\x18\x06 \x01(\x0e\x32\x1a.abridged.v1.IdentifierUseR\x03use\x12\x16\n\x06tokens\x18\x07 \x01(\x03R\x06tokens\x12\x1f\n\x0breplaced_by\x18\x08 \x01(\x03R\nreplacedBy\x12%\n\x0e\x63ontext_tokens\x18\t \x01(\x03R\rcontextTokens\"\xc1\x08\n\rSummaryRecord\x12\x0e\n\x02id\x18\x01 \x01(\tR\x02id\x12;\n\x0b\x63reate_time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\ncreateTime\x12\x14\n\x05\x64\x65pth\x18\x03 \x01(\x05R\x05\x64\x65pth\x12\x1b\n\tparent_id\x18\x04 \x01(\tR\x08parentId\x12\x18\n\x07summary\x18\x05 \x01(\tR\x07summary\x12\x35\n\nkey_points\x18\x1e \x03(\x0b\x32\x16.abridged.v1.StatementR\tkeyPoints\x12\x35\n\x07\x63ontext\x18\x07 \x01(\x0b\x32\x1b.abridged.v1.SummaryContextR\x07\x63ontext\x12\x33\n\x07\x63overed\x18\x08 \x03(\x0b\x32\x19.abridged.v1.MessageRangeR\x07\x63overed\x12\x32\n\x15\x63overed_message_count\x18\t \x01(\x03R\x13\x63overedMessageCount\x12#\n\rtokens_before\x18\n \x01(\x03R\x0ctokensBefore\x12!\n\x0ctokens_after\x18\x0b \x01(\x03R\x0btokensAfter\x12\x14\n\x05model\x18\x0c \x01(\tR\x05model\x12\x1f\n\x0bprompt_name\x18\r \x01(\tR\npromptName\x12%\n\x0eprompt_version\x18\x0e \x01(\tR\rpromptVersion\x12\x37\n\nprovenance\x18\x0f \x01(\x0e\x32\x17.abridged.v1.ProvenanceR\nprovenance\x12\x1a\n\x08\x61ttempts\x18\x10 \x01(\x05R\x08\x61ttempts\x12\x1f\n\x0btokens_read\x18\x1f \x01(\x03R\ntokensRead\x12%\n\x0etokens_written\x18  \x01(\x03R\rtokensWritten\x12\x33\n\x07latency\x18\x16 \x01(\x0b\x32\x19.google.protobuf.DurationR\x07latency\x12\x34\n\x07quality\x18\x12 \x01(\x0b\x32\x1a.abridged.v1.RecordQualityR\x07quality\x12%\n\x0e\x63overed_tokens\x18\x13 \x01(\x03R\rcoveredTokens\x12\x1a\n\x08rewrites\x18\x14 \x01(\x05R\x08rewrites\x12!\n\x0cstands_alone\x18\x15 \x01(\x08R\x0bstandsAlone\x12\x14\n\x05label\x18( \x01(\tR\x05label\x12#\n\rshort_summary\x18\x1a \x01(\tR\x0cshortSummary\x12!\n\x0cshort_tokens\x18\x1b \x01(\x03R\x0bshortTokens\x12\x35\n\x07\x65pisode\x18\x1c \x01(\x0b\x32\x1b.abridged.v1.EpisodeFiguresR\x07\x65pisodeJ\x04\x08\x11\x10\x12J\x04\x08\x06\x10\x07R\nlatency_ms*\x88\x01\n\nProvenance\x12\x1a\n\x16PROVENANCE_UNSPECIFIED\x10\x00\x12\x14\n\x10PROVENANCE_MODEL\x10\x01\x12\x19\n\x15PROVENANCE_EXTRACTIVE\x10\x02\x12\x15\n\x11PROVENANCE_MERGED\x10\x03\x12\x16\n\x12PROVENANCE_REBASED\x10\x04*A\n\x06Rating\x12\x16\n\x12RATING_UNSPECIFIED\x10\x00\x12\x0f\n\x0bRATING_GOOD\x10\x01\x12\x0e\n\nRATING_BAD\x10\x02*\xfd\x03\n\x0eIdentifierKind\x12\x1f\n\x1bIDENTIFIER_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13IDENTIFIER_KIND_URL\x10\x01\x12\x19\n\x15IDENTIFIER_KIND_EMAIL\x10\x02\x12\x18\n\x14IDENTIFIER_KIND_UUID\x10\x03\x12\x18\n\x14IDENTIFIER_KIND_HASH\x10\x04\x12\x18\n\x14IDENTIFIER_KIND_PATH\x10\x05\x12\x18\n\x14IDENTIFIER_KIND_FILE\x10\x06\x12\x1a\n\x16IDENTIFIER_KIND_TICKET\x10\x07\x12\x1b\n\x17IDENTIFIER_KIND_VERSION\x10\x08\x12\x18\n\x14IDENTIFIER_KIND_CODE\x10\t\x12\x1a\n\x16IDENTIFIER_KIND_SYMBOL\x10\n\x12\x1b\n\x17IDENTIFIER_KIND_COMMAND\x10\x0b\x12\x1a\n\x16IDENTIFIER_KIND_AMOUNT\x10\x0c\x12\x18\n\x14IDENTIFIER_KIND_DATE\x10\r\x12\x19\n\x15IDENTIFIER_KIND_PHONE\x10\x0e\x12\x18\n\x14IDENTIFIER_KIND_TIME\x10\x0f\x12\x1a\n\x16IDENTIFIER_KIND_NUMBER\x10\x10\x12\x1b\n\x17IDENTIFIER_KIND_DECIMAL\x10\x11*\x98\x01\n\rIdentifierUse\x12\x1e\n\x1aIDENTIFIER_USE_UNSPECIFIED\x10\x00\x12\x17\n\x13IDENTIFIER_USE_USER\x10\x01\x12\x17\n\x13IDENTIFIER_USE_CALL\x10\x02\x12\x1c\n\x18IDENTIFIER_USE_ASSISTANT\x10\x03\x12\x17\n\x13IDENTIFIER_USE_TOOL\x10\x04\x42\x46\n\x0eio.abridged.v1B\x0cSummaryProtoP\x01Z\x16\x61\x62ridged/v1;abridgedv1\xaa\x02\x0b\x41\x62ridged.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,28 +25,28 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'abridged.v1.summary_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\016io.abridged.v1B\014SummaryProtoP\001Z\026abridged/v1;abridgedv1\252\002\013Abridged.V1'
-  _globals['_PROVENANCE']._serialized_start=1899
-  _globals['_PROVENANCE']._serialized_end=2035
-  _globals['_RATING']._serialized_start=2037
-  _globals['_RATING']._serialized_end=2102
-  _globals['_IDENTIFIERKIND']._serialized_start=2105
-  _globals['_IDENTIFIERKIND']._serialized_end=2614
-  _globals['_IDENTIFIERUSE']._serialized_start=2617
-  _globals['_IDENTIFIERUSE']._serialized_end=2769
+  _globals['_PROVENANCE']._serialized_start=2580
+  _globals['_PROVENANCE']._serialized_end=2716
+  _globals['_RATING']._serialized_start=2718
+  _globals['_RATING']._serialized_end=2783
+  _globals['_IDENTIFIERKIND']._serialized_start=2786
+  _globals['_IDENTIFIERKIND']._serialized_end=3295
+  _globals['_IDENTIFIERUSE']._serialized_start=3298
+  _globals['_IDENTIFIERUSE']._serialized_end=3450
   _globals['_MESSAGERANGE']._serialized_start=107
-  _globals['_MESSAGERANGE']._serialized_end=150
-  _globals['_STATEMENT']._serialized_start=152
-  _globals['_STATEMENT']._serialized_end=202
-  _globals['_ACTIONITEM']._serialized_start=204
-  _globals['_ACTIONITEM']._serialized_end=283
-  _globals['_SUMMARYCONTEXT']._serialized_start=286
-  _globals['_SUMMARYCONTEXT']._serialized_end=508
-  _globals['_RECORDQUALITY']._serialized_start=511
-  _globals['_RECORDQUALITY']._serialized_end=700
-  _globals['_EPISODEFIGURES']._serialized_start=703
-  _globals['_EPISODEFIGURES']._serialized_end=881
-  _globals['_LEDGERENTRY']._serialized_start=884
-  _globals['_LEDGERENTRY']._serialized_end=1105
-  _globals['_SUMMARYRECORD']._serialized_start=1108
-  _globals['_SUMMARYRECORD']._serialized_end=1896
+  _globals['_MESSAGERANGE']._serialized_end=163
+  _globals['_STATEMENT']._serialized_start=165
+  _globals['_STATEMENT']._serialized_end=237
+  _globals['_ACTIONITEM']._serialized_start=239
+  _globals['_ACTIONITEM']._serialized_end=352
+  _globals['_SUMMARYCONTEXT']._serialized_start=355
+  _globals['_SUMMARYCONTEXT']._serialized_end=648
+  _globals['_RECORDQUALITY']._serialized_start=651
+  _globals['_RECORDQUALITY']._serialized_end=936
+  _globals['_EPISODEFIGURES']._serialized_start=939
+  _globals['_EPISODEFIGURES']._serialized_end=1184
+  _globals['_LEDGERENTRY']._serialized_start=1187
+  _globals['_LEDGERENTRY']._serialized_end=1485
+  _globals['_SUMMARYRECORD']._serialized_start=1488
+  _globals['_SUMMARYRECORD']._serialized_end=2577
 # @@protoc_insertion_point(module_scope)

@@ -6,17 +6,8 @@
 """Generated protocol buffer code."""
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
-from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-_runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC,
-    7,
-    35,
-    1,
-    '',
-    'abridged/v1/text_service.proto'
-)
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
@@ -26,10 +17,9 @@ from abridged.v1 import conversation_pb2 as abridged_dot_v1_dot_conversation__pb
 from abridged.v1 import event_pb2 as abridged_dot_v1_dot_event__pb2
 from abridged.v1 import message_pb2 as abridged_dot_v1_dot_message__pb2
 from abridged.v1 import summary_pb2 as abridged_dot_v1_dot_summary__pb2
-from buf.validate import validate_pb2 as buf_dot_validate_dot_validate__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x61\x62ridged/v1/text_service.proto\x12\x0b\x61\x62ridged.v1\x1a\x1e\x61\x62ridged/v1/conversation.proto\x1a\x17\x61\x62ridged/v1/event.proto\x1a\x19\x61\x62ridged/v1/message.proto\x1a\x19\x61\x62ridged/v1/summary.proto\x1a\x1b\x62uf/validate/validate.proto\"\x84\x01\n\x14SummarizeTextRequest\x12\x15\n\x04text\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x10\x01\x12\"\n\nmax_tokens\x18\x02 \x01(\x05\x42\x0e\xbaH\x0b\x1a\x06\x18\xa0\x8d\x06( \xd8\x01\x01\x12\x31\n\x08\x66\x61llback\x18\x03 \x01(\x0e\x32\x15.abridged.v1.FallbackB\x08\xbaH\x05\x82\x01\x02\x10\x01\"{\n\x15SummarizeTextResponse\x12-\n\x08progress\x18\x01 \x01(\x0b\x32\x19.abridged.v1.TextProgressH\x00\x12+\n\x07summary\x18\x02 \x01(\x0b\x32\x18.abridged.v1.TextSummaryH\x00\x42\x06\n\x04item\"m\n\x0cTextProgress\x12\x12\n\ncalls_done\x18\x01 \x01(\x05\x12\x13\n\x0b\x63\x61lls_total\x18\x02 \x01(\x05\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\x05\x12\r\n\x05model\x18\x04 \x01(\t\x12\x14\n\x0coutput_chars\x18\x05 \x01(\x05\"\x9a\x03\n\x0bTextSummary\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x0f\n\x07summary\x18\x02 \x01(\t\x12*\n\nkey_points\x18\x03 \x03(\x0b\x32\x16.abridged.v1.Statement\x12,\n\x07\x63ontext\x18\x04 \x01(\x0b\x32\x1b.abridged.v1.SummaryContext\x12\x15\n\rtokens_before\x18\x05 \x01(\x03\x12\x14\n\x0ctokens_after\x18\x06 \x01(\x03\x12\r\n\x05model\x18\x07 \x01(\t\x12+\n\nprovenance\x18\x08 \x01(\x0e\x32\x17.abridged.v1.Provenance\x12\x10\n\x08\x61ttempts\x18\t \x01(\x05\x12+\n\x07quality\x18\n \x01(\x0b\x32\x1a.abridged.v1.RecordQuality\x12\x0f\n\x07\x63lipped\x18\x0b \x01(\x08\x12,\n\x0b\x65rror_class\x18\x0c \x01(\x0e\x32\x17.abridged.v1.ErrorClass\x12\x13\n\x0bprompt_name\x18\r \x01(\t\x12\x16\n\x0eprompt_version\x18\x0e \x01(\t\"z\n\x12\x43ountTokensRequest\x12\x18\n\x05texts\x18\x01 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\x80\x04\x12\x31\n\x08messages\x18\x02 \x03(\x0b\x32\x14.abridged.v1.MessageB\t\xbaH\x06\x92\x01\x03\x10\x80\x04\x12\x17\n\x05model\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02\"F\n\nTokenCount\x12\x0e\n\x06tokens\x18\x01 \x01(\x03\x12(\n\x06source\x18\x02 \x01(\x0e\x32\x18.abridged.v1.TokenSource\"\xc4\x01\n\x13\x43ountTokensResponse\x12&\n\x05texts\x18\x01 \x03(\x0b\x32\x17.abridged.v1.TokenCount\x12)\n\x08messages\x18\x02 \x03(\x0b\x32\x17.abridged.v1.TokenCount\x12\x14\n\x0ctotal_tokens\x18\x03 \x01(\x03\x12\x0f\n\x07\x63ounter\x18\x04 \x01(\t\x12\x1a\n\x12\x63\x61libration_factor\x18\x05 \x01(\x01\x12\x17\n\x0f\x65stimate_reason\x18\x06 \x01(\t2\xc3\x01\n\x0bTextService\x12]\n\rSummarizeText\x12!.abridged.v1.SummarizeTextRequest\x1a\".abridged.v1.SummarizeTextResponse\"\x03\x90\x02\x01\x30\x01\x12U\n\x0b\x43ountTokens\x12\x1f.abridged.v1.CountTokensRequest\x1a .abridged.v1.CountTokensResponse\"\x03\x90\x02\x01\x42J\n\x0eio.abridged.v1B\x10TextServiceProtoP\x01Z\x16\x61\x62ridged/v1;abridgedv1\xaa\x02\x0b\x41\x62ridged.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x61\x62ridged/v1/text_service.proto\x12\x0b\x61\x62ridged.v1\x1a\x1e\x61\x62ridged/v1/conversation.proto\x1a\x17\x61\x62ridged/v1/event.proto\x1a\x19\x61\x62ridged/v1/message.proto\x1a\x19\x61\x62ridged/v1/summary.proto\"\x9f\x01\n\x14SummarizeTextRequest\x12\x1b\n\x04text\x18\x01 \x01(\tB\x07\xbaH\x04r\x02\x10\x01R\x04text\x12-\n\nmax_tokens\x18\x02 \x01(\x05\x42\x0e\xbaH\x0b\x1a\x06\x18\xa0\x8d\x06( \xd8\x01\x01R\tmaxTokens\x12;\n\x08\x66\x61llback\x18\x03 \x01(\x0e\x32\x15.abridged.v1.FallbackB\x08\xbaH\x05\x82\x01\x02\x10\x01R\x08\x66\x61llback\"\x8e\x01\n\x15SummarizeTextResponse\x12\x37\n\x08progress\x18\x01 \x01(\x0b\x32\x19.abridged.v1.TextProgressH\x00R\x08progress\x12\x34\n\x07summary\x18\x02 \x01(\x0b\x32\x18.abridged.v1.TextSummaryH\x00R\x07summaryB\x06\n\x04item\"\xa1\x01\n\x0cTextProgress\x12\x1d\n\ncalls_done\x18\x01 \x01(\x05R\tcallsDone\x12\x1f\n\x0b\x63\x61lls_total\x18\x02 \x01(\x05R\ncallsTotal\x12\x18\n\x07\x61ttempt\x18\x03 \x01(\x05R\x07\x61ttempt\x12\x14\n\x05model\x18\x04 \x01(\tR\x05model\x12!\n\x0coutput_chars\x18\x05 \x01(\x05R\x0boutputChars\"\xae\x04\n\x0bTextSummary\x12\x12\n\x04text\x18\x01 \x01(\tR\x04text\x12\x18\n\x07summary\x18\x02 \x01(\tR\x07summary\x12\x35\n\nkey_points\x18\x03 \x03(\x0b\x32\x16.abridged.v1.StatementR\tkeyPoints\x12\x35\n\x07\x63ontext\x18\x04 \x01(\x0b\x32\x1b.abridged.v1.SummaryContextR\x07\x63ontext\x12#\n\rtokens_before\x18\x05 \x01(\x03R\x0ctokensBefore\x12!\n\x0ctokens_after\x18\x06 \x01(\x03R\x0btokensAfter\x12\x14\n\x05model\x18\x07 \x01(\tR\x05model\x12\x37\n\nprovenance\x18\x08 \x01(\x0e\x32\x17.abridged.v1.ProvenanceR\nprovenance\x12\x1a\n\x08\x61ttempts\x18\t \x01(\x05R\x08\x61ttempts\x12\x34\n\x07quality\x18\n \x01(\x0b\x32\x1a.abridged.v1.RecordQualityR\x07quality\x12\x18\n\x07\x63lipped\x18\x0b \x01(\x08R\x07\x63lipped\x12\x38\n\x0b\x65rror_class\x18\x0c \x01(\x0e\x32\x17.abridged.v1.ErrorClassR\nerrorClass\x12\x1f\n\x0bprompt_name\x18\r \x01(\tR\npromptName\x12%\n\x0eprompt_version\x18\x0e \x01(\tR\rpromptVersion\"\x92\x01\n\x12\x43ountTokensRequest\x12\x1f\n\x05texts\x18\x01 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\x80\x04R\x05texts\x12;\n\x08messages\x18\x02 \x03(\x0b\x32\x14.abridged.v1.MessageB\t\xbaH\x06\x92\x01\x03\x10\x80\x04R\x08messages\x12\x1e\n\x05model\x18\x03 \x01(\tB\x08\xbaH\x05r\x03\x18\x80\x02R\x05model\"V\n\nTokenCount\x12\x16\n\x06tokens\x18\x01 \x01(\x03R\x06tokens\x12\x30\n\x06source\x18\x02 \x01(\x0e\x32\x18.abridged.v1.TokenSourceR\x06source\"\x8e\x02\n\x13\x43ountTokensResponse\x12-\n\x05texts\x18\x01 \x03(\x0b\x32\x17.abridged.v1.TokenCountR\x05texts\x12\x33\n\x08messages\x18\x02 \x03(\x0b\x32\x17.abridged.v1.TokenCountR\x08messages\x12!\n\x0ctotal_tokens\x18\x03 \x01(\x03R\x0btotalTokens\x12\x18\n\x07\x63ounter\x18\x04 \x01(\tR\x07\x63ounter\x12-\n\x12\x63\x61libration_factor\x18\x05 \x01(\x01R\x11\x63\x61librationFactor\x12\'\n\x0f\x65stimate_reason\x18\x06 \x01(\tR\x0e\x65stimateReason2\xc3\x01\n\x0bTextService\x12]\n\rSummarizeText\x12!.abridged.v1.SummarizeTextRequest\x1a\".abridged.v1.SummarizeTextResponse\"\x03\x90\x02\x01\x30\x01\x12U\n\x0b\x43ountTokens\x12\x1f.abridged.v1.CountTokensRequest\x1a .abridged.v1.CountTokensResponse\"\x03\x90\x02\x01\x42J\n\x0eio.abridged.v1B\x10TextServiceProtoP\x01Z\x16\x61\x62ridged/v1;abridgedv1\xaa\x02\x0b\x41\x62ridged.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -53,20 +43,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TEXTSERVICE'].methods_by_name['SummarizeText']._serialized_options = b'\220\002\001'
   _globals['_TEXTSERVICE'].methods_by_name['CountTokens']._loaded_options = None
   _globals['_TEXTSERVICE'].methods_by_name['CountTokens']._serialized_options = b'\220\002\001'
-  _globals['_SUMMARIZETEXTREQUEST']._serialized_start=188
-  _globals['_SUMMARIZETEXTREQUEST']._serialized_end=320
-  _globals['_SUMMARIZETEXTRESPONSE']._serialized_start=322
-  _globals['_SUMMARIZETEXTRESPONSE']._serialized_end=445
-  _globals['_TEXTPROGRESS']._serialized_start=447
-  _globals['_TEXTPROGRESS']._serialized_end=556
-  _globals['_TEXTSUMMARY']._serialized_start=559
-  _globals['_TEXTSUMMARY']._serialized_end=969
-  _globals['_COUNTTOKENSREQUEST']._serialized_start=971
-  _globals['_COUNTTOKENSREQUEST']._serialized_end=1093
-  _globals['_TOKENCOUNT']._serialized_start=1095
-  _globals['_TOKENCOUNT']._serialized_end=1165
-  _globals['_COUNTTOKENSRESPONSE']._serialized_start=1168
-  _globals['_COUNTTOKENSRESPONSE']._serialized_end=1364
-  _globals['_TEXTSERVICE']._serialized_start=1367
-  _globals['_TEXTSERVICE']._serialized_end=1562
+  _globals['_SUMMARIZETEXTREQUEST']._serialized_start=159
+  _globals['_SUMMARIZETEXTREQUEST']._serialized_end=318
+  _globals['_SUMMARIZETEXTRESPONSE']._serialized_start=321
+  _globals['_SUMMARIZETEXTRESPONSE']._serialized_end=463
+  _globals['_TEXTPROGRESS']._serialized_start=466
+  _globals['_TEXTPROGRESS']._serialized_end=627
+  _globals['_TEXTSUMMARY']._serialized_start=630
+  _globals['_TEXTSUMMARY']._serialized_end=1188
+  _globals['_COUNTTOKENSREQUEST']._serialized_start=1191
+  _globals['_COUNTTOKENSREQUEST']._serialized_end=1337
+  _globals['_TOKENCOUNT']._serialized_start=1339
+  _globals['_TOKENCOUNT']._serialized_end=1425
+  _globals['_COUNTTOKENSRESPONSE']._serialized_start=1428
+  _globals['_COUNTTOKENSRESPONSE']._serialized_end=1698
+  _globals['_TEXTSERVICE']._serialized_start=1701
+  _globals['_TEXTSERVICE']._serialized_end=1896
 # @@protoc_insertion_point(module_scope)

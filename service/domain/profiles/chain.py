@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from service.domain.chunks import calls_needed
-from service.domain.clearing import freed_tokens, marks_that_suffice
-from service.domain.conversation import Conversation, lineage, live_coverage
-from service.domain.errors import DepthLimitReached, NothingToSummarize
-from service.domain.events import (
+from abridged.service.domain.chunks import calls_needed
+from abridged.service.domain.clearing import freed_tokens, marks_that_suffice
+from abridged.service.domain.conversation import Conversation, lineage, live_coverage
+from abridged.service.domain.errors import DepthLimitReached, NothingToSummarize
+from abridged.service.domain.events import (
     PassPlan,
     SkipReason,
     SummarizationCleared,
@@ -19,13 +19,13 @@ from service.domain.events import (
     SummarizationSkipped,
     Trigger,
 )
-from service.domain.policy import DepthLimit, Policy, ProfileName
-from service.domain.portion import compressible, prompt_tokens
-from service.domain.profiles.profile import DecisionContext, HeldBy, may_report_irreducible, planned
-from service.domain.ranges import merged, ranges_of, without
-from service.domain.record import MessageRange, SummaryRecord
-from service.domain.sizes import record_sizes
-from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, summary_tokens
+from abridged.service.domain.policy import DepthLimit, Policy, ProfileName
+from abridged.service.domain.portion import compressible, prompt_tokens
+from abridged.service.domain.profiles.profile import DecisionContext, HeldBy, may_report_irreducible, planned
+from abridged.service.domain.ranges import merged, ranges_of, without
+from abridged.service.domain.record import MessageRange, SummaryRecord
+from abridged.service.domain.sizes import record_sizes
+from abridged.service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, summary_tokens
 
 _CLEARING = frozenset({Trigger.RATIO, Trigger.EMERGENCY})
 """Triggers of a window that is too full. A summary that was asked for is always made."""

@@ -13,9 +13,9 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from service.domain.conversation import Conversation, ShownRecord
-from service.domain.errors import NothingToSummarize
-from service.domain.events import (
+from abridged.service.domain.conversation import Conversation, ShownRecord
+from abridged.service.domain.errors import NothingToSummarize
+from abridged.service.domain.events import (
     MessageAppended,
     PassPlan,
     SkipReason,
@@ -23,16 +23,16 @@ from service.domain.events import (
     SummarizationSkipped,
     Trigger,
 )
-from service.domain.policy import RECORD_TOKENS_MIN, Policy, ProfileName, summary_cap
-from service.domain.portion import portion_tokens_max, prompt_tokens
-from service.domain.profiles.profile import DecisionContext, HeldBy, may_report_irreducible, planned
-from service.domain.ranges import merged, ranges_of
-from service.domain.record import FormName, MessageRange
-from service.domain.sizes import OVERRUN
-from service.domain.stretch import SEEN_BEYOND, Stretch, least_tokens, rest, stretch, tokens_of
-from service.domain.tokens import TokenSource, calibrated_tokens
-from service.domain.topics import topic_shifts
-from service.domain.window import TAIL_MESSAGES_MIN, counted_tokens
+from abridged.service.domain.policy import RECORD_TOKENS_MIN, Policy, ProfileName, summary_cap
+from abridged.service.domain.portion import portion_tokens_max, prompt_tokens
+from abridged.service.domain.profiles.profile import DecisionContext, HeldBy, may_report_irreducible, planned
+from abridged.service.domain.ranges import merged, ranges_of
+from abridged.service.domain.record import FormName, MessageRange
+from abridged.service.domain.sizes import OVERRUN
+from abridged.service.domain.stretch import SEEN_BEYOND, Stretch, least_tokens, rest, stretch, tokens_of
+from abridged.service.domain.tokens import TokenSource, calibrated_tokens
+from abridged.service.domain.topics import topic_shifts
+from abridged.service.domain.window import TAIL_MESSAGES_MIN, counted_tokens
 
 EPISODE_TOKENS_MAX: Final = 384
 """Eight long sentences and two short ones."""

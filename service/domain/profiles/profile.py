@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from service.domain.conversation import Conversation
-from service.domain.events import (
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import (
     MessageAppended,
     PassPlan,
     SummarizationCleared,
@@ -20,8 +20,8 @@ from service.domain.events import (
     SummarizationSkipped,
     Trigger,
 )
-from service.domain.policy import Policy
-from service.domain.record import MessageRange
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.record import MessageRange
 
 
 class HeldBy(StrEnum):

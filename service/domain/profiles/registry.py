@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from service.domain.policy import ProfileName
-from service.domain.profiles import chain, episodes, rolling
-from service.domain.profiles.profile import Profile
+from abridged.service.domain.policy import ProfileName
+from abridged.service.domain.profiles import chain, episodes, rolling
+from abridged.service.domain.profiles.profile import Profile
 
 _PROFILES: Final[Mapping[ProfileName, Profile]] = MappingProxyType(
     {ProfileName.CHAIN: chain, ProfileName.ROLLING: rolling, ProfileName.EPISODES: episodes}

@@ -10,10 +10,10 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from service.domain.chunks import calls_needed
-from service.domain.conversation import Conversation, ShownRecord
-from service.domain.errors import NothingToSummarize
-from service.domain.events import (
+from abridged.service.domain.chunks import calls_needed
+from abridged.service.domain.conversation import Conversation, ShownRecord
+from abridged.service.domain.errors import NothingToSummarize
+from abridged.service.domain.events import (
     MessageAppended,
     PassPlan,
     SkipReason,
@@ -21,21 +21,28 @@ from service.domain.events import (
     SummarizationSkipped,
     Trigger,
 )
-from service.domain.exchanges import answered_since, exchanges, whole_before_kept
-from service.domain.message import Role
-from service.domain.policy import (
+from abridged.service.domain.exchanges import answered_since, exchanges, whole_before_kept
+from abridged.service.domain.message import Role
+from abridged.service.domain.policy import (
     RECORD_TOKENS_MIN,
     SUMMARY_TOKENS_MIN,
     Policy,
     ProfileName,
     largest_summary,
 )
-from service.domain.portion import compressible, prompt_tokens
-from service.domain.profiles.profile import DecisionContext, HeldBy, may_report_irreducible, planned
-from service.domain.ranges import merged
-from service.domain.record import FormName, MessageRange, SummaryRecord
-from service.domain.sizes import ledger_tokens, record_sizes
-from service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, counted_tokens, summary_tokens, tool_pairs, tool_units
+from abridged.service.domain.portion import compressible, prompt_tokens
+from abridged.service.domain.profiles.profile import DecisionContext, HeldBy, may_report_irreducible, planned
+from abridged.service.domain.ranges import merged
+from abridged.service.domain.record import FormName, MessageRange, SummaryRecord
+from abridged.service.domain.sizes import ledger_tokens, record_sizes
+from abridged.service.domain.window import (
+    TAIL_MESSAGES_MIN,
+    WindowSplit,
+    counted_tokens,
+    summary_tokens,
+    tool_pairs,
+    tool_units,
+)
 
 FULL_SHARE: Final = 7 / 8
 """Share of its limit at which a record is full: summarizers write whole sentences and stop short of the limit, and what

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from service.models.settings import SettingUnusable
+from abridged.service.models.settings import SettingUnusable
 
 _PORT_MAX = 65_535
 _SCHEME_PORTS = {"http": 80, "https": 443}

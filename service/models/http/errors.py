@@ -24,8 +24,8 @@ from typing import Any
 
 import httpx
 
-from service.models.http.fields import NotAnObject, count_of, read_object
-from service.models.model import ModelError, ModelRefused, ModelUnavailable, PromptTruncated
+from abridged.service.models.http.fields import NotAnObject, count_of, read_object
+from abridged.service.models.model import ModelError, ModelRefused, ModelUnavailable, PromptTruncated
 
 RATE_LIMIT_RETRY_S = 60.0
 """Delay before a retry after a 429 without Retry-After: cloud limits last minutes to days, never milliseconds."""

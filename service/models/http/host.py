@@ -14,10 +14,10 @@ from typing import Any
 
 import httpx
 
-from service.models.breaker import BreakerState, CircuitBreaker
-from service.models.deadline import Deadline, DeadlineOver
-from service.models.http.address import ServerAddress
-from service.models.http.errors import (
+from abridged.service.models.breaker import BreakerState, CircuitBreaker
+from abridged.service.models.deadline import Deadline, DeadlineOver
+from abridged.service.models.http.address import ServerAddress
+from abridged.service.models.http.errors import (
     AnswerEncoded,
     AnswerInvalid,
     CircuitOpen,
@@ -27,11 +27,11 @@ from service.models.http.errors import (
     classify_transport,
     retry_after_s,
 )
-from service.models.http.fields import OBJECT_BYTES_MAX, NotAnObject, read_object
-from service.models.http.lines import LineSplitter, StreamedAnswer
-from service.models.http.settings import HostSettings
-from service.models.http.small_reads import SmallReads
-from service.models.model import ModelError, ModelUnavailable, OnProgress
+from abridged.service.models.http.fields import OBJECT_BYTES_MAX, NotAnObject, read_object
+from abridged.service.models.http.lines import LineSplitter, StreamedAnswer
+from abridged.service.models.http.settings import HostSettings
+from abridged.service.models.http.small_reads import SmallReads
+from abridged.service.models.model import ModelError, ModelUnavailable, OnProgress
 
 OnBreaker = Callable[[str, BreakerState], None]
 """Called with the host's label and its breaker's new state."""

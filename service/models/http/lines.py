@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
-from service.models.http.fields import OBJECT_BYTES_MAX, NotAnObject, read_object
-from service.models.model import Completion, ModelUnavailable
+from abridged.service.models.http.fields import OBJECT_BYTES_MAX, NotAnObject, read_object
+from abridged.service.models.model import Completion, ModelUnavailable
 
 ANSWER_BYTES_MAX = 32_000_000
 ANSWER_LINES_MAX = 100_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from service.models.breaker import BreakerPolicy
+from abridged.service.models.breaker import BreakerPolicy
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.models.deadline import Deadline
-from service.models.ollama.description import DescriptionCache
-from service.models.ollama.host import OllamaHost
-from service.models.ollama.model import OllamaModel
-from service.models.ollama.settings import OllamaSettings
-from service.models.ollama.wire import Answer
+from abridged.service.models.deadline import Deadline
+from abridged.service.models.ollama.description import DescriptionCache
+from abridged.service.models.ollama.host import OllamaHost
+from abridged.service.models.ollama.model import OllamaModel
+from abridged.service.models.ollama.settings import OllamaSettings
+from abridged.service.models.ollama.wire import Answer
 
 OnText = Callable[[str], None]
 """Called with each piece of the answer."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from service.models.http.fields import NotAnObject, count_of, name_of, read_object
-from service.models.model import ModelDescription
+from abridged.service.models.http.fields import NotAnObject, count_of, name_of, read_object
+from abridged.service.models.model import ModelDescription
 
 Version = tuple[int, int, int]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 
-from service.models.http.errors import PROMPT_TOO_LONG, SERVER_BUSY, ErrorTable, HostRefused, KnownText
-from service.models.http.fields import NotAnObject, read_object
-from service.models.model import (
+from abridged.service.models.http.errors import PROMPT_TOO_LONG, SERVER_BUSY, ErrorTable, HostRefused, KnownText
+from abridged.service.models.http.fields import NotAnObject, read_object
+from abridged.service.models.model import (
     AnswerLooped,
     ModelError,
     ModelMissing,

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from service.models.deadline import Deadline
-from service.models.http.address import ServerAddress
-from service.models.http.errors import HostRefused
-from service.models.http.host import ModelHost, OnAsked, OnBreaker, Place
-from service.models.model import ModelError
-from service.models.ollama.errors import classify_status
-from service.models.ollama.settings import OllamaSettings
+from abridged.service.models.deadline import Deadline
+from abridged.service.models.http.address import ServerAddress
+from abridged.service.models.http.errors import HostRefused
+from abridged.service.models.http.host import ModelHost, OnAsked, OnBreaker, Place
+from abridged.service.models.model import ModelError
+from abridged.service.models.ollama.errors import classify_status
+from abridged.service.models.ollama.settings import OllamaSettings
 
 LATELY_S = 60.0
 """Seconds after a use by others in which a host does not count as idle: chats pause between two turns."""

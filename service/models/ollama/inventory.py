@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.models.deadline import Deadline
-from service.models.http.address import ServerAddress
-from service.models.http.fields import count_of, name_of, seconds_of
-from service.models.inventory import ModelSpeed
-from service.models.model import ModelError, ModelMissing
-from service.models.ollama.description import canonical_name, names_of, read_description
-from service.models.ollama.host import OllamaHost
-from service.models.ollama.settings import OllamaSettings
-from service.models.ollama.wire import load_body
+from abridged.service.models.deadline import Deadline
+from abridged.service.models.http.address import ServerAddress
+from abridged.service.models.http.fields import count_of, name_of, seconds_of
+from abridged.service.models.inventory import ModelSpeed
+from abridged.service.models.model import ModelError, ModelMissing
+from abridged.service.models.ollama.description import canonical_name, names_of, read_description
+from abridged.service.models.ollama.host import OllamaHost
+from abridged.service.models.ollama.settings import OllamaSettings
+from abridged.service.models.ollama.wire import load_body
 
 OTHERS_MAX = 3
 """Limit on the models that a remedy names."""

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from service.models.deadline import Deadline, DeadlineOver
-from service.models.figures import RecentHigh, TokenFactor
-from service.models.http.errors import HostRefused
-from service.models.http.host import Place, reporting_to
-from service.models.model import (
+from abridged.service.models.deadline import Deadline, DeadlineOver
+from abridged.service.models.figures import RecentHigh, TokenFactor
+from abridged.service.models.http.errors import HostRefused
+from abridged.service.models.http.host import Place, reporting_to
+from abridged.service.models.model import (
     Completion,
     CompletionRequest,
     ModelDescription,
@@ -28,7 +28,7 @@ from service.models.model import (
     OnProgress,
     PromptTruncated,
 )
-from service.models.ollama.description import (
+from abridged.service.models.ollama.description import (
     DescriptionCache,
     Residence,
     Version,
@@ -37,9 +37,9 @@ from service.models.ollama.description import (
     read_description,
     residence_of,
 )
-from service.models.ollama.host import OllamaHost
-from service.models.ollama.settings import OllamaSettings
-from service.models.ollama.wire import Answer, chat_body, check_prompt_was_whole, load_body
+from abridged.service.models.ollama.host import OllamaHost
+from abridged.service.models.ollama.settings import OllamaSettings
+from abridged.service.models.ollama.wire import Answer, chat_body, check_prompt_was_whole, load_body
 
 PROVIDER = "ollama"
 FACTS_AGE_MAX_S = 60.0

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import MappingProxyType
 
-from service.models.http.address import AddressError
-from service.models.inventory import FAIL, OK, WARN, Finding, Inventory, ModelSpeed
-from service.models.ollama.description import DescriptionCache
-from service.models.ollama.host import open_hosts
-from service.models.ollama.inventory import HostInventory, ModelEntry, inventory_of, missing_remedy, speed_of
-from service.models.ollama.model import PROVIDER, OllamaModel
-from service.models.ollama.settings import OllamaGroup
-from service.models.ollama.vocabulary import Vocabularies
-from service.models.provider import OpenProvider, Provider, Surroundings
-from service.models.settings import text_of
+from abridged.service.models.http.address import AddressError
+from abridged.service.models.inventory import FAIL, OK, WARN, Finding, Inventory, ModelSpeed
+from abridged.service.models.ollama.description import DescriptionCache
+from abridged.service.models.ollama.host import open_hosts
+from abridged.service.models.ollama.inventory import HostInventory, ModelEntry, inventory_of, missing_remedy, speed_of
+from abridged.service.models.ollama.model import PROVIDER, OllamaModel
+from abridged.service.models.ollama.settings import OllamaGroup
+from abridged.service.models.ollama.vocabulary import Vocabularies
+from abridged.service.models.provider import OpenProvider, Provider, Surroundings
+from abridged.service.models.settings import text_of
 
 WITHOUT_MODEL = "set summarizer.models=extractive:default, which needs none"
 

@@ -8,9 +8,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from service.models.http.address import ServerAddress, parse_server
-from service.models.http.settings import HostSettings
-from service.models.settings import Seconds, Secret, SettingsGroup, text_of
+from abridged.service.models.http.address import ServerAddress, parse_server
+from abridged.service.models.http.settings import HostSettings
+from abridged.service.models.settings import Seconds, Secret, SettingsGroup, text_of
 
 _BARE = ("http", 11_434)
 _BARE_CLOUD = ("https", 443)

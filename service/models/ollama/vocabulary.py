@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from service.models.deadline import Deadline
-from service.models.http.fields import NotAnObject, read_object
-from service.models.model import ModelError
-from service.models.ollama.description import digest_of, write_private
-from service.models.ollama.host import OllamaHost
-from service.models.ollama.settings import OllamaSettings
-from service.tokenizers.errors import VocabularyAway, VocabularyUnknown
-from service.tokenizers.exact import TOKENIZER_BYTES_MAX
-from service.tokenizers.rebuilt import rebuilt
+from abridged.service.models.deadline import Deadline
+from abridged.service.models.http.fields import NotAnObject, read_object
+from abridged.service.models.model import ModelError
+from abridged.service.models.ollama.description import digest_of, write_private
+from abridged.service.models.ollama.host import OllamaHost
+from abridged.service.models.ollama.settings import OllamaSettings
+from abridged.service.tokenizers.errors import VocabularyAway, VocabularyUnknown
+from abridged.service.tokenizers.exact import TOKENIZER_BYTES_MAX
+from abridged.service.tokenizers.rebuilt import rebuilt
 
 DESCRIPTION_BYTES_MAX: Final = 32_000_000
 """Largest verbose description: those of vocabularies with 150,000 to 260,000 tokens have 8 to 20 MB."""

@@ -9,10 +9,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from service.models.http.fields import count_of, name_of, seconds_of
-from service.models.http.lines import StreamedAnswer
-from service.models.model import AnswerLooped, CompletionRequest, ModelRefused, ModelUnavailable, PromptTruncated
-from service.models.ollama.errors import classify_stream_error
+from abridged.service.models.http.fields import count_of, name_of, seconds_of
+from abridged.service.models.http.lines import StreamedAnswer
+from abridged.service.models.model import (
+    AnswerLooped,
+    CompletionRequest,
+    ModelRefused,
+    ModelUnavailable,
+    PromptTruncated,
+)
+from abridged.service.models.ollama.errors import classify_stream_error
 
 LOOP_RUN_MIN = 25
 """This many equal pieces at the end of an answer that just stops are a loop. Ollama (0.1.20 to 0.33) stops at the

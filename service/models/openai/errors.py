@@ -17,9 +17,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from service.models.http.errors import PROMPT_TOO_LONG, SERVER_BUSY, ErrorTable, HostRefused, KnownText
-from service.models.http.fields import NotAnObject, count_of, read_object
-from service.models.model import ModelError, ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated
+from abridged.service.models.http.errors import PROMPT_TOO_LONG, SERVER_BUSY, ErrorTable, HostRefused, KnownText
+from abridged.service.models.http.fields import NotAnObject, count_of, read_object
+from abridged.service.models.model import ModelError, ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated
 
 ERROR_STATUSES = range(400, 600)
 

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from service.models.deadline import Deadline
-from service.models.figures import TokenFactor
-from service.models.http.address import ServerAddress
-from service.models.http.errors import AnswerInvalid, HostRefused
-from service.models.http.fields import count_of
-from service.models.http.host import ModelHost, OnAsked, OnBreaker, Place, reporting_to
-from service.models.model import (
+from abridged.service.models.deadline import Deadline
+from abridged.service.models.figures import TokenFactor
+from abridged.service.models.http.address import ServerAddress
+from abridged.service.models.http.errors import AnswerInvalid, HostRefused
+from abridged.service.models.http.fields import count_of
+from abridged.service.models.http.host import ModelHost, OnAsked, OnBreaker, Place, reporting_to
+from abridged.service.models.model import (
     Completion,
     CompletionRequest,
     ModelDescription,
@@ -25,10 +25,10 @@ from service.models.model import (
     ModelRefused,
     OnProgress,
 )
-from service.models.openai.dialect import Dialect
-from service.models.openai.errors import FieldRefused, KeyRefused, classify_status
-from service.models.openai.settings import OpenAISettings
-from service.models.openai.wire import Answer, chat_body, check_prompt_was_whole, is_same_model
+from abridged.service.models.openai.dialect import Dialect
+from abridged.service.models.openai.errors import FieldRefused, KeyRefused, classify_status
+from abridged.service.models.openai.settings import OpenAISettings
+from abridged.service.models.openai.wire import Answer, chat_body, check_prompt_was_whole, is_same_model
 
 PROVIDER = "openai"
 DESCRIBE_S = 30.0

@@ -7,17 +7,17 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from service.models.deadline import Deadline
-from service.models.http.address import AddressError
-from service.models.http.errors import AnswerInvalid, HostRefused
-from service.models.http.host import ModelHost
-from service.models.inventory import FAIL, OK, WARN, Finding, Inventory
-from service.models.model import ModelError
-from service.models.openai.errors import KeyRefused
-from service.models.openai.model import MODELS_PATH, PROVIDER, OpenAIModel, listed, open_endpoint
-from service.models.openai.settings import OpenAIGroup
-from service.models.openai.wire import is_same_model
-from service.models.provider import OpenProvider, Provider, Surroundings
+from abridged.service.models.deadline import Deadline
+from abridged.service.models.http.address import AddressError
+from abridged.service.models.http.errors import AnswerInvalid, HostRefused
+from abridged.service.models.http.host import ModelHost
+from abridged.service.models.inventory import FAIL, OK, WARN, Finding, Inventory
+from abridged.service.models.model import ModelError
+from abridged.service.models.openai.errors import KeyRefused
+from abridged.service.models.openai.model import MODELS_PATH, PROVIDER, OpenAIModel, listed, open_endpoint
+from abridged.service.models.openai.settings import OpenAIGroup
+from abridged.service.models.openai.wire import is_same_model
+from abridged.service.models.provider import OpenProvider, Provider, Surroundings
 
 
 class OpenAI(Provider[OpenAIGroup]):

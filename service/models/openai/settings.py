@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pydantic import Field
 
-from service.models.http.address import ServerAddress, parse_server
-from service.models.http.settings import HostSettings
-from service.models.settings import Seconds, Secret, SettingsGroup, text_of
+from abridged.service.models.http.address import ServerAddress, parse_server
+from abridged.service.models.http.settings import HostSettings
+from abridged.service.models.settings import Seconds, Secret, SettingsGroup, text_of
 
 
 @dataclass(frozen=True, slots=True)

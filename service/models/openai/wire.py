@@ -11,11 +11,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from service.models.http.fields import count_of, name_of
-from service.models.http.lines import StreamedAnswer
-from service.models.model import CompletionRequest, ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated
-from service.models.openai.dialect import Dialect
-from service.models.openai.errors import classify_event
+from abridged.service.models.http.fields import count_of, name_of
+from abridged.service.models.http.lines import StreamedAnswer
+from abridged.service.models.model import (
+    CompletionRequest,
+    ModelMissing,
+    ModelRefused,
+    ModelUnavailable,
+    PromptTruncated,
+)
+from abridged.service.models.openai.dialect import Dialect
+from abridged.service.models.openai.errors import classify_event
 
 _OTHER_FIELDS = (b"event:", b"id:", b"retry:")
 _DONE = b"[DONE]"

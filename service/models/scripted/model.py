@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from service.domain.message import Role
-from service.domain.record import DOMAIN_ENTITIES_MAX, KEY_POINTS_MAX, PARTICIPANTS_MAX
-from service.models.deadline import Deadline
-from service.models.model import (
+from abridged.service.domain.message import Role
+from abridged.service.domain.record import DOMAIN_ENTITIES_MAX, KEY_POINTS_MAX, PARTICIPANTS_MAX
+from abridged.service.models.deadline import Deadline
+from abridged.service.models.model import (
     AnswerLooped,
     Completion,
     CompletionRequest,
@@ -41,7 +41,7 @@ from service.models.model import (
     OnProgress,
     PromptTruncated,
 )
-from service.models.settings import SettingUnusable
+from abridged.service.models.settings import SettingUnusable
 
 PROVIDER = "scripted"
 CONTEXT_LENGTH = 8_192

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from service.models.model import SummaryModel
-from service.models.provider import OpenProvider, Provider, Surroundings
-from service.models.scripted.model import CONTEXT_LENGTH, PROVIDER, load_script
-from service.models.settings import SettingsGroup
+from abridged.service.models.model import SummaryModel
+from abridged.service.models.provider import OpenProvider, Provider, Surroundings
+from abridged.service.models.scripted.model import CONTEXT_LENGTH, PROVIDER, load_script
+from abridged.service.models.settings import SettingsGroup
 
 
 class Scripted(Provider[SettingsGroup]):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from abridged.service.config.sources import load
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import summary_pb2
 from abridged.v1 import text_service_pb2 as texts
-from service.config.sources import load
 from tests.support.answers import record, saying
 from tests.support.designs.row import Row, made
 from tests.support.ollama_behaviour import BEHAVIOURS

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from abridged.service.domain.message import Role
 from abridged.v1 import message_pb2
-from service.domain.message import Role
 from tests.support.junk import CHATS
 from tests.support.shared_data import shared_chats, shared_data_is_there
 from tests.unit.extraction.corpora import PLANNING

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import Fallback, Policy
 from bench.player import PlayedChat, played
-from service.domain.message import Message, Role
-from service.domain.policy import Fallback, Policy
 
 NAMED = "Deployment 47{0} of billing/claim{0}.py at version v2.14.{0} was rolled back by Jonas for OPS-10{0}. "
 PLACES = (

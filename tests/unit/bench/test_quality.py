@@ -7,6 +7,13 @@ from typing import Any
 
 import pytest
 
+from abridged.service.domain.events import Event
+from abridged.service.domain.fold import fold
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.sequence import Sequence as Window
+from abridged.service.models.model import CompletionRequest
+from abridged.service.text.mentions import mentions
+from abridged.service.text.secrets import contains_secret
 from bench.player import MODEL_WINDOW
 from bench.quality.facts import Fact, FactKind
 from bench.quality.generator import GeneratedChat, generated
@@ -14,13 +21,6 @@ from bench.quality.lossy import LossyModel
 from bench.quality.named_again import NamedAgain
 from bench.quality.runs import HEADINGS, corpora_in, generated_corpus, lossy, row, runs_of
 from bench.quality.survival import END, Survey, found_facts
-from service.domain.events import Event
-from service.domain.fold import fold
-from service.domain.message import Message, Role
-from service.domain.sequence import Sequence as Window
-from service.models.model import CompletionRequest
-from service.text.mentions import mentions
-from service.text.secrets import contains_secret
 from tests.support.chats import OPEN, appended, said
 
 SEEDS = (1, 2, 31)

@@ -6,6 +6,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.record import RecordContext, RecordEvidence
+from abridged.service.models.model import Completion, CompletionRequest, SummaryModel
 from bench.player import MODEL_WINDOW, played
 from bench.quality.document import Measured, document, verdicts
 from bench.quality.examined import Examination, Share, leaves_frame
@@ -15,9 +18,6 @@ from bench.quality.probes import probe_chats
 from bench.quality.reporting import BAD_ANSWERS, FailingModel, FaithfulModel, LieKind, LyingModel
 from bench.quality.runs import CHAIN, Summarizing, generated_corpus, run
 from bench.quality.trials import Pins, failing_tried, lies_told
-from service.domain.message import Message, Role
-from service.domain.record import RecordContext, RecordEvidence
-from service.models.model import Completion, CompletionRequest, SummaryModel
 from tests.unit.bench.test_quality import asked
 
 FACTS = [

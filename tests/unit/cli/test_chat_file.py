@@ -7,9 +7,9 @@ from io import BytesIO
 
 import pytest
 
-from service.cli.chat_file import LINE_BYTES_MAX, Fault, FileChat, read_chats
-from service.cli.demo import bundled_conversation
-from service.domain.message import Message, Role, ToolCall
+from abridged.service.cli.chat_file import LINE_BYTES_MAX, Fault, FileChat, read_chats
+from abridged.service.cli.demo import bundled_conversation
+from abridged.service.domain.message import Message, Role, ToolCall
 
 
 def read(lines: list[str]) -> list[FileChat | Fault]:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from service.models.model import ModelMissing, ModelUnavailable
-from service.models.ollama.chat import ChatAnswer, OllamaChat
-from service.models.ollama.host import open_hosts
-from service.models.ollama.inventory import inventory_of
-from service.models.ollama.settings import OllamaSettings, parse_address
+from abridged.service.models.model import ModelMissing, ModelUnavailable
+from abridged.service.models.ollama.chat import ChatAnswer, OllamaChat
+from abridged.service.models.ollama.host import open_hosts
+from abridged.service.models.ollama.inventory import inventory_of
+from abridged.service.models.ollama.settings import OllamaSettings, parse_address
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_server import FakeOllama

@@ -7,8 +7,8 @@ import json
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from abridged.service.cli.plain_json import as_json
 from abridged.v1 import event_pb2
-from service.cli.plain_json import as_json
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.cli.speed import advice, longest_prompt, speed_line
-from service.config.settings import Settings
-from service.models.inventory import ModelSpeed
+from abridged.service.cli.speed import advice, longest_prompt, speed_line
+from abridged.service.config.settings import Settings
+from abridged.service.models.inventory import ModelSpeed
 
 SPEED = ModelSpeed(read=20.0, written=8.0)
 

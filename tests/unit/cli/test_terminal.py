@@ -8,6 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abridged.service.cli.context import context_lines
+from abridged.service.cli.demo_show import success_figures
+from abridged.service.cli.failures import CommandFailed, of_config_error, of_sidecar_error
+from abridged.service.cli.figures import bar, pass_line, record_line, usage_line
+from abridged.service.cli.plain_json import as_json, as_plain, json_text, word
+from abridged.service.cli.terminal import excerpt, printable, program_name, say, say_text
+from abridged.service.cli.watch import fact_line, json_line
+from abridged.service.client import SidecarError
+from abridged.service.config.sources import ConfigError, Origin, Problem
 from abridged.v1 import (
     conversation_pb2,
     conversation_service_pb2,
@@ -15,15 +24,6 @@ from abridged.v1 import (
     message_pb2,
     summary_pb2,
 )
-from service.cli.context import context_lines
-from service.cli.demo_show import success_figures
-from service.cli.failures import CommandFailed, of_config_error, of_sidecar_error
-from service.cli.figures import bar, pass_line, record_line, usage_line
-from service.cli.plain_json import as_json, as_plain, json_text, word
-from service.cli.terminal import excerpt, printable, program_name, say, say_text
-from service.cli.watch import fact_line, json_line
-from service.client import SidecarError
-from service.config.sources import ConfigError, Origin, Problem
 
 CODES = (
     *range(9),

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abridged.v1 import conversation_pb2, event_pb2
-from service.codec import enums
-from service.codec.events import EVENT_TYPES, UnknownEvent, decode, encode
-from service.codec.values import (
+from abridged.service.codec import enums
+from abridged.service.codec.events import EVENT_TYPES, UnknownEvent, decode, encode
+from abridged.service.codec.values import (
     canonical,
     message_from_proto,
     message_to_proto,
@@ -28,11 +27,11 @@ from service.codec.values import (
     timestamp,
     timestamp_us,
 )
-from service.domain import events as domain
-from service.domain.ledger import LedgerEntry, LedgerFinds, Replaced, Use
-from service.domain.message import Attachment, Message, Role, ToolCall
-from service.domain.policy import Policy, ProfileName
-from service.domain.record import (
+from abridged.service.domain import events as domain
+from abridged.service.domain.ledger import LedgerEntry, LedgerFinds, Replaced, Use
+from abridged.service.domain.message import Attachment, Message, Role, ToolCall
+from abridged.service.domain.policy import Policy, ProfileName
+from abridged.service.domain.record import (
     ActionItem,
     EpisodeFigures,
     FormName,
@@ -42,8 +41,9 @@ from service.domain.record import (
     RecordQuality,
     SummaryRecord,
 )
-from service.domain.tokens import TokenSource
-from service.text.identifiers import IdentifierKind
+from abridged.service.domain.tokens import TokenSource
+from abridged.service.text.identifiers import IdentifierKind
+from abridged.v1 import conversation_pb2, event_pb2
 
 EXAMPLES = 40
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.codec.state import state_from_bytes, state_to_bytes
-from service.domain.conversation import Conversation, initial_state
-from service.domain.policy import ProfileName
+from abridged.service.codec.state import state_from_bytes, state_to_bytes
+from abridged.service.domain.conversation import Conversation, initial_state
+from abridged.service.domain.policy import ProfileName
 from tests.support.simulation import SimulatedChat
 
 CHATS = 100

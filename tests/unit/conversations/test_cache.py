@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from eventlog.event import StreamId
-from service.codec.state import state_from_bytes, state_to_bytes
-from service.conversations.cache import ConversationCache
-from service.domain.conversation import Conversation
-from service.domain.events import MessageAppended
-from service.domain.fold import evolve
-from service.domain.message import Attachment, Message, Role, ToolCall
-from service.domain.sequence import Sequence
-from service.domain.tokens import TokenSource
+from abridged.eventlog.event import StreamId
+from abridged.service.codec.state import state_from_bytes, state_to_bytes
+from abridged.service.conversations.cache import ConversationCache
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.fold import evolve
+from abridged.service.domain.message import Attachment, Message, Role, ToolCall
+from abridged.service.domain.sequence import Sequence
+from abridged.service.domain.tokens import TokenSource
 from tests.support.simulation import SimulatedChat
 
 A, B, C = (StreamId("default", name) for name in "abc")

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
-from eventlog.errors import LogUnavailable
-from eventlog.event import StreamId
-from service.conversations.chat_models import FACTORS_MAX, ChatModels
-from service.conversations.context_lengths import ASK_AGAIN_S, ASKING_MAX, MODELS_REMEMBERED_MAX, ContextLengths
-from service.domain.conversation import Conversation
-from service.domain.events import ContextLengthSource, Settings
-from service.domain.tokens import Taught
+from abridged.eventlog.errors import LogUnavailable
+from abridged.eventlog.event import StreamId
+from abridged.service.conversations.chat_models import FACTORS_MAX, ChatModels
+from abridged.service.conversations.context_lengths import (
+    ASK_AGAIN_S,
+    ASKING_MAX,
+    MODELS_REMEMBERED_MAX,
+    ContextLengths,
+)
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import ContextLengthSource, Settings
+from abridged.service.domain.tokens import Taught
 
 KEY = StreamId("default", "c1")
 

@@ -9,26 +9,26 @@ from typing import Any
 
 import pytest
 
-from eventlog.errors import LogUnavailable
-from eventlog.event import NewEvent, StreamId
-from eventlog.log import Append
-from eventlog.memory import MemoryEventLog
-from service.codec.events import encode
-from service.codec.values import canonical, message_to_proto
-from service.conversations.append_request import AppendRequest
-from service.conversations.conversation_log import ConversationLog
-from service.conversations.conversations import ATTEMPTS_MAX, Conversations
-from service.conversations.counting import Counting
-from service.conversations.policies import Policies
-from service.conversations.table import ConversationTable, Projected
-from service.domain.conversation import Conversation
-from service.domain.errors import TooLarge
-from service.domain.events import MessageAppended, Settings
-from service.domain.message import Message, Role
-from service.domain.policy import CLIENT_FIELDS, Policy
-from service.domain.record import MessageRange
-from service.domain.tokens import TokenSource
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.eventlog.errors import LogUnavailable
+from abridged.eventlog.event import NewEvent, StreamId
+from abridged.eventlog.log import Append
+from abridged.eventlog.memory import MemoryEventLog
+from abridged.service.codec.events import encode
+from abridged.service.codec.values import canonical, message_to_proto
+from abridged.service.conversations.append_request import AppendRequest
+from abridged.service.conversations.conversation_log import ConversationLog
+from abridged.service.conversations.conversations import ATTEMPTS_MAX, Conversations
+from abridged.service.conversations.counting import Counting
+from abridged.service.conversations.policies import Policies
+from abridged.service.conversations.table import ConversationTable, Projected
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.errors import TooLarge
+from abridged.service.domain.events import MessageAppended, Settings
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import CLIENT_FIELDS, Policy
+from abridged.service.domain.record import MessageRange
+from abridged.service.domain.tokens import TokenSource
+from abridged.service.tokenizers.estimated import EstimatingCounter
 
 KEY = StreamId("default", "c1")
 

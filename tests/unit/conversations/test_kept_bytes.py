@@ -7,19 +7,19 @@ from dataclasses import replace
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
+from abridged.eventlog.event import StreamId
+from abridged.service.api.sent_window import sent_window
+from abridged.service.codec.values import message_to_proto
+from abridged.service.conversations.cache import NOTHING_SENT, SENT_BYTES_MIN, ConversationCache
+from abridged.service.conversations.prefixes import NO_PREFIXES, ResponseForm, segment_digest
+from abridged.service.conversations.state_size import state_size
+from abridged.service.domain.commands import RequestPass
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.fold import evolve
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import Policy, SummaryRole
+from abridged.service.domain.render import rendered_window
 from abridged.v1 import conversation_service_pb2 as api
-from eventlog.event import StreamId
-from service.api.sent_window import sent_window
-from service.codec.values import message_to_proto
-from service.conversations.cache import NOTHING_SENT, SENT_BYTES_MIN, ConversationCache
-from service.conversations.prefixes import NO_PREFIXES, ResponseForm, segment_digest
-from service.conversations.state_size import state_size
-from service.domain.commands import RequestPass
-from service.domain.conversation import Conversation
-from service.domain.fold import evolve
-from service.domain.message import Message, Role
-from service.domain.policy import Policy, SummaryRole
-from service.domain.render import rendered_window
 from tests.support.chats import OPEN, appended, calling, complete, result, said, spoken
 from tests.support.given import Given, given
 from tests.support.simulation import SimulatedChat

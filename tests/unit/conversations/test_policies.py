@@ -7,10 +7,10 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
-from service.conversations.policies import Policies
-from service.domain.errors import InvalidPolicy
-from service.domain.events import Settings
-from service.domain.policy import CLIENT_FIELDS, Policy, ProfileName
+from abridged.service.conversations.policies import Policies
+from abridged.service.domain.errors import InvalidPolicy
+from abridged.service.domain.events import Settings
+from abridged.service.domain.policy import CLIENT_FIELDS, Policy, ProfileName
 
 LOWER = Policy(trigger_token_ratio=0.75, reset_token_ratio=0.6)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.conversations.prefixes import FORMS_MAX, NO_PREFIXES, ResponseForm, segment_digest
-from service.domain.policy import SummaryRole
-from service.domain.render_json import Rendering
+from abridged.service.conversations.prefixes import FORMS_MAX, NO_PREFIXES, ResponseForm, segment_digest
+from abridged.service.domain.policy import SummaryRole
+from abridged.service.domain.render_json import Rendering
 
 FORM = ResponseForm(SummaryRole.USER)
 PIECES = st.lists(st.sampled_from([b"a", b"b", b"c"]), max_size=6)

@@ -11,32 +11,32 @@ from typing import Any
 
 import pytest
 
+from abridged.eventlog.errors import LogFailed, LogFull, LogUnavailable, StreamCorrupt
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.sqlite.snapshots import SqliteSnapshots
+from abridged.eventlog.subscription import CommitWakeUp, Timing
+from abridged.service.api.auth import ALL_SCOPES, Caller, set_caller
+from abridged.service.api.event_log_servicer import EventLogServicer
+from abridged.service.api.watch import Watching, watch
+from abridged.service.codec.events import decode
+from abridged.service.codec.values import canonical, message_to_proto
+from abridged.service.conversations.append_request import Appended, AppendRequest
+from abridged.service.conversations.conversation_log import ConversationLog
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.conversations.counting import Counting
+from abridged.service.conversations.policies import Policies
+from abridged.service.conversations.snapshot_writer import SnapshotWriter
+from abridged.service.conversations.snapshots import ConversationSnapshots
+from abridged.service.conversations.table import ConversationTable
+from abridged.service.domain.commands import ChangeSettings
+from abridged.service.domain.errors import ConversationNotFound, MessageIdReused, RequestIdReused, WrongMessageVersion
+from abridged.service.domain.events import MessageAppended, Settings
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import CLIENT_FIELDS, Policy
+from abridged.service.telemetry.progress import ProgressBoard
+from abridged.service.tokenizers.estimated import EstimatingCounter
+from abridged.service.turn import TURN_WEIGHT_MAX
 from abridged.v1 import event_log_service_pb2
-from eventlog.errors import LogFailed, LogFull, LogUnavailable, StreamCorrupt
-from eventlog.event import StreamId
-from eventlog.sqlite.snapshots import SqliteSnapshots
-from eventlog.subscription import CommitWakeUp, Timing
-from service.api.auth import ALL_SCOPES, Caller, set_caller
-from service.api.event_log_servicer import EventLogServicer
-from service.api.watch import Watching, watch
-from service.codec.events import decode
-from service.codec.values import canonical, message_to_proto
-from service.conversations.append_request import Appended, AppendRequest
-from service.conversations.conversation_log import ConversationLog
-from service.conversations.conversations import Conversations
-from service.conversations.counting import Counting
-from service.conversations.policies import Policies
-from service.conversations.snapshot_writer import SnapshotWriter
-from service.conversations.snapshots import ConversationSnapshots
-from service.conversations.table import ConversationTable
-from service.domain.commands import ChangeSettings
-from service.domain.errors import ConversationNotFound, MessageIdReused, RequestIdReused, WrongMessageVersion
-from service.domain.events import MessageAppended, Settings
-from service.domain.message import Message, Role
-from service.domain.policy import CLIENT_FIELDS, Policy
-from service.telemetry.progress import ProgressBoard
-from service.tokenizers.estimated import EstimatingCounter
-from service.turn import TURN_WEIGHT_MAX
 from tests.support.held_log import HeldLog
 
 KEY = StreamId("default", "c1")

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from eventlog.errors import LogClosed, LogCorrupt, LogNewer, LogUnavailable
-from eventlog.event import NewEvent, StreamId
-from eventlog.log import Append
-from eventlog.sqlite.rows import STREAMS_PAGE
-from service.conversations.rebuild import BATCH_ROWS, RebuildReport
-from service.conversations.row import READ_TABLE
-from service.conversations.table import ListQuery, Projected
-from service.domain.conversation import initial_state
+from abridged.eventlog.errors import LogClosed, LogCorrupt, LogNewer, LogUnavailable
+from abridged.eventlog.event import NewEvent, StreamId
+from abridged.eventlog.log import Append
+from abridged.eventlog.sqlite.rows import STREAMS_PAGE
+from abridged.service.conversations.rebuild import BATCH_ROWS, RebuildReport
+from abridged.service.conversations.row import READ_TABLE
+from abridged.service.conversations.table import ListQuery, Projected
+from abridged.service.domain.conversation import initial_state
 from tests.support.read_tables import asked, changed, grown, opened, written_anew
 
 SOME = BATCH_ROWS + STREAMS_PAGE + 3

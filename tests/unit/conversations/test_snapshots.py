@@ -13,24 +13,24 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from eventlog.errors import LogCorrupt, StreamCorrupt
-from eventlog.event import StreamId
-from eventlog.sqlite.backend import SqliteBackend
-from eventlog.sqlite.log import SqliteEventLog
-from eventlog.sqlite.snapshots import PURPOSE, SqliteSnapshots
-from service.codec.values import canonical, message_to_proto
-from service.conversations.conversation_log import ConversationLog, SentMessages
-from service.conversations.row import READ_TABLE
-from service.conversations.snapshot_writer import SNAPSHOT_EVENTS, SnapshotWriter
-from service.conversations.snapshots import BYTES_MAX, MESSAGES_MAX, ConversationSnapshots, Snapshot
-from service.conversations.table import ConversationTable, Projected
-from service.conversations.verification import damages
-from service.domain.amendments import needed
-from service.domain.conversation import Conversation, initial_state
-from service.domain.events import ConversationOpened, Event, MessageAppended, Settings
-from service.domain.fold import evolve
-from service.domain.message import Message, Role
-from service.domain.tokens import TokenSource
+from abridged.eventlog.errors import LogCorrupt, StreamCorrupt
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.sqlite.backend import SqliteBackend
+from abridged.eventlog.sqlite.log import SqliteEventLog
+from abridged.eventlog.sqlite.snapshots import PURPOSE, SqliteSnapshots
+from abridged.service.codec.values import canonical, message_to_proto
+from abridged.service.conversations.conversation_log import ConversationLog, SentMessages
+from abridged.service.conversations.row import READ_TABLE
+from abridged.service.conversations.snapshot_writer import SNAPSHOT_EVENTS, SnapshotWriter
+from abridged.service.conversations.snapshots import BYTES_MAX, MESSAGES_MAX, ConversationSnapshots, Snapshot
+from abridged.service.conversations.table import ConversationTable, Projected
+from abridged.service.conversations.verification import damages
+from abridged.service.domain.amendments import needed
+from abridged.service.domain.conversation import Conversation, initial_state
+from abridged.service.domain.events import ConversationOpened, Event, MessageAppended, Settings
+from abridged.service.domain.fold import evolve
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.tokens import TokenSource
 from tests.support.simulation import SimulatedChat
 
 KEY = StreamId("default", "c")

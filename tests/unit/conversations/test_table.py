@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, create_engine, text
 
-from eventlog.event import RecordedEvent, StreamId
-from eventlog.log import Committed
-from eventlog.schema import METADATA
-from eventlog.sqlite.rows import SqliteRows
-from service.codec.values import settings_from_bytes
-from service.conversations.row import READ_TABLE
-from service.conversations.table import ConversationTable, ListQuery, Projected, is_row_of
-from service.domain.conversation import Conversation
-from service.domain.events import ConversationOpened, Settings, SettingsChanged
+from abridged.eventlog.event import RecordedEvent, StreamId
+from abridged.eventlog.log import Committed
+from abridged.eventlog.schema import METADATA
+from abridged.eventlog.sqlite.rows import SqliteRows
+from abridged.service.codec.values import settings_from_bytes
+from abridged.service.conversations.row import READ_TABLE
+from abridged.service.conversations.table import ConversationTable, ListQuery, Projected, is_row_of
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import ConversationOpened, Settings, SettingsChanged
 
 
 class _Namespace(str):  # noqa: SLOT000 - it carries the table

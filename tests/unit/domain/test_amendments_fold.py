@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from service.domain.amendments import needed
-from service.domain.amendments_fold import returning
-from service.domain.commands import (
+from abridged.service.domain.amendments import needed
+from abridged.service.domain.amendments_fold import returning
+from abridged.service.domain.commands import (
     Command,
     PinMessages,
     RateSummary,
@@ -23,9 +23,9 @@ from service.domain.commands import (
     RewindConversation,
     UnpinMessages,
 )
-from service.domain.conversation import Conversation, initial_state, lineage
-from service.domain.decide import decide
-from service.domain.errors import (
+from abridged.service.domain.conversation import Conversation, initial_state, lineage
+from abridged.service.domain.decide import decide
+from abridged.service.domain.errors import (
     MessageNotFound,
     MessageRemoved,
     PinsTooLarge,
@@ -33,7 +33,7 @@ from service.domain.errors import (
     SummaryNotInUse,
     VersionNotReached,
 )
-from service.domain.events import (
+from abridged.service.domain.events import (
     ConversationClosed,
     ConversationReopened,
     ConversationRewound,
@@ -50,17 +50,17 @@ from service.domain.events import (
     SummaryRevoked,
     Trigger,
 )
-from service.domain.fold import Originals, evolve, fold
-from service.domain.message import Message, Role, ToolCall
-from service.domain.policy import Policy, ProfileName, SummaryRole
-from service.domain.profiles import chain
-from service.domain.profiles.profile import DecisionContext
-from service.domain.ranges import covers
-from service.domain.record import SummaryRecord
-from service.domain.render import RenderedMessage, rendered_window
-from service.domain.tokens import TokenSource
-from service.domain.triggers import held_by
-from service.domain.window import tool_pairs
+from abridged.service.domain.fold import Originals, evolve, fold
+from abridged.service.domain.message import Message, Role, ToolCall
+from abridged.service.domain.policy import Policy, ProfileName, SummaryRole
+from abridged.service.domain.profiles import chain
+from abridged.service.domain.profiles.profile import DecisionContext
+from abridged.service.domain.ranges import covers
+from abridged.service.domain.record import SummaryRecord
+from abridged.service.domain.render import RenderedMessage, rendered_window
+from abridged.service.domain.tokens import TokenSource
+from abridged.service.domain.triggers import held_by
+from abridged.service.domain.window import tool_pairs
 from tests.support import invariants
 from tests.support.chats import append, appended, calling, complete, only_plan, result, said
 from tests.support.simulation import SimulatedChat

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.chunks import (
+from abridged.service.domain.chunks import (
     answer_tokens_max,
     calls_needed,
     cut_text,
@@ -16,7 +16,7 @@ from service.domain.chunks import (
     output_tokens_max,
     part_tokens_max,
 )
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.tokenizers.estimated import EstimatingCounter
 
 ESTIMATE = EstimatingCounter().count
 COUNTED_TIMES_MAX = 4

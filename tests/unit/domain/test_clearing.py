@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.domain.clearing import clearable
-from service.domain.conversation import Conversation, initial_state
-from service.domain.decide import decide
-from service.domain.events import Event, MessageAppended, SummarizationCleared, SummarizationRequested, Trigger
-from service.domain.fold import evolve, fold
-from service.domain.message import Attachment, Message, Role, ToolCall
-from service.domain.policy import Policy, SummaryRole
-from service.domain.profiles import chain
-from service.domain.profiles.profile import DecisionContext
-from service.domain.render import rendered_window
+from abridged.service.domain.clearing import clearable
+from abridged.service.domain.conversation import Conversation, initial_state
+from abridged.service.domain.decide import decide
+from abridged.service.domain.events import Event, MessageAppended, SummarizationCleared, SummarizationRequested, Trigger
+from abridged.service.domain.fold import evolve, fold
+from abridged.service.domain.message import Attachment, Message, Role, ToolCall
+from abridged.service.domain.policy import Policy, SummaryRole
+from abridged.service.domain.profiles import chain
+from abridged.service.domain.profiles.profile import DecisionContext
+from abridged.service.domain.render import rendered_window
 from tests.support.chats import append, appended, complete, said
 
 MIN = 64

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from service.codec.events import decode, encode
-from service.domain.amendments import needed
-from service.domain.commands import (
+from abridged.service.codec.events import decode, encode
+from abridged.service.domain.amendments import needed
+from abridged.service.domain.commands import (
     Command,
     EndWait,
     PinMessages,
@@ -21,10 +21,10 @@ from service.domain.commands import (
     RewindConversation,
     UnpinMessages,
 )
-from service.domain.conversation import initial_state, live_coverage
-from service.domain.decide import decide
-from service.domain.errors import InvalidPolicy, NothingToSummarize
-from service.domain.events import (
+from abridged.service.domain.conversation import initial_state, live_coverage
+from abridged.service.domain.decide import decide
+from abridged.service.domain.errors import InvalidPolicy, NothingToSummarize
+from abridged.service.domain.events import (
     Event,
     MessageAppended,
     SkipReason,
@@ -33,16 +33,16 @@ from service.domain.events import (
     Trigger,
     UsageReported,
 )
-from service.domain.fold import evolve, fold
-from service.domain.message import Message, Role, ToolCall
-from service.domain.policy import Policy, SummaryRole, overridden
-from service.domain.profiles import episodes
-from service.domain.profiles.profile import DecisionContext, HeldBy
-from service.domain.ranges import covers
-from service.domain.record import FIGURE_NAMES_MAX, EpisodeFigures, FormName, MessageRange, figures_of
-from service.domain.render import rendered_window
-from service.domain.stretch import least_tokens
-from service.domain.triggers import held_by
+from abridged.service.domain.fold import evolve, fold
+from abridged.service.domain.message import Message, Role, ToolCall
+from abridged.service.domain.policy import Policy, SummaryRole, overridden
+from abridged.service.domain.profiles import episodes
+from abridged.service.domain.profiles.profile import DecisionContext, HeldBy
+from abridged.service.domain.ranges import covers
+from abridged.service.domain.record import FIGURE_NAMES_MAX, EpisodeFigures, FormName, MessageRange, figures_of
+from abridged.service.domain.render import rendered_window
+from abridged.service.domain.stretch import least_tokens
+from abridged.service.domain.triggers import held_by
 from tests.support import invariants
 from tests.support.chats import (
     append,

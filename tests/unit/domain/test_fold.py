@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.conversation import initial_state
-from service.domain.events import ConversationOpened, Event, MessageAppended, Settings, SettingsChanged
-from service.domain.fold import evolve, fold
-from service.domain.message import Message, Role
-from service.domain.tokens import TokenSource
+from abridged.service.domain.conversation import initial_state
+from abridged.service.domain.events import ConversationOpened, Event, MessageAppended, Settings, SettingsChanged
+from abridged.service.domain.fold import evolve, fold
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.tokens import TokenSource
 
 MESSAGES = st.tuples(st.sampled_from(Role), st.sampled_from(TokenSource), st.integers(0, 99), st.booleans())
 

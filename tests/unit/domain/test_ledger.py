@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.events import MessageAppended, SummaryRevoked
-from service.domain.fold import evolve
-from service.domain.ledger import (
+from abridged.service.domain.events import MessageAppended, SummaryRevoked
+from abridged.service.domain.fold import evolve
+from abridged.service.domain.ledger import (
     LEDGER_FRAME_TOKENS,
     NO_LEDGER,
     NUMBERS_MAX,
@@ -23,11 +23,11 @@ from service.domain.ledger import (
     joined_entries,
     ledger_lines,
 )
-from service.domain.ledger_entries import found_in
-from service.domain.message import Message, Role, ToolCall
-from service.domain.policy import Policy
-from service.domain.tokens import TokenSource
-from service.text.identifiers import IdentifierKind
+from abridged.service.domain.ledger_entries import found_in
+from abridged.service.domain.message import Message, Role, ToolCall
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.tokens import TokenSource
+from abridged.service.text.identifiers import IdentifierKind
 from tests.support.chats import OPEN, append, appended, completed, live_in, only_plan
 from tests.support.given import given as having
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.mechanical import is_mechanical
-from service.domain.message import Attachment, Message, Role, ToolCall
+from abridged.service.domain.mechanical import is_mechanical
+from abridged.service.domain.message import Attachment, Message, Role, ToolCall
 
 TOLD = Message("b", Role.ASSISTANT, "The order was sent on Monday.")
 

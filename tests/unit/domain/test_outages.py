@@ -9,9 +9,9 @@ import os
 
 import pytest
 
-from service.domain.policy import RECORD_TOKENS_MIN
-from service.domain.profiles.profile import HeldBy
-from service.domain.window import TAIL_MESSAGES_MIN, split, summary_tokens
+from abridged.service.domain.policy import RECORD_TOKENS_MIN
+from abridged.service.domain.profiles.profile import HeldBy
+from abridged.service.domain.window import TAIL_MESSAGES_MIN, split, summary_tokens
 from tests.support.outage import ChatInOutages, Window
 
 CHATS = int(os.environ.get("OUTAGE_CHATS", "600"))

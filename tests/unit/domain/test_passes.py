@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.commands import (
+from abridged.service.domain.commands import (
     AppendMessages,
     ApplyRules,
     ChangeSettings,
@@ -20,15 +20,15 @@ from service.domain.commands import (
     RequestPass,
     StartPass,
 )
-from service.domain.conversation import Conversation, lineage, live_coverage, next_remake, record_named
-from service.domain.errors import (
+from abridged.service.domain.conversation import Conversation, lineage, live_coverage, next_remake, record_named
+from abridged.service.domain.errors import (
     ConversationNotFound,
     InvalidPolicy,
     PassSuperseded,
     VersionNotReached,
     WrongMessageVersion,
 )
-from service.domain.events import (
+from abridged.service.domain.events import (
     ErrorClass,
     SkipReason,
     SummarizationFailed,
@@ -38,8 +38,8 @@ from service.domain.events import (
     Trigger,
     UsageReported,
 )
-from service.domain.policy import Policy
-from service.domain.tokens import TokenSource
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.tokens import TokenSource
 from tests.support.chats import (
     OPEN,
     SETTINGS,

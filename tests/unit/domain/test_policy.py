@@ -6,9 +6,16 @@ from dataclasses import fields, replace
 
 import pytest
 
-from service.domain.errors import InvalidPolicy
-from service.domain.policy import CLIENT_FIELDS, Policy, overridden, summary_cap, validated, wait_after_failures
-from service.domain.record import FormName
+from abridged.service.domain.errors import InvalidPolicy
+from abridged.service.domain.policy import (
+    CLIENT_FIELDS,
+    Policy,
+    overridden,
+    summary_cap,
+    validated,
+    wait_after_failures,
+)
+from abridged.service.domain.record import FormName
 
 NOT_A_NUMBER = float("nan")
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.chunks import calls_needed
-from service.domain.commands import FailPass
-from service.domain.conversation import Conversation
-from service.domain.events import ErrorClass, Event, MessageAppended, SkipReason, Trigger
-from service.domain.fold import fold
-from service.domain.message import Message, Role
-from service.domain.policy import DepthLimit, Fallback, Policy
-from service.domain.portion import compressible, portion_tokens_max, prompt_tokens
+from abridged.service.domain.chunks import calls_needed
+from abridged.service.domain.commands import FailPass
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import ErrorClass, Event, MessageAppended, SkipReason, Trigger
+from abridged.service.domain.fold import fold
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import DepthLimit, Fallback, Policy
+from abridged.service.domain.portion import compressible, portion_tokens_max, prompt_tokens
 from tests.support.chats import (
     OPEN,
     append,

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.commands import CloseConversation, CompletePass, RequestPass
-from service.domain.conversation import Conversation
-from service.domain.errors import InvalidPolicy
-from service.domain.events import PassPlan, SummarizationCompleted, Trigger
-from service.domain.message import Role
-from service.domain.policy import Policy, ProfileName, validated
-from service.domain.preparation import has_grown, preparable, suffices
-from service.domain.profiles.profile import DecisionContext
-from service.domain.profiles.registry import profile_of
-from service.domain.tokens import TokenSource
+from abridged.service.domain.commands import CloseConversation, CompletePass, RequestPass
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.errors import InvalidPolicy
+from abridged.service.domain.events import PassPlan, SummarizationCompleted, Trigger
+from abridged.service.domain.message import Role
+from abridged.service.domain.policy import Policy, ProfileName, validated
+from abridged.service.domain.preparation import has_grown, preparable, suffices
+from abridged.service.domain.profiles.profile import DecisionContext
+from abridged.service.domain.profiles.registry import profile_of
+from abridged.service.domain.tokens import TokenSource
 from tests.support.chats import (
     OPEN,
     append,

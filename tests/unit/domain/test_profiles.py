@@ -10,12 +10,19 @@ from dataclasses import replace
 
 import pytest
 
-from service.codec.events import decode, encode
-from service.domain.commands import AppendMessages, ChangeSettings, Command, RemakeFallback, ReportUsage, RequestPass
-from service.domain.conversation import Conversation, initial_state, lineage, live_coverage
-from service.domain.decide import decide
-from service.domain.errors import InvalidPolicy
-from service.domain.events import (
+from abridged.service.codec.events import decode, encode
+from abridged.service.domain.commands import (
+    AppendMessages,
+    ChangeSettings,
+    Command,
+    RemakeFallback,
+    ReportUsage,
+    RequestPass,
+)
+from abridged.service.domain.conversation import Conversation, initial_state, lineage, live_coverage
+from abridged.service.domain.decide import decide
+from abridged.service.domain.errors import InvalidPolicy
+from abridged.service.domain.events import (
     ConversationOpened,
     Event,
     MessageAppended,
@@ -24,14 +31,14 @@ from service.domain.events import (
     SummarizationRequested,
     UsageReported,
 )
-from service.domain.fold import evolve, fold
-from service.domain.policy import ProfileName, SummaryRole
-from service.domain.profiles import rolling
-from service.domain.profiles.profile import DecisionContext, Profile
-from service.domain.record import MessageRange
-from service.domain.render import rendered_window
-from service.domain.tokens import TokenSource
-from service.domain.window import summary_tokens
+from abridged.service.domain.fold import evolve, fold
+from abridged.service.domain.policy import ProfileName, SummaryRole
+from abridged.service.domain.profiles import rolling
+from abridged.service.domain.profiles.profile import DecisionContext, Profile
+from abridged.service.domain.record import MessageRange
+from abridged.service.domain.render import rendered_window
+from abridged.service.domain.tokens import TokenSource
+from abridged.service.domain.window import summary_tokens
 from tests.support import invariants
 from tests.support.chats import append, appended, complete, live_in, only_plan, pending_in, ranges
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.ranges import covers, merged, without
-from service.domain.record import MessageRange
+from abridged.service.domain.ranges import covers, merged, without
+from abridged.service.domain.record import MessageRange
 
 NUMBERS = st.frozensets(st.integers(1, 40))
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from service.domain.commands import RequestPass
-from service.domain.conversation import Conversation, ShownRecord
-from service.domain.errors import WindowTooLarge
-from service.domain.message import Attachment, Message, Role, ToolCall
-from service.domain.policy import Policy, SummaryRole
-from service.domain.record import ActionItem, RecordContext
-from service.domain.render import (
+from abridged.service.domain.commands import RequestPass
+from abridged.service.domain.conversation import Conversation, ShownRecord
+from abridged.service.domain.errors import WindowTooLarge
+from abridged.service.domain.message import Attachment, Message, Role, ToolCall
+from abridged.service.domain.policy import Policy, SummaryRole
+from abridged.service.domain.record import ActionItem, RecordContext
+from abridged.service.domain.render import (
     CLIPPED_CHARS_MIN,
     RenderedMessage,
     clipped,
@@ -29,8 +29,8 @@ from service.domain.render import (
     summary_tag,
     summary_text,
 )
-from service.domain.tokens import TokenSource
-from service.text.lookalikes import reading
+from abridged.service.domain.tokens import TokenSource
+from abridged.service.text.lookalikes import reading
 from tests.support.chats import (
     OPEN,
     SETTINGS,

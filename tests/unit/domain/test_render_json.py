@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.message import Message, Role, ToolCall
-from service.domain.render_json import OPENING, Rendering, render_json
+from abridged.service.domain.message import Message, Role, ToolCall
+from abridged.service.domain.render_json import OPENING, Rendering, render_json
 from tests.support.chats import calling, result, said
 
 IDS = st.sampled_from(["a", "b", "call.1:x", "\N{GRINNING FACE}"])

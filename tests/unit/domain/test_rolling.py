@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.amendments import needed
-from service.domain.commands import Command, PinMessages, RequestPass, RevokeSummary, UnpinMessages
-from service.domain.conversation import initial_state, live_coverage
-from service.domain.decide import decide
-from service.domain.errors import InvalidPolicy, NothingToSummarize
-from service.domain.events import (
+from abridged.service.domain.amendments import needed
+from abridged.service.domain.commands import Command, PinMessages, RequestPass, RevokeSummary, UnpinMessages
+from abridged.service.domain.conversation import initial_state, live_coverage
+from abridged.service.domain.decide import decide
+from abridged.service.domain.errors import InvalidPolicy, NothingToSummarize
+from abridged.service.domain.events import (
     Event,
     MessageAppended,
     PassPlan,
@@ -21,15 +21,15 @@ from service.domain.events import (
     SummarizationSkipped,
     Trigger,
 )
-from service.domain.fold import evolve
-from service.domain.message import Role
-from service.domain.policy import Policy, overridden, validated
-from service.domain.profiles import rolling
-from service.domain.profiles.profile import DecisionContext, HeldBy
-from service.domain.ranges import covers
-from service.domain.record import FormName
-from service.domain.triggers import held_by
-from service.domain.window import summary_tokens
+from abridged.service.domain.fold import evolve
+from abridged.service.domain.message import Role
+from abridged.service.domain.policy import Policy, overridden, validated
+from abridged.service.domain.profiles import rolling
+from abridged.service.domain.profiles.profile import DecisionContext, HeldBy
+from abridged.service.domain.ranges import covers
+from abridged.service.domain.record import FormName
+from abridged.service.domain.triggers import held_by
+from abridged.service.domain.window import summary_tokens
 from tests.support.chats import SETTINGS, append, appended, complete, pending_in, ranges, said
 
 LARGE = replace(SETTINGS, context_length=32_000)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.sequence import Sequence
+from abridged.service.domain.sequence import Sequence
 
 OBJECTS = [object() for _ in range(10)]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import pytest
 
-from service.codec.events import decode, encode
-from service.domain.events import MessageAppended
-from service.domain.fold import evolve, fold
-from service.domain.message import Message
-from service.domain.policy import SummaryRole
-from service.domain.render import RenderedMessage, rendered_window
-from service.domain.triggers import held_by
+from abridged.service.codec.events import decode, encode
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.fold import evolve, fold
+from abridged.service.domain.message import Message
+from abridged.service.domain.policy import SummaryRole
+from abridged.service.domain.render import RenderedMessage, rendered_window
+from abridged.service.domain.triggers import held_by
 from tests.support import invariants
 from tests.support.simulation import SimulatedChat, Step
 

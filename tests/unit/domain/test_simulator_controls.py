@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.commands import EndWait
-from service.domain.conversation import Conversation
-from service.domain.events import (
+from abridged.service.domain.commands import EndWait
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import (
     ErrorClass,
     Event,
     SkipReason,
@@ -17,14 +17,14 @@ from service.domain.events import (
     SummarizationSkipped,
     Trigger,
 )
-from service.domain.fold import evolve, fold
-from service.domain.message import Role
-from service.domain.policy import Policy, SummaryRole
-from service.domain.profiles.profile import HeldBy
-from service.domain.record import MessageRange
-from service.domain.render import RenderedMessage, rendered_window
-from service.domain.sequence import Sequence
-from service.domain.triggers import held_by
+from abridged.service.domain.fold import evolve, fold
+from abridged.service.domain.message import Role
+from abridged.service.domain.policy import Policy, SummaryRole
+from abridged.service.domain.profiles.profile import HeldBy
+from abridged.service.domain.record import MessageRange
+from abridged.service.domain.render import RenderedMessage, rendered_window
+from abridged.service.domain.sequence import Sequence
+from abridged.service.domain.triggers import held_by
 from tests.support import invariants
 from tests.support.chats import OPEN, append, appended, calling, chat, completed, only_plan, result, said, spoken
 from tests.support.given import given

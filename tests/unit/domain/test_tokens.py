@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.message import Attachment, Message, Role, ToolCall
-from service.domain.tokens import (
+from abridged.service.domain.message import Attachment, Message, Role, ToolCall
+from abridged.service.domain.tokens import (
     CALIBRATION_TOKENS_MIN,
     FACTOR_MAX,
     FACTOR_MIN,

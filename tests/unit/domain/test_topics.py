@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from service.domain.message import Message, Role
-from service.domain.topics import CHARS_READ, topic_shifts
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.topics import CHARS_READ, topic_shifts
 
 TOPICS = {
     "en": (

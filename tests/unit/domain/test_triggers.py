@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from service.domain.commands import ApplyRules, ChangeSettings, EndWait, ReportUsage, RequestPass
-from service.domain.conversation import Conversation, lineage, record_named
-from service.domain.errors import DepthLimitReached, NothingToSummarize, PassesDisabled
-from service.domain.events import (
+from abridged.service.domain.commands import ApplyRules, ChangeSettings, EndWait, ReportUsage, RequestPass
+from abridged.service.domain.conversation import Conversation, lineage, record_named
+from abridged.service.domain.errors import DepthLimitReached, NothingToSummarize, PassesDisabled
+from abridged.service.domain.events import (
     ErrorClass,
     PassPlan,
     SettingsChanged,
@@ -25,11 +25,11 @@ from service.domain.events import (
     Trigger,
     UsageReported,
 )
-from service.domain.message import Role
-from service.domain.policy import DepthLimit, Fallback, Policy
-from service.domain.profiles.profile import HeldBy
-from service.domain.tokens import Taught, TokenSource, calibrated_factor
-from service.domain.triggers import held_by
+from abridged.service.domain.message import Role
+from abridged.service.domain.policy import DepthLimit, Fallback, Policy
+from abridged.service.domain.profiles.profile import HeldBy
+from abridged.service.domain.tokens import Taught, TokenSource, calibrated_factor
+from abridged.service.domain.triggers import held_by
 from tests.support.chats import (
     OPEN,
     SETTINGS,

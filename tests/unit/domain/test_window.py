@@ -10,15 +10,15 @@ from typing import Any
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
-from service.domain.conversation import Conversation
-from service.domain.events import Event, MessageAppended
-from service.domain.message import Role
-from service.domain.policy import Policy
-from service.domain.portion import compressible
-from service.domain.ranges import merged
-from service.domain.record import MessageRange
-from service.domain.tokens import TokenSource
-from service.domain.window import counted_tokens, split, tool_pairs
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import Event, MessageAppended
+from abridged.service.domain.message import Role
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.portion import compressible
+from abridged.service.domain.ranges import merged
+from abridged.service.domain.record import MessageRange
+from abridged.service.domain.tokens import TokenSource
+from abridged.service.domain.window import counted_tokens, split, tool_pairs
 from tests.support.chats import OPEN, SETTINGS, appended, calling, chat, ranges, result, said, spoken
 from tests.support.given import given
 

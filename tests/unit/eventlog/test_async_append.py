@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from eventlog.async_append import AsyncAppender
-from eventlog.errors import WrongExpectedVersion
-from eventlog.log import NO_STREAM, AppendResult
-from eventlog.memory import MemoryEventLog
-from eventlog.sqlite.log import SqliteEventLog
+from abridged.eventlog.async_append import AsyncAppender
+from abridged.eventlog.errors import WrongExpectedVersion
+from abridged.eventlog.log import NO_STREAM, AppendResult
+from abridged.eventlog.memory import MemoryEventLog
+from abridged.eventlog.sqlite.log import SqliteEventLog
 from tests.support.event_logs import A, Clock, append, event
 from tests.support.patience import PATIENCE_S
 

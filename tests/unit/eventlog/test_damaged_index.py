@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.errors import EventLogError
-from eventlog.event import StreamId
-from eventlog.sqlite.log import SqliteEventLog
+from abridged.eventlog.errors import EventLogError
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.sqlite.log import SqliteEventLog
 from tests.support.event_logs import Clock, append, event, event_id
 
 STREAMS = tuple(StreamId("default", f"chat-{number}") for number in range(1, 6))

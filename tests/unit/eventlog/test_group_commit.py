@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from eventlog.errors import LogClosed, LogFailed, LogUnavailable
-from eventlog.group_commit import (
+from abridged.eventlog.errors import LogClosed, LogFailed, LogUnavailable
+from abridged.eventlog.group_commit import (
     GROUP_BYTES_MAX,
     GROUP_EVENTS_MAX,
     QUEUE_BYTES_MAX,
     QUEUE_EVENTS_MAX,
     GroupCommit,
 )
-from eventlog.log import Append, AppendResult
+from abridged.eventlog.log import Append, AppendResult
 from tests.support.event_logs import append, event
 from tests.support.patience import PATIENCE_S
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.sqlite.log import SqliteEventLog
-from eventlog.sqlite.rows import SqliteRows
-from eventlog.sqlite.verification import SqliteVerification
-from eventlog.verification import RANGES_MAX, Loss
-from service.conversations.row import READ_TABLE
+from abridged.eventlog.sqlite.log import SqliteEventLog
+from abridged.eventlog.sqlite.rows import SqliteRows
+from abridged.eventlog.sqlite.verification import SqliteVerification
+from abridged.eventlog.verification import RANGES_MAX, Loss
+from abridged.service.conversations.row import READ_TABLE
 from tests.support.event_logs import A, Clock, append, event
 
 EVENTS = 1_500

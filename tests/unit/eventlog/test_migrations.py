@@ -12,16 +12,16 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
-from eventlog.errors import LogOlder
-from eventlog.migrations import config, upgrade
-from eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE
-from eventlog.sqlite.engine import make_tables, writer_engine
-from eventlog.sqlite.file import volume_free_bytes
-from eventlog.sqlite.log import SqliteEventLog
-from eventlog.sqlite.rewrite import Rewrite, rewritten
-from eventlog.sqlite.rows import SqliteRows
-from eventlog.sqlite.verification import SqliteVerification
-from service.conversations.row import READ_TABLE
+from abridged.eventlog.errors import LogOlder
+from abridged.eventlog.migrations import config, upgrade
+from abridged.eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE
+from abridged.eventlog.sqlite.engine import make_tables, writer_engine
+from abridged.eventlog.sqlite.file import volume_free_bytes
+from abridged.eventlog.sqlite.log import SqliteEventLog
+from abridged.eventlog.sqlite.rewrite import Rewrite, rewritten
+from abridged.eventlog.sqlite.rows import SqliteRows
+from abridged.eventlog.sqlite.verification import SqliteVerification
+from abridged.service.conversations.row import READ_TABLE
 from tests.support.event_logs import Clock
 from tests.support.read_tables import changed
 
@@ -105,7 +105,7 @@ def test_a_file_that_is_new_or_at_the_newest_revision_is_opened_without_alembic(
     if is_there:
         SqliteEventLog.open(path, clock_us=Clock()).close()
     program = (
-        "import sys; from pathlib import Path; from eventlog.sqlite.log import SqliteEventLog;"
+        "import sys; from pathlib import Path; from abridged.eventlog.sqlite.log import SqliteEventLog;"
         f"SqliteEventLog.open(Path({str(path)!r}), clock_us=lambda: 1).close();"
         "sys.exit('alembic' in sys.modules)"
     )

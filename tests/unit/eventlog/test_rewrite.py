@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from eventlog.errors import LogCorrupt, LogForeign, LogFull, LogLocked
-from eventlog.sqlite.file import FileLock, volume_free_bytes
-from eventlog.sqlite.rewrite import ROOM_SHARE, Rewrite, rewritten
-from eventlog.sqlite.rows import SqliteRows
-from eventlog.sqlite.verification import SqliteVerification
-from service.conversations.row import READ_TABLE
+from abridged.eventlog.errors import LogCorrupt, LogForeign, LogFull, LogLocked
+from abridged.eventlog.sqlite.file import FileLock, volume_free_bytes
+from abridged.eventlog.sqlite.rewrite import ROOM_SHARE, Rewrite, rewritten
+from abridged.eventlog.sqlite.rows import SqliteRows
+from abridged.eventlog.sqlite.verification import SqliteVerification
+from abridged.service.conversations.row import READ_TABLE
 from tests.support.read_tables import asked, changed, grown
 
 FILE = "log.db"
@@ -159,7 +159,7 @@ def test_the_log_of_another_process_is_left_alone(path: Path):
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from eventlog.sqlite.rewrite import Rewrite, rewritten
+from abridged.eventlog.sqlite.rewrite import Rewrite, rewritten
 
 left = int(sys.argv[2])
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from eventlog.chain import verify_stream
-from eventlog.errors import (
+from abridged.eventlog.chain import verify_stream
+from abridged.eventlog.errors import (
     LogClosed,
     LogCorrupt,
     LogFailed,
@@ -27,12 +27,12 @@ from eventlog.errors import (
     LogUnavailable,
     LogUnsafe,
 )
-from eventlog.event import StreamId
-from eventlog.log import EventFilter
-from eventlog.sqlite.engine import READERS_MAX, has_tables, reader_engine, writer_engine
-from eventlog.sqlite.log import SqliteEventLog
-from eventlog.sqlite.sql import select_stream, select_window
-from eventlog.sqlite.writer import STREAMS_KEPT_MAX, WAL_BYTES_MAX
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.log import EventFilter
+from abridged.eventlog.sqlite.engine import READERS_MAX, has_tables, reader_engine, writer_engine
+from abridged.eventlog.sqlite.log import SqliteEventLog
+from abridged.eventlog.sqlite.sql import select_stream, select_window
+from abridged.eventlog.sqlite.writer import STREAMS_KEPT_MAX, WAL_BYTES_MAX
 from tests.support.event_logs import A, B, Clock, append, event
 from tests.support.patience import PATIENCE_S
 

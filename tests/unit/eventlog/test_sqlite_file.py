@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.errors import LogUnsafe
-from eventlog.sqlite.file import file_system_of, refuse_network_file_system, wal_reset_warning
+from abridged.eventlog.errors import LogUnsafe
+from abridged.eventlog.sqlite.file import file_system_of, refuse_network_file_system, wal_reset_warning
 
 MOUNTS = """\
 22 1 0:20 / / rw,relatime shared:1 - ext4 /dev/vda1 rw

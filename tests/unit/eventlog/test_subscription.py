@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from eventlog.event import RecordedEvent, StreamId
-from eventlog.log import EVERYTHING, PAGE_EVENTS_MAX, EventFilter
-from eventlog.memory import MemoryEventLog
-from eventlog.subscription import (
+from abridged.eventlog.event import RecordedEvent, StreamId
+from abridged.eventlog.log import EVERYTHING, PAGE_EVENTS_MAX, EventFilter
+from abridged.eventlog.memory import MemoryEventLog
+from abridged.eventlog.subscription import (
     BATCH_BYTES_MAX,
     CHECKPOINT_EVENTS,
     Batch,

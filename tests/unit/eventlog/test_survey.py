@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from eventlog.errors import LogCorrupt
-from eventlog.sqlite.survey import PAGE_ROWS, Survey
-from eventlog.verification import Ranges
+from abridged.eventlog.errors import LogCorrupt
+from abridged.eventlog.sqlite.survey import PAGE_ROWS, Survey
+from abridged.eventlog.verification import Ranges
 
 ROWS = 10_000
 

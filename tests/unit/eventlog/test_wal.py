@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.errors import LogCorrupt
-from eventlog.sqlite.log import SqliteEventLog
+from abridged.eventlog.errors import LogCorrupt
+from abridged.eventlog.sqlite.log import SqliteEventLog
 from tests.support.event_logs import Clock, append, event
 
 HEADER_BYTES = 32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from service.domain.message import Message, Role
+from abridged.service.domain.message import Message, Role
 from tests.support.shared_data import FILES, loaded, shared_chats
 
 

@@ -16,14 +16,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from service.domain.message import Message, Role
-from service.domain.record import FormName
-from service.extraction.tasks import due_of
-from service.summarizer.draft import Draft
-from service.summarizer.forms import FORMS
-from service.summarizer.texts import DOCUMENT_FORMS
-from service.text.sentences import sentences
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.record import FormName
+from abridged.service.extraction.tasks import due_of
+from abridged.service.summarizer.draft import Draft
+from abridged.service.summarizer.forms import FORMS
+from abridged.service.summarizer.texts import DOCUMENT_FORMS
+from abridged.service.text.sentences import sentences
+from abridged.service.tokenizers.estimated import EstimatingCounter
 
 HALVES: Final = ("look", "held")
 LANGUAGES: Final = ("en", "de", "es", "fr", "zh", "ja")

@@ -8,20 +8,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.domain.message import Message, Role, ToolCall
-from service.domain.record import (
+from abridged.service.domain.message import Message, Role, ToolCall
+from abridged.service.domain.record import (
     ActionItem,
     MessageRange,
     Provenance,
     RecordContext,
     SummaryRecord,
 )
-from service.extraction.extract import Extract, extract
-from service.extraction.passages import SENTENCES_MAX, gathered
-from service.grounding.claims import evidence_of, survival, texts_of
-from service.grounding.draft import Problem, check_record
-from service.text.sentences import CLIP_CHARS_MAX
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.extraction.extract import Extract, extract
+from abridged.service.extraction.passages import SENTENCES_MAX, gathered
+from abridged.service.grounding.claims import evidence_of, survival, texts_of
+from abridged.service.grounding.draft import Problem, check_record
+from abridged.service.text.sentences import CLIP_CHARS_MAX
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.growth import grows_linearly
 from tests.unit.extraction.corpora import PLANNING, real_conversations, said
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from service.domain.message import Message, Role
-from service.domain.record import ActionItem, RecordContext
-from service.extraction.entities import Day, day_of, fullest_forms
-from service.extraction.extract import Extract
-from service.extraction.passages import gathered, ranked
-from service.extraction.replaced import outdated
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.record import ActionItem, RecordContext
+from abridged.service.extraction.entities import Day, day_of, fullest_forms
+from abridged.service.extraction.extract import Extract
+from abridged.service.extraction.passages import gathered, ranked
+from abridged.service.extraction.replaced import outdated
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.extracts import extract_of, record_of
 from tests.unit.extraction.corpora import said
 

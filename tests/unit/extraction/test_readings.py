@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from service.extraction.cues import is_action, is_decision
-from service.extraction.tasks import due_of
-from service.text.sentences import sentences
+from abridged.service.extraction.cues import is_action, is_decision
+from abridged.service.extraction.tasks import due_of
+from abridged.service.text.sentences import sentences
 
 READINGS = Path(__file__).parent / "readings"
 LANGUAGES = ("de", "en", "es", "fr", "ja", "zh")

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from service.domain.message import Message, Role
-from service.extraction.cues import stands_alone
-from service.extraction.extract import Extract, extract
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.domain.message import Message, Role
+from abridged.service.extraction.cues import stands_alone
+from abridged.service.extraction.extract import Extract, extract
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.unit.extraction.corpora import said
 
 COUNT = EstimatingCounter().count

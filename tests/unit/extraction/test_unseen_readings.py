@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import pytest
 
-from service.extraction.cues import asks, is_action, is_decision
-from service.extraction.tasks import due_of
-from service.text.sentences import sentences
+from abridged.service.extraction.cues import asks, is_action, is_decision
+from abridged.service.extraction.tasks import due_of
+from abridged.service.text.sentences import sentences
 from tests.unit.extraction.judged import HALVES, LANGUAGES, counts, wrong_in
 
 UNSEEN = Path(__file__).parent / "unseen"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.message import Message, Role
-from service.grounding.attribution import PASSAGES_MAX, Attribution
-from service.grounding.support import Concordance, concordance_of
+from abridged.service.domain.message import Message, Role
+from abridged.service.grounding.attribution import PASSAGES_MAX, Attribution
+from abridged.service.grounding.support import Concordance, concordance_of
 from tests.support.growth import grows_linearly
 
 SAID = (

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.grounding.claims import evidence_of
-from service.grounding.draft import (
+from abridged.service.grounding.claims import evidence_of
+from abridged.service.grounding.draft import (
     Problem,
     ProblemCode,
     check_record,

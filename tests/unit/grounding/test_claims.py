@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.message import Message, Role, ToolCall
-from service.grounding.claims import LOOKUPS_MAX, evidence_of, survival, texts_of, unsupported
+from abridged.service.domain.message import Message, Role, ToolCall
+from abridged.service.grounding.claims import LOOKUPS_MAX, evidence_of, survival, texts_of, unsupported
 
 SOURCE = (
     "Pay $1,200.00 by 2024-05-15 at 3:00 PM for ZFA04Y; twelve bags, 1.5k rows, release v2.1.3, see src/a.py:12 and "

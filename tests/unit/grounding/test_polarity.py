@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.message import Message, Role
-from service.grounding.polarity import contradicting
-from service.grounding.support import concordance_of
+from abridged.service.domain.message import Message, Role
+from abridged.service.grounding.polarity import contradicting
+from abridged.service.grounding.support import concordance_of
 
 
 def against(statement: str, *said: str) -> tuple[int, ...] | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from service.grounding.required import REQUIRED_CHARS_MAX, REQUIRED_MAX, Named, required_identifiers
-from service.text.identifiers import numerals
+from abridged.service.grounding.required import REQUIRED_CHARS_MAX, REQUIRED_MAX, Named, required_identifiers
+from abridged.service.text.identifiers import numerals
 
 
 def spoken(*texts: str) -> list[Named]:

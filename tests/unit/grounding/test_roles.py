@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.message import Message, Role
-from service.grounding.roles import decides, only_proposed
-from service.grounding.support import concordance_of
+from abridged.service.domain.message import Message, Role
+from abridged.service.grounding.roles import decides, only_proposed
+from abridged.service.grounding.support import concordance_of
 
 PROPOSAL = "I'd suggest Postgres 16 for the ledger service."
 DECISION = "Use Postgres 16 for the ledger service."

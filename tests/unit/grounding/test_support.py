@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.message import Message, Role, ToolCall
-from service.domain.record import RecordContext, RecordEvidence, SummaryRecord
-from service.grounding.support import Concordance, concordance_of
+from abridged.service.domain.message import Message, Role, ToolCall
+from abridged.service.domain.record import RecordContext, RecordEvidence, SummaryRecord
+from abridged.service.grounding.support import Concordance, concordance_of
 from tests.support.extracts import extract_of, record_of
 from tests.support.growth import grows_linearly
 

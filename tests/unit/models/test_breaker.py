@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.models.breaker import BreakerPolicy, BreakerState, CircuitBreaker
+from abridged.service.models.breaker import BreakerPolicy, BreakerState, CircuitBreaker
 
 
 class Clock:

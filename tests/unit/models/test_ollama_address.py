@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.models.http.address import AddressError, InsecureAddress
-from service.models.ollama.settings import parse_address
+from abridged.service.models.http.address import AddressError, InsecureAddress
+from abridged.service.models.ollama.settings import parse_address
 
 FORMS = {
     "": "http://127.0.0.1:11434",

@@ -11,17 +11,17 @@ from dataclasses import replace
 
 import pytest
 
-from service.config.settings import Settings
-from service.models.breaker import BreakerState
-from service.models.deadline import DeadlineOver
-from service.models.http.errors import FirstByteLate, QueueFull
-from service.models.http.host import STREAM_S_MAX, Place
-from service.models.model import AnswerLooped, Completion, ModelUnavailable, SummaryModel
-from service.models.ollama.description import DescriptionCache
-from service.models.ollama.host import OllamaHost, open_hosts
-from service.models.ollama.model import OllamaModel
-from service.models.ollama.settings import OllamaSettings, parse_address
-from service.models.retry import RetryPolicy, complete_with_retry
+from abridged.service.config.settings import Settings
+from abridged.service.models.breaker import BreakerState
+from abridged.service.models.deadline import DeadlineOver
+from abridged.service.models.http.errors import FirstByteLate, QueueFull
+from abridged.service.models.http.host import STREAM_S_MAX, Place
+from abridged.service.models.model import AnswerLooped, Completion, ModelUnavailable, SummaryModel
+from abridged.service.models.ollama.description import DescriptionCache
+from abridged.service.models.ollama.host import OllamaHost, open_hosts
+from abridged.service.models.ollama.model import OllamaModel
+from abridged.service.models.ollama.settings import OllamaSettings, parse_address
+from abridged.service.models.retry import RetryPolicy, complete_with_retry
 from tests.support.ollama_behaviour import BEHAVIOURS, Behaviour
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_model import PATIENT, QUICK, model_over, record_request

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from service.models.model import ModelDescription
-from service.models.ollama.description import (
+from abridged.service.models.model import ModelDescription
+from abridged.service.models.ollama.description import (
     DESCRIPTIONS_MAX,
     DescriptionCache,
     Residence,

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from service.models.http.errors import HostRefused, classify_transport, retry_after_s
-from service.models.model import AnswerLooped, ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated
-from service.models.ollama.errors import classify_status, classify_stream_error
+from abridged.service.models.http.errors import HostRefused, classify_transport, retry_after_s
+from abridged.service.models.model import AnswerLooped, ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated
+from abridged.service.models.ollama.errors import classify_status, classify_stream_error
 
 NESTED_OVERFLOW = json.dumps(
     {

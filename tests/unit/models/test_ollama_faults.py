@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from service.models.http.errors import FirstByteLate, HostRefused, HostUnreachable
-from service.models.model import (
+from abridged.service.models.http.errors import FirstByteLate, HostRefused, HostUnreachable
+from abridged.service.models.model import (
     AnswerLooped,
     Completion,
     ModelError,
@@ -19,7 +19,7 @@ from service.models.model import (
     PromptTruncated,
     SummaryModel,
 )
-from service.models.ollama.settings import OllamaSettings
+from abridged.service.models.ollama.settings import OllamaSettings
 from tests.support.ollama_behaviour import BEHAVIOURS, Behaviour, json_error
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_manner import MANNERS

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import pytest
 
-from service.models.http.errors import AnswerEncoded, HostRefused
-from service.models.http.lines import ANSWER_LINES_MAX
-from service.models.http.small_reads import HEAD_BYTES_MAX, READ_BYTES
-from service.models.model import Completion, ModelError, ModelUnavailable, SummaryModel
+from abridged.service.models.http.errors import AnswerEncoded, HostRefused
+from abridged.service.models.http.lines import ANSWER_LINES_MAX
+from abridged.service.models.http.small_reads import HEAD_BYTES_MAX, READ_BYTES
+from abridged.service.models.model import Completion, ModelError, ModelUnavailable, SummaryModel
 from tests.support.ollama_behaviour import Behaviour, Refusal
 from tests.support.ollama_hostile import CHUNK_BYTES, HOSTILE, PACKET_BYTES, whole
 from tests.support.ollama_model import PATIENT, model_over, record_request

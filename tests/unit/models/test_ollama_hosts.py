@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from service.models.breaker import BreakerPolicy, BreakerState
-from service.models.deadline import DeadlineOver
-from service.models.http.errors import CircuitOpen, HostRefused, QueueFull
-from service.models.model import Completion, ModelMissing, ModelRefused, ModelUnavailable, SummaryModel
+from abridged.service.models.breaker import BreakerPolicy, BreakerState
+from abridged.service.models.deadline import DeadlineOver
+from abridged.service.models.http.errors import CircuitOpen, HostRefused, QueueFull
+from abridged.service.models.model import Completion, ModelMissing, ModelRefused, ModelUnavailable, SummaryModel
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_model import PATIENT, QUICK, model_over, record_request

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from service.models.figures import FACTOR_MAX, FACTOR_MIN, TokenFactor
-from service.models.model import Completion, PromptTruncated, SummaryModel
+from abridged.service.models.figures import FACTOR_MAX, FACTOR_MIN, TokenFactor
+from abridged.service.models.model import Completion, PromptTruncated, SummaryModel
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_manner import Manner

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from service.models.http.errors import HostRefused
-from service.models.model import Completion, ModelUnavailable, SummaryModel
+from abridged.service.models.http.errors import HostRefused
+from abridged.service.models.model import Completion, ModelUnavailable, SummaryModel
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_manner import Manner

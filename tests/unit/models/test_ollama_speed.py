@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from service.models.inventory import ModelSpeed
-from service.models.model import ModelUnavailable
-from service.models.ollama.inventory import HostInventory, ModelEntry, inventory_of, missing_remedy, speed_of
-from service.models.ollama.settings import OllamaSettings, parse_address
+from abridged.service.models.inventory import ModelSpeed
+from abridged.service.models.model import ModelUnavailable
+from abridged.service.models.ollama.inventory import HostInventory, ModelEntry, inventory_of, missing_remedy, speed_of
+from abridged.service.models.ollama.settings import OllamaSettings, parse_address
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_model import PATIENT, QUICK, model_over, record_request

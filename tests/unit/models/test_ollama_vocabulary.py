@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from service.models.http.fields import NotAnObject, read_object
-from service.models.ollama import vocabulary
-from service.models.ollama.host import open_hosts
-from service.models.ollama.settings import parse_address
-from service.models.ollama.vocabulary import Vocabularies
-from service.tokenizers.errors import VocabularyAway, VocabularyUnknown
-from service.tokenizers.exact import ExactCounter
+from abridged.service.models.http.fields import NotAnObject, read_object
+from abridged.service.models.ollama import vocabulary
+from abridged.service.models.ollama.host import open_hosts
+from abridged.service.models.ollama.settings import parse_address
+from abridged.service.models.ollama.vocabulary import Vocabularies
+from abridged.service.tokenizers.errors import VocabularyAway, VocabularyUnknown
+from abridged.service.tokenizers.exact import ExactCounter
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_model import PATIENT

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.models.http.fields import OBJECT_BYTES_MAX, NotAnObject
-from service.models.http.lines import ANSWER_BYTES_MAX, LineSplitter
-from service.models.model import AnswerLooped, ModelRefused, ModelUnavailable, PromptTruncated
-from service.models.ollama.wire import Answer, chat_body, check_prompt_was_whole, load_body
+from abridged.service.models.http.fields import OBJECT_BYTES_MAX, NotAnObject
+from abridged.service.models.http.lines import ANSWER_BYTES_MAX, LineSplitter
+from abridged.service.models.model import AnswerLooped, ModelRefused, ModelUnavailable, PromptTruncated
+from abridged.service.models.ollama.wire import Answer, chat_body, check_prompt_was_whole, load_body
 from tests.support.ollama_model import record_request
 
 

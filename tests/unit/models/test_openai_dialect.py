@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from service.models.http.fields import OBJECT_BYTES_MAX
-from service.models.model import Completion, SummaryModel
-from service.models.openai.dialect import Dialect, Format
-from service.models.openai.errors import FieldRefused, KeyRefused
-from service.models.openai.wire import is_same_model
+from abridged.service.models.http.fields import OBJECT_BYTES_MAX
+from abridged.service.models.model import Completion, SummaryModel
+from abridged.service.models.openai.dialect import Dialect, Format
+from abridged.service.models.openai.errors import FieldRefused, KeyRefused
+from abridged.service.models.openai.wire import is_same_model
 from tests.support.ollama_http import HttpReply, HttpRequest
 from tests.support.ollama_model import RECORD_SCHEMA, record_request
 from tests.support.openai_model import openai_over

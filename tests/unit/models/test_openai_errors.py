@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from service.models.http.errors import HostRefused
-from service.models.model import ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated
-from service.models.openai.errors import FieldRefused, KeyRefused, classify_event, classify_status
+from abridged.service.models.http.errors import HostRefused
+from abridged.service.models.model import ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated
+from abridged.service.models.openai.errors import FieldRefused, KeyRefused, classify_event, classify_status
 
 LLAMA_TOO_LONG = (
     b'{"error":{"code":400,"message":"request (5000 tokens) exceeds the available context size (2048 tokens)",'

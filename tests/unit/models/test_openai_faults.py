@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from service.models.breaker import BreakerState
-from service.models.http.errors import (
+from abridged.service.models.breaker import BreakerState
+from abridged.service.models.http.errors import (
     AnswerEncoded,
     CircuitOpen,
     FirstByteLate,
@@ -18,10 +18,17 @@ from service.models.http.errors import (
     HostUnreachable,
     QueueFull,
 )
-from service.models.http.fields import OBJECT_BYTES_MAX
-from service.models.http.lines import ANSWER_CHARS_MAX
-from service.models.model import Completion, ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated, SummaryModel
-from service.models.openai.errors import FieldRefused, KeyRefused
+from abridged.service.models.http.fields import OBJECT_BYTES_MAX
+from abridged.service.models.http.lines import ANSWER_CHARS_MAX
+from abridged.service.models.model import (
+    Completion,
+    ModelMissing,
+    ModelRefused,
+    ModelUnavailable,
+    PromptTruncated,
+    SummaryModel,
+)
+from abridged.service.models.openai.errors import FieldRefused, KeyRefused
 from tests.support.ollama_behaviour import Refusal
 from tests.support.ollama_model import record_request
 from tests.support.openai_model import PATIENT, QUICK, openai_over

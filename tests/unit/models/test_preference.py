@@ -6,9 +6,16 @@ import time
 
 import pytest
 
-from service.models.model import Completion, ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated, SummaryModel
-from service.models.preference import PreferredModel
-from service.models.scripted.model import ScriptedModel
+from abridged.service.models.model import (
+    Completion,
+    ModelMissing,
+    ModelRefused,
+    ModelUnavailable,
+    PromptTruncated,
+    SummaryModel,
+)
+from abridged.service.models.preference import PreferredModel
+from abridged.service.models.scripted.model import ScriptedModel
 from tests.support.ollama_model import record_request
 from tests.support.patience import PATIENCE_S
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.models.model import Completion, ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated
-from service.models.retry import RetryDetails, RetryPolicy, backoff_s, complete_with_retry
-from service.models.scripted.model import ScriptedModel
+from abridged.service.models.model import Completion, ModelMissing, ModelRefused, ModelUnavailable, PromptTruncated
+from abridged.service.models.retry import RetryDetails, RetryPolicy, backoff_s, complete_with_retry
+from abridged.service.models.scripted.model import ScriptedModel
 from tests.support.ollama_model import record_request
 
 

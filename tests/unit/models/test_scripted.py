@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.message import Message, Role, ToolCall
-from service.domain.policy import ToolOutput
-from service.domain.record import DOMAIN_ENTITIES_MAX, KEY_POINTS_MAX, RecordContext
-from service.models.model import (
+from abridged.service.domain.message import Message, Role, ToolCall
+from abridged.service.domain.policy import ToolOutput
+from abridged.service.domain.record import DOMAIN_ENTITIES_MAX, KEY_POINTS_MAX, RecordContext
+from abridged.service.models.model import (
     Completion,
     ModelMissing,
     ModelRefused,
@@ -20,8 +20,15 @@ from service.models.model import (
     PromptTruncated,
     SummaryModel,
 )
-from service.models.scripted.model import Quotations, QuotedMessage, ScriptedModel, ScriptError, load_script, quoted_in
-from service.prompts.prompt import CHAIN_TEMPLATE, PromptInput, prompt_of, transcript_entry
+from abridged.service.models.scripted.model import (
+    Quotations,
+    QuotedMessage,
+    ScriptedModel,
+    ScriptError,
+    load_script,
+    quoted_in,
+)
+from abridged.service.prompts.prompt import CHAIN_TEMPLATE, PromptInput, prompt_of, transcript_entry
 from tests.support.extracts import extract_of, record_of
 from tests.support.ollama_model import RECORD_SCHEMA, record_request
 from tests.support.patience import PATIENCE_S

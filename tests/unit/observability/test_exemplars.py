@@ -6,15 +6,15 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
-from eventlog.event import StreamId
-from observability.facts import PassEnded, SpanFact
-from observability.metrics import Metrics
-from observability.tracing import SilentSpan, SilentTracing, Span, TraceIds, sampled_trace_id
-from service.domain.events import PassPlan, Trigger
-from service.domain.policy import Policy
-from service.passes.report import PassReport
-from service.telemetry.progress import ProgressBoard
-from service.telemetry.telemetry import Telemetry, metric_labels
+from abridged.eventlog.event import StreamId
+from abridged.observability.facts import PassEnded, SpanFact
+from abridged.observability.metrics import Metrics
+from abridged.observability.tracing import SilentSpan, SilentTracing, Span, TraceIds, sampled_trace_id
+from abridged.service.domain.events import PassPlan, Trigger
+from abridged.service.domain.policy import Policy
+from abridged.service.passes.report import PassReport
+from abridged.service.telemetry.progress import ProgressBoard
+from abridged.service.telemetry.telemetry import Telemetry, metric_labels
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN = "00f067aa0ba902b7"

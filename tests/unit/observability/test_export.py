@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from observability.facts import RpcEnded, RpcStarted
-from observability.tracing import TracingSettings, open_tracing
+from abridged.observability.facts import RpcEnded, RpcStarted
+from abridged.observability.tracing import TracingSettings, open_tracing
 
 APPEND = "abridged.v1.ConversationService/AppendMessages"
 

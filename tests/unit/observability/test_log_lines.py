@@ -14,8 +14,8 @@ from typing import Any, TextIO
 import pytest
 import structlog
 
-from observability.log_lines import WAITING_BYTES_MAX
-from observability.logs import LogSettings, configure_logs
+from abridged.observability.log_lines import WAITING_BYTES_MAX
+from abridged.observability.logs import LogSettings, configure_logs
 
 
 class Pipe:

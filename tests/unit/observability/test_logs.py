@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import structlog
 
-from observability.facts import RpcStarted
-from observability.logs import IDENTIFIER_CHARS_MAX, LogSettings, configure_logs
-from observability.tracing import SilentTracing
+from abridged.observability.facts import RpcStarted
+from abridged.observability.logs import IDENTIFIER_CHARS_MAX, LogSettings, configure_logs
+from abridged.observability.tracing import SilentTracing
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN_ID = "00f067aa0ba902b7"

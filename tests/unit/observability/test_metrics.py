@@ -11,8 +11,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from observability.facts import ConversationsCounted, LogMeasured, PassEnded, PassOutcome, RecordCommitted
-from observability.labels import (
+from abridged.observability.facts import ConversationsCounted, LogMeasured, PassEnded, PassOutcome, RecordCommitted
+from abridged.observability.labels import (
     CALL_SERIES_MAX,
     EVENT_TYPES_MAX,
     GRPC_CODES,
@@ -23,11 +23,11 @@ from observability.labels import (
     TIMED_METHODS_MAX,
     MetricLabels,
 )
-from observability.metrics import BREAKER_VALUES, NOT_BEGUN, SERIES_MAX, Metrics
-from service.domain.events import ErrorClass, SkipReason, Trigger
-from service.domain.profiles.profile import HeldBy
-from service.models.breaker import BreakerState
-from service.telemetry.telemetry import metric_labels
+from abridged.observability.metrics import BREAKER_VALUES, NOT_BEGUN, SERIES_MAX, Metrics
+from abridged.service.domain.events import ErrorClass, SkipReason, Trigger
+from abridged.service.domain.profiles.profile import HeldBy
+from abridged.service.models.breaker import BreakerState
+from abridged.service.telemetry.telemetry import metric_labels
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0"
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

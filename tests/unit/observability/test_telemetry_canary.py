@@ -18,13 +18,13 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from observability.exported import ExportedTracing
-from observability.facts import ChatStarted, PassEnded, PassOutcome, PassStarted, RpcStarted
-from observability.logs import LogSettings, configure_logs
-from observability.metrics import Metrics
-from observability.tracing import TracingSettings
-from service.domain.events import ErrorClass, Trigger
-from service.telemetry.telemetry import metric_labels
+from abridged.observability.exported import ExportedTracing
+from abridged.observability.facts import ChatStarted, PassEnded, PassOutcome, PassStarted, RpcStarted
+from abridged.observability.logs import LogSettings, configure_logs
+from abridged.observability.metrics import Metrics
+from abridged.observability.tracing import TracingSettings
+from abridged.service.domain.events import ErrorClass, Trigger
+from abridged.service.telemetry.telemetry import metric_labels
 
 CANARY = "CANARY 7f3a sings of the merger"
 WORD = "CANARY-7f3a"

@@ -15,9 +15,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from observability import exported
-from observability.exported import LINKS_MAX, ExportedTracing
-from observability.facts import (
+from abridged.observability import exported
+from abridged.observability.exported import LINKS_MAX, ExportedTracing
+from abridged.observability.facts import (
     BatchCommitted,
     ChatAnswered,
     ChatAsked,
@@ -30,7 +30,7 @@ from observability.facts import (
     RpcEnded,
     RpcStarted,
 )
-from observability.tracing import (
+from abridged.observability.tracing import (
     SilentTracing,
     TraceIds,
     TracingSettings,
@@ -40,7 +40,7 @@ from observability.tracing import (
     open_tracing,
     parse_traceparent,
 )
-from service.domain.events import ErrorClass, Trigger
+from abridged.service.domain.events import ErrorClass, Trigger
 
 APPEND = "abridged.v1.ConversationService/AppendMessages"
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -606,7 +606,7 @@ def test_the_batches_of_spans_are_as_the_standard_variables_say() -> None:
 def test_no_variable_that_the_sdk_reads_by_itself_stops_the_start(name: str, value: str, kind: str) -> None:
     """A fresh interpreter, since the SDK reads some of them when it is imported."""
     program = (
-        "import os, sys; from observability.tracing import *;"
+        "import os, sys; from abridged.observability.tracing import *;"
         "tracing = open_tracing(TracingSettings.from_environment(os.environ, service_version='1'));"
         "print(type(tracing).__name__); tracing.close()"
     )
@@ -620,7 +620,7 @@ def test_no_variable_that_the_sdk_reads_by_itself_stops_the_start(name: str, val
 def test_silent_tracing_imports_nothing_of_the_sdk() -> None:
     """A sidecar without a collector does not pay for one: a fresh interpreter shows what is loaded."""
     program = (
-        "import sys; from observability.tracing import *; import observability.logs, observability.metrics;"
+        "import sys; from abridged.observability.tracing import *; from abridged.observability import logs, metrics;"
         "open_tracing(TracingSettings()); print(sorted({m.partition('.')[0] for m in sys.modules}))"
     )
 

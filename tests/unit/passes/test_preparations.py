@@ -10,26 +10,26 @@ from typing import Any
 
 import pytest
 
-from eventlog.errors import EventLogError, LogUnavailable
-from eventlog.event import StreamId
-from observability.facts import PreparationOutcome, PreparationStarted
-from observability.tracing import SilentTracing, Span
-from service.domain.commands import PinMessages, RequestPass
-from service.domain.events import SummarizationCompleted, SummarizationStarted, Trigger
-from service.domain.message import Message, Role
-from service.domain.policy import Policy
-from service.domain.record import SummaryRecord
-from service.models.model import Completion, CompletionRequest, ModelUnavailable, OnProgress
-from service.models.scripted.model import ScriptedModel
-from service.passes.commits import CommitPauses
-from service.passes.preparations import KEPT_MAX, WAITING_MAX, Preparations
-from service.passes.prepared import Question
-from service.passes.reactor import Reactor
-from service.passes.source import PassSource
-from service.summarizer.summarizer import Summarizers
-from service.telemetry.progress import ProgressBoard
-from service.telemetry.telemetry import Telemetry
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.eventlog.errors import EventLogError, LogUnavailable
+from abridged.eventlog.event import StreamId
+from abridged.observability.facts import PreparationOutcome, PreparationStarted
+from abridged.observability.tracing import SilentTracing, Span
+from abridged.service.domain.commands import PinMessages, RequestPass
+from abridged.service.domain.events import SummarizationCompleted, SummarizationStarted, Trigger
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.record import SummaryRecord
+from abridged.service.models.model import Completion, CompletionRequest, ModelUnavailable, OnProgress
+from abridged.service.models.scripted.model import ScriptedModel
+from abridged.service.passes.commits import CommitPauses
+from abridged.service.passes.preparations import KEPT_MAX, WAITING_MAX, Preparations
+from abridged.service.passes.prepared import Question
+from abridged.service.passes.reactor import Reactor
+from abridged.service.passes.source import PassSource
+from abridged.service.summarizer.summarizer import Summarizers
+from abridged.service.telemetry.progress import ProgressBoard
+from abridged.service.telemetry.telemetry import Telemetry
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.chats import pending_in, ranges
 from tests.support.patience import PATIENCE_S
 from tests.support.reactors import A, B, ReactorBench, default_record

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from eventlog.event import StreamId
-from service.passes.queue import EMERGENCY_HEADSTART_TURNS, Backlog, PassQueue
+from abridged.eventlog.event import StreamId
+from abridged.service.passes.queue import EMERGENCY_HEADSTART_TURNS, Backlog, PassQueue
 
 
 def key(name: str) -> StreamId:

@@ -7,22 +7,22 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from eventlog.errors import EventLogError, LogCorrupt, LogUnavailable
-from eventlog.event import StreamId
-from service.codec.values import canonical, message_to_proto
-from service.conversations.append_request import AppendRequest
-from service.conversations.table import Attention
-from service.domain.events import (
+from abridged.eventlog.errors import EventLogError, LogCorrupt, LogUnavailable
+from abridged.eventlog.event import StreamId
+from abridged.service.codec.values import canonical, message_to_proto
+from abridged.service.conversations.append_request import AppendRequest
+from abridged.service.conversations.table import Attention
+from abridged.service.domain.events import (
     Settings,
     SummarizationCompleted,
     SummarizationStarted,
     Trigger,
 )
-from service.domain.message import Message, Role
-from service.models.model import ModelUnavailable
-from service.passes.commits import CommitPauses
-from service.passes.run import PassRun
-from service.summarizer.summarizer import Summarizers
+from abridged.service.domain.message import Message, Role
+from abridged.service.models.model import ModelUnavailable
+from abridged.service.passes.commits import CommitPauses
+from abridged.service.passes.run import PassRun
+from abridged.service.summarizer.summarizer import Summarizers
 from tests.support.chats import pending_in
 from tests.support.patience import PATIENCE_S
 from tests.support.reactors import AN_HOUR_S, A, B, C, Moody, ReactorBench

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from service.codec.values import canonical, message_to_proto
-from service.conversations.append_request import AppendRequest
-from service.conversations.table import Attention
-from service.domain.events import Settings
-from service.domain.message import Message
-from service.domain.policy import Policy
-from service.domain.render import shown_text
-from service.domain.sizes import ledger_tokens_max
-from service.passes.commits import CommitPauses
-from service.passes.source import PassSource
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.codec.values import canonical, message_to_proto
+from abridged.service.conversations.append_request import AppendRequest
+from abridged.service.conversations.table import Attention
+from abridged.service.domain.events import Settings
+from abridged.service.domain.message import Message
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.render import shown_text
+from abridged.service.domain.sizes import ledger_tokens_max
+from abridged.service.passes.commits import CommitPauses
+from abridged.service.passes.source import PassSource
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.reactors import ROLES, A, ReactorBench
 
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.errors import InvalidPolicy
-from service.domain.message import Attachment, Message, Role, ToolCall
-from service.domain.policy import Policy, ToolOutput
-from service.domain.quoting import quoted
-from service.domain.record import ActionItem, RecordContext, SummaryRecord
-from service.prompts.prompt import (
+from abridged.service.domain.errors import InvalidPolicy
+from abridged.service.domain.message import Attachment, Message, Role, ToolCall
+from abridged.service.domain.policy import Policy, ToolOutput
+from abridged.service.domain.quoting import quoted
+from abridged.service.domain.record import ActionItem, RecordContext, SummaryRecord
+from abridged.service.prompts.prompt import (
     CHAIN_TEMPLATE,
     MERGE_TEMPLATE,
     Prompt,
@@ -25,8 +25,8 @@ from service.prompts.prompt import (
     template_from_text,
     transcript_entry,
 )
-from service.text.markup import leftover_markup
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.text.markup import leftover_markup
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.chats import OPEN, append, appended, chat, only_plan, record_for, result, said
 from tests.support.given import given as given_events
 

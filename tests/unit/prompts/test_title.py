@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.commands import ChangeTitle
-from service.domain.events import ConversationOpened, TitleChanged
-from service.domain.policy import Policy
-from service.prompts.title import TITLE_CHARS_MAX, TITLE_TEMPLATE, title_in, title_prompt
+from abridged.service.domain.commands import ChangeTitle
+from abridged.service.domain.events import ConversationOpened, TitleChanged
+from abridged.service.domain.policy import Policy
+from abridged.service.prompts.title import TITLE_CHARS_MAX, TITLE_TEMPLATE, title_in, title_prompt
 from tests.support.chats import OPEN, SETTINGS
 from tests.support.given import given
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.events import ErrorClass
-from service.domain.message import Message, Role
-from service.domain.policy import Policy
-from service.domain.record import Provenance
-from service.summarizer.summarizer import PassFailed
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.domain.events import ErrorClass
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.record import Provenance
+from abridged.service.summarizer.summarizer import PassFailed
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.summarizers import Heard, by_extraction, work_on
 from tests.unit.extraction.corpora import PLANNING
 

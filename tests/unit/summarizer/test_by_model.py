@@ -11,15 +11,15 @@ from itertools import pairwise
 
 import pytest
 
-from service.domain.events import MessageAppended, PassPlan, Trigger
-from service.domain.message import Message, Role
-from service.domain.policy import Policy
-from service.domain.record import MessageRange, Provenance
-from service.domain.tokens import TokenSource
-from service.models.model import CompletionRequest, SummaryModel
-from service.models.scripted.model import ScriptedModel, quoted_in
-from service.summarizer.summarizer import PassWork, Summary, record_of
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.domain.events import MessageAppended, PassPlan, Trigger
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.record import MessageRange, Provenance
+from abridged.service.domain.tokens import TokenSource
+from abridged.service.models.model import CompletionRequest, SummaryModel
+from abridged.service.models.scripted.model import ScriptedModel, quoted_in
+from abridged.service.summarizer.summarizer import PassWork, Summary, record_of
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.summarizers import Heard, by_model
 
 MESSAGES = 600

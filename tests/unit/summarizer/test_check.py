@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from service.domain.message import Message, Role
-from service.domain.policy import Policy, ToolOutput
-from service.domain.record import MessageRange, Provenance, SummaryRecord
-from service.models.model import CompletionRequest
-from service.models.scripted.model import default_answer
-from service.prompts.prompt import CHAIN_TEMPLATE, PromptInput, prompt_of, repair_text, transcript_entry
-from service.summarizer.check import CheckedDraft, Source, check_draft
-from service.summarizer.draft import Draft, parsed
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import Policy, ToolOutput
+from abridged.service.domain.record import MessageRange, Provenance, SummaryRecord
+from abridged.service.models.model import CompletionRequest
+from abridged.service.models.scripted.model import default_answer
+from abridged.service.prompts.prompt import CHAIN_TEMPLATE, PromptInput, prompt_of, repair_text, transcript_entry
+from abridged.service.summarizer.check import CheckedDraft, Source, check_draft
+from abridged.service.summarizer.draft import Draft, parsed
 from tests.support.answers import record
 from tests.support.junk import CHATS
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from service.summarizer.draft import REASONS_MAX, SCHEMA, InvalidDraft, parsed, schema_for, without_cut_ends
+from abridged.service.summarizer.draft import REASONS_MAX, SCHEMA, InvalidDraft, parsed, schema_for, without_cut_ends
 
 ANSWER = {
     "summary": "They moved the importer to db-2.",

@@ -8,18 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from service.domain.message import Message, Role
-from service.domain.policy import Policy
-from service.domain.record import FormName
-from service.extraction.episode import extracted_digest, extracted_episode
-from service.models.model import CompletionRequest
-from service.models.scripted.model import ScriptedModel
-from service.summarizer.check import Source, check_draft
-from service.summarizer.draft import InvalidDraft
-from service.summarizer.episode_draft import SHORT_CHARS_MAX, digest_of, episode_draft, episode_of
-from service.summarizer.forms import FORMS
-from service.summarizer.summarizer import PassWork
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import Policy
+from abridged.service.domain.record import FormName
+from abridged.service.extraction.episode import extracted_digest, extracted_episode
+from abridged.service.models.model import CompletionRequest
+from abridged.service.models.scripted.model import ScriptedModel
+from abridged.service.summarizer.check import Source, check_draft
+from abridged.service.summarizer.draft import InvalidDraft
+from abridged.service.summarizer.episode_draft import SHORT_CHARS_MAX, digest_of, episode_draft, episode_of
+from abridged.service.summarizer.forms import FORMS
+from abridged.service.summarizer.summarizer import PassWork
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.summarizers import Heard, by_model, work_on
 
 FACTS = (

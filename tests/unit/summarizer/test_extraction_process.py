@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from service.domain.events import ErrorClass
-from service.domain.policy import Policy
-from service.summarizer.extraction_process import ExtractionProcess
-from service.summarizer.summarizer import PassFailed
-from service.summarizer.texts import TextTask
+from abridged.service.domain.events import ErrorClass
+from abridged.service.domain.policy import Policy
+from abridged.service.summarizer.extraction_process import ExtractionProcess
+from abridged.service.summarizer.summarizer import PassFailed
+from abridged.service.summarizer.texts import TextTask
 from tests.support.patience import PATIENCE_S
 
 SHORT = TextTask("We decided to use PostgreSQL for the importer. " * 20, 0, Policy())

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from service.summarizer.check import fit_draft
-from service.summarizer.draft import Draft
+from abridged.service.summarizer.check import fit_draft
+from abridged.service.summarizer.draft import Draft
 
 EMPTY: dict[str, Any] = {
     "key_points": [],

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from service.domain.message import Message, Role
-from service.domain.record import FormName
-from service.models.model import CompletionRequest
-from service.models.scripted.model import ScriptedModel, default_answer
-from service.prompts.prompt import PromptTemplate
-from service.summarizer.draft import Draft, InvalidDraft
-from service.summarizer.forms import FORMS, DraftForm, RepairWords, forms_with
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.record import FormName
+from abridged.service.models.model import CompletionRequest
+from abridged.service.models.scripted.model import ScriptedModel, default_answer
+from abridged.service.prompts.prompt import PromptTemplate
+from abridged.service.summarizer.draft import Draft, InvalidDraft
+from abridged.service.summarizer.forms import FORMS, DraftForm, RepairWords, forms_with
 from tests.support.summarizers import Heard, by_model, work_on
 
 TEXT = "Maria moved the importer to host db-07 on 2026-03-12 because table orders was slow."

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from service.domain.message import Message, Role
-from service.domain.record import FormName
-from service.summarizer.forms import FORMS
-from service.summarizer.questions import Questions
-from service.summarizer.summarizer import WindowCost
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.record import FormName
+from abridged.service.summarizer.forms import FORMS
+from abridged.service.summarizer.questions import Questions
+from abridged.service.summarizer.summarizer import WindowCost
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.summarizers import work_on
 from tests.support.texts import document
 

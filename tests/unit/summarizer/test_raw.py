@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from service.domain.errors import InvalidPolicy
-from service.domain.message import Message, Role
-from service.domain.record import FormName
-from service.summarizer.check import Source, check_draft
-from service.summarizer.draft import Draft, InvalidDraft
-from service.summarizer.forms import FORMS, DraftForm
-from service.summarizer.raw import RAW_CHARS_MAX, raw_schema, with_raw
+from abridged.service.domain.errors import InvalidPolicy
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.record import FormName
+from abridged.service.summarizer.check import Source, check_draft
+from abridged.service.summarizer.draft import Draft, InvalidDraft
+from abridged.service.summarizer.forms import FORMS, DraftForm
+from abridged.service.summarizer.raw import RAW_CHARS_MAX, raw_schema, with_raw
 from tests.support.answers import record
 
 TEXT = {"type": "string", "maxLength": 40}

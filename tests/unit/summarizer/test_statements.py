@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from service.domain.message import Message, Role
-from service.prompts.prompt import INVENTED_CHARS_MAX, INVENTED_MAX, repair_text
-from service.summarizer.check import CheckedDraft, Source, check_draft
-from service.summarizer.draft import parsed
+from abridged.service.domain.message import Message, Role
+from abridged.service.prompts.prompt import INVENTED_CHARS_MAX, INVENTED_MAX, repair_text
+from abridged.service.summarizer.check import CheckedDraft, Source, check_draft
+from abridged.service.summarizer.draft import parsed
 from tests.support.answers import record
 
 SAID = (

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from eventlog.event import RecordedEvent
-from eventlog.log import Append, Committed
-from eventlog.sqlite.log import SqliteEventLog
-from observability.facts import BatchCommitted
-from observability.metrics import Metrics
-from observability.tracing import SilentTracing
-from service.telemetry.commits import CommitReport
-from service.telemetry.telemetry import metric_labels
+from abridged.eventlog.event import RecordedEvent
+from abridged.eventlog.log import Append, Committed
+from abridged.eventlog.sqlite.log import SqliteEventLog
+from abridged.observability.facts import BatchCommitted
+from abridged.observability.metrics import Metrics
+from abridged.observability.tracing import SilentTracing
+from abridged.service.telemetry.commits import CommitReport
+from abridged.service.telemetry.telemetry import metric_labels
 from tests.support.event_logs import A, Clock, append, event
 
 POISON = "poison"

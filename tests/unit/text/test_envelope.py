@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.text.envelope import unwrap_envelope
+from abridged.service.text.envelope import unwrap_envelope
 
 
 @pytest.mark.parametrize(

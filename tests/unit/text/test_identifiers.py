@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.text.identifiers import CHUNK_CHARS_MAX, IdentifierKind, identifiers, numerals
+from abridged.service.text.identifiers import CHUNK_CHARS_MAX, IdentifierKind, identifiers, numerals
 from tests.support.growth import grows_linearly, takes_at_most
 
 FORMS = {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.text.markup import answered_turn, leftover_markup, strip_chat_markup, strip_marks
+from abridged.service.text.markup import answered_turn, leftover_markup, strip_chat_markup, strip_marks
 
 LEAKS = [
     "<|im_start|>assistant\nThe plan.<|im_end|>",

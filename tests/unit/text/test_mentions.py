@@ -6,8 +6,8 @@ from time import process_time
 
 import pytest
 
-from service.text.identifiers import IDENTIFIER_CHARS_MAX, IdentifierKind
-from service.text.mentions import BLOCK_CHARS, mentions
+from abridged.service.text.identifiers import IDENTIFIER_CHARS_MAX, IdentifierKind
+from abridged.service.text.mentions import BLOCK_CHARS, mentions
 
 
 def named(text: str) -> dict[str, IdentifierKind]:

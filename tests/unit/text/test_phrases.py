@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-import service
-from service.text.phrases import BrokenPhrases, Phrase, Words, pattern_of, read, words_of
+from abridged.service import text as package
+from abridged.service.text.phrases import BrokenPhrases, Phrase, Words, pattern_of, read, words_of
 
-PACKAGE = Path(service.__file__).parent
+PACKAGE = Path(package.__file__).parents[1]
 
 TOY = """\
 # Toy
@@ -33,16 +33,17 @@ glu
 """
 
 ASKING = """\
-from service.extraction.cues import is_action, is_decision
-from service.extraction.tasks import due_of
+from abridged.service.extraction.cues import is_action, is_decision
+from abridged.service.extraction.tasks import due_of
 print(is_decision("Wo zorgit glu red one."), is_action("Plix glu report til snarkday."), due_of("Til snarkday."))
 """
 
 
 def test_a_file_adds_a_language_without_code(tmp_path):
     """Extraction in a process of its own reads a language that only a file knows."""
-    shutil.copytree(PACKAGE, tmp_path / "service", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "service" / "text" / "languages" / "toy.phrases").write_text(TOY, encoding="utf-8")
+    shutil.copytree(PACKAGE, tmp_path / "abridged" / "service", ignore=shutil.ignore_patterns("__pycache__"))
+    toy = tmp_path / "abridged" / "service" / "text" / "languages" / "toy.phrases"
+    toy.write_text(TOY, encoding="utf-8")
 
     def answer() -> str:
         run = subprocess.run(
@@ -51,7 +52,7 @@ def test_a_file_adds_a_language_without_code(tmp_path):
         return run.stdout.strip()
 
     assert answer() == "True True snarkday"
-    (tmp_path / "service" / "text" / "languages" / "toy.phrases").unlink()
+    toy.unlink()
     assert answer() == "False False"
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.text import secrets
-from service.text.secrets import MASK, contains_secret, mask_secrets
+from abridged.service.text import secrets
+from abridged.service.text.secrets import MASK, contains_secret, mask_secrets
 from tests.support.growth import grows_linearly
 
 # Built from parts, so that no scanner takes this file for a leak.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.text.sentences import CLIP_CHARS_MAX, clipped, parts_of, sentences
+from abridged.service.text.sentences import CLIP_CHARS_MAX, clipped, parts_of, sentences
 from tests.support.growth import grows_linearly
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.text.tool_error import HEAD_CHARS, TAIL_CHARS, is_error
+from abridged.service.text.tool_error import HEAD_CHARS, TAIL_CHARS, is_error
 
 LONG = "a row of the table\n" * 500
 

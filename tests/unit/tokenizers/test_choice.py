@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from service.tokenizers.choice import COUNTER_NAMES, counter_named
-from service.tokenizers.errors import CounterError, TokenizerMissing, UnknownCounter
+from abridged.service.tokenizers.choice import COUNTER_NAMES, counter_named
+from abridged.service.tokenizers.errors import CounterError, TokenizerMissing, UnknownCounter
 
 WITHOUT_THE_EXTRA = """
 import sys
 sys.modules["bpe_openai"] = None
-from service.tokenizers.choice import counter_named
-from service.tokenizers.errors import TokenizerMissing
+from abridged.service.tokenizers.choice import counter_named
+from abridged.service.tokenizers.errors import TokenizerMissing
 try:
     counter_named("bpe:o200k")
 except TokenizerMissing as missing:
@@ -23,7 +23,7 @@ except TokenizerMissing as missing:
 
 NEVER_LOADED = """
 import sys
-from service.tokenizers.choice import counter_named
+from abridged.service.tokenizers.choice import counter_named
 counter_named("bpe:o200k"), counter_named("estimate").count("text")
 print("bpe_openai" in sys.modules)
 """

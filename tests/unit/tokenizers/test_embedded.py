@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.domain.tokens import TokenSource
+from abridged.service.domain.tokens import TokenSource
 
 bpe_openai = pytest.importorskip("bpe_openai", reason="the extra `bpe` is not installed")
 
-from service.tokenizers.embedded import EmbeddedCounter  # noqa: E402  (needs the extra)
+from abridged.service.tokenizers.embedded import EmbeddedCounter  # noqa: E402  (needs the extra)
 
 SPECIAL = st.sampled_from(["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|fim_prefix|>", "<|endofprompt|>"])
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.tokens import TokenSource
-from service.tokenizers import estimated
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.domain.tokens import TokenSource
+from abridged.service.tokenizers import estimated
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.growth import grows_linearly
 
 ESTIMATE = EstimatingCounter()

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from service.domain.tokens import TokenSource
-from service.tokenizers.errors import VocabularyAway, VocabularyUnknown
-from service.tokenizers.estimated import EstimatingCounter
-from service.tokenizers.model_counters import ASK_AGAIN_S, KEPT_MAX, ModelCounters
-from service.tokenizers.rebuilt import rebuilt
+from abridged.service.domain.tokens import TokenSource
+from abridged.service.tokenizers.errors import VocabularyAway, VocabularyUnknown
+from abridged.service.tokenizers.estimated import EstimatingCounter
+from abridged.service.tokenizers.model_counters import ASK_AGAIN_S, KEPT_MAX, ModelCounters
+from abridged.service.tokenizers.rebuilt import rebuilt
 from tests.support.vocabularies import byte_level_info
 
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.domain.tokens import TokenSource
-from service.tokenizers.errors import VocabularyUnknown
-from service.tokenizers.exact import ExactCounter
-from service.tokenizers.pre_tokenizers import PRE_TOKENIZERS
-from service.tokenizers.rebuilt import TOKENS_MAX, TYPED_CHARS_MAX, rebuilt
+from abridged.service.domain.tokens import TokenSource
+from abridged.service.tokenizers.errors import VocabularyUnknown
+from abridged.service.tokenizers.exact import ExactCounter
+from abridged.service.tokenizers.pre_tokenizers import PRE_TOKENIZERS
+from abridged.service.tokenizers.rebuilt import TOKENS_MAX, TYPED_CHARS_MAX, rebuilt
 from tests.support.vocabularies import byte_level_info, llama_info, llama_json
 
 TESTS = Path(__file__).parents[2]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain.tokens import TokenSource
-from service.tokenizers.embedded import EmbeddedCounter
-from service.tokenizers.estimated import EstimatingCounter
+from abridged.service.domain.tokens import TokenSource
+from abridged.service.tokenizers.embedded import EmbeddedCounter
+from abridged.service.tokenizers.estimated import EstimatingCounter
 
 pytest.importorskip("bpe_openai", reason="the extra `bpe` is not installed")
 

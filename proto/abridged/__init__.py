@@ -1,1 +1,0 @@
-"""The public contract of the sidecar: `abridged.v1`."""
