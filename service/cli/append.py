@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from abridged.client import AsyncConversations, Patience, SidecarError
 from abridged.service.cli.chat_file import Fault, read_chats
 from abridged.service.cli.failures import CommandFailed
 from abridged.service.cli.figures import pass_line, usage_line
@@ -20,8 +21,10 @@ from abridged.service.cli.plain_json import as_json
 from abridged.service.cli.playback import Playing, kept_settings, play
 from abridged.service.cli.sidecar import call, configuration
 from abridged.service.cli.terminal import say
-from abridged.service.client import AppendMessagesResponse, ConversationSettings, Patience, SidecarClient, SidecarError
+from abridged.service.codec.values import message_to_proto
 from abridged.service.domain.message import Message, Role
+from abridged.v1.conversation_pb2 import ConversationSettings
+from abridged.v1.conversation_service_pb2 import AppendMessagesResponse
 
 BATCH_MAX = 512
 MESSAGE_OPTIONS = frozenset({"role", "name", "message_id", "tool_call_id"})
@@ -167,9 +170,9 @@ def _append_one(
     wait_s: float,
     as_json_: bool,
 ) -> None:
-    async def work(client: SidecarClient) -> tuple[AppendMessagesResponse, str]:
+    async def work(client: AsyncConversations) -> tuple[AppendMessagesResponse, str]:
         """Return the response, and a note on which of `settings` the conversation did not adopt."""
-        answer = await client.append(conversation, [message], settings=settings, wait_s=wait_s)
+        answer = await client.append(conversation, [message_to_proto(message)], settings=settings, wait_s=wait_s)
         is_first = answer.messages[0].number == 1 and not answer.messages[0].already_appended
         if is_first or settings == ConversationSettings():
             return answer, ""
@@ -195,7 +198,7 @@ def _append_one(
 def _append_file(invocation: Invocation, path: Path, playing: Playing, *, as_json_: bool) -> None:
     show = FileReport(path, as_json_)
 
-    async def work(client: SidecarClient) -> None:
+    async def work(client: AsyncConversations) -> None:
         with path.open("rb") as file, _progress(path) as on_messages:
             for chat in read_chats(file):
                 if isinstance(chat, Fault):

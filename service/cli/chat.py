@@ -12,13 +12,14 @@ from contextlib import AsyncExitStack
 
 import click
 
+from abridged.client import AsyncConversations, SidecarError
 from abridged.service.cli.failures import CommandFailed, Misconfigured, of_sidecar_error
 from abridged.service.cli.figures import pass_line, record_line, usage_line
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import word
 from abridged.service.cli.sidecar import client_for, configuration
 from abridged.service.cli.terminal import is_interactive, say, say_text
-from abridged.service.client import AppendMessagesResponse, ConversationSettings, SidecarClient, SidecarError
+from abridged.service.codec.values import message_to_proto
 from abridged.service.config.settings import Settings
 from abridged.service.domain.message import Message, Role
 from abridged.service.models.http.address import AddressError
@@ -26,6 +27,8 @@ from abridged.service.models.model import ModelError, ModelMissing
 from abridged.service.models.ollama.chat import ChatAnswer, OllamaChat
 from abridged.service.models.ollama.host import open_hosts
 from abridged.service.models.ollama.settings import OllamaGroup
+from abridged.v1.conversation_pb2 import ConversationSettings
+from abridged.v1.conversation_service_pb2 import AppendMessagesResponse
 
 PASS_WAIT_S = 120.0
 ANSWER_SHARE = 8
@@ -81,7 +84,9 @@ def _talk(runner: asyncio.Runner, chat: _Chat) -> None:
 class _Chat:
     """One conversation with one model."""
 
-    def __init__(self, client: SidecarClient, model: OllamaChat, conversation: str, resources: AsyncExitStack) -> None:
+    def __init__(
+        self, client: AsyncConversations, model: OllamaChat, conversation: str, resources: AsyncExitStack
+    ) -> None:
         self._resources = resources
         self._client = client
         self._model = model
@@ -129,7 +134,7 @@ class _Chat:
             return
         if context.summary_id != self._summary_id:
             self._summary_id = context.summary_id
-            records = await self._client.summaries(self._conversation)
+            records = [record async for record in self._client.summaries(self._conversation)]
             say(f"({record_line(records[0])})")
         say_text(INDENT, newline=False)
         answer: ChatAnswer = await self._model.answer(
@@ -146,7 +151,7 @@ class _Chat:
     ) -> AppendMessagesResponse:
         message = Message(id=f"msg-{uuid.uuid4().hex}", role=role, content=text)
         answer = await self._client.append(
-            self._conversation, [message], settings=self._settings, rendering=rendering, wait_s=wait_s
+            self._conversation, [message_to_proto(message)], settings=self._settings, rendering=rendering, wait_s=wait_s
         )
         if role is Role.ASSISTANT:
             say(f"({usage_line(answer.usage)})")
@@ -162,7 +167,7 @@ class _Chat:
             say(f"over its trigger, held by {word(state, 'held_by')}")
 
     async def _summaries(self) -> None:
-        for record in await self._client.summaries(self._conversation):
+        async for record in self._client.summaries(self._conversation):
             say(record_line(record))
             say_text(f"{INDENT}{record.summary}", indent=INDENT)
 

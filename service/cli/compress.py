@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import click
 
+from abridged.client import AsyncConversations
 from abridged.service.cli.failures import CommandFailed
 from abridged.service.cli.figures import pass_line, record_line, short, usage_line
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import as_json, word
 from abridged.service.cli.sidecar import call
 from abridged.service.cli.terminal import say
-from abridged.service.client import Conversation, SidecarClient, Summarization, SummaryRecord
+from abridged.v1.conversation_pb2 import Conversation, Summarization
+from abridged.v1.summary_pb2 import SummaryRecord
 
 
 @click.command(short_help="Force a pass.")
@@ -33,10 +35,12 @@ def compress(invocation: Invocation, conversation: str, *, wait_s: float, as_jso
     The exit code is 1 if the pass fails, or has not ended within --wait.
     """
 
-    async def work(client: SidecarClient) -> tuple[Summarization, Conversation, list[SummaryRecord]]:
+    async def work(client: AsyncConversations) -> tuple[Summarization, Conversation, list[SummaryRecord]]:
         summarization = await client.summarize(conversation, wait_s=wait_s)
         state = await client.conversation(conversation)
-        return summarization, state, await client.summaries(conversation) if summarization.summary_id else []
+        if not summarization.summary_id:
+            return summarization, state, []
+        return summarization, state, [record async for record in client.summaries(conversation)]
 
     summarization, state, records = call(invocation, work)
     if as_json_:

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 
 import click
 
+from abridged.client import RENDERINGS
 from abridged.service.cli.figures import short, usage_line
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import as_json, json_text, word
 from abridged.service.cli.sidecar import call
 from abridged.service.cli.terminal import excerpt, say, say_text, width
-from abridged.service.client import RENDERINGS, ContextMessage, GetContextResponse, TooLargeMessage
+from abridged.v1.conversation_service_pb2 import ContextMessage, GetContextResponse, TooLargeMessage
 
 MARK_CHARS_MAX = 40
 TEXT_CHARS_MIN = 20

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from abridged.client import AsyncConversations
 from abridged.service.cli.options import Invocation, label_of, sidecar_options
 from abridged.service.cli.plain_json import as_json
 from abridged.service.cli.sidecar import call
 from abridged.service.cli.terminal import excerpt, say, width
-from abridged.service.client import Conversation
+from abridged.v1.conversation_pb2 import Conversation
 
 ROW = "{:<32} {:>8} {:>8} {:>10} {:>6}  {}"
 LIMIT_MAX = 10_000
@@ -36,11 +37,13 @@ def conversations(
     VERSION is the number of messages ever appended, MESSAGES and TOKENS are those in the window.
     """
     wanted = dict(label_of(label) for label in labels)
-    # One more than the limit shows whether there are more.
-    found = call(
-        invocation,
-        lambda client: client.conversations(limit=limit + 1, labels=wanted, min_ratio=min_ratio, closed=closed),
-    )
+
+    async def work(client: AsyncConversations) -> list[Conversation]:
+        # One more than the limit shows whether there are more.
+        asked = client.conversations(limit=limit + 1, labels=wanted, min_ratio=min_ratio, closed=closed)
+        return [state async for state in asked]
+
+    found = call(invocation, work)
     if as_json_:
         for state in found[:limit]:
             say(as_json(state))

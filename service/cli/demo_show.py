@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from abridged.client import AsyncConversations
 from abridged.service.bootstrap import Running, logging_as_set, serve
 from abridged.service.cli.chat_file import FileChat
 from abridged.service.cli.context import context_line, context_lines, message_text
@@ -19,18 +20,15 @@ from abridged.service.cli.plain_json import as_json, word
 from abridged.service.cli.sidecar import get
 from abridged.service.cli.terminal import one_line, width
 from abridged.service.cli.watch import event_text, progress_text
-from abridged.service.client import (
-    AppendMessagesResponse,
-    ConversationSettings,
-    Event,
-    SidecarClient,
-    SummaryRecord,
-    WatchConversationResponse,
-    fact_of,
-)
+from abridged.service.codec.events import fact_of
+from abridged.service.codec.values import message_to_proto
 from abridged.service.config.settings import Settings
 from abridged.service.domain.events import SummarizationCompleted, SummarizationFailed, SummarizationSkipped
 from abridged.service.domain.message import Message
+from abridged.v1.conversation_pb2 import ConversationSettings
+from abridged.v1.conversation_service_pb2 import AppendMessagesResponse, WatchConversationResponse
+from abridged.v1.event_pb2 import Event
+from abridged.v1.summary_pb2 import SummaryRecord
 
 NEAR_FULL = 0.8
 SHOWN_EVERY = 4
@@ -56,7 +54,7 @@ async def show(
     console = Console(highlight=False, soft_wrap=True, width=width())
     address = sidecar.grpc_addresses[0]
     console.print(f"Sidecar ready after {started_s:.2f} s: gRPC {address}, HTTP {sidecar.http_address}.")
-    async with SidecarClient(address) as client:
+    async with AsyncConversations(address) as client:
         stage = _Stage(client, chat.conversation_id, console, reported_every_s=reported_every_s)
         console.rule(f"{len(chat.messages)} messages into a context of {context_length:,} tokens")
         await stage.play(chat, context_length=context_length, pause_s=pause_s)
@@ -95,7 +93,9 @@ async def own_sidecar(settings: Settings, environ: Mapping[str, str]) -> AsyncIt
 class _Stage:
     """Shows one conversation on a console."""
 
-    def __init__(self, client: SidecarClient, conversation: str, console: Console, *, reported_every_s: float) -> None:
+    def __init__(
+        self, client: AsyncConversations, conversation: str, console: Console, *, reported_every_s: float
+    ) -> None:
         self._client = client
         self._conversation = conversation
         self._console = console
@@ -110,7 +110,7 @@ class _Stage:
         watching: asyncio.Task[None] | None = None
         try:
             for number, message in enumerate(chat.messages, start=1):
-                answer = await self._client.append(self._conversation, [message], settings=settings)
+                answer = await self._client.append(self._conversation, [message_to_proto(message)], settings=settings)
                 watching = watching or asyncio.create_task(self._watch())
                 triggered = answer.HasField("summarization")
                 if triggered or number % SHOWN_EVERY == 0 or number == len(chat.messages):
@@ -125,7 +125,7 @@ class _Stage:
 
     async def show_record(self) -> None:
         """Print the newest record as JSON, and the messages that one of its statements rests on."""
-        records = await self._client.summaries(self._conversation)
+        records = [record async for record in self._client.summaries(self._conversation)]
         self._console.rule(f"the newest of {len(records)} records, as stored in the log")
         for record in records[:1]:
             self._console.print(as_json(record, indent=2), markup=False)
@@ -176,7 +176,7 @@ class _Stage:
             context = await self._client.context(self._conversation)
             # If a pass was not enough, another follows.
             pending = context.pending_summarization_id
-        newest = await self._client.summaries(self._conversation)
+        newest = [record async for record in self._client.summaries(self._conversation)]
         if newest and newest[0].id == context.summary_id:
             self._print_line(f"     {record_line(newest[0])}", style="bold")
         self._print_line(f"     ratio is now {context.usage.ratio:.2f}")

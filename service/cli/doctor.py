@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from abridged.client import Patience, SidecarError
 from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.errors import EventLogError, LogForeign
 from abridged.service.bootstrap.backends import stored_backend
@@ -22,13 +23,13 @@ from abridged.service.cli.prerequisites import log_path_problem
 from abridged.service.cli.sidecar import HttpPortError, client_for, configuration, failure_at, get, reachable
 from abridged.service.cli.speed import advice, longest_prompt, speed_line
 from abridged.service.cli.terminal import say
-from abridged.service.client import GetServerInfoResponse, Patience, SidecarError
 from abridged.service.config.settings import ClientSettings, LogSettings, Settings, is_local_address
 from abridged.service.config.sources import Configuration
 from abridged.service.models.inventory import FAIL, OK, SKIP, WARN, Finding, ModelSpeed
 from abridged.service.models.model import ModelError
 from abridged.service.models.settings import SettingUnusable
 from abridged.service.recall.errors import EmbedderAway, RecallMissing
+from abridged.v1.server_info_service_pb2 import GetServerInfoResponse
 
 TIMEOUT_S = 3.0
 OWN_CHECKS = "run `abridged doctor` with that sidecar's --config and without client.address, which --address sets too"

@@ -13,8 +13,8 @@ from typing import IO, Any
 
 import click
 
+from abridged.client import SidecarError
 from abridged.service.cli.terminal import one_line
-from abridged.service.client import SidecarError
 from abridged.service.config.sources import ConfigError
 
 HINTS_BY_REASON = {

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from abridged.service.cli.plain_json import word
-from abridged.service.client import ActionItem, Episode, Summarization, SummaryRecord, TokenUsage
+from abridged.v1.conversation_pb2 import Summarization, TokenUsage
+from abridged.v1.conversation_service_pb2 import Episode
+from abridged.v1.summary_pb2 import ActionItem, SummaryRecord
 
 
 def bar(ratio: float, *, cells: int) -> str:

@@ -10,11 +10,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from abridged.client import AsyncConversations, SidecarError
 from abridged.service.cli.chat_file import Fault, FileChat
 from abridged.service.cli.plain_json import word
-from abridged.service.client import ConversationSettings, SidecarClient, SidecarError
+from abridged.service.codec.values import message_to_proto
 from abridged.service.domain.message import Message
 from abridged.service.domain.profiles.profile import HeldBy
+from abridged.v1.conversation_pb2 import ConversationSettings
 
 _PLACE = re.compile(r"messages\[(\d+)\]")
 _KEPT_FIELDS = ("model", "context_length", "reserved_output_tokens", "overhead_tokens")
@@ -93,7 +95,7 @@ class Outcome:
 
 
 async def play(
-    client: SidecarClient, chat: FileChat, playing: Playing, *, on_messages: Callable[[int], None]
+    client: AsyncConversations, chat: FileChat, playing: Playing, *, on_messages: Callable[[int], None]
 ) -> Outcome:
     """Append the chat and return its outcome; calls `on_messages` with the number of messages of each append.
 
@@ -128,17 +130,17 @@ async def play(
     return outcome
 
 
-async def _passes_before(client: SidecarClient, conversation_id: str) -> frozenset[str]:
+async def _passes_before(client: AsyncConversations, conversation_id: str) -> frozenset[str]:
     """Return the passes of earlier runs; empty if the conversation is new or the first append will refuse its id."""
     try:
-        return frozenset([summarization.id for summarization in await client.summarizations(conversation_id)])
+        return frozenset([summarization.id async for summarization in client.summarizations(conversation_id)])
     except SidecarError as error:
         if error.code not in ("NOT_FOUND", "INVALID_ARGUMENT"):
             raise
         return frozenset()
 
 
-async def _settle(client: SidecarClient, conversation_id: str, playing: Playing) -> None:
+async def _settle(client: AsyncConversations, conversation_id: str, playing: Playing) -> None:
     try:
         await client.summarize(conversation_id, wait_s=playing.wait_s)
     except SidecarError as error:
@@ -148,7 +150,7 @@ async def _settle(client: SidecarClient, conversation_id: str, playing: Playing)
 
 
 async def _append(
-    client: SidecarClient,
+    client: AsyncConversations,
     conversation_id: str,
     chat: FileChat,
     batch: Sequence[Message],
@@ -159,7 +161,9 @@ async def _append(
     rest = list(batch)
     while rest:
         try:
-            answer = await client.append(conversation_id, rest, settings=playing.settings, wait_s=playing.wait_s)
+            answer = await client.append(
+                conversation_id, map(message_to_proto, rest), settings=playing.settings, wait_s=playing.wait_s
+            )
         except SidecarError as error:
             refused = _refused(error, rest)
             if not refused:
@@ -190,13 +194,13 @@ def _refusal_text(error: SidecarError) -> str:
 
 
 async def _outcome(
-    client: SidecarClient, conversation_id: str, playing: Playing, so_far: Outcome, *, before: frozenset[str]
+    client: AsyncConversations, conversation_id: str, playing: Playing, so_far: Outcome, *, before: frozenset[str]
 ) -> Outcome:
     """The conversation's state once no pass is pending."""
     # Called only to wait.
     await client.context(conversation_id, wait_s=playing.wait_s)
     state = await client.conversation(conversation_id)
-    passes = await client.summarizations(conversation_id)
+    passes = [one async for one in client.summarizations(conversation_id)]
     states = [word(summarization, "state") for summarization in passes]
     failed = [summarization for summarization in passes if summarization.error_class and summarization.id not in before]
     override = state.settings.policy

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import click
 
+from abridged.client import AsyncConversations
 from abridged.service.cli.figures import pass_line, ranges, record_line, short, statement_lines
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import as_json, word
 from abridged.service.cli.sidecar import call
 from abridged.service.cli.terminal import say, say_text
-from abridged.service.client import Episode, EpisodeFigures, SidecarClient, Summarization, SummaryRecord
+from abridged.v1.conversation_pb2 import Summarization
+from abridged.v1.conversation_service_pb2 import Episode
+from abridged.v1.summary_pb2 import EpisodeFigures, SummaryRecord
 
 
 @click.command(short_help="Show the records of a conversation.")
@@ -23,10 +26,10 @@ def summaries(invocation: Invocation, conversation: str, *, as_json_: bool) -> N
     Those that a revoke or a rewind took out of use say so; `--json` leaves them out.
     """
 
-    async def work(client: SidecarClient) -> tuple[list[SummaryRecord], frozenset[str], list[Summarization]]:
-        records = await client.summaries(conversation)
-        revoked = await client.revoked_summary_ids(conversation)
-        return records, revoked, [] if as_json_ else await client.summarizations(conversation)
+    async def work(client: AsyncConversations) -> tuple[list[SummaryRecord], frozenset[str], list[Summarization]]:
+        records = [record async for record in client.summaries(conversation)]
+        revoked = frozenset([name async for name in client.revoked_summary_ids(conversation)])
+        return records, revoked, [] if as_json_ else [one async for one in client.summarizations(conversation)]
 
     records, revoked, passes = call(invocation, work)
     if as_json_:
@@ -54,7 +57,11 @@ def summaries(invocation: Invocation, conversation: str, *, as_json_: bool) -> N
 @click.pass_obj
 def episodes(invocation: Invocation, conversation: str, *, as_json_: bool) -> None:
     """Show the episodes of CONVERSATION, newest first. Only profile EPISODES makes any."""
-    found = call(invocation, lambda client: client.episodes(conversation))
+
+    async def work(client: AsyncConversations) -> list[Episode]:
+        return [episode async for episode in client.episodes(conversation)]
+
+    found = call(invocation, work)
     if as_json_:
         for episode in found:
             say(as_json(episode))

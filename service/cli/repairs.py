@@ -9,13 +9,15 @@ from typing import Any
 
 import click
 
+from abridged.client import AsyncConversations, SidecarError
 from abridged.service.cli.context import context_line, whole_message
 from abridged.service.cli.figures import pass_line, short, usage_line
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import as_json
 from abridged.service.cli.sidecar import call
 from abridged.service.cli.terminal import say, say_text, width
-from abridged.service.client import Conversation, RewindConversationResponse, SidecarClient, SidecarError
+from abridged.v1.conversation_pb2 import Conversation
+from abridged.v1.conversation_service_pb2 import PinMessagesResponse, RewindConversationResponse, UnpinMessagesResponse
 
 WHOLE = 1 << 30
 """Columns that no message fills: far more than the bytes of a request."""
@@ -45,7 +47,7 @@ def expand(invocation: Invocation, conversation: str, what: str, *, max_tokens: 
     within = _RANGE.fullmatch(what)
     numbers = tuple(map(int, what.split(","))) if _NUMBERS.fullmatch(what) else ()
 
-    async def work(client: SidecarClient) -> None:
+    async def work(client: AsyncConversations) -> None:
         first, last = (int(within[1]), int(within[2])) if within else (0, 0)
         summary_id = "" if within or numbers else await _summary_id(client, conversation, what)
         pages = client.originals(
@@ -82,7 +84,7 @@ def expand(invocation: Invocation, conversation: str, what: str, *, max_tokens: 
 def revoke(invocation: Invocation, conversation: str, summary: str) -> None:
     """Take SUMMARY of CONVERSATION out of use, with every summary made from it; its messages are summarized again."""
 
-    async def work(client: SidecarClient) -> Any:
+    async def work(client: AsyncConversations) -> Any:
         return await client.revoke(conversation, await _summary_id(client, conversation, summary))
 
     answer = call(invocation, work, hints={"SUMMARY_NOT_FOUND": _ids_hint(conversation)})
@@ -100,7 +102,7 @@ def revoke(invocation: Invocation, conversation: str, summary: str) -> None:
 def rate(invocation: Invocation, conversation: str, summary: str, rating: str, *, comment: str) -> None:
     """Rate SUMMARY of CONVERSATION."""
 
-    async def work(client: SidecarClient) -> None:
+    async def work(client: AsyncConversations) -> None:
         await client.rate(conversation, await _summary_id(client, conversation, summary), rating, comment=comment)
 
     call(invocation, work, hints={"SUMMARY_NOT_FOUND": _ids_hint(conversation)})
@@ -115,7 +117,13 @@ def rate(invocation: Invocation, conversation: str, summary: str, rating: str, *
 @click.pass_obj
 def pin(invocation: Invocation, conversation: str, numbers: tuple[int, ...], *, remove: bool) -> None:
     """Keep the messages of CONVERSATION with these NUMBERS verbatim, with their tool calls and results."""
-    answer = call(invocation, lambda client: client.pin(conversation, numbers, remove=remove))
+
+    async def work(client: AsyncConversations) -> PinMessagesResponse | UnpinMessagesResponse:
+        if remove:
+            return await client.unpin(conversation, numbers)
+        return await client.pin(conversation, numbers)
+
+    answer = call(invocation, work)
     pinned = ", ".join(map(str, answer.conversation.pinned_numbers))
     say(f"pinned: {pinned or 'none'}")
     _say_state(answer)
@@ -132,7 +140,7 @@ def rewind(invocation: Invocation, conversation: str, number: int) -> None:
     NUMBER is what `abridged context` shows. The log keeps what is removed, and new messages get new numbers.
     """
 
-    async def work(client: SidecarClient) -> tuple[str, RewindConversationResponse]:
+    async def work(client: AsyncConversations) -> tuple[str, RewindConversationResponse]:
         try:
             before = _removed(await client.conversation(conversation))
         except SidecarError:
@@ -169,9 +177,9 @@ def reopen(invocation: Invocation, conversation: str) -> None:
     _say_state(answer)
 
 
-async def _summary_id(client: SidecarClient, conversation: str, named: str) -> str:
+async def _summary_id(client: AsyncConversations, conversation: str, named: str) -> str:
     """The full id of a summary that is named in full or as `abridged summaries` prints it."""
-    matching = [record.id for record in await client.summaries(conversation) if named in (record.id, short(record.id))]
+    matching = [record.id async for record in client.summaries(conversation) if named in (record.id, short(record.id))]
     return matching[0] if len(matching) == 1 else named
 
 

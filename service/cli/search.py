@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import click
 
+from abridged.client import SEARCH_MODES, AsyncConversations
 from abridged.service.cli.failures import Misconfigured
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import as_json, word
 from abridged.service.cli.sidecar import call
 from abridged.service.cli.terminal import say, say_text
-from abridged.service.client import SEARCH_MODES, SearchHistoryResponse, SearchHit, SearchMode, SidecarClient, role_name
+from abridged.v1.conversation_service_pb2 import SearchHistoryResponse, SearchHit, SearchMode
+from abridged.v1.message_pb2 import Role
 
 WEAK_SIMILARITY = 0.25
 """wordllama with 256 numbers gave no unrelated pair of eight questions and ten sentences a cosine above 0.2, and those
@@ -37,7 +39,7 @@ def search(
     if not query:
         raise Misconfigured("there is no query", hint="abridged search CONVERSATION QUERY, or --all QUERY")
 
-    async def work(client: SidecarClient) -> SearchHistoryResponse:
+    async def work(client: AsyncConversations) -> SearchHistoryResponse:
         return await client.search(conversation, " ".join(query), mode=mode or "", limit=limit)
 
     found = call(invocation, work)
@@ -55,7 +57,7 @@ def _place(hit: SearchHit) -> str:
     first, last = hit.messages.first, hit.messages.last
     what = "episode" if hit.short_summary else "record"
     where = f"message {first}" if hit.message_id else f"{what} {hit.summary_id} of messages {first} to {last}"
-    role = f", {role_name(hit)}" if hit.message_id else ""
+    role = f", {Role.Name(hit.role).removeprefix('ROLE_').lower()}" if hit.message_id else ""
     return f"{hit.conversation_id}  {where}{role}  {hit.time.ToJsonString()}"
 
 

@@ -11,9 +11,9 @@ from http.client import HTTPConnection, HTTPException
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from abridged.client import AsyncConversations, Patience, SidecarError
 from abridged.service.cli.failures import CommandFailed, Misconfigured, of_config_error, of_sidecar_error
 from abridged.service.cli.options import Invocation
-from abridged.service.client import Patience, SidecarClient, SidecarError
 from abridged.service.config.settings import ClientSettings
 from abridged.service.config.sources import ConfigError, Configuration, environment, load
 
@@ -39,9 +39,9 @@ def configuration(invocation: Invocation, forced: Mapping[str, Any] | None = Non
         raise of_config_error(error) from error
 
 
-def client_for(settings: ClientSettings, *, patience: Patience | None = None) -> SidecarClient:
+def client_for(settings: ClientSettings, *, patience: Patience | None = None) -> AsyncConversations:
     """Return a client for the configured sidecar; call this inside an event loop."""
-    return SidecarClient(
+    return AsyncConversations(
         settings.address,
         token=settings.token.get_secret_value() if settings.token else "",
         deadline_s=settings.deadline_s,
@@ -51,7 +51,7 @@ def client_for(settings: ClientSettings, *, patience: Patience | None = None) ->
 
 def call(
     invocation: Invocation,
-    work: Callable[[SidecarClient], Coroutine[Any, Any, T]],
+    work: Callable[[AsyncConversations], Coroutine[Any, Any, T]],
     *,
     patience: Patience | None = None,
     hints: Mapping[str, str] = _NO_HINTS,

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
+from abridged.client import AsyncConversations
 from abridged.service.cli.failures import CommandFailed, Misconfigured
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import as_json
 from abridged.service.cli.sidecar import call
 from abridged.service.cli.terminal import say, say_text
-from abridged.service.client import SidecarClient, SummarizeTextResponse
+from abridged.v1.text_service_pb2 import SummarizeTextResponse
 
 STANDARD_INPUT = "-"
 
@@ -35,7 +36,7 @@ def summarize(invocation: Invocation, file: str, *, max_tokens: int | None, as_j
     except UnicodeDecodeError as error:
         raise Misconfigured(f"{_name(file)} is no UTF-8 text: byte {error.start + 1} is invalid") from error
 
-    async def work(client: SidecarClient) -> SummarizeTextResponse:
+    async def work(client: AsyncConversations) -> SummarizeTextResponse:
         limit = (await client.server_info()).limits.request_bytes_max
         if limit and len(data) > limit:
             raise CommandFailed(

@@ -6,12 +6,13 @@ from typing import assert_never
 
 import click
 
+from abridged.client import AsyncConversations
 from abridged.service.cli.figures import short
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import as_plain, json_text, word
 from abridged.service.cli.sidecar import call
 from abridged.service.cli.terminal import excerpt, say, width
-from abridged.service.client import Event, PassProgress, SidecarClient, WatchConversationResponse, fact_of
+from abridged.service.codec.events import fact_of
 from abridged.service.domain.events import (
     ConversationClosed,
     ConversationOpened,
@@ -34,6 +35,8 @@ from abridged.service.domain.events import (
     UsageReported,
 )
 from abridged.service.domain.events import Event as DomainEvent
+from abridged.v1.conversation_service_pb2 import PassProgress, WatchConversationResponse
+from abridged.v1.event_pb2 import Event
 
 NUMBERS_SHOWN_MAX = 8
 """Pinned messages that a line names; the rest is an ellipsis."""
@@ -49,7 +52,7 @@ NUMBERS_SHOWN_MAX = 8
 def watch(invocation: Invocation, conversation: str, *, after: int, follow: bool, as_json_: bool) -> None:
     """Follow CONVERSATION: its events, and the progress of its passes, until Ctrl-C."""
 
-    async def work(client: SidecarClient) -> None:
+    async def work(client: AsyncConversations) -> None:
         async for item in client.watch(conversation, after_version=after):
             line = json_line(item) if as_json_ else fact_line(item, columns=width())
             if line:

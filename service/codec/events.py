@@ -237,3 +237,12 @@ _PARSERS: Mapping[tuple[str, int], Callable[[bytes], Proto]] = {
 }
 
 EVENT_TYPES = tuple(_FORMS)
+
+
+def fact_of(event: event_pb2.Event) -> domain.Event | None:
+    """Return the fact of an event; None when it is newer than this program."""
+    body = event.WhichOneof("body")
+    try:
+        return None if body is None else fact(getattr(event, body))
+    except UnknownEvent:
+        return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -15,13 +16,14 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
 
-from abridged.service.client import Patience, SidecarClient, SidecarError
-from abridged.service.domain.message import Message, Role
+from abridged.client import AsyncConversations, Patience, SidecarError
+from abridged.client.errors import DEFAULT_PATIENCE
 from abridged.v1 import conversation_pb2
 from abridged.v1 import conversation_service_pb2 as api
+from abridged.v1.message_pb2 import ROLE_USER, Message
 
 Code = grpc.StatusCode
-MESSAGE = Message("m1", Role.USER, "hello")
+MESSAGE = Message(id="m1", role=ROLE_USER, content="hello")
 
 
 def status(code: grpc.StatusCode, *details: Proto, message: str = "no") -> Any:
@@ -67,7 +69,9 @@ class Failing:
 
 
 @asynccontextmanager
-async def client_of(service: Failing, **options: Any) -> AsyncIterator[tuple[SidecarClient, list[float]]]:
+async def client_of(
+    service: Failing, *, patience: Patience = DEFAULT_PATIENCE, **options: Any
+) -> AsyncIterator[tuple[AsyncConversations, list[float]]]:
     """A client of a server with `service`, and the pauses that it made."""
     pauses: list[float] = []
 
@@ -79,9 +83,8 @@ async def client_of(service: Failing, **options: Any) -> AsyncIterator[tuple[Sid
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
-        async with SidecarClient(
-            f"127.0.0.1:{port}", sleep=sleep, uniform=lambda _low, high: high, **options
-        ) as client:
+        patient = replace(patience, uniform=lambda _low, high: high)
+        async with AsyncConversations(f"127.0.0.1:{port}", sleep=sleep, patience=patient, **options) as client:
             yield client, pauses
     finally:
         await server.stop(None)
@@ -200,4 +203,4 @@ async def test_the_token_goes_along_with_every_call():
 async def test_lists_are_read_to_their_last_page():
     """Page by page, in order."""
     async with client_of(Failing()) as (client, _):
-        assert [found.id for found in await client.summarizations("c")] == ["0", "1", "2"]
+        assert [found.id async for found in client.summarizations("c")] == ["0", "1", "2"]

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from abridged.service.client import ConversationSettings, SidecarClient
-from abridged.service.domain.message import Message, Role
+from abridged.client import AsyncConversations
+from abridged.v1.conversation_pb2 import ConversationSettings
+from abridged.v1.message_pb2 import ROLE_USER, Message
 from bench.figures import percentile
 from tests.support.command import fake_ollama, served
 from tests.support.ollama_hostile import ATTACK_PATH, HOSTILE
@@ -41,10 +42,10 @@ async def attack_of(server: httpx.AsyncClient) -> Attack:
 
 
 def turn(number: int) -> Message:
-    return Message(id=f"m{number}", role=Role.USER, content=f"Turn {number}: shard {number} of orders is slow. " * 12)
+    return Message(id=f"m{number}", role=ROLE_USER, content=f"Turn {number}: shard {number} of orders is slow. " * 12)
 
 
-async def filled(client: SidecarClient) -> None:
+async def filled(client: AsyncConversations) -> None:
     settings = ConversationSettings(context_length=CONTEXT)
     for number in range(12):
         await client.append("attacked", [turn(number)], settings=settings)
@@ -57,12 +58,12 @@ async def test_appends_go_on_beside_a_hostile_model_server(behaviour, tmp_path):
         fake_ollama("--behaviour", behaviour) as url,
         served(tmp_path, f"ollama.hosts={url}", "summarizer.models=ollama:qwen2.5:3b", "summarizer.retries=5") as run,
     ):
-        async with SidecarClient(run.address) as client, httpx.AsyncClient(base_url=url) as server:
+        async with AsyncConversations(run.address) as client, httpx.AsyncClient(base_url=url) as server:
             filling = asyncio.create_task(filled(client))
             attack, beside = await attack_of(server), 0
             latencies_s: list[float] = []
             while len(latencies_s) < APPENDS or (beside < BESIDE_MIN and len(latencies_s) < APPENDS_MAX):
-                message = Message(id=f"o{len(latencies_s)}", role=Role.USER, content="hello")
+                message = Message(id=f"o{len(latencies_s)}", role=ROLE_USER, content="hello")
                 begun = time.monotonic()
                 await client.append("other", [message])
                 latencies_s.append(time.monotonic() - begun)
@@ -70,7 +71,7 @@ async def test_appends_go_on_beside_a_hostile_model_server(behaviour, tmp_path):
                 beside += attack != before
             await filling
             state = await client.conversation("other")
-            attacked = await client.summarizations("attacked")
+            attacked = [one async for one in client.summarizations("attacked")]
         memory_mib = peak_mib(run.process.pid)
 
     p50_ms, p99_ms = (1_000 * percentile(latencies_s, share) for share in (0.5, 0.99))

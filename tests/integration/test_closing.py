@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from abridged.service.client import SidecarClient
+from abridged.client import AsyncConversations
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import server_info_service_pb2 as info
@@ -178,7 +178,7 @@ async def test_the_client_closes_waits_and_reopens(tmp_path):
     """Its methods carry what the calls say."""
     async with sidecar(tmp_path) as s:
         await s.chat().append(said(1))
-        async with SidecarClient(s.running.grpc_addresses[0]) as client:
+        async with AsyncConversations(s.running.grpc_addresses[0]) as client:
             assert (await client.close_conversation("c1")).closed
             assert await client.wait_idle("c1", wait_s=1)
             assert not (await client.reopen_conversation("c1")).conversation.closed

@@ -8,9 +8,9 @@ import json
 import grpc
 import pytest
 
+from abridged.client import AsyncConversations
 from abridged.service.api.context_response import ORIGINAL_BYTES_MAX
 from abridged.service.api.wire import WAIT_WITHOUT_DEADLINE_S, patience_s
-from abridged.service.client import SidecarClient
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2
@@ -409,7 +409,7 @@ async def test_a_large_window_is_for_a_client_that_takes_it(tmp_path):
         for first in range(1, 21, 4):
             await chat.append(*(said(n, "x" * 250_000, tokens=1) for n in range(first, first + 4)))
 
-        async with SidecarClient(s.running.grpc_addresses[0]) as client:
+        async with AsyncConversations(s.running.grpc_addresses[0]) as client:
             window = await client.context(chat.id)
         with pytest.raises(grpc.aio.AioRpcError) as default:
             await chat.context()

@@ -8,10 +8,10 @@ from typing import Any
 
 import grpc
 
-from abridged.service.client import SidecarClient, SidecarError
-from abridged.service.domain.message import Message, Role
+from abridged.client import AsyncConversations, SidecarError
 from abridged.v1 import conversation_pb2
 from abridged.v1 import conversation_service_pb2 as api
+from abridged.v1.message_pb2 import ROLE_USER, Message
 from tests.integration.test_pass_metrics import counted
 from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
@@ -169,9 +169,9 @@ async def test_the_client_ingests_and_hands_over_refusals_as_errors(tmp_path):
 
     async def batches() -> AsyncIterator[tuple[str, list[Message]]]:
         for number, name in enumerate(("a", "no/id", "b"), 1):
-            yield name, [Message(f"m{number}", Role.USER, f"Turn {number}.")]
+            yield name, [Message(id=f"m{number}", role=ROLE_USER, content=f"Turn {number}.")]
 
-    async with sidecar(tmp_path) as s, SidecarClient(s.running.grpc_addresses[0]) as client:
+    async with sidecar(tmp_path) as s, AsyncConversations(s.running.grpc_addresses[0]) as client:
         found = [result async for result in client.ingest(batches())]
 
         good, bad, other = found

@@ -13,10 +13,10 @@ from typing import Any
 
 import grpc
 
-from abridged.service.client import SidecarClient
-from abridged.service.domain.message import Message, Role
+from abridged.client import AsyncConversations, Patience
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import server_info_service_pb2 as info
+from abridged.v1.message_pb2 import ROLE_USER, Message
 from tests.support.answers import hanging
 from tests.support.edge_server import Working, only_place_taken
 from tests.support.ollama_server import FakeOllama
@@ -140,8 +140,8 @@ async def test_our_client_comes_back_when_there_is_room():
             busy.gate.set()
             await only
 
-        async with SidecarClient(address, sleep=sleep, uniform=lambda low, _: low) as client:
-            answer = await client.append("c2", [Message("m1", Role.USER, "hello")])
+        async with AsyncConversations(address, sleep=sleep, patience=Patience(uniform=lambda low, _: low)) as client:
+            answer = await client.append("c2", [Message(id="m1", role=ROLE_USER, content="hello")])
 
     assert answer.message_version == 1
     assert pauses == [0.2]
@@ -167,9 +167,9 @@ async def test_our_client_comes_back_to_the_server_that_follows(tmp_path):
                 restarted = True
                 await second.enter_async_context(sidecar(tmp_path, settings))
 
-        async with SidecarClient(first.running.grpc_addresses[0], sleep=sleep) as client:
+        async with AsyncConversations(first.running.grpc_addresses[0], sleep=sleep) as client:
             while not restarted:
-                await client.append("c2", [Message("m1", Role.USER, "hello")])
+                await client.append("c2", [Message(id="m1", role=ROLE_USER, content="hello")])
             state = await client.conversation("c2")
         await asyncio.gather(running, return_exceptions=True)
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abridged.client import SidecarError
 from abridged.service.cli.context import context_lines
 from abridged.service.cli.demo_show import success_figures
 from abridged.service.cli.failures import CommandFailed, of_config_error, of_sidecar_error
@@ -15,7 +16,6 @@ from abridged.service.cli.figures import bar, pass_line, record_line, usage_line
 from abridged.service.cli.plain_json import as_json, as_plain, json_text, word
 from abridged.service.cli.terminal import excerpt, printable, program_name, say, say_text
 from abridged.service.cli.watch import fact_line, json_line
-from abridged.service.client import SidecarError
 from abridged.service.config.sources import ConfigError, Origin, Problem
 from abridged.v1 import (
     conversation_pb2,

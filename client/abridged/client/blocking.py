@@ -1,0 +1,190 @@
+"""The client of programs with threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import grpc
+
+from abridged.client import calls
+from abridged.client.calls import Call, Listing
+from abridged.client.connection import ADDRESS, HEALTH, OPTIONS, PAGES_MAX, SERVING, Connection, stubs
+from abridged.client.errors import DEFAULT_PATIENCE, Patience, SidecarError, error_of_refusal
+from abridged.v1.conversation_pb2 import ConversationSettings
+from abridged.v1.conversation_service_pb2 import (
+    AppendMessagesResponse,
+    IngestMessagesRequest,
+    WatchConversationRequest,
+    WatchConversationResponse,
+)
+from abridged.v1.message_pb2 import Message
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _called(make: Callable[P, Call[R]]) -> Callable[Concatenate[Conversations, P], R]:
+    @wraps(make)
+    def method(self: Conversations, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._run(make(*args, **kwargs))
+
+    return method
+
+
+def _listed(make: Callable[P, Listing[R]]) -> Callable[Concatenate[Conversations, P], Iterator[R]]:
+    @wraps(make)
+    def method(self: Conversations, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        return self._items(make(*args, **kwargs))
+
+    return method
+
+
+class Conversations(AbstractContextManager["Conversations"]):
+    """Calls a sidecar at `host:port` or `unix:/path`, from any thread; connects when first used.
+
+    A call is repeated where the sidecar says so or nobody answers: every call here may be made again, appends by the
+    ids of their messages. Whatever goes wrong on the wire is raised as a SidecarError. `deadline_s` bounds each
+    attempt; a `wait_s` comes on top of it.
+    """
+
+    def __init__(
+        self,
+        address: str = ADDRESS,
+        *,
+        token: str = "",
+        deadline_s: float = 30.0,
+        patience: Patience = DEFAULT_PATIENCE,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._connection = Connection(address, token, deadline_s, patience)
+        self._sleep = sleep
+        self._channel = grpc.insecure_channel(address, options=OPTIONS)
+        self._stubs = stubs(self._channel)
+        self._health: Any = self._channel.unary_unary(HEALTH)
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection and the calls under way."""
+        self._channel.close()
+
+    append = _called(calls.append)
+    context = _called(calls.context)
+    conversation = _called(calls.conversation)
+    conversations = _listed(calls.conversations)
+    summaries = _listed(calls.summaries)
+    revoked_summary_ids = _listed(calls.revoked_summary_ids)
+    episodes = _listed(calls.episodes)
+    summarizations = _listed(calls.summarizations)
+    originals = _listed(calls.originals)
+    search = _called(calls.search)
+    summarize = _called(calls.summarize)
+    report_usage = _called(calls.report_usage)
+    revoke = _called(calls.revoke)
+    rate = _called(calls.rate)
+    pin = _called(calls.pin)
+    unpin = _called(calls.unpin)
+    rewind = _called(calls.rewind)
+    close_conversation = _called(calls.close_conversation)
+    reopen_conversation = _called(calls.reopen_conversation)
+    count_tokens = _called(calls.count_tokens)
+    wait_idle = _called(calls.wait_idle)
+    server_info = _called(calls.server_info)
+
+    def ingest(
+        self,
+        appends: Iterable[tuple[str, Iterable[Message | Mapping[str, str]]]],
+        *,
+        settings: ConversationSettings | None = None,
+    ) -> Iterator[AppendMessagesResponse | SidecarError]:
+        """Append batches to conversations by one stream; yields for each, in order, its response or its refusal.
+
+        The stream takes no more of `appends` than the sidecar has room for. `settings` count for new conversations.
+        Raises SidecarError when the stream ends early: send what has no result again, with the same ids.
+        """
+        requests = (
+            IngestMessagesRequest(append=calls.append_request(conversation, messages, settings))
+            for conversation, messages in appends
+        )
+        call = self._stubs["ConversationService"].IngestMessages(requests, metadata=self._connection.metadata)
+        try:
+            for item in call:
+                refusal = item.refusal
+                yield (
+                    item.appended
+                    if item.HasField("appended")
+                    else error_of_refusal(refusal.code, refusal.message, refusal.details)
+                )
+        except grpc.RpcError as error:
+            raise self._connection.error(error) from error
+        finally:
+            call.cancel()
+
+    def watch(self, conversation_id: str, *, after_version: int = 0) -> Iterator[WatchConversationResponse]:
+        """Events of a conversation after a version and the progress of its passes, then live, without end.
+
+        A stream that breaks is resumed after the newest event that was yielded.
+        """
+        attempt = 0
+        while True:
+            request = WatchConversationRequest(conversation_id=conversation_id, after_version=after_version)
+            call = self._stubs["ConversationService"].WatchConversation(request, metadata=self._connection.metadata)
+            try:
+                for item in call:
+                    attempt = 0
+                    after_version = item.event.version or after_version
+                    yield item
+                error = self._connection.ended()
+            except grpc.RpcError as failed:
+                error = self._connection.error(failed)
+            finally:
+                call.cancel()
+            attempt += 1
+            self._sleep(self._connection.pause_s(attempt, error))
+
+    def wait_ready(self, *, within_s: float) -> None:
+        """Wait until a sidecar answers and serves. Raises SidecarError after `within_s` seconds without one."""
+        until_s = time.monotonic() + within_s
+        while True:
+            left_s = until_s - time.monotonic()
+            try:
+                if self._health(b"", timeout=max(left_s, 0.01), wait_for_ready=True) == SERVING:
+                    return
+            except grpc.RpcError as error:
+                raise self._connection.error(error) from error
+            self._sleep(min(0.05, max(left_s, 0.0)))
+
+    def _run(self, call: Call[R]) -> R:
+        service, _, rpc = call.method.partition("/")
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                answer = getattr(self._stubs[service], rpc)(
+                    call.request,
+                    timeout=self._connection.deadline_s + call.wait_s,
+                    metadata=self._connection.metadata,
+                )
+            except grpc.RpcError as error:
+                pause_s = self._connection.pause_s(attempt, self._connection.error(error))
+            else:
+                return call.answer(answer)
+            self._sleep(pause_s)
+
+    def _items(self, listing: Listing[R]) -> Iterator[R]:
+        left = listing.limit
+        for _ in range(PAGES_MAX):
+            page = self._run(Call(listing.method, listing.request, lambda answer: answer))
+            for item in listing.items(page):
+                yield item
+                left -= 1
+                if not left:
+                    return
+            if not page.next_page_token:
+                return
+            listing.request.page_token = page.next_page_token

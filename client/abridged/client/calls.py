@@ -1,0 +1,322 @@
+"""Every RPC of a conversation, once: its request, and what its caller wants of the response.
+
+`Conversations` and `AsyncConversations` carry the same calls out, one by threads and one on an event loop.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from google.protobuf.duration_pb2 import Duration
+
+from abridged.v1 import conversation_service_pb2, server_info_service_pb2, text_service_pb2
+from abridged.v1.conversation_pb2 import Conversation, ConversationSettings, Summarization, TokenUsage
+from abridged.v1.conversation_service_pb2 import (
+    AppendMessagesResponse,
+    ContextMessage,
+    Episode,
+    GetContextResponse,
+    PinMessagesResponse,
+    Rendering,
+    ReopenConversationResponse,
+    RevokeSummaryResponse,
+    RewindConversationResponse,
+    SearchHistoryResponse,
+    SearchMode,
+    TooLargeMessage,
+    UnpinMessagesResponse,
+)
+from abridged.v1.message_pb2 import Message, Role
+from abridged.v1.server_info_service_pb2 import GetServerInfoResponse
+from abridged.v1.summary_pb2 import MessageRange, Rating, SummaryRecord
+from abridged.v1.text_service_pb2 import CountTokensResponse
+
+RENDERINGS = ("anthropic", "ollama", "openai")
+"""Names of the JSON forms of a context."""
+
+SEARCH_MODES = ("both", "meaning", "words")
+"""The ways to compare texts that a search may name."""
+
+PAGE_SIZE = 100
+
+_pb = conversation_service_pb2
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[R]):
+    """A unary RPC, `Service/Method`. `wait_s` comes on top of the deadline; `answer` takes what is wanted of the
+    response."""
+
+    method: str
+    request: Any
+    answer: Callable[[Any], R]
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[R]):
+    """A paged RPC; `items` are those of one page, of which at most `limit` are taken, 0 for all."""
+
+    method: str
+    request: Any
+    items: Callable[[Any], Iterable[R]]
+    limit: int = 0
+
+
+def append(
+    conversation_id: str,
+    messages: Iterable[Message | Mapping[str, str]],
+    *,
+    settings: ConversationSettings | None = None,
+    expected_version: int | None = None,
+    rendering: str = "",
+    wait_s: float = 0.0,
+) -> Call[AppendMessagesResponse]:
+    """Append messages; they are on disk when this returns.
+
+    A message is the contract's, or a mapping with `role` (system, user, assistant, tool) and `content`. One without an
+    id gets one, under which it is sent again, so that a retry appends nothing twice. `settings` count if the
+    conversation is new. With a `rendering` of RENDERINGS the response has the window, or says why not; `wait_s` waits
+    for a pass that is pending.
+    """
+    request = append_request(conversation_id, messages, settings)
+    if expected_version is not None:
+        request.expected_version = expected_version
+    if rendering:
+        request.context.rendering = _rendering(rendering)
+    _set_duration(request, "wait", wait_s)
+    return Call("ConversationService/AppendMessages", request, _whole, wait_s)
+
+
+def append_request(
+    conversation_id: str,
+    messages: Iterable[Message | Mapping[str, str]],
+    settings: ConversationSettings | None = None,
+) -> Any:
+    """The request for an append of messages that all have ids."""
+    return _pb.AppendMessagesRequest(
+        conversation_id=conversation_id, messages=[_with_id(message) for message in messages], settings=settings
+    )
+
+
+def context(
+    conversation_id: str,
+    *,
+    max_tokens: int = 0,
+    clip: bool = False,
+    original: bool = False,
+    rendering: str = "",
+    cache_marks: bool = False,
+    min_version: int = 0,
+    wait_s: float = 0.0,
+) -> Call[GetContextResponse]:
+    """Return the window to send. `rendering` is one of RENDERINGS, whose JSON is `rendered_json` of the response.
+
+    Without `max_tokens` a window over the budget is returned with `over_limit` set; with it the call fails, or with
+    `clip` cuts long messages to excerpts. `original` ignores summaries. `min_version` and `wait_s` wait for messages
+    and for a pending pass.
+    """
+    request = _pb.GetContextRequest(
+        conversation_id=conversation_id,
+        max_tokens=max_tokens,
+        clip=clip,
+        view=_pb.CONTEXT_VIEW_ORIGINAL if original else _pb.CONTEXT_VIEW_COMPACTED,
+        rendering=_rendering(rendering),
+        cache_marks=cache_marks,
+        min_version=min_version,
+    )
+    _set_duration(request, "wait", wait_s)
+    return Call("ConversationService/GetContext", request, _whole, wait_s)
+
+
+def conversation(conversation_id: str) -> Call[Conversation]:
+    """Return state and settings."""
+    request = _pb.GetConversationRequest(conversation_id=conversation_id)
+    return Call("ConversationService/GetConversation", request, _conversation)
+
+
+def conversations(
+    *, limit: int = 0, labels: Mapping[str, str] | None = None, min_ratio: float = 0.0, closed: bool | None = None
+) -> Listing[Conversation]:
+    """The first `limit` conversations (0: all), last changed first: those that have all `labels`, at least `min_ratio`,
+    and are closed or not; None for both."""
+    request = _pb.ListConversationsRequest(
+        page_size=min(limit or PAGE_SIZE, PAGE_SIZE), labels=labels, min_ratio=min_ratio, closed=closed
+    )
+    return Listing("ConversationService/ListConversations", request, lambda page: page.conversations, limit)
+
+
+def summaries(conversation_id: str) -> Listing[SummaryRecord]:
+    """All records, newest first."""
+    request = _pb.ListSummariesRequest(conversation_id=conversation_id, page_size=PAGE_SIZE)
+    return Listing("ConversationService/ListSummaries", request, lambda page: page.summaries)
+
+
+def revoked_summary_ids(conversation_id: str) -> Listing[str]:
+    """The ids of the records that are out of use: revoked, made from a revoked one, or rewound."""
+    request = _pb.ListSummariesRequest(conversation_id=conversation_id, page_size=PAGE_SIZE)
+    return Listing("ConversationService/ListSummaries", request, lambda page: page.revoked_summary_ids)
+
+
+def episodes(conversation_id: str) -> Listing[Episode]:
+    """All episodes, newest first."""
+    request = _pb.ListEpisodesRequest(conversation_id=conversation_id, page_size=PAGE_SIZE)
+    return Listing("ConversationService/ListEpisodes", request, lambda page: page.episodes)
+
+
+def summarizations(conversation_id: str) -> Listing[Summarization]:
+    """All passes, newest first."""
+    request = _pb.ListSummarizationsRequest(conversation_id=conversation_id, page_size=PAGE_SIZE)
+    return Listing("ConversationService/ListSummarizations", request, lambda page: page.summarizations)
+
+
+def originals(
+    conversation_id: str,
+    *,
+    summary_id: str = "",
+    numbers: Sequence[int] = (),
+    first: int = 0,
+    last: int = 0,
+    max_tokens: int = 0,
+) -> Listing[ContextMessage | TooLargeMessage]:
+    """The messages that a record covers, with these numbers, or from `first` to `last`, in order; `max_tokens` bounds
+    each page of them. One that does not fit even excerpted is only named."""
+    request = _pb.ExpandSummaryRequest(conversation_id=conversation_id, page_size=PAGE_SIZE, max_tokens=max_tokens)
+    if summary_id:
+        request.summary_id = summary_id
+    elif numbers:
+        request.numbers.numbers.extend(numbers)
+    else:
+        request.messages.CopyFrom(MessageRange(first=first, last=last))
+    return Listing("ConversationService/ExpandSummary", request, lambda page: (*page.too_large, *page.messages))
+
+
+def search(conversation_id: str, query: str, *, mode: str = "", limit: int = 10) -> Call[SearchHistoryResponse]:
+    """Return the best entries for the query, best first; an empty id searches all conversations. `mode` is one of
+    SEARCH_MODES."""
+    request = _pb.SearchHistoryRequest(
+        conversation_id=conversation_id,
+        query=query,
+        mode=SearchMode.Value(f"SEARCH_MODE_{(mode or 'unspecified').upper()}"),
+        page_size=limit,
+    )
+    return Call("ConversationService/SearchHistory", request, _whole)
+
+
+def summarize(conversation_id: str, *, wait_s: float = 0.0) -> Call[Summarization]:
+    """Force a pass, or join the one under way."""
+    request = _pb.SummarizeConversationRequest(conversation_id=conversation_id)
+    _set_duration(request, "wait", wait_s)
+    return Call("ConversationService/SummarizeConversation", request, lambda answer: answer.summarization, wait_s)
+
+
+def report_usage(
+    conversation_id: str, sent: GetContextResponse, *, prompt_tokens: int, cached_tokens: int | None = None
+) -> Call[TokenUsage]:
+    """Report what the chat model's API counted for the context `sent`, and how much of it came from its cache."""
+    request = _pb.ReportUsageRequest(
+        conversation_id=conversation_id,
+        message_version=sent.message_version,
+        summary_id=sent.summary_id,
+        epoch=sent.epoch,
+        prompt_tokens=prompt_tokens,
+        cached_tokens=cached_tokens,
+    )
+    return Call("ConversationService/ReportUsage", request, lambda answer: answer.usage)
+
+
+def revoke(conversation_id: str, summary_id: str) -> Call[RevokeSummaryResponse]:
+    """Take a record out of use."""
+    request = _pb.RevokeSummaryRequest(conversation_id=conversation_id, summary_id=summary_id)
+    return Call("ConversationService/RevokeSummary", request, _whole)
+
+
+def rate(conversation_id: str, summary_id: str, rating: str, *, comment: str = "") -> Call[None]:
+    """Rate a record `good` or `bad`."""
+    request = _pb.RateSummaryRequest(
+        conversation_id=conversation_id,
+        summary_id=summary_id,
+        rating=Rating.Value(f"RATING_{rating.upper()}"),
+        comment=comment,
+    )
+    return Call("ConversationService/RateSummary", request, lambda _: None)
+
+
+def pin(conversation_id: str, numbers: Sequence[int]) -> Call[PinMessagesResponse]:
+    """Keep messages in the window for good."""
+    request = _pb.PinMessagesRequest(conversation_id=conversation_id, numbers=numbers)
+    return Call("ConversationService/PinMessages", request, _whole)
+
+
+def unpin(conversation_id: str, numbers: Sequence[int]) -> Call[UnpinMessagesResponse]:
+    """Let passes cover messages again."""
+    request = _pb.UnpinMessagesRequest(conversation_id=conversation_id, numbers=numbers)
+    return Call("ConversationService/UnpinMessages", request, _whole)
+
+
+def rewind(conversation_id: str, to_version: int) -> Call[RewindConversationResponse]:
+    """Remove the messages after a number."""
+    request = _pb.RewindConversationRequest(conversation_id=conversation_id, to_version=to_version)
+    return Call("ConversationService/RewindConversation", request, _whole)
+
+
+def close_conversation(conversation_id: str) -> Call[Conversation]:
+    """End a conversation: it takes no messages and no passes, and stays readable."""
+    request = _pb.CloseConversationRequest(conversation_id=conversation_id)
+    return Call("ConversationService/CloseConversation", request, _conversation)
+
+
+def reopen_conversation(conversation_id: str) -> Call[ReopenConversationResponse]:
+    """Let a closed conversation take messages and passes again."""
+    request = _pb.ReopenConversationRequest(conversation_id=conversation_id)
+    return Call("ConversationService/ReopenConversation", request, _whole)
+
+
+def count_tokens(model: str, texts: Sequence[str]) -> Call[CountTokensResponse]:
+    """Count the tokens of texts, as the sidecar counts those of this model's messages."""
+    request = text_service_pb2.CountTokensRequest(model=model, texts=texts)
+    return Call("TextService/CountTokens", request, _whole)
+
+
+def wait_idle(conversation_id: str = "", *, wait_s: float) -> Call[bool]:
+    """Wait until no pass is pending, in a conversation or in all; whether that came within `wait_s`."""
+    request = server_info_service_pb2.WaitIdleRequest(conversation_id=conversation_id or None)
+    _set_duration(request, "timeout", wait_s)
+    return Call("ServerInfoService/WaitIdle", request, lambda answer: bool(answer.idle), wait_s)
+
+
+def server_info() -> Call[GetServerInfoResponse]:
+    """Return version, limits and state of the server."""
+    return Call("ServerInfoService/GetServerInfo", server_info_service_pb2.GetServerInfoRequest(), _whole)
+
+
+def _with_id(message: Message | Mapping[str, str]) -> Message:
+    if not isinstance(message, Message):
+        fields = {**message, "role": Role.Value(f"ROLE_{message['role'].upper()}")}
+        message = Message(**fields)  # type: ignore[arg-type]  # protobuf names the field that is wrong
+    if not message.id:
+        message.id = uuid.uuid4().hex
+    return message
+
+
+def _rendering(name: str) -> Rendering.ValueType:
+    return Rendering.Value(f"RENDERING_{(name or 'unspecified').upper()}")
+
+
+def _set_duration(request: Any, field: str, seconds: float) -> None:
+    if seconds:
+        duration: Duration = getattr(request, field)
+        duration.FromNanoseconds(round(seconds * 1e9))
+
+
+def _whole(answer: R) -> R:
+    return answer
+
+
+def _conversation(answer: Any) -> Conversation:
+    found: Conversation = answer.conversation
+    return found
