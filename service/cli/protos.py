@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import click
 
+from abridged.client.errors import DEFAULT_PATIENCE
 from abridged.service.cli.terminal import say
+from abridged.v1 import (
+    conversation_service_pb2,
+    event_log_service_pb2,
+    server_info_service_pb2,
+    text_service_pb2,
+)
 
 _PACKAGE = Path("abridged", "v1")
 _RULES = "(buf.validate."
@@ -25,7 +34,7 @@ _MODULE = "version: v2\nmodules:\n  - path: .\n"
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder to write to.")
 @click.option("--go-package", help="Import path of the generated Go code, such as `example.com/you/abridgedv1`.")
 def protos(out: Path, go_package: str | None) -> None:
-    """Write the contract's .proto files, and a buf.yaml beside them, to a folder.
+    """Write the contract's .proto files to a folder, with a buf.yaml and a service_config.json beside them.
 
     They need no other project's files: rules of the fields, which the server checks, are left out. Generate with
     `protoc -I DIR` and your language's plug-ins, or with `buf generate DIR`.
@@ -41,6 +50,30 @@ def protos(out: Path, go_package: str | None) -> None:
         (folder / source.name).write_text(text, encoding="utf-8")
         say(str(folder / source.name))
     (out / "buf.yaml").write_text(_MODULE, encoding="utf-8")
+    (out / "service_config.json").write_text(f"{json.dumps(service_config(), indent=2)}\n", encoding="utf-8")
+
+
+def service_config() -> dict[str, Any]:
+    """The retries of a gRPC client, in the form of a service config: of calls that change nothing when they are made
+    again, which an append is by the ids of its messages.
+
+    The pauses and their number are those of the Python client.
+    """
+    safe = [
+        {"service": service.full_name, "method": method.name}
+        for file in (conversation_service_pb2, event_log_service_pb2, server_info_service_pb2, text_service_pb2)
+        for service in file.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+        if (method.GetOptions().idempotency_level or method.name == "AppendMessages") and not method.server_streaming
+    ]
+    retries = {
+        "maxAttempts": DEFAULT_PATIENCE.attempts_max,
+        "initialBackoff": f"{DEFAULT_PATIENCE.pause_base_s}s",
+        "maxBackoff": f"{DEFAULT_PATIENCE.pause_max_s:g}s",
+        "backoffMultiplier": 2,
+        "retryableStatusCodes": ["UNAVAILABLE"],
+    }
+    return {"methodConfig": [{"name": safe, "retryPolicy": retries}]}
 
 
 def without_rules(proto: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,6 +21,8 @@ from abridged.service.domain.errors import InvalidPolicy
 from abridged.service.models.settings import SettingUnusable
 from abridged.service.recall.errors import RecallError
 
+_READ_BYTES = 4_096
+
 _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (RecallError, "`abridged log reindex` makes the index again"),
     (LogLocked, "stop the other sidecar, or set log.path to another file"),
@@ -31,9 +36,12 @@ _HINTS: tuple[tuple[type[Exception], str], ...] = (
 
 
 @click.command(short_help="Run the sidecar.")
+@click.option(
+    "--stop-with-stdin", is_flag=True, help="Stop when standard input ends, as it does with the program that writes it."
+)
 @settings_options
 @click.pass_obj
-def serve(invocation: Invocation) -> None:
+def serve(invocation: Invocation, *, stop_with_stdin: bool) -> None:
     """Run the sidecar until SIGTERM or Ctrl-C.
 
     It listens on server.listen (gRPC) and server.http_listen (health and metrics), and keeps its log at log.path.
@@ -43,8 +51,16 @@ def serve(invocation: Invocation) -> None:
     # The import loads the server, which no other command needs.
     from abridged.service.bootstrap import run
 
+    if stop_with_stdin:
+        threading.Thread(target=_stop_with_stdin, daemon=True).start()
     with explained():
         run(found.settings, environment())
+
+
+def _stop_with_stdin() -> None:
+    while os.read(0, _READ_BYTES):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @contextmanager

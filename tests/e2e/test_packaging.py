@@ -18,7 +18,7 @@ from abridged.service.version import VERSION
 from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("service", "eventlog", "observability", "proto/abridged/v1")
+PACKAGES = ("service", "eventlog", "observability", "client/abridged", "proto/abridged/v1")
 """Folders of the checkout that are shipped, inside one package."""
 
 
@@ -74,7 +74,8 @@ def test_the_wheel_holds_every_file_of_its_packages(unpacked):
         capture_output=True,
         text=True,
     ).stdout.splitlines()
-    wanted = {f"abridged/{name.removeprefix('proto/abridged/')}" for name in listed if (ROOT / name).is_file()}
+    inside = re.compile(r"^(?:proto/abridged/|client/abridged/)?")
+    wanted = {f"abridged/{inside.sub('', name)}" for name in listed if (ROOT / name).is_file()}
     shipped = {str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file()}
     assert wanted - shipped == set()
 
@@ -113,6 +114,25 @@ def test_the_shipped_command_runs_without_the_sources(shipped):
 
     assert ran.returncode == 0, ran.stderr
     assert "serve" in ran.stdout
+
+
+def test_a_users_own_packages_of_any_name_hide_nothing(unpacked, tmp_path):
+    """The folder of a program comes before the installed packages."""
+    for name in ("service", "eventlog", "observability", "buf", "bench"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise ImportError('this is the user's own')", encoding="utf-8")
+    program = "from abridged.service.cli.main import main; import abridged.client; main(['--version'])"
+
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{unpacked}"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+
+    assert (run.returncode, run.stdout, run.stderr) == (0, f"-c {VERSION}\n", "")
 
 
 @pytest.mark.parametrize("arguments", [("bench",), ("bench", "--only", "disk"), ("bench", "--help")])

@@ -14,6 +14,7 @@ from abridged.client.aio import AsyncConversations
 from abridged.client.blocking import Conversations
 from abridged.client.calls import RENDERINGS, SEARCH_MODES
 from abridged.client.errors import Patience, SidecarError, reason
+from abridged.client.local import start_local
 
 __all__ = [
     "RENDERINGS",
@@ -23,4 +24,5 @@ __all__ = [
     "Patience",
     "SidecarError",
     "reason",
+    "start_local",
 ]

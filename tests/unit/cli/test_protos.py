@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+import grpc
 import pytest
 from click.testing import CliRunner
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import Message
 
+from abridged.client.errors import DEFAULT_PATIENCE
 from abridged.service.cli.main import main
 from abridged.service.cli.protos import without_rules
 
@@ -51,6 +54,19 @@ def test_the_files_say_what_the_contract_says_but_its_rules(tmp_path: Path) -> N
         file.dependency[:] = [name for name in file.dependency if not name.startswith("buf/")]
     assert written == contract
     assert (tmp_path / "out" / "buf.yaml").read_text().startswith("version: v2\n")
+
+
+def test_the_service_config_retries_what_may_be_made_again(tmp_path: Path) -> None:
+    """A gRPC channel takes it, and no call that forces or revokes something is in it."""
+    CliRunner().invoke(main, ["protos", "--out", str(tmp_path)])
+    text = (tmp_path / "service_config.json").read_text()
+    (config,) = json.loads(text)["methodConfig"]
+    methods = {name["method"] for name in config["name"]}
+
+    grpc.insecure_channel("127.0.0.1:9", options=[("grpc.service_config", text)]).close()
+    assert {"AppendMessages", "GetContext", "PinMessages", "ReadEvents", "CountTokens"} <= methods
+    assert not methods & {"SummarizeConversation", "RevokeSummary", "IngestMessages", "WatchConversation"}
+    assert config["retryPolicy"]["maxAttempts"] == DEFAULT_PATIENCE.attempts_max
 
 
 def test_a_go_package_is_the_callers_own(tmp_path: Path) -> None:

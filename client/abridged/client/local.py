@@ -1,0 +1,78 @@
+"""A sidecar beside a program, for its life."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from abridged.client.blocking import Conversations
+from abridged.client.errors import Patience, SidecarError
+
+STOP_S = 10.0
+"""Seconds that a sidecar has to end its work, once the program has closed its standard input."""
+
+_LOOK = Patience(attempts_max=1)
+
+
+@contextmanager
+def start_local(
+    log_path: str | Path,
+    *,
+    settings: Mapping[str, str] | None = None,
+    command: Sequence[str] = ("abridged",),
+    within_s: float = 30.0,
+) -> Iterator[str]:
+    """Start a sidecar that keeps its log at `log_path`; yields its address, a socket that only this user can open.
+
+    It stops with the block, and with the program, however that ends. `settings` are those of docs/configuration.md, by
+    name. Raises FileNotFoundError without the command, and SidecarError if it does not serve within `within_s` seconds,
+    with what it has written.
+    """
+    with tempfile.TemporaryDirectory(prefix="abridged-") as folder, (Path(folder) / "log").open("w+b") as written:
+        address = f"unix:{folder}/sidecar.sock"
+        asked = {**(settings or {}), "server.listen": address, "server.http_listen": "", "log.path": str(log_path)}
+        options = [part for name, value in asked.items() for part in ("--set", f"{name}={value}")]
+        process = subprocess.Popen(
+            [*command, "serve", "--stop-with-stdin", *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=written,
+        )
+        try:
+            _wait_ready(process, address, within_s=within_s)
+            yield address
+        except SidecarError as error:
+            if process.poll() is None:
+                raise
+            written.seek(0)
+            text = written.read().decode(errors="replace").strip()
+            raise SidecarError("UNAVAILABLE", "", f"the sidecar has ended: {text}", metadata={}) from error
+        finally:
+            _stop(process)
+
+
+def _wait_ready(process: subprocess.Popen[bytes], address: str, *, within_s: float) -> None:
+    until_s = time.monotonic() + within_s
+    with Conversations(address, patience=_LOOK) as sidecar:
+        while True:
+            try:
+                sidecar.wait_ready(within_s=0.2)
+            except SidecarError:
+                if process.poll() is not None or time.monotonic() >= until_s:
+                    raise
+            else:
+                return
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None, "it was started with a pipe"
+    process.stdin.close()
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,206 @@
+"""The client package against a sidecar: what a program without a server sees."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import grpc
+import pytest
+
+from abridged.client import AsyncConversations, Conversations, Patience, SidecarError, reason, start_local
+from abridged.v1.conversation_service_pb2 import AppendMessagesResponse, GetConversationRequest
+from abridged.v1.conversation_service_pb2_grpc import ConversationServiceStub
+from abridged.v1.message_pb2 import ROLE_USER, Message
+from tests.support.command import PROGRAM, served
+from tests.support.patience import PATIENCE_S
+
+ROOT = Path(__file__).parents[2]
+HELLO = {"role": "user", "content": "Good morning"}
+STUBBORN = Patience(attempts_max=1_000, pause_base_s=0.05, pause_max_s=0.1)
+
+
+def test_a_chat_goes_in_and_its_window_comes_out(tmp_path):
+    """Mappings get ids and are sent again under them; lists page by themselves."""
+    with served(tmp_path) as sidecar, Conversations(sidecar.address) as chats:
+        chats.wait_ready(within_s=PATIENCE_S)
+        appended = chats.append("chat-1", [HELLO, {"role": "assistant", "content": "Hello"}])
+        kept = Message(role=ROLE_USER, content="Again")
+        first, second = (chats.append("chat-1", [kept]) for _ in range(2))
+
+        assert appended.message_version == 2
+        assert all(len(message.id) == 32 for message in appended.messages)
+        assert [m.already_appended for m in (*first.messages, *second.messages)] == [False, True]
+        window = json.loads(chats.context("chat-1", rendering="openai").rendered_json)
+        assert window["messages"][0] == HELLO
+        assert [m.number for m in chats.originals("chat-1", first=1, last=3)] == [1, 2, 3]
+        assert chats.count_tokens("", ["Good morning"]).total_tokens > 0
+
+
+def test_a_refusal_says_why_to_both_kinds_of_callers(tmp_path):
+    """By one word: no string has to be matched."""
+    with served(tmp_path) as sidecar, Conversations(sidecar.address) as chats:
+        with pytest.raises(SidecarError) as unknown:
+            chats.conversation("nobody")
+        with pytest.raises(SidecarError) as invalid:
+            chats.append("no/id", [HELLO])
+        with grpc.insecure_channel(sidecar.address) as channel, pytest.raises(grpc.RpcError) as raw:
+            ConversationServiceStub(channel).GetConversation(GetConversationRequest(conversation_id="nobody"))
+
+        assert [reason(error.value) for error in (unknown, invalid, raw)] == [
+            "CONVERSATION_NOT_FOUND",
+            "INVALID_FIELD",
+            "CONVERSATION_NOT_FOUND",
+        ]
+        assert [field for field, _ in invalid.value.violations] == ["conversation_id"]
+
+
+def test_a_stream_of_appends_answers_each_in_order(tmp_path):
+    """A refusal is one of the answers."""
+    with served(tmp_path) as sidecar, Conversations(sidecar.address) as chats:
+        answers = list(chats.ingest((name, [HELLO]) for name in ("a", "no/id", "b")))
+
+        assert isinstance(answers[0], AppendMessagesResponse)
+        assert isinstance(answers[1], SidecarError)
+        assert answers[1].reason == "INVALID_FIELD"
+        assert isinstance(answers[2], AppendMessagesResponse)
+
+
+def test_conversations_are_listed_to_a_limit_and_to_the_end(tmp_path):
+    """Past one page."""
+    with served(tmp_path) as sidecar, Conversations(sidecar.address) as chats:
+        names = {f"chat-{number}" for number in range(120)}
+        for _ in chats.ingest((name, [HELLO]) for name in sorted(names)):
+            pass
+
+        assert {found.id for found in chats.conversations()} == names
+        assert len(list(chats.conversations(limit=3))) == 3
+
+
+async def test_a_watch_goes_on_over_a_restart_without_a_gap(tmp_path):
+    """The second sidecar is asked for what comes after the last event of the first."""
+    listen = f"server.listen=unix:{tmp_path / 'sidecar.sock'}"
+    seen: list[int] = []
+    is_known = threading.Event()
+
+    def follow(address: str) -> None:
+        with Conversations(address, patience=STUBBORN) as chats:
+            for item in chats.watch("chat-1"):
+                if item.event.version:
+                    seen.append(item.event.version)
+                if item.HasField("caught_up"):
+                    is_known.set()
+                if len(seen) == 4:
+                    return
+
+    with served(tmp_path, listen) as sidecar, Conversations(sidecar.address) as chats:
+        chats.append("chat-1", [HELLO, HELLO])
+        following = threading.Thread(target=follow, args=(sidecar.address,))
+        following.start()
+        assert is_known.wait(PATIENCE_S)
+    with served(tmp_path, listen) as sidecar, Conversations(sidecar.address) as chats:
+        chats.append("chat-1", [HELLO])
+        following.join(PATIENCE_S)
+
+    assert seen == [1, 2, 3, 4]
+
+
+def test_nobody_who_answers_is_an_error_after_the_wait():
+    """Not a wait for ever."""
+    with Conversations("127.0.0.1:9") as chats, pytest.raises(SidecarError) as error:
+        chats.wait_ready(within_s=0.2)
+
+    assert error.value.code in ("DEADLINE_EXCEEDED", "UNAVAILABLE")
+
+
+COMMAND = (sys.executable, "-c", PROGRAM)
+
+
+def test_a_sidecar_of_a_program_lives_as_long_as_the_block(tmp_path):
+    """Its log stays, and the next one continues it."""
+    scripted = {"summarizer.models": "extractive:default"}
+    for expected in (1, 2):
+        with (
+            start_local(tmp_path / "a.db", settings=scripted, command=COMMAND) as address,
+            Conversations(address) as chats,
+        ):
+            assert chats.append("chat-1", [HELLO]).message_version == expected
+        assert not Path(address.removeprefix("unix:")).parent.exists()
+
+
+def test_a_sidecar_of_a_program_ends_with_the_program(tmp_path):
+    """Even one that is killed."""
+    program = (
+        "import sys; from abridged.client import Conversations, start_local\n"
+        "scripted = {'summarizer.models': 'extractive:default'}\n"
+        "with start_local(sys.argv[1], settings=scripted, command=sys.argv[2:]) as a:\n"
+        "    print(a, flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "a.db"), *COMMAND]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        address = owner.stdout.readline().strip()
+        with Conversations(address) as chats:
+            assert chats.append("chat-1", [HELLO]).message_version == 1
+            owner.send_signal(signal.SIGKILL)
+            owner.wait(PATIENCE_S)
+            with pytest.raises(SidecarError, match="nobody answers"):
+                list(chats.watch("chat-1"))
+
+
+async def test_the_client_of_an_event_loop_makes_the_same_calls(tmp_path):
+    """By the same table."""
+    with served(tmp_path) as sidecar:
+        async with AsyncConversations(sidecar.address) as chats:
+            await chats.wait_ready(within_s=PATIENCE_S)
+            assert (await chats.append("chat-1", [HELLO])).message_version == 1
+            assert [found.id async for found in chats.conversations()] == ["chat-1"]
+            assert await chats.wait_idle("chat-1", wait_s=1)
+
+    def calls(client: type) -> dict[str, str]:
+        methods = inspect.getmembers(client, inspect.isfunction)
+        return {name: str(inspect.signature(method)) for name, method in methods if not name.startswith("_")}
+
+    blocking, awaited = calls(Conversations), calls(AsyncConversations)
+    assert set(blocking) <= set(awaited)
+    assert set(awaited) - set(blocking) == {"is_serving", "summarize_text"}
+
+
+def test_the_package_needs_grpc_and_protobuf_alone(tmp_path):
+    """Its wheel beside links to these two, in an interpreter that sees nothing else."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT / "client", check=True, capture_output=True, timeout=PATIENCE_S)
+    (wheel,) = tmp_path.glob("*.whl")
+    site = tmp_path / "site"
+    subprocess.run([sys.executable, "-m", "zipfile", "-e", str(wheel), str(site)], check=True)
+    (site / "google").mkdir()
+    (site / "grpc").symlink_to(Path(grpc.__file__).parent)
+    protobuf = Path(grpc.__file__).parents[1] / "google"
+    (site / "google" / "protobuf").symlink_to(protobuf / "protobuf")
+    (site / "google" / "_upb").symlink_to(protobuf / "_upb")
+    typing_extensions = Path(grpc.__file__).parents[1] / "typing_extensions.py"
+    (site / "typing_extensions.py").symlink_to(typing_extensions)
+
+    program = (
+        "import sys; sys.path[:] = [p for p in sys.path if 'site-packages' not in p and p] + [sys.argv[1]];"
+        "import abridged.client, abridged.v1.event_log_service_pb2_grpc;"
+        "print(sorted(name for name in sys.modules if name.startswith('abridged') and name.count('.') == 1))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program, str(site)],
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+
+    assert run.stderr == ""
+    assert run.stdout.strip() == "['abridged.client', 'abridged.v1']"
