@@ -4,7 +4,7 @@
 PYTHON ?=
 export PYTHON
 
-.PHONY: help install run test check format test-llm test-crash test-hostile test-outages test-histories test-recall bench quality coverage protos config-docs designs lock clean
+.PHONY: help install run test check format test-llm test-crash test-hostile test-outages test-histories test-languages test-recall bench quality coverage protos config-docs designs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ test-outages: ## ten thousand random chats in outages, against the rules alone
 
 test-histories: ## ten thousand random histories that are revoked, pinned and rewound
 	@HISTORIES=10000 scripts/test -q -n 2 tests/unit/domain/test_ways_back_fold.py
+
+test-languages: ## clients in Go, Java, Rust and TypeScript, from the contract alone; fetches their packages
+	@scripts/test -q -m languages tests/languages
 
 test-recall: ## how well searches find what has left the window, on the shared chats
 	@scripts/test -q -m recall tests/quality
