@@ -180,13 +180,11 @@ async def subscribe(
         await wake_up.wait(mark, timeout_s=min(timing.poll_s, timing.heartbeat_s - silent_s))
 
 
-def log_pages(
-    log: EventLog, executor: Executor, *, matching: EventFilter = EVERYTHING, limit: int = PAGE_EVENTS_MAX
-) -> ReadPage[RecordedEvent]:
+def log_pages(log: EventLog, executor: Executor, *, matching: EventFilter = EVERYTHING) -> ReadPage[RecordedEvent]:
     """Pages of the whole log by position, of at most BATCH_BYTES_MAX, read on `executor`."""
 
     def page(after: int) -> Batch[RecordedEvent]:
-        found = log.scan(after=after, limit=limit, matching=matching, bytes_max=BATCH_BYTES_MAX)
+        found = log.scan(after=after, matching=matching, bytes_max=BATCH_BYTES_MAX)
         return Batch(found.events, found.cursor, found.head)
 
     return _read_on(executor, page)

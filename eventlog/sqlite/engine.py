@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import uuid
 from collections.abc import Callable, Collection
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
@@ -12,7 +11,7 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, Table, create_engine, event, insert, inspect, select, text
 from sqlalchemy.pool import QueuePool, StaticPool
 
-from eventlog.chain import KEY_BYTES, LogIdentity
+from eventlog.chain import LogIdentity
 from eventlog.errors import LogCorrupt, LogForeign, LogFull, LogNewer, LogOlder, LogUnavailable, LogUnsafe
 from eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE, REVISIONS, log
 from eventlog.sqlite.file import NO_ROOM, create_like, refuse_orphan, side_files, wal_of
@@ -220,14 +219,12 @@ def _require_schema(connection: Connection) -> None:
             raise LogCorrupt(f"the table {table.name} is not as it was made")
 
 
-def identity_of(
-    connection: Connection, *, clock_us: Callable[[], int], random_bytes: Callable[[int], bytes]
-) -> LogIdentity:
+def identity_of(connection: Connection, *, clock_us: Callable[[], int]) -> LogIdentity:
     """The log's identity; a new file gets its id and secret here."""
     stored = stored_identity(connection)
     if stored is not None:
         return stored
-    identity = LogIdentity(uuid.UUID(bytes=random_bytes(16), version=4).hex, random_bytes(KEY_BYTES))
+    identity = LogIdentity.new()
     connection.execute(insert(log).values(log_id=identity.log_id, key=identity.key, created_us=clock_us()))
     return identity
 

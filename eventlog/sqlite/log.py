@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Sequence
@@ -90,7 +89,6 @@ class SqliteEventLog:
         identity: LogIdentity,
         hook: AppendHook | None,
         clock_us: Callable[[], int],
-        random_bytes: Callable[[int], bytes],
         on_fatal: Callable[[Exception], None] | None,
         warnings: tuple[Notice, ...],
         flush_found: Callable[[], None] | None,
@@ -114,7 +112,6 @@ class SqliteEventLog:
             identity=identity,
             hook=hook,
             clock_us=clock_us,
-            random_bytes=random_bytes,
             fatal=self._fail,
             flush_found=flush_found,
         )
@@ -130,9 +127,7 @@ class SqliteEventLog:
         hook: AppendHook | None = None,
         check: Callable[[Connection], object] | None = None,
         prepare: Callable[[Connection], None] | None = None,
-        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
         on_fatal: Callable[[Exception], None] | None = None,
-        allow_network_file_system: bool = False,
     ) -> Self:
         """Open or create the log.
 
@@ -148,7 +143,7 @@ class SqliteEventLog:
         """
         path = path.resolve()
         with ExitStack() as resources, opening(path):
-            if not allow_network_file_system and MOUNTINFO.exists():
+            if MOUNTINFO.exists():
                 refuse_network_file_system(path, MOUNTINFO.read_text(errors="surrogateescape"))
             refuse_foreign(path)
             resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
@@ -164,7 +159,7 @@ class SqliteEventLog:
                 with connection.begin():
                     if not has_tables(connection, path):
                         make_tables(connection)
-                    identity = identity_of(connection, clock_us=clock_us, random_bytes=random_bytes)
+                    identity = identity_of(connection, clock_us=clock_us)
                     if prepare is not None:
                         prepare(connection)
             except BaseException:
@@ -180,7 +175,6 @@ class SqliteEventLog:
                 identity=identity,
                 hook=hook,
                 clock_us=clock_us,
-                random_bytes=random_bytes,
                 on_fatal=on_fatal,
                 warnings=() if warning is None else (warning,),
                 flush_found=flush_found,

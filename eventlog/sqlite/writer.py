@@ -114,7 +114,6 @@ class SqliteWriter:
         identity: LogIdentity,
         hook: AppendHook | None,
         clock_us: Callable[[], int],
-        random_bytes: Callable[[int], bytes],
         fatal: Callable[[EventLogError], None],
         flush_found: Callable[[], None] | None,
     ) -> None:
@@ -129,7 +128,6 @@ class SqliteWriter:
         self._identity = identity
         self._hook = hook
         self._clock_us = clock_us
-        self._random_bytes = random_bytes
         self._fatal = fatal
         self._flush_found = flush_found
         self._failed: EventLogError | None = None
@@ -259,7 +257,6 @@ class SqliteWriter:
             head=self.head,
             time_us=self._clock_us(),
             identity=self._identity,
-            random_bytes=self._random_bytes,
         )
 
     def _require_flushed(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from eventlog.async_append import AsyncAppender
 from eventlog.errors import EventLogError, WrongExpectedVersion
 from eventlog.event import NewEvent, StreamId
-from eventlog.log import Append, EventLog, exactly
+from eventlog.log import Append, EventLog
 from service.api.http import Check
 from service.conversations.rebuild import Rebuild
 from service.models.model import ModelError, SummaryModel
@@ -32,7 +32,7 @@ def log_checks(log: EventLog) -> Mapping[str, Check]:
         if reason := await asyncio.to_thread(log.full):
             return f"read-only: {reason}"
         try:
-            await appender.append(Append(_STREAM, [_EVENT], expected=exactly(-1)))
+            await appender.append(Append(_STREAM, [_EVENT], expected=-1))
         except WrongExpectedVersion:
             return ""
         except EventLogError as error:

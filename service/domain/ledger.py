@@ -200,11 +200,6 @@ def joined_entries(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
     return tuple(found.values())
 
 
-def required_entries(entries: Iterable[LedgerEntry], limit_tokens: int) -> tuple[LedgerEntry, ...]:
-    """Return the entries that a ledger with this limit shows, most needed first."""
-    return _fitted(list(entries), limit_tokens, limit_tokens, TokenSource.ESTIMATE, "").in_window
-
-
 def entry_text(entry: LedgerEntry) -> str:
     """The entry with the words before it if it is a value, which says little by itself."""
     return f"{entry.context} {entry.text}" if entry.kind in VALUES and entry.context else entry.text

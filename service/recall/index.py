@@ -314,5 +314,3 @@ _UNINDEXED = frozenset(
     }
 )
 """Events that neither say a text nor take one back. They are not even decoded."""
-
-KNOWN_EVENTS = frozenset(_INDEXED) | _UNINDEXED

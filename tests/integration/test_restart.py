@@ -14,7 +14,7 @@ from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import summary_pb2
 from eventlog.event import NewEvent, StreamId
-from eventlog.log import ANY, Append
+from eventlog.log import Append
 from eventlog.sqlite.backend import SqliteBackend
 from service.codec.events import decode, encode
 from service.conversations.row import READ_TABLE
@@ -182,7 +182,7 @@ def _claim_and_die(folder: Path, pass_id: str, *, times: int) -> None:
         for claim in claims
         for kind, schema_version, payload in [encode(claim)]
     ]
-    log.submit(Append(stream, events, expected=ANY, projected=Projected(state, claims))).result(PATIENCE_S)
+    log.submit(Append(stream, events, projected=Projected(state, claims))).result(PATIENCE_S)
     log.close()
 
 

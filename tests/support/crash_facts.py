@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from abridged.v1 import conversation_pb2, event_log_service_pb2, event_pb2
-from eventlog.chain import verify_stream
 from eventlog.event import StreamId
 from eventlog.log import EventLog
 from eventlog.sqlite.backend import SqliteBackend
@@ -23,6 +22,7 @@ from service.domain.events import Event
 from service.domain.fold import fold
 from tests.support.crash_audit import Fact, PassFact, PassStep
 from tests.support.crash_process import CALL_S, until_answered
+from tests.support.event_logs import verify_stream
 
 PAGE_EVENTS = 500
 ROWS_MAX = 10_000
