@@ -2,6 +2,6 @@
 
 import os
 
-# gRPC's core writes what strangers say, such as the text of a GOAWAY, to standard error as it is: line ends, terminal
+# gRPC's core writes text from any caller, such as that of a GOAWAY, to standard error as it is: line ends, terminal
 # codes and all. It reads this once, when it is loaded, which is after this package; what the operator says stands.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")

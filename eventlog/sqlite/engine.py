@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,8 +14,18 @@ from sqlalchemy.pool import QueuePool, StaticPool
 from eventlog.chain import LogIdentity
 from eventlog.errors import LogCorrupt, LogForeign, LogFull, LogNewer, LogOlder, LogUnavailable, LogUnsafe
 from eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE, REVISIONS, log
-from eventlog.sqlite.file import NO_ROOM, create_like, refuse_orphan, side_files, wal_of
-from eventlog.sqlite.wal import is_begun
+from eventlog.sqlite.file import (
+    MOUNTINFO,
+    NO_ROOM,
+    FileLock,
+    create_like,
+    journal_of,
+    refuse_network_file_system,
+    refuse_orphan,
+    wal_index_of,
+    wal_of,
+)
+from eventlog.sqlite.wal import is_begun, require_whole
 from eventlog.sqlite.writer import BUSY_WAIT_MS, CHECKPOINT_PAGES
 
 READERS_MAX = 4
@@ -43,8 +53,6 @@ _READER_SETTINGS: dict[str, int | str] = _SETTINGS | {
     "wal_autocheckpoint": 0,
     "cache_size": -CACHE_KIB_READER,
 }
-
-
 _ANY_READ = "SELECT count(*) FROM sqlite_schema"
 _NAMES = "SELECT name FROM sqlite_schema"
 _ANY_ID = "SELECT log_id FROM log NOT INDEXED"
@@ -96,6 +104,22 @@ def reader_engine(path: Path, *, makes_files: bool = True, index_in_memory: bool
     return engine
 
 
+@contextmanager
+def owned(path: Path) -> Iterator[None]:
+    """Own the log in `path`, or the place of one, until the context ends.
+
+    Raises LogUnsafe, LogForeign, LogGone, LogLocked or LogCorrupt, in this order, and has changed no byte of the log
+    then: the lock file beside it is all that may be new.
+    """
+    if MOUNTINFO.exists():
+        refuse_network_file_system(path, MOUNTINFO.read_text(errors="surrogateescape"))
+    refuse_foreign(path)
+    with closing(FileLock(path)):
+        require_whole(wal_of(path))
+        refuse_anothers_wal(path)
+        yield
+
+
 def empty_wal(connection: Connection) -> None:
     """Copy the write-ahead log into the file and cut it to nothing; raise LogUnavailable when a reader prevents it."""
     (busy, *_) = _driver(connection).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -118,7 +142,7 @@ def refuse_foreign(path: Path) -> None:
             names = [name for (name,) in connection.execute(_NAMES)]
     except sqlite3.Error as error:
         # A power cut may tear a page that a journal beside the file still has whole, or takes back.
-        journals = (wal_of(path), path.with_name(f"{path.name}-journal"))
+        journals = (wal_of(path), journal_of(path))
         torn = any(journal.exists() and journal.stat().st_size > 0 for journal in journals)
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB and not torn:
             raise LogForeign(f"{path} is not an abridged log (not an SQLite file)") from error
@@ -241,12 +265,11 @@ def unwritten(path: Path) -> str:
     the volume takes no further file, and LogGone as `refuse_orphan` does.
     """
     refuse_orphan(path)
-    wal, index = side_files(path)
-    if not is_begun(wal):
+    if not is_begun(wal_of(path)):
         return _without_wal(path)
     try:
         with suppress(FileExistsError):
-            create_like(index, like=path)
+            create_like(wal_index_of(path), like=path)
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise

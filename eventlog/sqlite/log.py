@@ -49,27 +49,22 @@ from eventlog.sqlite.engine import (
     has_tables,
     identity_of,
     make_tables,
+    owned,
     reader_engine,
-    refuse_anothers_wal,
-    refuse_foreign,
     require_current,
     stored_identity,
     writer_engine,
 )
 from eventlog.sqlite.errors import DATABASE_ERRORS, opening, translated
 from eventlog.sqlite.file import (
-    MOUNTINFO,
     NO_ROOM,
-    FileLock,
     create_private,
     flush_recovered,
     has_room,
-    refuse_network_file_system,
-    wal_of,
+    journal_of,
     wal_reset_warning,
 )
 from eventlog.sqlite.reader import SqliteReader
-from eventlog.sqlite.wal import require_whole
 from eventlog.sqlite.writer import SqliteWriter
 
 _LOGGER = logging.getLogger(__name__)
@@ -115,7 +110,7 @@ class SqliteEventLog:
             fatal=self._fail,
             flush_found=flush_found,
         )
-        self._head = self._told = self._writer.head
+        self._head = self._announced_head = self._writer.head
         self._group_commit = GroupCommit(self._commit, after=self._committed, idle=self._idle, failed=self._fail)
 
     @classmethod
@@ -143,12 +138,7 @@ class SqliteEventLog:
         """
         path = path.resolve()
         with ExitStack() as resources, opening(path):
-            if MOUNTINFO.exists():
-                refuse_network_file_system(path, MOUNTINFO.read_text(errors="surrogateescape"))
-            refuse_foreign(path)
-            resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
-            require_whole(wal_of(path))
-            refuse_anothers_wal(path)
+            resources.enter_context(owned(path))
             _require_fit(path, check)
             create_private(path)
             flush_found = _flushed_or_due(path)
@@ -304,8 +294,8 @@ class SqliteEventLog:
         return outcomes
 
     def _committed(self) -> None:
-        if self._told != self._head:
-            self._told = self._head
+        if self._announced_head != self._head:
+            self._announced_head = self._head
             for listener in self._listeners:
                 listener(self._head)
         with self._writing:
@@ -328,8 +318,7 @@ def _require_fit(path: Path, check: Callable[[Connection], object] | None) -> No
 
     A journal means that the first transaction of a new file was cut off, which only a writer may take back.
     """
-    journal = path.with_name(f"{path.name}-journal")
-    if not path.exists() or not path.stat().st_size or journal.exists():
+    if not path.exists() or not path.stat().st_size or journal_of(path).exists():
         return
     reader = SqliteReader(reader_engine(path, makes_files=False))
     try:

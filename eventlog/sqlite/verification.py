@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ class SqliteVerification:
         refuse_foreign(path.resolve(strict=True))
         refuse_empty(path)
         with ExitStack() as resources:
-            resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
+            resources.enter_context(closing(FileLock(path)))
             refuse_anothers_wal(path)
             try:
                 reader, identity = resources.enter_context(_read(path))
@@ -223,7 +223,7 @@ class SqliteVerification:
 
     @property
     def gave_up(self) -> bool:
-        """Whether so many reads failed that some of the file was not read: more may be lost than is named."""
+        """Whether reading ended after too many failures: more of the file may be lost than is named."""
         return self._sources.is_cut
 
     def read_stream(self, stream: StreamId, *, after: int, limit: int, backward: bool) -> list[RecordedEvent]:

@@ -278,7 +278,7 @@ class SqliteWriter:
             hook(self._connection, admitted.committed)
         except DATABASE_ERRORS:
             raise
-        except Exception as error:  # whatever the hook raises is the outcome of its appends, not of their neighbours
+        except Exception as error:  # whatever the hook raises is the outcome of its appends, not of the other appends
             raise _HookRefused(error) from error
 
     def _find(self, appends: Sequence[Append]) -> dict[StreamId, _Tip]:

@@ -141,23 +141,24 @@ class _Clause:
 def contradicting(statement: str, support: Support, concordance: Concordance) -> tuple[int, ...] | None:
     """The messages that say the opposite of `statement`; None if nothing does. Those of a record that names none are
     empty."""
-    told = [clause for heard in support.heard if heard.share >= _NEAR for clause in _told(heard.passages, concordance)]
+    near = (heard.passages for heard in support.heard if heard.share >= _NEAR)
+    others = [clause for passages in near for clause in _source_clauses(passages, concordance)]
     for sentence in map(folded, parts_of(statement)):
         if _QUESTION.search(sentence):
             continue
         for clause in _clauses(sentence, ()):
-            if clause.negations < 2 and (against := _opposite(clause, told)) is not None:
+            if clause.negations < 2 and (against := _opposite(clause, others)) is not None:
                 return against
     return None
 
 
-def _opposite(clause: _Clause, told: Sequence[_Clause]) -> tuple[int, ...] | None:
+def _opposite(clause: _Clause, others: Sequence[_Clause]) -> tuple[int, ...] | None:
     if len(clause.words) < _WORDS_MIN:
         return None
-    told = [other for other in told if (clause.limit or not other.limited) and (other.limit or not clause.limited)]
-    shares = [_share(clause, other) for other in told]
+    others = [other for other in others if (clause.limit or not other.limited) and (other.limit or not clause.limited)]
+    shares = [_share(clause, other) for other in others]
     least = max(_CLOSE, max(shares, default=0.0) - _BESIDE)
-    close = [other for other, share in zip(told, shares, strict=True) if share >= least]
+    close = [other for other, share in zip(others, shares, strict=True) if share >= least]
     if not close or any(other.negations % 2 == clause.negations % 2 or other.negations > 1 for other in close):
         return None
     nearest = next((other for other in close if _share(other, clause) >= _MUTUAL and _meet(clause, other)), None)
@@ -180,7 +181,7 @@ def _share(clause: _Clause, other: _Clause) -> float:
     return len(shared) / len(clause.words)
 
 
-def _told(passages: Sequence[Passage], concordance: Concordance) -> Iterator[_Clause]:
+def _source_clauses(passages: Sequence[Passage], concordance: Concordance) -> Iterator[_Clause]:
     """The clauses of passages in a row. A question that the next message denies is a clause that is denied."""
     numbers = passages[0].numbers
     for sentence in map(folded, parts_of("\n".join(passage.text for passage in passages))):

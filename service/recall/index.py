@@ -203,7 +203,7 @@ class Index:
 
     def _remove(self, namespace: int, conversation: int, entry: int, text: str) -> None:
         table = words_table(namespace)
-        # Such a table keeps no text, so that it has to be told which words go.
+        # The table keeps no text, so SQLite needs the words that are to go.
         self._connection.execute(
             f"INSERT INTO {table}({table}, rowid, text, scope) VALUES('delete', ?, ?, ?)",
             (entry, spelled(text), f"c{conversation}"),

@@ -1,7 +1,7 @@
 """The pieces of a namespace as the index keeps them: packed rows in blocks, which numpy compares a block at a time.
 
-A row has what a search filters by and the signs of the piece's vector. A block has rows of neighbouring conversations
-alone, a shelf, so that a search in one conversation reads few others.
+A row has what a search filters by and the signs of the piece's vector. A block has rows of one shelf alone, of
+conversations with adjacent numbers, so that a search in one conversation reads few others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from service.recall.passages import PIECES_MAX
 from service.recall.vectors import Vector
 
 SHELF_CONVERSATIONS = 16
-"""Conversations of a shelf: a search in one reads the pieces of so many; the last block of each shelf may be short."""
+"""Conversations of a shelf: a search in one reads the pieces of all; the last block of each shelf may be short."""
 
 BLOCK_BYTES = 8_192
 """A block that is as long takes no more rows. Adding a row writes its block anew."""

@@ -178,8 +178,10 @@ class _Reading:
     async def _merged_answer(
         self, answers: list[AcceptedDraft], *, limit: int, room: Room, calls: int
     ) -> AcceptedDraft:
-        """One answer made of many: neighbours that fit one call are merged until one is left; the last merge adds the
-        previous record."""
+        """One answer made of many: adjacent answers that fit one call are merged until one is left.
+
+        The last merge adds the previous record.
+        """
         done = len(answers)
         while True:
             texts, sizes = await at_length(self._questions.texts, answers)

@@ -635,7 +635,7 @@ def test_after_a_hook_has_raised_the_same_append_can_succeed(at: Trial):
     assert (result.first_position, result.last_version, result.already_appended) == (1, 1, False)
 
 
-def test_a_hook_that_refuses_one_append_does_not_harm_its_neighbours(at: Trial):
+def test_a_hook_that_refuses_one_append_does_not_harm_the_others(at: Trial):
     """Of a group, only the append that the hook refuses fails."""
 
     def hook(transaction, committed) -> None:
