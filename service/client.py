@@ -480,7 +480,6 @@ def _decoded(error: grpc.aio.AioRpcError, address: str) -> SidecarError:
 
 
 def _refused(refusal: AppendRefusal) -> SidecarError:
-    """Why an append of a stream was refused."""
     code = next(code for code in grpc.StatusCode if code.value[0] == refusal.code)
     return _error_of(code, refusal.message, refusal.details, without=refusal.message)
 

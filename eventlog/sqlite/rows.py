@@ -65,7 +65,7 @@ PROJECTIONS = Table(
 
 
 class SqliteRows(Generic[R]):
-    """Rows of one table in the log's file. Neither read nor written until they are all there (`is_complete`)."""
+    """StoredRows of one table in the log's file. Neither read nor written until they are all there (`is_complete`)."""
 
     def __init__(self, table: RowTable[R]) -> None:
         self._spec = table
@@ -112,37 +112,30 @@ class SqliteRows(Generic[R]):
         self._read, self._write = read, write
 
     def streams(self) -> Iterator[StreamId]:
-        """See StoredRows."""
         last = 0
         while found := self._snapshot(lambda execute: execute(_NEXT_STREAMS, (last, STREAMS_PAGE)).fetchall()):  # noqa: B023 - called at once
             yield from (StreamId(namespace, name) for _, namespace, name in found)
             last = found[-1][0]
 
     def stream_count(self) -> int:
-        """See StoredRows."""
         return int(self._snapshot(lambda execute: execute(_STREAM_COUNT).fetchone()[0]))
 
     def insert(self, rows: Sequence[R]) -> None:
-        """See StoredRows."""
         self._writing(lambda connection: self._put(_driver(connection).execute, rows))
 
     def complete(self, *, left_out: Mapping[StreamId, int]) -> None:
-        """See StoredRows."""
         self._writing(lambda connection: connection.exec_driver_sql(_COMPLETED, (int(not left_out), self._table.name)))
         self._left_out = dict(left_out)
         self.is_complete = True
 
     def require_complete(self) -> None:
-        """See Rows."""
         if not self.is_complete:
             raise LogUnavailable("the read table is being made again")
 
     def put(self, transaction: Connection, rows: Sequence[R]) -> None:
-        """See Rows."""
         self._put(_driver(transaction).execute, rows)
 
     def row(self, key: StreamId) -> R | None:
-        """See Rows."""
         if key in self._left_out:
             what = "the conversation could not be read when the read table was made"
             raise StreamCorrupt(what, key, self._left_out[key])
@@ -170,7 +163,6 @@ class SqliteRows(Generic[R]):
         return self._through(read)
 
     def marked(self, mark: str) -> list[R]:
-        """See Rows."""
         found: list[R] = []
         for key in self._through(lambda execute: execute(self._sql.marked(mark)).fetchall()):
             try:
@@ -182,7 +174,6 @@ class SqliteRows(Generic[R]):
         return found
 
     def tally(self, mark: str) -> Counter[Any]:
-        """See Rows."""
         return Counter(dict(self._through(lambda execute: execute(self._sql.tally(mark)).fetchall())))
 
     def fault(self, connection: Connection) -> Fault | None:

@@ -83,7 +83,6 @@ class SqliteVerification:
 
     @property
     def log_id(self) -> str:
-        """The log's own id."""
         return self._identity.log_id
 
     @cached_property

@@ -107,7 +107,6 @@ def compared(texts: Mapping[str, Sequence[str]], beside: Compared, policy: Polic
 
 
 def record_texts(record: SummaryRecord) -> tuple[str, ...]:
-    """Every text of a record."""
     context = record.context
     return (
         record.summary,

@@ -86,12 +86,10 @@ def require_installed() -> None:
 
 
 def words_table(namespace: int) -> str:
-    """The full-text table of a namespace."""
     return f"words_{namespace}"
 
 
 def blocks_table(namespace: int) -> str:
-    """The table of a namespace's pieces."""
     return f"blocks_{namespace}"
 
 
@@ -102,7 +100,6 @@ def create_tables_of(connection: Connection, namespace: int) -> None:
 
 
 def piece_id(entry: int, piece: int) -> int:
-    """The id of a piece of an entry."""
     return entry * PIECES_MAX + piece
 
 

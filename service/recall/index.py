@@ -113,7 +113,6 @@ class Index:
                 self._embed(embedding)
 
     def close(self) -> None:
-        """Release the file."""
         self._connection.close()
 
     def _made(self, name: str) -> str:

@@ -64,12 +64,10 @@ class Near(NamedTuple):
 
 
 def shelf_of(conversation: int) -> int:
-    """The shelf of a conversation's pieces."""
     return conversation // SHELF_CONVERSATIONS
 
 
 def packed(row: Row, vector: Vector) -> bytes:
-    """A row as a block has it."""
     head = _HEAD.pack(row.id, row.conversation, row.time_us, row.kind, _ROLES[row.role])
     return head + _padded(vector.signs)
 

@@ -57,7 +57,6 @@ class Limits:
     part: int
 
     def halved(self) -> Self:
-        """Half of both."""
         return type(self)(self.whole // 2, self.part // 2)
 
 

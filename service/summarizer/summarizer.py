@@ -127,7 +127,6 @@ class PassWork:
 
     @property
     def record_id(self) -> str:
-        """The id of the record."""
         return f"summary-{self.plan.pass_id}"
 
     @property
