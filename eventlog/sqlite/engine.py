@@ -25,6 +25,7 @@ from eventlog.sqlite.file import (
     wal_index_of,
     wal_of,
 )
+from eventlog.sqlite.sql import driver_of
 from eventlog.sqlite.wal import is_begun, require_whole
 from eventlog.sqlite.writer import BUSY_WAIT_MS, CHECKPOINT_PAGES
 
@@ -122,7 +123,7 @@ def owned(path: Path) -> Iterator[None]:
 
 def empty_wal(connection: Connection) -> None:
     """Copy the write-ahead log into the file and cut it to nothing; raise LogUnavailable when a reader prevents it."""
-    (busy, *_) = _driver(connection).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    (busy, *_) = driver_of(connection).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise LogUnavailable("another program reads the log")
 
@@ -305,15 +306,8 @@ def _connected(address: str, settings: dict[str, int | str], *, uri: bool) -> sq
 
 
 def _begin_immediate(connection: Connection) -> None:
-    _driver(connection).execute("BEGIN IMMEDIATE")
+    driver_of(connection).execute("BEGIN IMMEDIATE")
 
 
 def _begin_snapshot(connection: Connection) -> None:
-    _driver(connection).execute("BEGIN")
-
-
-def _driver(connection: Connection) -> sqlite3.Connection:
-    """The driver's own connection: SQLAlchemy takes ten times as long around a statement without parameters."""
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, sqlite3.Connection)
-    return driver
+    driver_of(connection).execute("BEGIN")

@@ -34,16 +34,10 @@ from eventlog.event import StreamId
 from eventlog.rows import Fault, R, RowTable
 from eventlog.sqlite.engine import dropped, is_as_made
 from eventlog.sqlite.errors import DATABASE_ERRORS, original, translated
-from eventlog.sqlite.sql import insert_into, runs
+from eventlog.sqlite.sql import Run, driver_of, insert_into, runs
 
 T = TypeVar("T")
 _Execute = Callable[..., Any]
-
-Read = Callable[[Callable[[Connection], Any]], Any]
-"""Runs a query in a short snapshot and returns its result."""
-
-Write = Callable[[Callable[[Connection], Any]], Any]
-"""Runs a function in a transaction between two groups of appends and returns its result."""
 
 STREAMS_PAGE = 256
 """Streams per read while rows are rebuilt."""
@@ -71,8 +65,8 @@ class SqliteRows(Generic[R]):
         self._spec = table
         self._table = _table_of(table)
         self._sql = _Statements(table, self._table)
-        self._read: Read | None = None
-        self._write: Write | None = None
+        self._read: Run | None = None
+        self._write: Run | None = None
         self._left_out: Mapping[StreamId, int] = {}
         self.is_complete = True
 
@@ -107,7 +101,7 @@ class SqliteRows(Generic[R]):
         for index in self._table.indexes:
             connection.execute(CreateIndex(index, if_not_exists=True))
 
-    def through(self, read: Read, write: Write | None = None) -> None:
+    def through(self, read: Run, write: Run | None = None) -> None:
         """Use the log's own short snapshots and transactions from now on."""
         self._read, self._write = read, write
 
@@ -121,7 +115,7 @@ class SqliteRows(Generic[R]):
         return int(self._snapshot(lambda execute: execute(_STREAM_COUNT).fetchone()[0]))
 
     def insert(self, rows: Sequence[R]) -> None:
-        self._writing(lambda connection: self._put(_driver(connection).execute, rows))
+        self._writing(lambda connection: self._put(driver_of(connection).execute, rows))
 
     def complete(self, *, left_out: Mapping[StreamId, int]) -> None:
         self._writing(lambda connection: connection.exec_driver_sql(_COMPLETED, (int(not left_out), self._table.name)))
@@ -133,7 +127,7 @@ class SqliteRows(Generic[R]):
             raise LogUnavailable("the read table is being made again")
 
     def put(self, transaction: Connection, rows: Sequence[R]) -> None:
-        self._put(_driver(transaction).execute, rows)
+        self._put(driver_of(transaction).execute, rows)
 
     def row(self, key: StreamId) -> R | None:
         if key in self._left_out:
@@ -282,7 +276,7 @@ class SqliteRows(Generic[R]):
         """On the driver, since rows are checked and made here."""
         assert self._read is not None, "`through` comes first"
         try:
-            answer: T = self._read(lambda connection: query(_driver(connection).execute))
+            answer: T = self._read(lambda connection: query(driver_of(connection).execute))
         except DATABASE_ERRORS as error:
             # The statements were right for the table as it was made.
             raise LogCorrupt(f"the read table cannot be read: {original(error)}") from error
@@ -372,10 +366,6 @@ def seal_of(row: Sequence[Any]) -> bytes:
 
 def _is_sealed(columns: Sequence[Any]) -> bool:
     return bool(columns[-1] == seal_of(columns[:-1]))
-
-
-def _driver(connection: Connection) -> Any:
-    return connection.connection.driver_connection
 
 
 def _columns(connection: Connection, name: str) -> list[str]:

@@ -14,6 +14,7 @@ from eventlog.event import StreamId
 from eventlog.snapshots import SET_ASIDE, NotSetAside, StoredSnapshot
 from eventlog.sqlite.engine import dropped, is_as_made
 from eventlog.sqlite.errors import DATABASE_ERRORS, original
+from eventlog.sqlite.sql import Run
 
 PURPOSE = "snapshots"
 """Of the log's secret under which snapshots are sealed."""
@@ -21,9 +22,6 @@ PURPOSE = "snapshots"
 SEAL_BYTES = 16
 
 T = TypeVar("T")
-
-Run = Callable[[Callable[[Connection], Any]], Any]
-"""Runs a function in a short snapshot of the database, or in a transaction, and returns its result."""
 
 
 def _table(name: str, *, keeps_all: bool) -> Table:

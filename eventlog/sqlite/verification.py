@@ -7,7 +7,6 @@ empty index for a write-ahead log that has none.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cached_property, partial
@@ -30,6 +29,7 @@ from eventlog.sqlite.reader import SqliteReader
 from eventlog.sqlite.rows import SqliteRows
 from eventlog.sqlite.snapshots import PURPOSE, SqliteSnapshots, has_snapshots
 from eventlog.sqlite.sources import LEAF_EVENTS_MAX, Sources
+from eventlog.sqlite.sql import driver_of
 from eventlog.sqlite.wal import require_whole
 from eventlog.sqlite.writer import ends_of
 from eventlog.verification import RANGES_MAX, Finding, Loss, Ranges, listed
@@ -144,7 +144,7 @@ class SqliteVerification:
         except LogCorrupt as error:
             raise LogCorrupt(f"the first streams: {error}") from error
         try:
-            self.reader.read(lambda connection: ends_of(_driver(connection)))
+            self.reader.read(lambda connection: ends_of(driver_of(connection)))
         except LogCorrupt as error:
             raise LogCorrupt(f"the types, the last stream, or the last event cannot be read: {error}") from error
 
@@ -251,12 +251,6 @@ class SqliteVerification:
             return self.reader.read(check)
         except LogCorrupt as error:
             return [f"SQLite's own check cannot go on: {error}"]
-
-
-def _driver(connection: Connection) -> sqlite3.Connection:
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, sqlite3.Connection)
-    return driver
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from eventlog.schema import events, requests, streams, types
 from eventlog.sqlite.errors import DATABASE_ERRORS, is_read_only, no_room, translated
 from eventlog.sqlite.file import NO_ROOM, OpenFiles, has_room, wal_of
 from eventlog.sqlite.sql import (
+    driver_of,
     event_row,
     insert_into,
     runs,
@@ -118,9 +119,7 @@ class SqliteWriter:
         flush_found: Callable[[], None] | None,
     ) -> None:
         self._connection = connection
-        driver = connection.connection.driver_connection
-        assert isinstance(driver, sqlite3.Connection)
-        self._driver = driver
+        self._driver = driver = driver_of(connection)
         self._path = path
         self._wal = wal_of(path)
         self._files = OpenFiles(path)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from service.domain.events import MessageAppended
-from service.domain.ledger import NUMBERS_MAX, VALUES, Ledger, LedgerEntry, Replaced, Use
+from service.domain.ledger import NUMBERS_MAX, Ledger, LedgerEntry, Replaced, Use
 from service.domain.message import Message, Role
 from service.text.envelope import unwrap_envelope
-from service.text.identifiers import IdentifierKind, serial
+from service.text.identifiers import VALUES, IdentifierKind, serial
 from service.text.mentions import Mention, mentions
 
 FOUND_MAX: Final = 4_096
