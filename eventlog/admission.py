@@ -1,12 +1,13 @@
 """Which appends of a group may be written, and what exactly is written for them.
 
-Pure: callers pass in what the log knows of the streams, and get rows and outcomes. All backends share this code, so
-they cannot differ. Appends are decided in order, and each sees those before it.
+Callers pass in what the log knows of the streams, and get rows and outcomes; only the salts are random. All backends
+share this code, so they cannot differ. Appends are decided in order, and each sees those before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -101,12 +102,11 @@ def admit(
     head: int,
     time_us: int,
     identity: LogIdentity,
-    random_bytes: Callable[[int], bytes],
 ) -> Admitted:
     """Decide each append against the states in `streams`, and update these by what is admitted."""
     admitted = Admitted([], [], [], [])
     # One call for the whole group: a slow system call for each would cost as much as the rest.
-    salts = random_bytes(SALT_BYTES * sum(len(append.events) for append in appends))
+    salts = secrets.token_bytes(SALT_BYTES * sum(len(append.events) for append in appends))
     for append in appends:
         state = streams[append.stream]
         own_salts, salts = salts[: SALT_BYTES * len(append.events)], salts[SALT_BYTES * len(append.events) :]
@@ -153,8 +153,8 @@ def _admit_one(
             raise KnownEvents({event_id: event.version for event_id, event in known.items()})
         result = _first_result(known)
     else:
-        if not append.expected.accepts(state.version):
-            raise WrongExpectedVersion(expected=str(append.expected), actual=state.version)
+        if append.expected not in (None, state.version):
+            raise WrongExpectedVersion(expected=append.expected, actual=state.version)
         sealed = _seal(append, hashes, state, head, time_us, salts)
         events = tuple(row.event for row in sealed)
         result = AppendResult(events[0].position, events[-1].position, events[-1].version, events)

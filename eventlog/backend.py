@@ -98,15 +98,14 @@ class StoredBackend(Backend, Protocol):
 
 
 class MemoryBackend:
-    """A log that ends with the process."""
+    """A Backend whose log ends with the process."""
 
     def rows(self, table: RowTable[R]) -> MemoryRows[R]:
-        """See Backend."""
         return MemoryRows(table)
 
     def open(
         self, rows: Any, *, clock_us: Callable[[], int], hook: AppendHook, on_fatal: Callable[[Exception], None]
     ) -> Opened:
-        """See Backend. Nothing makes it fail."""
+        """Nothing makes it fail."""
         del rows, on_fatal
         return Opened(MemoryEventLog(clock_us=clock_us, hook=hook))

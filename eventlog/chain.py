@@ -7,11 +7,12 @@ neither payload nor salt, so it stays valid if both are erased.
 
 from __future__ import annotations
 
+import secrets
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from struct import Struct
-from typing import Protocol
 
 from abridged.eventlog.errors import StreamCorrupt
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
@@ -22,7 +23,6 @@ CONTENT_HASH_BYTES = 16
 
 KEY_BYTES = 32
 SALT_BYTES = 16
-VERIFY_PAGE_EVENTS = 500
 
 _NUMBERS = Struct(">QQQq16sIIII")
 _OF_CONTENT = b"content"
@@ -38,6 +38,11 @@ class LogIdentity:
 
     log_id: str
     key: bytes = field(repr=False)
+
+    @classmethod
+    def new(cls) -> LogIdentity:
+        """The identity of a new log, at random."""
+        return cls(uuid.uuid4().hex, secrets.token_bytes(KEY_BYTES))
 
     def secret(self, purpose: str) -> bytes:
         """A secret of KEY_BYTES, derived from `key` for one purpose, which does not reveal it."""
@@ -129,18 +134,3 @@ def verify_chain(events: Iterable[SealedEvent], *, after: Verified) -> Verified:
             )
         version = event.version
     return Verified(version, chain)
-
-
-class _SealedReads(Protocol):
-    @property
-    def log_id(self) -> str: ...
-
-    def read_sealed(self, stream: StreamId, *, after: int, limit: int) -> list[SealedEvent]: ...
-
-
-def verify_stream(log: _SealedReads, stream: StreamId) -> Verified:
-    """Walk a whole stream from its first event. Raises StreamCorrupt at the first that is not as written."""
-    verified = Verified(0, genesis(log.log_id, stream))
-    while page := log.read_sealed(stream, after=verified.version, limit=VERIFY_PAGE_EVENTS):
-        verified = verify_chain(page, after=verified)
-    return verified

@@ -36,7 +36,7 @@ class EventLogError(Exception):
 class WrongExpectedVersion(EventLogError):
     """The stream's version is not the expected one."""
 
-    def __init__(self, *, expected: str, actual: int) -> None:
+    def __init__(self, *, expected: int, actual: int) -> None:
         super().__init__(f"expected version {expected}, stream is at {actual}")
         self.expected = expected
         self.actual = actual

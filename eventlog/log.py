@@ -28,39 +28,6 @@ SCAN_EVENTS_MAX = 4_000
 """Most events that one filtered read looks at, which bounds its time if nothing matches."""
 
 
-class ExpectedVersion(NamedTuple):
-    """The caller's assumption about the stream: `mode` is any, no_stream, exists or exact; `version` applies to
-    exact."""
-
-    mode: str
-    version: int = 0
-
-    def accepts(self, actual: int) -> bool:
-        """Whether the assumption holds for a stream with `actual` events."""
-        match self.mode:
-            case "any":
-                return True
-            case "no_stream":
-                return actual == 0
-            case "exists":
-                return actual > 0
-            case _:
-                return actual == self.version
-
-    def __str__(self) -> str:
-        return str(self.version) if self.mode == "exact" else self.mode
-
-
-ANY = ExpectedVersion("any")
-NO_STREAM = ExpectedVersion("no_stream")
-EXISTS = ExpectedVersion("exists")
-
-
-def exactly(version: int) -> ExpectedVersion:
-    """The stream has exactly `version` events; 0 means that it does not exist."""
-    return ExpectedVersion("exact", version)
-
-
 class RequestKey(NamedTuple):
     """Makes a whole append repeatable: the same key with the same `content` returns the first result."""
 
@@ -71,13 +38,13 @@ class RequestKey(NamedTuple):
 class Append(NamedTuple):
     """One atomic append of at least one event.
 
-    `projected` is passed to the hook unchanged. An event id that occurs twice in `events` with equal content is written
-    once.
+    `expected` is the version that the stream must have, 0 if it must not exist; None accepts any. `projected` is passed
+    to the hook unchanged. An event id that occurs twice in `events` with equal content is written once.
     """
 
     stream: StreamId
     events: Sequence[NewEvent]
-    expected: ExpectedVersion = ANY
+    expected: int | None = None
     request: RequestKey | None = None
     projected: Any = None
 
@@ -230,7 +197,7 @@ class EventLog(Protocol):
         ...
 
     def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
-        """Events of one stream with their seals, unchecked, for `chain.verify_stream`."""
+        """Events of one stream with their seals, unchecked."""
         ...
 
     def stream_version(self, stream: StreamId) -> int:

@@ -5,16 +5,14 @@ All state changes under one lock, after the hook has succeeded, so a reader neve
 
 from __future__ import annotations
 
-import secrets
 import threading
-import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future
 from itertools import islice
 from typing import Any
 
 from abridged.eventlog.admission import Admitted, StreamState, admit, check_size, recall
-from abridged.eventlog.chain import KEY_BYTES, LogIdentity, genesis
+from abridged.eventlog.chain import LogIdentity, genesis
 from abridged.eventlog.errors import EventTooLarge, LogClosed
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.futures import submit
@@ -42,12 +40,10 @@ class MemoryEventLog:
         *,
         clock_us: Callable[[], int],
         hook: AppendHook | None = None,
-        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._clock_us = clock_us
         self._hook = hook
-        self._random_bytes = random_bytes
-        self._identity = LogIdentity(uuid.UUID(bytes=random_bytes(16), version=4).hex, random_bytes(KEY_BYTES))
+        self._identity = LogIdentity.new()
         self._lock = threading.RLock()
         self._events: list[SealedEvent] = []
         self._by_stream: dict[StreamId, list[SealedEvent]] = {}
@@ -83,7 +79,6 @@ class MemoryEventLog:
                 head=len(self._events),
                 time_us=self._clock_us(),
                 identity=self._identity,
-                random_bytes=self._random_bytes,
             )
             changes: list[Callable[[], None]] = []
             if self._hook is not None and admitted.committed:

@@ -110,7 +110,7 @@ class MemoryRows(Generic[R]):
         self._rows: dict[StreamId, Any] = {}
 
     def require_complete(self) -> None:
-        """See Rows. They are never made again."""
+        """Do nothing: rows in memory are never made again."""
 
     def put(self, transaction: list[Callable[[], None]], rows: Sequence[R]) -> None:
         transaction.append(lambda: self._rows.update({StreamId(row[0], row[1]): row for row in rows}))

@@ -146,7 +146,7 @@ async def subscribe(
     read: ReadPage[E], wake_up: WakeUp, *, after: int, clock: Callable[[], float], timing: Timing = DEFAULT_TIMING
 ) -> AsyncGenerator[Item[E], None]:
     """Everything after the cursor `after`, then everything new, for as long as the consumer iterates."""
-    cursor = told = after
+    cursor = reported = after
     live = False
     silent_since = clock()
     while True:
@@ -158,35 +158,33 @@ async def subscribe(
             live = False
             yield FellBehind(cursor, page.head)
         if page.events:
-            told = cursor
+            reported = cursor
             yield page
             silent_since = clock()
-        elif cursor - told >= CHECKPOINT_EVENTS:
-            told = cursor
+        elif cursor - reported >= CHECKPOINT_EVENTS:
+            reported = cursor
             yield Checkpoint(cursor, page.head)
             silent_since = clock()
         if cursor < page.head or (page.events and not live):
             continue
         if not live:
             live = True
-            told = cursor
+            reported = cursor
             yield CaughtUp(cursor, page.head)
             silent_since = clock()
         silent_s = clock() - silent_since
         if silent_s >= timing.heartbeat_s:
-            told = cursor
+            reported = cursor
             yield Heartbeat(cursor, page.head)
             silent_since, silent_s = clock(), 0.0
         await wake_up.wait(mark, timeout_s=min(timing.poll_s, timing.heartbeat_s - silent_s))
 
 
-def log_pages(
-    log: EventLog, executor: Executor, *, matching: EventFilter = EVERYTHING, limit: int = PAGE_EVENTS_MAX
-) -> ReadPage[RecordedEvent]:
+def log_pages(log: EventLog, executor: Executor, *, matching: EventFilter = EVERYTHING) -> ReadPage[RecordedEvent]:
     """Pages of the whole log by position, of at most BATCH_BYTES_MAX, read on `executor`."""
 
     def page(after: int) -> Batch[RecordedEvent]:
-        found = log.scan(after=after, limit=limit, matching=matching, bytes_max=BATCH_BYTES_MAX)
+        found = log.scan(after=after, matching=matching, bytes_max=BATCH_BYTES_MAX)
         return Batch(found.events, found.cursor, found.head)
 
     return _read_on(executor, page)

@@ -58,7 +58,7 @@ class Loss(NamedTuple):
     unplaced: int
 
     @property
-    def is_none(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether every event is there, as it was written."""
         return not self.ranges and not self.unplaced
 
@@ -98,7 +98,7 @@ class LogVerification(Protocol):
 
     @property
     def gave_up(self) -> bool:
-        """Whether so many reads failed that some of the log was not read: more may be lost than is named."""
+        """Whether reading ended after too many failures: more of the log may be lost than is named."""
         ...
 
     def event_count(self) -> int:

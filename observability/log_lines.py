@@ -32,7 +32,6 @@ class LogLines:
         self._lost = 0
 
     def msg(self, line: str) -> None:
-        """Write a line."""
         try:
             is_taken = self._taken(f"{line}\n")
         except (OSError, ValueError):  # a closed stream is a ValueError

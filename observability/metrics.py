@@ -1,6 +1,6 @@
 """Every instrument of the service: one method records one fact in all the instruments that it moves.
 
-Invariant: at most `SERIES_MAX` series, whatever callers send. Every label value comes from a list that is fixed at
+Invariant: at most 600 series, whatever callers send. Every label value comes from a list that is fixed at
 construction; any other value counts under `_OTHER`, so sums stay exact. Conversation ids, error texts and peer
 addresses are never labels.
 """
@@ -50,7 +50,6 @@ from abridged.observability.labels import (
     MetricLabels,
 )
 
-SERIES_MAX = 600
 NOT_BEGUN = "none"
 """The trigger label of a skip before any pass began."""
 BREAKER_VALUES: Mapping[str, int] = {"closed": 0, "half_open": 1, "open": 2}

@@ -21,6 +21,8 @@ message or a tool call; so a turn takes less than half of the 50 ms after which 
 
 LONG_THREADS: Final = 2
 
+# All sidecars of a process share it, and none of them shuts it down: a cancelled call takes its waiting work out of the
+# queue, idle threads keep nothing, and the interpreter joins them at its end.
 _long: Final = ThreadPoolExecutor(LONG_THREADS, thread_name_prefix="long")
 
 

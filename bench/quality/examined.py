@@ -8,7 +8,7 @@ from typing import Final
 
 from abridged.service.domain.conversation import Conversation, live_coverage
 from abridged.service.domain.events import MessageAppended
-from abridged.service.domain.ledger import NO_LEDGER, LedgerEntry, required_entries
+from abridged.service.domain.ledger import NO_LEDGER, LedgerEntry, LedgerFinds
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.policy import SummaryRole
 from abridged.service.domain.ranges import covers
@@ -56,7 +56,8 @@ def required_of(messages: Iterable[Message], state: Conversation) -> tuple[Ledge
     covered = live_coverage(state)
     leaving = [m for m in numbered if covers(covered, m.number) and m.message.role is not Role.SYSTEM]
     finds = finds_of(leaving, state.window, NO_LEDGER, counter=_COUNTER, source=TokenSource.ESTIMATE)
-    return required_entries(finds.entries, state.ledger.limit_tokens)
+    limit = state.ledger.limit_tokens
+    return NO_LEDGER.after(LedgerFinds(finds.entries, limit_tokens=limit, memory_tokens=limit)).in_window
 
 
 def leaves_frame(summary: Message) -> bool:

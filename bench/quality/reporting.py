@@ -142,13 +142,13 @@ class LyingModel:
         known = [fact for fact in self._facts if fact.is_attributed_in(text)] or self._facts
         fact = rng.choice(known)
         kin = [other for other in self._facts if other.kind is fact.kind and other.anchor != fact.anchor]
-        stranger = rng.choice([other for other in kin if other in known] or kin or [replace(fact, anchor="Nobody")])
+        other = rng.choice([other for other in kin if other in known] or kin or [replace(fact, anchor="Nobody")])
         invented = replace(fact, value=values.value(fact.kind), anchor=values.anchor())
         event = f"{values.anchor()} must refund the {rng.choice(_CUSTOMERS)} for the {rng.choice(_TROUBLES)}"
         return (
             Lie(LieKind.INVENTED_VALUE, Values.restated(invented)),
             Lie(LieKind.INVENTED_EVENT, event),
-            Lie(LieKind.OTHER_NAME, Values.restated(replace(fact, anchor=stranger.anchor))),
+            Lie(LieKind.OTHER_NAME, Values.restated(replace(fact, anchor=other.anchor))),
         )
 
 

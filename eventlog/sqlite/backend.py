@@ -31,13 +31,12 @@ from abridged.eventlog.sqlite.verification import SqliteVerification, log_id_of
 
 
 class SqliteBackend:
-    """The log in the file `path`."""
+    """A StoredBackend: the log in the file `path`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def rows(self, table: RowTable[R]) -> SqliteRows[R]:
-        """See Backend."""
         return SqliteRows(table)
 
     def open(
@@ -48,8 +47,6 @@ class SqliteBackend:
         hook: AppendHook,
         on_fatal: Callable[[Exception], None] | None = None,
     ) -> Opened:
-        """See Backend."""
-
         def prepare(connection: Connection) -> None:
             rows.prepare(connection)
             prepare_snapshots(connection)
@@ -62,16 +59,13 @@ class SqliteBackend:
         return Opened(log, kept, log.warnings)
 
     def size_bytes(self) -> int:
-        """See StoredBackend."""
         return size_bytes(self._path)
 
     def log_id(self) -> str:
-        """See StoredBackend."""
         refuse_orphan(self._path)
         return log_id_of(self._path) if self._path.exists() and self._path.stat().st_size else ""
 
     def hazards(self) -> list[Notice]:
-        """See StoredBackend."""
         found: list[Notice] = []
         try:
             refuse_network_file_system(self._path, MOUNTINFO.read_text(encoding="utf-8", errors="replace"))
@@ -90,9 +84,7 @@ class SqliteBackend:
         return found if warning is None else [*found, warning]
 
     def verification(self, rows: SqliteRows[Any]) -> AbstractContextManager[SqliteVerification]:
-        """See StoredBackend."""
         return SqliteVerification.opened(self._path, rows)
 
     def rewrite(self, rows: SqliteRows[Any], *, goes_on: Callable[[], bool] = lambda: True) -> bool:
-        """See StoredBackend."""
         return rewritten(self._path, Rewrite(rows.refuse_lost_end, volume_free_bytes, goes_on, carried))

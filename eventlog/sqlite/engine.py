@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import sqlite3
-import uuid
-from collections.abc import Callable, Collection
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, Table, create_engine, event, insert, inspect, select, text
 from sqlalchemy.pool import QueuePool, StaticPool
 
-from abridged.eventlog.chain import KEY_BYTES, LogIdentity
+from abridged.eventlog.chain import LogIdentity
 from abridged.eventlog.errors import LogCorrupt, LogForeign, LogFull, LogNewer, LogOlder, LogUnavailable, LogUnsafe
 from abridged.eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE, REVISIONS, log
-from abridged.eventlog.sqlite.file import NO_ROOM, create_like, refuse_orphan, side_files, wal_of
-from abridged.eventlog.sqlite.wal import is_begun
+from abridged.eventlog.sqlite.file import (
+    MOUNTINFO,
+    NO_ROOM,
+    FileLock,
+    create_like,
+    journal_of,
+    refuse_network_file_system,
+    refuse_orphan,
+    wal_index_of,
+    wal_of,
+)
+from abridged.eventlog.sqlite.sql import driver_of
+from abridged.eventlog.sqlite.wal import is_begun, require_whole
 from abridged.eventlog.sqlite.writer import BUSY_WAIT_MS, CHECKPOINT_PAGES
 
 READERS_MAX = 4
@@ -44,8 +54,6 @@ _READER_SETTINGS: dict[str, int | str] = _SETTINGS | {
     "wal_autocheckpoint": 0,
     "cache_size": -CACHE_KIB_READER,
 }
-
-
 _ANY_READ = "SELECT count(*) FROM sqlite_schema"
 _NAMES = "SELECT name FROM sqlite_schema"
 _ANY_ID = "SELECT log_id FROM log NOT INDEXED"
@@ -97,9 +105,25 @@ def reader_engine(path: Path, *, makes_files: bool = True, index_in_memory: bool
     return engine
 
 
+@contextmanager
+def owned(path: Path) -> Iterator[None]:
+    """Own the log in `path`, or the place of one, until the context ends.
+
+    Raises LogUnsafe, LogForeign, LogGone, LogLocked or LogCorrupt, in this order, and has changed no byte of the log
+    then: the lock file beside it is all that may be new.
+    """
+    if MOUNTINFO.exists():
+        refuse_network_file_system(path, MOUNTINFO.read_text(errors="surrogateescape"))
+    refuse_foreign(path)
+    with closing(FileLock(path)):
+        require_whole(wal_of(path))
+        refuse_anothers_wal(path)
+        yield
+
+
 def empty_wal(connection: Connection) -> None:
     """Copy the write-ahead log into the file and cut it to nothing; raise LogUnavailable when a reader prevents it."""
-    (busy, *_) = _driver(connection).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    (busy, *_) = driver_of(connection).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise LogUnavailable("another program reads the log")
 
@@ -119,7 +143,7 @@ def refuse_foreign(path: Path) -> None:
             names = [name for (name,) in connection.execute(_NAMES)]
     except sqlite3.Error as error:
         # A power cut may tear a page that a journal beside the file still has whole, or takes back.
-        journals = (wal_of(path), path.with_name(f"{path.name}-journal"))
+        journals = (wal_of(path), journal_of(path))
         torn = any(journal.exists() and journal.stat().st_size > 0 for journal in journals)
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB and not torn:
             raise LogForeign(f"{path} is not an abridged log (not an SQLite file)") from error
@@ -220,14 +244,12 @@ def _require_schema(connection: Connection) -> None:
             raise LogCorrupt(f"the table {table.name} is not as it was made")
 
 
-def identity_of(
-    connection: Connection, *, clock_us: Callable[[], int], random_bytes: Callable[[int], bytes]
-) -> LogIdentity:
+def identity_of(connection: Connection, *, clock_us: Callable[[], int]) -> LogIdentity:
     """The log's identity; a new file gets its id and secret here."""
     stored = stored_identity(connection)
     if stored is not None:
         return stored
-    identity = LogIdentity(uuid.UUID(bytes=random_bytes(16), version=4).hex, random_bytes(KEY_BYTES))
+    identity = LogIdentity.new()
     connection.execute(insert(log).values(log_id=identity.log_id, key=identity.key, created_us=clock_us()))
     return identity
 
@@ -244,12 +266,11 @@ def unwritten(path: Path) -> str:
     the volume takes no further file, and LogGone as `refuse_orphan` does.
     """
     refuse_orphan(path)
-    wal, index = side_files(path)
-    if not is_begun(wal):
+    if not is_begun(wal_of(path)):
         return _without_wal(path)
     try:
         with suppress(FileExistsError):
-            create_like(index, like=path)
+            create_like(wal_index_of(path), like=path)
     except OSError as error:
         if error.errno not in NO_ROOM:
             raise
@@ -285,15 +306,8 @@ def _connected(address: str, settings: dict[str, int | str], *, uri: bool) -> sq
 
 
 def _begin_immediate(connection: Connection) -> None:
-    _driver(connection).execute("BEGIN IMMEDIATE")
+    driver_of(connection).execute("BEGIN IMMEDIATE")
 
 
 def _begin_snapshot(connection: Connection) -> None:
-    _driver(connection).execute("BEGIN")
-
-
-def _driver(connection: Connection) -> sqlite3.Connection:
-    """The driver's own connection: SQLAlchemy takes ten times as long around a statement without parameters."""
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, sqlite3.Connection)
-    return driver
+    driver_of(connection).execute("BEGIN")

@@ -40,9 +40,10 @@ _WAL_SINCE = (3, 7, 0)
 
 
 class FileLock:
-    """Exclusive ownership of a log by one process, until it is released or the process ends."""
+    """Exclusive ownership of the log in `path` by one process, until it is released or the process ends."""
 
     def __init__(self, path: Path) -> None:
+        path = path.with_name(f"{path.name}.lock")
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -53,7 +54,7 @@ class FileLock:
             os.close(self._descriptor)
             raise
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Let another process own the log. The lock file stays, because removing it would allow two owners."""
         os.close(self._descriptor)
 
@@ -116,7 +117,7 @@ def create_like(path: Path, like: Path) -> None:
 
 def refuse_empty(path: Path) -> None:
     """Raise LogForeign when the file in `path` has nothing in it and no write-ahead log beside it."""
-    if not path.stat().st_size and not wal_of(path).exists():
+    if path.is_file() and not path.stat().st_size and not wal_of(path).exists():
         raise LogForeign(f"{path} is not an abridged log (it is empty)")
 
 
@@ -184,9 +185,19 @@ def wal_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
-def side_files(path: Path) -> tuple[Path, Path]:
-    """The write-ahead log of the log in `path`, and its index."""
-    return wal_of(path), path.with_name(f"{path.name}-shm")
+def wal_index_of(path: Path) -> Path:
+    """The index of the write-ahead log, which SQLite makes again when it is missing."""
+    return path.with_name(f"{path.name}-shm")
+
+
+def journal_of(path: Path) -> Path:
+    """The rollback journal, which is there only while the first transaction of a new file is cut off."""
+    return path.with_name(f"{path.name}-journal")
+
+
+def copy_of(path: Path) -> Path:
+    """The file that a rewrite fills before it takes the place of `path`."""
+    return path.with_name(f"{path.name}.new")
 
 
 def size_bytes(path: Path) -> int:

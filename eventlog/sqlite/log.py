@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Sequence
@@ -50,27 +49,22 @@ from abridged.eventlog.sqlite.engine import (
     has_tables,
     identity_of,
     make_tables,
+    owned,
     reader_engine,
-    refuse_anothers_wal,
-    refuse_foreign,
     require_current,
     stored_identity,
     writer_engine,
 )
 from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, opening, translated
 from abridged.eventlog.sqlite.file import (
-    MOUNTINFO,
     NO_ROOM,
-    FileLock,
     create_private,
     flush_recovered,
     has_room,
-    refuse_network_file_system,
-    wal_of,
+    journal_of,
     wal_reset_warning,
 )
 from abridged.eventlog.sqlite.reader import SqliteReader
-from abridged.eventlog.sqlite.wal import require_whole
 from abridged.eventlog.sqlite.writer import SqliteWriter
 
 _LOGGER = logging.getLogger(__name__)
@@ -90,7 +84,6 @@ class SqliteEventLog:
         identity: LogIdentity,
         hook: AppendHook | None,
         clock_us: Callable[[], int],
-        random_bytes: Callable[[int], bytes],
         on_fatal: Callable[[Exception], None] | None,
         warnings: tuple[Notice, ...],
         flush_found: Callable[[], None] | None,
@@ -114,11 +107,10 @@ class SqliteEventLog:
             identity=identity,
             hook=hook,
             clock_us=clock_us,
-            random_bytes=random_bytes,
             fatal=self._fail,
             flush_found=flush_found,
         )
-        self._head = self._told = self._writer.head
+        self._head = self._announced_head = self._writer.head
         self._group_commit = GroupCommit(self._commit, after=self._committed, idle=self._idle, failed=self._fail)
 
     @classmethod
@@ -130,9 +122,7 @@ class SqliteEventLog:
         hook: AppendHook | None = None,
         check: Callable[[Connection], object] | None = None,
         prepare: Callable[[Connection], None] | None = None,
-        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
         on_fatal: Callable[[Exception], None] | None = None,
-        allow_network_file_system: bool = False,
     ) -> Self:
         """Open or create the log.
 
@@ -148,12 +138,7 @@ class SqliteEventLog:
         """
         path = path.resolve()
         with ExitStack() as resources, opening(path):
-            if not allow_network_file_system and MOUNTINFO.exists():
-                refuse_network_file_system(path, MOUNTINFO.read_text(errors="surrogateescape"))
-            refuse_foreign(path)
-            resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
-            require_whole(wal_of(path))
-            refuse_anothers_wal(path)
+            resources.enter_context(owned(path))
             _require_fit(path, check)
             create_private(path)
             flush_found = _flushed_or_due(path)
@@ -164,7 +149,7 @@ class SqliteEventLog:
                 with connection.begin():
                     if not has_tables(connection, path):
                         make_tables(connection)
-                    identity = identity_of(connection, clock_us=clock_us, random_bytes=random_bytes)
+                    identity = identity_of(connection, clock_us=clock_us)
                     if prepare is not None:
                         prepare(connection)
             except BaseException:
@@ -180,7 +165,6 @@ class SqliteEventLog:
                 identity=identity,
                 hook=hook,
                 clock_us=clock_us,
-                random_bytes=random_bytes,
                 on_fatal=on_fatal,
                 warnings=() if warning is None else (warning,),
                 flush_found=flush_found,
@@ -310,8 +294,8 @@ class SqliteEventLog:
         return outcomes
 
     def _committed(self) -> None:
-        if self._told != self._head:
-            self._told = self._head
+        if self._announced_head != self._head:
+            self._announced_head = self._head
             for listener in self._listeners:
                 listener(self._head)
         with self._writing:
@@ -334,8 +318,7 @@ def _require_fit(path: Path, check: Callable[[Connection], object] | None) -> No
 
     A journal means that the first transaction of a new file was cut off, which only a writer may take back.
     """
-    journal = path.with_name(f"{path.name}-journal")
-    if not path.exists() or not path.stat().st_size or journal.exists():
+    if not path.exists() or not path.stat().st_size or journal_of(path).exists():
         return
     reader = SqliteReader(reader_engine(path, makes_files=False))
     try:

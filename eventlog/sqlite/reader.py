@@ -269,8 +269,9 @@ def _require_gapless(numbers: Iterable[int], *, after: int, up_to: int = 0, stre
     else:
         if last >= up_to:
             return
-    what = f"what has the number {last + 1} is missing"
-    raise LogCorrupt(what) if stream is None else StreamCorrupt(what, stream, last + 1)
+    if stream is None:
+        raise LogCorrupt(f"position {last + 1} is missing")
+    raise StreamCorrupt(f"version {last + 1} is missing", stream, last + 1)
 
 
 def _payload_bytes(row: Row) -> int:

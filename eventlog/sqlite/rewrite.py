@@ -22,26 +22,22 @@ from abridged.eventlog.errors import LogCorrupt, LogFull
 from abridged.eventlog.sqlite.engine import (
     empty_wal,
     make_tables,
-    refuse_anothers_wal,
-    refuse_foreign,
+    owned,
     require_current,
     unwritten,
     writer_engine,
 )
 from abridged.eventlog.sqlite.errors import opening, original
 from abridged.eventlog.sqlite.file import (
-    MOUNTINFO,
-    FileLock,
+    copy_of,
     create_like,
     flush_folder,
     flush_recovered,
     refuse_empty,
-    refuse_network_file_system,
-    side_files,
+    wal_index_of,
     wal_of,
 )
 from abridged.eventlog.sqlite.integrity import own_findings
-from abridged.eventlog.sqlite.wal import require_whole
 
 ROOM_SHARE = 16
 """The part of the file's used pages that a copy may take beyond them: its indexes are filled in another order. Measured
@@ -101,14 +97,9 @@ def rewritten(path: Path, rewrite: Rewrite) -> bool:
     """
     path = path.resolve(strict=True)
     with ExitStack() as resources, opening(path):
-        if MOUNTINFO.exists():
-            refuse_network_file_system(path, MOUNTINFO.read_text(errors="surrogateescape"))
-        refuse_foreign(path)
         refuse_empty(path)
-        resources.callback(FileLock(path.with_name(f"{path.name}.lock")).release)
-        require_whole(wal_of(path))
-        refuse_anothers_wal(path)
-        new = path.with_name(f"{path.name}.new")
+        resources.enter_context(owned(path))
+        new = copy_of(path)
         new.unlink(missing_ok=True)
         resources.callback(new.unlink, missing_ok=True)
         if not _copied(path, new, rewrite):
@@ -128,7 +119,7 @@ def _settle(path: Path) -> None:
             empty_wal(connection)
     finally:
         engine.dispose()
-    for beside in side_files(path):
+    for beside in (wal_of(path), wal_index_of(path)):
         beside.unlink(missing_ok=True)
     flush_folder(path)
 

@@ -34,16 +34,10 @@ from abridged.eventlog.event import StreamId
 from abridged.eventlog.rows import Fault, R, RowTable
 from abridged.eventlog.sqlite.engine import dropped, is_as_made
 from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, original, translated
-from abridged.eventlog.sqlite.sql import insert_into, runs
+from abridged.eventlog.sqlite.sql import Run, driver_of, insert_into, runs
 
 T = TypeVar("T")
 _Execute = Callable[..., Any]
-
-Read = Callable[[Callable[[Connection], Any]], Any]
-"""Runs a query in a short snapshot and returns its result."""
-
-Write = Callable[[Callable[[Connection], Any]], Any]
-"""Runs a function in a transaction between two groups of appends and returns its result."""
 
 STREAMS_PAGE = 256
 """Streams per read while rows are rebuilt."""
@@ -65,14 +59,14 @@ PROJECTIONS = Table(
 
 
 class SqliteRows(Generic[R]):
-    """Rows of one table in the log's file. Neither read nor written until they are all there (`is_complete`)."""
+    """StoredRows of one table in the log's file. Neither read nor written until they are all there (`is_complete`)."""
 
     def __init__(self, table: RowTable[R]) -> None:
         self._spec = table
         self._table = _table_of(table)
         self._sql = _Statements(table, self._table)
-        self._read: Read | None = None
-        self._write: Write | None = None
+        self._read: Run | None = None
+        self._write: Run | None = None
         self._left_out: Mapping[StreamId, int] = {}
         self.is_complete = True
 
@@ -107,42 +101,35 @@ class SqliteRows(Generic[R]):
         for index in self._table.indexes:
             connection.execute(CreateIndex(index, if_not_exists=True))
 
-    def through(self, read: Read, write: Write | None = None) -> None:
+    def through(self, read: Run, write: Run | None = None) -> None:
         """Use the log's own short snapshots and transactions from now on."""
         self._read, self._write = read, write
 
     def streams(self) -> Iterator[StreamId]:
-        """See StoredRows."""
         last = 0
         while found := self._snapshot(lambda execute: execute(_NEXT_STREAMS, (last, STREAMS_PAGE)).fetchall()):  # noqa: B023 - called at once
             yield from (StreamId(namespace, name) for _, namespace, name in found)
             last = found[-1][0]
 
     def stream_count(self) -> int:
-        """See StoredRows."""
         return int(self._snapshot(lambda execute: execute(_STREAM_COUNT).fetchone()[0]))
 
     def insert(self, rows: Sequence[R]) -> None:
-        """See StoredRows."""
-        self._writing(lambda connection: self._put(_driver(connection).execute, rows))
+        self._writing(lambda connection: self._put(driver_of(connection).execute, rows))
 
     def complete(self, *, left_out: Mapping[StreamId, int]) -> None:
-        """See StoredRows."""
         self._writing(lambda connection: connection.exec_driver_sql(_COMPLETED, (int(not left_out), self._table.name)))
         self._left_out = dict(left_out)
         self.is_complete = True
 
     def require_complete(self) -> None:
-        """See Rows."""
         if not self.is_complete:
             raise LogUnavailable("the read table is being made again")
 
     def put(self, transaction: Connection, rows: Sequence[R]) -> None:
-        """See Rows."""
-        self._put(_driver(transaction).execute, rows)
+        self._put(driver_of(transaction).execute, rows)
 
     def row(self, key: StreamId) -> R | None:
-        """See Rows."""
         if key in self._left_out:
             what = "the conversation could not be read when the read table was made"
             raise StreamCorrupt(what, key, self._left_out[key])
@@ -170,7 +157,6 @@ class SqliteRows(Generic[R]):
         return self._through(read)
 
     def marked(self, mark: str) -> list[R]:
-        """See Rows."""
         found: list[R] = []
         for key in self._through(lambda execute: execute(self._sql.marked(mark)).fetchall()):
             try:
@@ -182,7 +168,6 @@ class SqliteRows(Generic[R]):
         return found
 
     def tally(self, mark: str) -> Counter[Any]:
-        """See Rows."""
         return Counter(dict(self._through(lambda execute: execute(self._sql.tally(mark)).fetchall())))
 
     def fault(self, connection: Connection) -> Fault | None:
@@ -291,7 +276,7 @@ class SqliteRows(Generic[R]):
         """On the driver, since rows are checked and made here."""
         assert self._read is not None, "`through` comes first"
         try:
-            answer: T = self._read(lambda connection: query(_driver(connection).execute))
+            answer: T = self._read(lambda connection: query(driver_of(connection).execute))
         except DATABASE_ERRORS as error:
             # The statements were right for the table as it was made.
             raise LogCorrupt(f"the read table cannot be read: {original(error)}") from error
@@ -381,10 +366,6 @@ def seal_of(row: Sequence[Any]) -> bytes:
 
 def _is_sealed(columns: Sequence[Any]) -> bool:
     return bool(columns[-1] == seal_of(columns[:-1]))
-
-
-def _driver(connection: Connection) -> Any:
-    return connection.connection.driver_connection
 
 
 def _columns(connection: Connection, name: str) -> list[str]:

@@ -14,6 +14,7 @@ from abridged.eventlog.event import StreamId
 from abridged.eventlog.snapshots import SET_ASIDE, NotSetAside, StoredSnapshot
 from abridged.eventlog.sqlite.engine import dropped, is_as_made
 from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, original
+from abridged.eventlog.sqlite.sql import Run
 
 PURPOSE = "snapshots"
 """Of the log's secret under which snapshots are sealed."""
@@ -21,9 +22,6 @@ PURPOSE = "snapshots"
 SEAL_BYTES = 16
 
 T = TypeVar("T")
-
-Run = Callable[[Callable[[Connection], Any]], Any]
-"""Runs a function in a short snapshot of the database, or in a transaction, and returns its result."""
 
 
 def _table(name: str, *, keeps_all: bool) -> Table:
@@ -47,7 +45,7 @@ ASIDE = _table(SET_ASIDE, keeps_all=True)
 
 
 class SqliteSnapshots:
-    """See Snapshots."""
+    """The Snapshots of a log in one file; without `write` they are only read."""
 
     def __init__(self, secret: bytes, read: Run, write: Run | None = None) -> None:
         """`secret` is the log's for PURPOSE; `read` and `write` are its own short snapshots and transactions."""
@@ -56,35 +54,28 @@ class SqliteSnapshots:
         self._write = write
 
     def of(self, key: StreamId) -> StoredSnapshot | None:
-        """See Snapshots."""
         row = self._row(key)
         if row is None or not self._is_sealed(row):
             return None
         return StoredSnapshot(key, row.event_version, row.position, row.chain, row.codec, row.state)
 
     def is_damaged(self, key: StreamId) -> bool:
-        """See Snapshots."""
         row = self._row(key)
         return row is not None and not self._is_sealed(row)
 
     def version_of(self, key: StreamId) -> int:
-        """See Snapshots."""
         row = self._row(key)
         return 0 if row is None else int(row.event_version)
 
     def put(self, snapshot: StoredSnapshot, *, unless: Callable[[], bool] = lambda: False) -> None:
-        """See Snapshots."""
         row = self._sealed(snapshot)
         self._writing(lambda connection: None if unless() else connection.exec_driver_sql(_PUT, row))
 
     def set_aside(self, key: StreamId, newer: StoredSnapshot | None = None) -> int:
-        """See Snapshots."""
         row = self._sealed(newer) if newer is not None else None
         return self._moving(lambda connection: _set_aside(connection, key, row))
 
     def set_aside_rest(self) -> int:
-        """See Snapshots."""
-
         def moved(connection: Connection) -> int:
             left = connection.exec_driver_sql(_KEYS.format(_NEWEST.name)).all() if has_snapshots(connection) else []
             for row in left:
@@ -94,7 +85,6 @@ class SqliteSnapshots:
         return self._moving(moved)
 
     def drop_proven(self, proven: Mapping[StreamId, int]) -> int:
-        """See Snapshots."""
         keys = [(*key, version) for key, version in proven.items()]
         return self._moving(
             lambda connection: (

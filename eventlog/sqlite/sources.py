@@ -192,5 +192,5 @@ class Sources:
 
     @property
     def is_cut(self) -> bool:
-        """Whether so many reads failed that some of the file was not read: more may be lost than is named."""
+        """Whether reading ended after too many failures: more of the file may be lost than is named."""
         return self._survey.is_cut

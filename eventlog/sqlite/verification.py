@@ -7,9 +7,8 @@ empty index for a write-ahead log that has none.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,7 @@ from abridged.eventlog.sqlite.reader import SqliteReader
 from abridged.eventlog.sqlite.rows import SqliteRows
 from abridged.eventlog.sqlite.snapshots import PURPOSE, SqliteSnapshots, has_snapshots
 from abridged.eventlog.sqlite.sources import LEAF_EVENTS_MAX, Sources
+from abridged.eventlog.sqlite.sql import driver_of
 from abridged.eventlog.sqlite.wal import require_whole
 from abridged.eventlog.sqlite.writer import ends_of
 from abridged.eventlog.verification import RANGES_MAX, Finding, Loss, Ranges, listed
@@ -77,7 +77,7 @@ class SqliteVerification:
         refuse_foreign(path.resolve(strict=True))
         refuse_empty(path)
         with ExitStack() as resources:
-            resources.callback(FileLock(path.with_name(path.name + ".lock")).release)
+            resources.enter_context(closing(FileLock(path)))
             refuse_anothers_wal(path)
             try:
                 reader, identity = resources.enter_context(_read(path))
@@ -89,7 +89,6 @@ class SqliteVerification:
 
     @property
     def log_id(self) -> str:
-        """The log's own id."""
         return self._identity.log_id
 
     @cached_property
@@ -151,7 +150,7 @@ class SqliteVerification:
         except LogCorrupt as error:
             raise LogCorrupt(f"the first streams: {error}") from error
         try:
-            self.reader.read(lambda connection: ends_of(_driver(connection)))
+            self.reader.read(lambda connection: ends_of(driver_of(connection)))
         except LogCorrupt as error:
             raise LogCorrupt(f"the types, the last stream, or the last event cannot be read: {error}") from error
 
@@ -229,7 +228,7 @@ class SqliteVerification:
 
     @property
     def gave_up(self) -> bool:
-        """Whether so many reads failed that some of the file was not read: more may be lost than is named."""
+        """Whether reading ended after too many failures: more of the file may be lost than is named."""
         return self._sources.is_cut
 
     def read_stream(self, stream: StreamId, *, after: int, limit: int, backward: bool) -> list[RecordedEvent]:
@@ -258,12 +257,6 @@ class SqliteVerification:
             return self.reader.read(check)
         except LogCorrupt as error:
             return [f"SQLite's own check cannot go on: {error}"]
-
-
-def _driver(connection: Connection) -> sqlite3.Connection:
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, sqlite3.Connection)
-    return driver
 
 
 @contextmanager

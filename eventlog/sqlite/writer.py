@@ -24,6 +24,7 @@ from abridged.eventlog.schema import events, requests, streams, types
 from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, is_read_only, no_room, translated
 from abridged.eventlog.sqlite.file import NO_ROOM, OpenFiles, has_room, wal_of
 from abridged.eventlog.sqlite.sql import (
+    driver_of,
     event_row,
     insert_into,
     runs,
@@ -114,14 +115,11 @@ class SqliteWriter:
         identity: LogIdentity,
         hook: AppendHook | None,
         clock_us: Callable[[], int],
-        random_bytes: Callable[[int], bytes],
         fatal: Callable[[EventLogError], None],
         flush_found: Callable[[], None] | None,
     ) -> None:
         self._connection = connection
-        driver = connection.connection.driver_connection
-        assert isinstance(driver, sqlite3.Connection)
-        self._driver = driver
+        self._driver = driver = driver_of(connection)
         self._path = path
         self._wal = wal_of(path)
         self._files = OpenFiles(path)
@@ -129,7 +127,6 @@ class SqliteWriter:
         self._identity = identity
         self._hook = hook
         self._clock_us = clock_us
-        self._random_bytes = random_bytes
         self._fatal = fatal
         self._flush_found = flush_found
         self._failed: EventLogError | None = None
@@ -259,7 +256,6 @@ class SqliteWriter:
             head=self.head,
             time_us=self._clock_us(),
             identity=self._identity,
-            random_bytes=self._random_bytes,
         )
 
     def _require_flushed(self) -> None:
@@ -281,7 +277,7 @@ class SqliteWriter:
             hook(self._connection, admitted.committed)
         except DATABASE_ERRORS:
             raise
-        except Exception as error:  # whatever the hook raises is the outcome of its appends, not of their neighbours
+        except Exception as error:  # whatever the hook raises is the outcome of its appends, not of the other appends
             raise _HookRefused(error) from error
 
     def _find(self, appends: Sequence[Append]) -> dict[StreamId, _Tip]:

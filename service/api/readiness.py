@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from abridged.eventlog.async_append import AsyncAppender
 from abridged.eventlog.errors import EventLogError, WrongExpectedVersion
 from abridged.eventlog.event import NewEvent, StreamId
-from abridged.eventlog.log import Append, EventLog, exactly
+from abridged.eventlog.log import Append, EventLog
 from abridged.service.api.http import Check
 from abridged.service.conversations.rebuild import Rebuild
 from abridged.service.models.model import ModelError, SummaryModel
@@ -32,7 +32,7 @@ def log_checks(log: EventLog) -> Mapping[str, Check]:
         if reason := await asyncio.to_thread(log.full):
             return f"read-only: {reason}"
         try:
-            await appender.append(Append(_STREAM, [_EVENT], expected=exactly(-1)))
+            await appender.append(Append(_STREAM, [_EVENT], expected=-1))
         except WrongExpectedVersion:
             return ""
         except EventLogError as error:

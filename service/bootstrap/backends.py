@@ -8,7 +8,6 @@ from abridged.service.config.settings import LogSettings
 
 
 def backend_of(settings: LogSettings) -> Backend:
-    """The place of the log of `settings`."""
     return MemoryBackend() if settings.backend == "memory" else stored_backend(settings)
 
 

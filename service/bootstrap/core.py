@@ -195,12 +195,10 @@ class _Listeners:
         self.on_loaded: OnLoaded = lambda _key, _state: None
 
     def changed(self, key: StreamId, state: Conversation, events: Sequence[Event]) -> None:
-        """A commit changed the conversation."""
         for listener in self.on_changed:
             listener(key, state, events)
 
     def loaded(self, key: StreamId, state: Conversation) -> None:
-        """The conversation was read from the log."""
         self.on_loaded(key, state)
 
 
@@ -310,5 +308,4 @@ def _labels(settings: Settings) -> MetricLabels:
 
 
 def new_id() -> str:
-    """A unique id."""
     return f"{_IDS.getrandbits(128):032x}"

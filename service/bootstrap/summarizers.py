@@ -32,7 +32,7 @@ def summarizers_of(
 ) -> Summarizers:
     """Return the maker of records in these forms: the model, or extraction alone without one.
 
-    A source may take the calls and the time of so many `passes`.
+    A source may take the calls and the time of this number of `passes`.
     """
     summarizer = settings.summarizer
     deadline_s = passes * summarizer.deadline_s

@@ -116,7 +116,6 @@ class _Chat:
             return cls(client, model, conversation, resources.pop_all())
 
     async def close(self) -> None:
-        """Disconnect."""
         await self._resources.aclose()
 
     async def take(self, text: str) -> None:

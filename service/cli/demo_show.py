@@ -91,8 +91,6 @@ async def own_sidecar(settings: Settings, environ: Mapping[str, str]) -> AsyncIt
 
 
 class _Stage:
-    """Shows one conversation on a console."""
-
     def __init__(
         self, client: AsyncConversations, conversation: str, console: Console, *, reported_every_s: float
     ) -> None:

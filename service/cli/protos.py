@@ -101,7 +101,6 @@ def _without_field_rules(text: str) -> Iterator[str]:
 
 
 def _divided(options: str) -> Iterator[str]:
-    """Split a field's options at their own commas."""
     begin = 0
     while begin < len(options):
         end = _end(options, begin, ",")

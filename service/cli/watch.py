@@ -98,7 +98,6 @@ def progress_text(progress: PassProgress) -> str:
 
 
 def event_text(event: Event, *, chars_max: int) -> str:
-    """An event as one line."""
     fact = fact_of(event)
     if fact is None:
         return f"{event.type} (version {event.schema_version}, newer than this program)"

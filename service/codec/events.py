@@ -100,7 +100,6 @@ def _appended_around(event: domain.MessageAppended, sent: bytes) -> bytes:
 
 @lru_cache(COUNTS_KEPT)
 def _count(tokens: int, source: TokenSource, counter: str) -> bytes:
-    """The fields after the message."""
     return event_pb2.MessageAppended(
         tokens=tokens, token_source=TOKEN_SOURCES.to_proto(source), counter=counter
     ).SerializeToString()

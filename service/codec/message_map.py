@@ -72,7 +72,6 @@ class MessageMap(Generic[D, P]):
         self._decoders = [(name, _decoder(f, contracted[f.name])) for name, f in table.items()]
 
     def to_proto(self, value: D, **apart: Any) -> P:
-        """The contract's message."""
         values = {name: encode(getattr(value, own)) for own, name, encode in self._encoders}
         return self._contract(**values, **apart)
 

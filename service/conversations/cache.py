@@ -71,7 +71,6 @@ class Sent(NamedTuple):
 
     @classmethod
     def of(cls, factor: float, messages: Iterable[SentMessage]) -> Self:
-        """These messages."""
         by_number = {sent.appended.number: sent for sent in messages}
         return cls(factor, by_number, sum([sent.size for sent in by_number.values()]))
 
@@ -160,7 +159,6 @@ class ConversationCache:
         return sys.maxsize if kept is None else kept.size.window.parts + kept.size.window.bytes // _TEXT_BYTES
 
     def drop(self, key: StreamId) -> None:
-        """Remove the state."""
         dropped = self._kept.pop(key, None)
         if dropped is not None:
             self._messages -= len(dropped.state.window)

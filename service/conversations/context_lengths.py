@@ -61,7 +61,6 @@ class ContextLengths:
             self._on_learned(model)
 
     async def close(self) -> None:
-        """Stop asking."""
         for task in self._asking.values():
             task.cancel()
         await asyncio.gather(*self._asking.values(), return_exceptions=True)

@@ -16,7 +16,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 from abridged.eventlog.async_append import AsyncAppender
 from abridged.eventlog.errors import LogCorrupt, LogUnavailable, StreamCorrupt
 from abridged.eventlog.event import NewEvent, StreamId
-from abridged.eventlog.log import ANY, Append, AppendResult, EventLog, Outcome, RequestKey, exactly
+from abridged.eventlog.log import Append, AppendResult, EventLog, Outcome, RequestKey
 from abridged.observability.stages import Stage, stage
 from abridged.service.codec.events import UnknownEvent, decode, encode, sent_content
 from abridged.service.conversations.replay import PAGE_EVENTS, Replayed, recorded_originals, replayed, require_known
@@ -138,7 +138,7 @@ class ConversationLog:
 
         trace_context = self._traceparent()
         new = [self._new_event(key, event, sent, trace_context) for event in events]
-        append = Append(key, new, exactly(projected.state.event_version), sent.request, projected)
+        append = Append(key, new, projected.state.event_version, sent.request, projected)
         return self._appender.post(append, on_outcome=heard)
 
     async def known(self, key: StreamId, messages: Sequence[Message], sent: SentMessages) -> dict[bytes, int]:
@@ -147,17 +147,18 @@ class ConversationLog:
         Raises EventIdConflict or RequestKeyConflict when they, or the request, are known with other content.
         """
         with stage(Stage.LOAD):
-            return await self._read(self._log.known, Append(key, self._repeats(key, messages, sent), ANY, sent.request))
+            return await self._read(self._log.known, self._repeated(key, messages, sent))
 
     async def repeat(self, key: StreamId, messages: Sequence[Message], sent: SentMessages) -> None:
         """Append messages that are all on disk already, which stores the request's key."""
-        await self._appender.append(Append(key, self._repeats(key, messages, sent), ANY, sent.request))
+        await self._appender.append(self._repeated(key, messages, sent))
 
-    def _repeats(self, key: StreamId, messages: Sequence[Message], sent: SentMessages) -> list[NewEvent]:
-        return [
+    def _repeated(self, key: StreamId, messages: Sequence[Message], sent: SentMessages) -> Append:
+        events = [
             NewEvent(self.message_event_id(key, m.id), MessageAppended.__name__, b"", content=sent.contents[m.id])
             for m in messages
         ]
+        return Append(key, events, request=sent.request)
 
     async def require_other(
         self, key: StreamId, messages: Sequence[Message], sent: SentMessages, versions: Mapping[bytes, int]

@@ -63,5 +63,4 @@ NO_PREFIXES = Prefixes()
 
 
 def segment_digest(data: bytes) -> bytes:
-    """The digest of a segment that is sent."""
     return blake2b(data, digest_size=DIGEST_BYTES).digest()

@@ -52,7 +52,6 @@ class Row(NamedTuple):
 
     @property
     def key(self) -> StreamId:
-        """The conversation's stream."""
         return StreamId(self.namespace, self.id)
 
     @property

@@ -190,7 +190,7 @@ def _suspected(
 ) -> Damage:
     """Which positions are damaged, unless one alone is known, and what of the conversation is served all the same."""
     where = f"{stream.namespace}/{stream.name}"
-    if loss.is_none and not log.gave_up:
+    if loss.is_empty and not log.gave_up:
         return Damage(where, f"{error}; {_INTACT.format(loss.intact)}")
     named = listed(loss.ranges, loss.more)
     what = error if not named or error.startswith(f"position {named} ") else f"{error}; damaged: {named}"

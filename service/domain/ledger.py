@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from abridged.service.domain.tokens import TokenSource, calibrated_tokens
-from abridged.service.text.identifiers import IdentifierKind
+from abridged.service.text.identifiers import VALUES, IdentifierKind
 
 NUMBERS_MAX: Final = 8
 """Messages that an entry names: the first and the newest ones."""
@@ -69,11 +69,6 @@ KIND_WEIGHTS: Final[Mapping[IdentifierKind, float]] = MappingProxyType(
 """The kinds worth a place, with weights, in the order in which they are shown; times are not worth one."""
 
 _PLACES: Final = {kind: place for place, kind in enumerate(KIND_WEIGHTS)}
-
-VALUES: Final = frozenset(
-    {IdentifierKind.AMOUNT, IdentifierKind.DATE, IdentifierKind.NUMBER, IdentifierKind.PHONE, IdentifierKind.VERSION}
-)
-"""Kinds of which a thing has one value at a time, and which say little without the words before them."""
 
 
 class LedgerEntry(NamedTuple):
@@ -198,11 +193,6 @@ def joined_entries(entries: Iterable[LedgerEntry]) -> tuple[LedgerEntry, ...]:
         known = found.get(entry.key)
         found[entry.key] = entry if known is None else _joined(known, entry)
     return tuple(found.values())
-
-
-def required_entries(entries: Iterable[LedgerEntry], limit_tokens: int) -> tuple[LedgerEntry, ...]:
-    """Return the entries that a ledger with this limit shows, most needed first."""
-    return _fitted(list(entries), limit_tokens, limit_tokens, TokenSource.ESTIMATE, "").in_window
 
 
 def entry_text(entry: LedgerEntry) -> str:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from abridged.service.domain.events import MessageAppended
-from abridged.service.domain.ledger import NUMBERS_MAX, VALUES, Ledger, LedgerEntry, Replaced, Use
+from abridged.service.domain.ledger import NUMBERS_MAX, Ledger, LedgerEntry, Replaced, Use
 from abridged.service.domain.message import Message, Role
 from abridged.service.text.envelope import unwrap_envelope
-from abridged.service.text.identifiers import IdentifierKind, serial
+from abridged.service.text.identifiers import VALUES, IdentifierKind, serial
 from abridged.service.text.mentions import Mention, mentions
 
 FOUND_MAX: Final = 4_096

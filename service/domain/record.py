@@ -197,7 +197,6 @@ class SummaryRecord:
 
     @property
     def covered_count(self) -> int:
-        """The number of messages that the record covers."""
         return sum(len(r) for r in self.covered)
 
 

@@ -65,7 +65,6 @@ class Entry(NamedTuple):
 
     @classmethod
     def of(cls, body: Any, message_ids: Iterable[str]) -> Self:
-        """This value, of these messages."""
         return cls(body, _dumped(body), tuple(message_ids))
 
     def marked(self) -> Self:

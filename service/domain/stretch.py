@@ -33,7 +33,6 @@ class Stretch(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """The number of its messages."""
         return sum(map(len, self.units))
 
 

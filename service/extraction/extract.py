@@ -91,12 +91,12 @@ def extract(
     left = max(0, budget - sum(_cost(text, count_tokens) for text in spent))
     stale = outdated(best)
     chosen = diverse(best, corpus, skipped=listed | stale)
-    told, untold = _divided(chosen[: -(-len(chosen) // 2)], int(left * _SUMMARY_SHARE), count_tokens=count_tokens)
+    summed_up, others = _divided(chosen[: -(-len(chosen) // 2)], int(left * _SUMMARY_SHARE), count_tokens=count_tokens)
     points, _ = _divided(
-        [*untold, *chosen[-(-len(chosen) // 2) :]], left - int(left * _SUMMARY_SHARE), count_tokens=count_tokens
+        [*others, *chosen[-(-len(chosen) // 2) :]], left - int(left * _SUMMARY_SHARE), count_tokens=count_tokens
     )
     return Extract(
-        summary=_summary(told or chosen[:1] or [one.passage for one in best if one.passage.line not in stale][:1]),
+        summary=_summary(summed_up or chosen[:1] or [one.passage for one in best if one.passage.line not in stale][:1]),
         key_points=_lines(points[:KEY_POINTS_MAX]),
         context=context,
     )

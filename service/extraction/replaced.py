@@ -54,7 +54,7 @@ _COPULA: Final = re.compile(
 )
 
 
-class _Told(NamedTuple):
+class _Statement(NamedTuple):
     """A passage as a statement of a value.
 
     Attributes:
@@ -75,16 +75,16 @@ class _Told(NamedTuple):
 def outdated(best: Sequence[Scored]) -> set[str]:
     """The lines of the best passages whose value a later one of them replaced."""
     whole = (one.passage for one in best if not one.passage.fragment)
-    told = sorted(map(_told, islice(whole, _COMPARED_MAX)), key=lambda told: told.passage.place)
-    told = [_announced(one, before) for before, one in zip([None, *told], told, strict=False)]
-    lines = {one.passage.line for one in told if one.corrects and not (one.values or one.subject or one.gives_up)}
-    for at, new in enumerate(told):
+    read = sorted(map(_statement, islice(whole, _COMPARED_MAX)), key=lambda one: one.passage.place)
+    statements = [_announced(one, before) for before, one in zip([None, *read], read, strict=False)]
+    lines = {one.passage.line for one in statements if one.corrects and not (one.values or one.subject or one.gives_up)}
+    for at, new in enumerate(statements):
         if new.values or new.corrects:
-            lines.update(old.passage.line for old in _replaced(new, told[:at]))
+            lines.update(old.passage.line for old in _replaced(new, statements[:at]))
     return lines
 
 
-def _replaced(new: _Told, earlier: Sequence[_Told]) -> Iterator[_Told]:
+def _replaced(new: _Statement, earlier: Sequence[_Statement]) -> Iterator[_Statement]:
     is_subjectless = new.corrects and _is_subjectless(new)
     for old in reversed(earlier):
         if old.passage.source == new.passage.source:
@@ -102,43 +102,45 @@ def _replaced(new: _Told, earlier: Sequence[_Told]) -> Iterator[_Told]:
             yield old
 
 
-def _is_subjectless(told: _Told) -> bool:
+def _is_subjectless(statement: _Statement) -> bool:
     """Whether it says a value of something that it does not name."""
-    if not told.passage.text.isascii() and not told.subject:
+    if not statement.passage.text.isascii() and not statement.subject:
         return True
-    spaced = " " in told.passage.text
-    return spaced and len(told.subject) <= _SUBJECTLESS_TERMS and _OWN_SUBJECT.match(told.passage.text) is None
+    spaced = " " in statement.passage.text
+    return (
+        spaced and len(statement.subject) <= _SUBJECTLESS_TERMS and _OWN_SUBJECT.match(statement.passage.text) is None
+    )
 
 
-def _differ(old: _Told, new: _Told) -> bool:
+def _differ(old: _Statement, new: _Statement) -> bool:
     """Whether each has a value or two of its own; a longer list replaces no single value."""
     gone, come = old.values - new.values, new.values - old.values
     return 0 < len(gone) <= _VALUES_MAX and 0 < len(come) <= _VALUES_MAX
 
 
-def _is_only_value(old: _Told, new: _Told) -> bool:
+def _is_only_value(old: _Statement, new: _Statement) -> bool:
     """Whether the old one names nothing but a value, and the new one corrects it or names nothing else either."""
     spaceless = " " not in old.passage.text
     return spaceless and not old.subject and (new.corrects or not new.subject)
 
 
-def _is_same(old: _Told, new: _Told) -> bool:
-    """Whether both tell of one subject, the new one as a short correction, or in the words of the old one."""
+def _is_same(old: _Statement, new: _Statement) -> bool:
+    """Whether both are about one subject, the new one as a short correction, or in the words of the old one."""
     if not new.corrects or not _is_short(old):
-        return _is_told_again(old, new)
+        return _is_restated(old, new)
     if _opening(old) and _opening(new) and _opening(old) != _opening(new):
         return False
     shared = len(old.subject & new.subject)
     return shared >= 1 and shared * 3 >= min(len(old.subject), len(new.subject))
 
 
-def _opening(told: _Told) -> str:
+def _opening(statement: _Statement) -> str:
     """The first noun of a sentence that opens with an article; empty otherwise."""
-    found = _OWN_SUBJECT.match(told.passage.text)
+    found = _OWN_SUBJECT.match(statement.passage.text)
     return found[1].casefold()[:STEM_CHARS] if found is not None else ""
 
 
-def _is_told_again(old: _Told, new: _Told) -> bool:
+def _is_restated(old: _Statement, new: _Statement) -> bool:
     """Whether the new one repeats the old one up to its value. The number of `room 12` tells two rooms apart."""
     gone, come = old.values - new.values, new.values - old.values
     if len(gone) != 1 or len(come) != 1:
@@ -149,11 +151,11 @@ def _is_told_again(old: _Told, new: _Told) -> bool:
     return before.casefold() == again.casefold() and len(terms_of(before)) >= terms_min
 
 
-def _is_short(told: _Told) -> bool:
-    return len(told.passage.text) <= _SHORT_CHARS
+def _is_short(statement: _Statement) -> bool:
+    return len(statement.passage.text) <= _SHORT_CHARS
 
 
-def _is_same_position(old: _Told, new: _Told) -> bool:
+def _is_same_position(old: _Statement, new: _Statement) -> bool:
     """Whether the new one fills by a correction what the old one says something or somebody is."""
     stated = _COPULA.match(old.passage.text)
     if stated is None or new.gives_up:
@@ -162,11 +164,11 @@ def _is_same_position(old: _Told, new: _Told) -> bool:
     return len(subject) >= _SUBJECT_TERMS_MIN and subject <= terms and not _stems(stated["value"]) <= terms
 
 
-def _announced(told: _Told, before: _Told | None) -> _Told:
-    """`told` as a correction if the sentence before it in its message only announces one, such as `Correction.`"""
-    if before is None or before.passage.source != told.passage.source or not before.corrects or before.values:
-        return told
-    return told._replace(corrects=len(told.passage.text) <= _SHORT_CHARS)
+def _announced(statement: _Statement, before: _Statement | None) -> _Statement:
+    """The statement as a correction if the sentence before it in its message only announces one ("Correction.")."""
+    if before is None or before.passage.source != statement.passage.source or not before.corrects or before.values:
+        return statement
+    return statement._replace(corrects=len(statement.passage.text) <= _SHORT_CHARS)
 
 
 def _stems(text: str) -> frozenset[str]:
@@ -174,13 +176,13 @@ def _stems(text: str) -> frozenset[str]:
     return frozenset(term[:STEM_CHARS] for term in terms_of(text))
 
 
-def _told(passage: Passage) -> _Told:
+def _statement(passage: Passage) -> _Statement:
     text = passage.text
     corrects = len(text) <= _SHORT_CHARS and has_phrase(text, Phrase.CORRECTS)
     given_up = (
         found[found.lastindex].strip(" .,") for found in pattern_of(Phrase.GIVES_UP).finditer(text) if found.lastindex
     )
-    return _Told(
+    return _Statement(
         passage,
         frozenset(_VALUE.findall(text)),
         terms_of(_GRAMMAR.sub(" ", _VALUE.sub(" ", pattern_of(Phrase.CORRECTS).sub(" ", text)))),

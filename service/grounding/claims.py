@@ -225,5 +225,5 @@ def _occurs(text: str, folded: str) -> bool:
     return False
 
 
-def _joins(neighbour: str, edge: str) -> bool:
-    return neighbour.isalnum() and edge.isalnum()
+def _joins(beside: str, edge: str) -> bool:
+    return beside.isalnum() and edge.isalnum()

@@ -107,7 +107,6 @@ def compared(texts: Mapping[str, Sequence[str]], beside: Compared, policy: Polic
 
 
 def record_texts(record: SummaryRecord) -> tuple[str, ...]:
-    """Every text of a record."""
     context = record.context
     return (
         record.summary,
@@ -138,8 +137,8 @@ def _format_problems(whole: str, beside: Compared) -> Iterator[Problem]:
     if not beside.said_of_format and _FORMAT_TALK.search(whole):
         yield Problem(ProblemCode.FORMAT_TALK, "speaks of the answer's format, which the conversation does not")
         return
-    told = known_share(whole, beside.instruction_keys)
-    if told.known >= _INSTRUCTION_WORDS_MIN and told.share >= _INSTRUCTION_SHARE_MAX:
+    copied = known_share(whole, beside.instruction_keys)
+    if copied.known >= _INSTRUCTION_WORDS_MIN and copied.share >= _INSTRUCTION_SHARE_MAX:
         yield Problem(ProblemCode.ECHO, "most of its words are those of the instructions, not of the conversation")
 
 

@@ -5,8 +5,8 @@ statement contradicts its source if a word that it shares with the closest claus
 the statement, or the reverse. A question denies what it asks if the next message begins with no. A word and its
 opposite count as one word, so `rejected` agrees with `not approved`.
 
-The lists are of English, German, Spanish, French, Chinese and Japanese. What no list knows is no contradiction, and
-neither is what has two negations.
+The phrases are those of `service/text/languages/`. Words that no list has make no contradiction, nor does a clause with
+two negations.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from abridged.service.grounding.support import Concordance, Passage, Support
+from abridged.service.text.phrases import Phrase, has_phrase, pattern_of
 from abridged.service.text.sentences import parts_of
 from abridged.service.text.words import folded, word_runs
 
@@ -45,23 +47,10 @@ _REACH_BACK_WORDS: Final = 4
 """A negation reaches forwards in words, or in characters of scripts without spaces; at a clause's end, backwards."""
 
 _QUESTION: Final = re.compile(r"[?\uff1f][\"'\u201d\u2019)\]]{0,3}\s*$")
-_CLAUSE: Final = re.compile(
-    r"(?<=[:;,\u3001\uff0c\uff1b])(?!\d)(?!\s*(?:never|not)\s(?:in|on|at|by|as|to|for|from|with|before|after)\b)|\s[\u2013\u2014-]\s"
-    r"|\b(?:but|although|though|whereas|while|because|since|aber|sondern|obwohl|weil|pero|sino|aunque|porque"
-    r"|mais|car)\b"
-    r"|但是|但|而是|因为|けれど|けど|ので|\b(?=as long as|as soon as|if |unless |until |wenn |falls )"
+_CLAUSE_STOP: Final = (
+    r"(?<=[:;,\u3001\uff0c\uff1b])(?!\d)(?!\s*(?:never|not)\s(?:in|on|at|by|as|to|for|from|with|before|after)\b)"
+    r"|\s[\u2013\u2014-]\s"
 )
-
-_IDIOM: Final = re.compile(
-    r"\b(?:do not|don't|never) forget\b|\bno (?:later|earlier|sooner|less|more|fewer) than\b|\bnot (?:only|just)\b"
-    r"|\bno (?:problem|worries|doubt|objections?|rush|matter)\b|\bwhy not\b|\b(?:if|or|whether) not\b"
-    r"|\bcan(?:not|'t) wait\b|\bnot to mention\b"
-    r"|\bnicht nur\b|\bkein problem\b|\bnicht vergessen\b|\bno s[oó]lo\b|\bsin problema\b|\bno olvid\w+"
-    r"|\bn'oubli\w+ pas\b|\bpas de (?:problème|souci)\b|\bnon seulement\b|\bplus tard\b"
-    r"|不仅|不只|不要忘记|别忘|没问题|没关系|不过|不错|差不多|无论|非常|除非常"
-    r"|だけでなく|なければ|なくて|かもしれない|かもしれません|忘れないで|じゃないか|ませんか|少ない|危ない"
-)
-"""Phrases that deny nothing, although they have a negation."""
 
 _OPPOSITES: Final = tuple(
     (re.compile(pattern), f" {plain} ")
@@ -80,44 +69,9 @@ _OPPOSITES: Final = tuple(
 )
 """Words that mean the opposite of another, in its words."""
 
-_NEGATION: Final = re.compile(
-    r"\b(?:not|no|never|none|nobody|nothing|neither|nor|cannot|without|unless|against|no longer)\b|n't\b"
-    r"|\b(?:nicht|kein(?:e[nmrs]?)?|nie|niemals|niemand|ohne|weder|gegen)\b"
-    r"|\b(?:nunca|jamás|ningun[oa]?|ningún|nadie|nada|sin|tampoco|contra)\b"
-    r"|\b(?:pas|jamais|aucune?|rien|personne|sans|contre)\b"
-    r"|没有|不会|不能|不要|不再|[不没未无別别非]|ません(?:でした)?|なかった|ない"
-)
-_CONDITION: Final = re.compile(
-    r"\W*(?:(?:and|or|und|oder|y|et)\s)?(?:if|unless|once|when|whenever|whether|as (?:long|soon) as|in case"
-    r"|provided|until"
-    r"|wenn|falls|sobald|solange|ob|bis|si|cuando|hasta|en cuanto|quand|lorsque|dès que|tant que|jusqu'à)\b"
-    r"|\W*(?:如果|要是|一旦|除非|もし)|.*(?:たら|なら|れば)\W*$"
-)
-"""A condition: a clause under one neither agrees nor disagrees."""
-
-_LIMIT: Final = re.compile(
-    r"\b(?:before|until|till|prior to|bevor|bis|antes de|hasta|avant|jusqu'(?:à|au))\b|之前|以前|まで|前に"
-)
-"""A time that ends a denial. A clause with one is compared only with clauses that have one too."""
-
-_LIMITED: Final = re.compile(rf"\W*(?:{_LIMIT.pattern}|\bunless\b)")
-
-_DOUBLED: Final = re.compile(r"\bno\b(?=.*\b(?:nunca|jamás|ningun[oa]?|ningún|nadie|nada|tampoco)\b)")
-"""Spanish says no twice."""
-
-_BACKWARDS: Final = re.compile(r"ません(?:でした)?|なかった|ない")
-"""Japanese denies at the end of a verb."""
-
-_REACH_END: Final = re.compile(r"\b(?:and|or|then|und|oder|dann|y|o|luego|et|ou|puis)\b|并且|并|以及")
 _WORD: Final = re.compile(r"\w+")
 _BETWEEN: Final = re.compile(r"没有|[不没未了的已被把将]")
 """Characters between the words of Chinese, which would make other pairs of them."""
-
-_NO: Final = re.compile(
-    r"\W*(?:(?:no|nope|nah|not yet|not really|never|nein|noch nicht|leider nicht|non|pas encore|todavía no|aún no)\b"
-    r"|不|没|未|还没|沒|いいえ|いや|まだ)",
-)
-_YES: Final = re.compile(r"\W*(?:no problem|no worries|没问题|不错)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,23 +95,24 @@ class _Clause:
 def contradicting(statement: str, support: Support, concordance: Concordance) -> tuple[int, ...] | None:
     """The messages that say the opposite of `statement`; None if nothing does. Those of a record that names none are
     empty."""
-    told = [clause for heard in support.heard if heard.share >= _NEAR for clause in _told(heard.passages, concordance)]
+    near = (heard.passages for heard in support.heard if heard.share >= _NEAR)
+    others = [clause for passages in near for clause in _source_clauses(passages, concordance)]
     for sentence in map(folded, parts_of(statement)):
         if _QUESTION.search(sentence):
             continue
         for clause in _clauses(sentence, ()):
-            if clause.negations < 2 and (against := _opposite(clause, told)) is not None:
+            if clause.negations < 2 and (against := _opposite(clause, others)) is not None:
                 return against
     return None
 
 
-def _opposite(clause: _Clause, told: Sequence[_Clause]) -> tuple[int, ...] | None:
+def _opposite(clause: _Clause, others: Sequence[_Clause]) -> tuple[int, ...] | None:
     if len(clause.words) < _WORDS_MIN:
         return None
-    told = [other for other in told if (clause.limit or not other.limited) and (other.limit or not clause.limited)]
-    shares = [_share(clause, other) for other in told]
+    others = [other for other in others if (clause.limit or not other.limited) and (other.limit or not clause.limited)]
+    shares = [_share(clause, other) for other in others]
     least = max(_CLOSE, max(shares, default=0.0) - _BESIDE)
-    close = [other for other, share in zip(told, shares, strict=True) if share >= least]
+    close = [other for other, share in zip(others, shares, strict=True) if share >= least]
     if not close or any(other.negations % 2 == clause.negations % 2 or other.negations > 1 for other in close):
         return None
     nearest = next((other for other in close if _share(other, clause) >= _MUTUAL and _meet(clause, other)), None)
@@ -180,7 +135,7 @@ def _share(clause: _Clause, other: _Clause) -> float:
     return len(shared) / len(clause.words)
 
 
-def _told(passages: Sequence[Passage], concordance: Concordance) -> Iterator[_Clause]:
+def _source_clauses(passages: Sequence[Passage], concordance: Concordance) -> Iterator[_Clause]:
     """The clauses of passages in a row. A question that the next message denies is a clause that is denied."""
     numbers = passages[0].numbers
     for sentence in map(folded, parts_of("\n".join(passage.text for passage in passages))):
@@ -189,7 +144,7 @@ def _told(passages: Sequence[Passage], concordance: Concordance) -> Iterator[_Cl
             continue
         reply = concordance.after(passages[-1])
         opening = folded(reply.text) if reply else ""
-        if _NO.match(opening) and not _YES.match(opening):
+        if pattern_of(Phrase.SAYS_NO).match(opening):
             for clause in _clauses(sentence, numbers):
                 yield _Clause(dict.fromkeys(clause.words, True), 1, frozenset(clause.words), numbers, asked=True)
 
@@ -198,24 +153,35 @@ def _clauses(sentence: str, numbers: tuple[int, ...]) -> Iterator[_Clause]:
     plain = sentence.replace("\u2019", "'")
     for pattern, other in _OPPOSITES:
         plain = pattern.sub(other, plain)
-    texts = _CLAUSE.split(_IDIOM.sub(" ", plain))
+    texts = _clause_ends().split(pattern_of(Phrase.DENIES_NOTHING).sub(" ", plain))
     for place, text in enumerate(texts):
-        if _CONDITION.match(text):
+        if pattern_of(Phrase.IS_CONDITION).match(text):
             continue
-        found = list(_NEGATION.finditer(_DOUBLED.sub("  ", text)))
+        found = list(pattern_of(Phrase.DENIES).finditer(pattern_of(Phrase.DENIES_TWICE).sub("  ", text)))
         reached = [(negation, _words(_reach(text, negation))) for negation in found]
         denied = {word for _, words in reached for word in words}
         heads = frozenset(word for negation, words in reached for word in _heads(negation, words))
         words = {word: word in denied for word in _words(text)}
         if words:
-            beside = any(_LIMITED.match(other) for other in texts[max(place - 1, 0) : place + 2])
-            limit = beside or _LIMIT.search(text) is not None
+            beside = any(_limit_start().match(other) for other in texts[max(place - 1, 0) : place + 2])
+            limit = beside or has_phrase(text, Phrase.SETS_LIMIT)
             yield _Clause(words, len(found), heads, numbers, limit=limit, limited=limit and bool(found))
+
+
+@cache
+def _clause_ends() -> re.Pattern[str]:
+    return re.compile(f"{_CLAUSE_STOP}|{pattern_of(Phrase.BEGINS_CLAUSE).pattern}")
+
+
+@cache
+def _limit_start() -> re.Pattern[str]:
+    limits, exceptions = pattern_of(Phrase.SETS_LIMIT).pattern, pattern_of(Phrase.MAKES_EXCEPTION).pattern
+    return re.compile(rf"\W*(?:{limits}|{exceptions})")
 
 
 def _heads(negation: re.Match[str], words: Sequence[str]) -> Sequence[str]:
     """The words next to a negation, of those that it denies."""
-    if _BACKWARDS.fullmatch(negation[0]):
+    if pattern_of(Phrase.DENIES_BEFORE).fullmatch(negation[0]):
         return words[-_HEAD_WORDS:]
     is_last = not _words(negation.string[negation.end() :])
     return words if is_last else words[:_HEAD_WORDS]
@@ -224,9 +190,9 @@ def _heads(negation: re.Match[str], words: Sequence[str]) -> Sequence[str]:
 def _reach(text: str, negation: re.Match[str]) -> str:
     """The text that a negation denies: the text after it, or before it at the end of a clause."""
     before, after = text[: negation.start()], text[negation.end() :]
-    if _BACKWARDS.fullmatch(negation[0]):
+    if pattern_of(Phrase.DENIES_BEFORE).fullmatch(negation[0]):
         return before[-_REACH_CHARS:]
-    ending = _REACH_END.search(after)
+    ending = pattern_of(Phrase.ENDS_DENIAL).search(after)
     reached = after[: ending.start()] if ending and _words(after[: ending.start()]) else after
     if not _words(reached):
         return " ".join(_WORD.findall(before)[-_REACH_BACK_WORDS:])
@@ -235,7 +201,6 @@ def _reach(text: str, negation: re.Match[str]) -> str:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """The keys of a text's words, in order."""
     return tuple(
         key
         for run, size in word_runs(_BETWEEN.sub(" ", text))

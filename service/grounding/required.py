@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from abridged.service.text.identifiers import IDENTIFIER_CHARS_MAX, NUMBER_CHARS_MIN, Identifier, IdentifierKind
+from abridged.service.text.identifiers import IDENTIFIER_CHARS_MAX, NUMBER_CHARS_MIN, VALUES, Identifier, IdentifierKind
 from abridged.service.text.words import word_runs
 
 REQUIRED_MAX: Final = 30
@@ -36,11 +36,6 @@ KIND_WEIGHTS: Final[Mapping[IdentifierKind, float]] = {
     IdentifierKind.NUMBER: 0.3,
 }
 """The kinds worth a place, with weights; times are not."""
-
-_VALUES: Final = frozenset(
-    {IdentifierKind.AMOUNT, IdentifierKind.DATE, IdentifierKind.NUMBER, IdentifierKind.PHONE, IdentifierKind.VERSION}
-)
-"""Kinds of which a thing has one value at a time: a newer one replaces the older."""
 
 _LABEL_CHARS: Final = 60
 _LABEL_WORDS: Final = 2
@@ -79,7 +74,7 @@ def required_identifiers(source: Sequence[Named]) -> tuple[Identifier, ...]:
             mentions.count += 1
             mentions.last = place
             mentions.spoken = mentions.spoken or not named.raw
-            if found.kind in _VALUES and not named.raw and (label := _label(named.text, found)):
+            if found.kind in VALUES and not named.raw and (label := _label(named.text, found)):
                 mentions.labels.add(label)
                 newest[label] = (place, key)
     needed = [m for key, m in mentioned.items() if (m.spoken or m.count > 1) and not _is_superseded(key, m, newest)]

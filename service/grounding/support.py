@@ -45,8 +45,8 @@ _ADDS: Final = 0.18
 
 _ADDS_WORDS: Final = 3
 _NEAR: Final = 6
-"""A further message has so many words of a statement, an identifier counting for two, or is within so many messages of
-the first."""
+"""A further message has _ADDS_WORDS words of a statement, an identifier counting for two, or is within _NEAR messages
+of the first."""
 
 _IDENTIFIER_WEIGHT: Final = 2.0
 """Of an identifier, as a multiple of a word's."""
@@ -56,7 +56,7 @@ _UNKNOWN_WEIGHT: Final = 0.8
 
 _COMMON_SHARE: Final = 0.25
 _COMMON_MIN: Final = 60
-"""A word in more of the passages, and in so many, says nothing about which of them is meant."""
+"""A word in a larger share of the passages, and in at least _COMMON_MIN, says nothing about which of them is meant."""
 
 _HEARD_MAX: Final = 8
 

@@ -71,7 +71,6 @@ class CircuitBreaker:
         self._move(BreakerState.CLOSED)
 
     def failed(self) -> None:
-        """The host failed."""
         self._trial_running = False
         self._failures += 1
         # A failed trial opens again at once: the count that opened the circuit is still there.

@@ -24,7 +24,6 @@ class RecentHigh:
         self.value: float | None = None
 
     def see(self, value: float) -> None:
-        """Add a value."""
         if self.value is None or value >= self.value:
             self.value = value
         else:

@@ -29,7 +29,6 @@ class PreferredModel:
 
     @property
     def name(self) -> str:
-        """The first model's name."""
         return self._models[0].name
 
     async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
@@ -63,7 +62,6 @@ class PreferredModel:
         return all([await model.idle() for model in self._models])
 
     async def close(self) -> None:
-        """Close every model of the list."""
         for model in self._models:
             await model.close()
 

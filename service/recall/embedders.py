@@ -93,7 +93,7 @@ class OllamaEmbedder:
         self._clock = clock
 
     async def embed(self, texts: Sequence[str]) -> Any:
-        """See Embedder. The error is that of the last host."""
+        """The error is that of the last host."""
         import numpy as np
 
         found: list[list[float]] = []

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from abridged.service.recall.errors import RecallMissing, RecallStopped
 from abridged.service.recall.passages import PIECES_MAX
@@ -72,13 +72,6 @@ CREATE INDEX blocks_{0}_of_shelf ON blocks_{0}(shelf);
 by meaning walks `blocks` (`service/recall/pieces.py`); a block's id is that of its first piece."""
 
 
-class Made(NamedTuple):
-    """The origin of an index: one of another log, or of another schema, is made again."""
-
-    log_id: str
-    schema_version: int = SCHEMA_VERSION
-
-
 def require_installed() -> None:
     """Raise RecallMissing when the package extra is not installed."""
     if not all(map(find_spec, _EXTRA)):
@@ -86,12 +79,10 @@ def require_installed() -> None:
 
 
 def words_table(namespace: int) -> str:
-    """The full-text table of a namespace."""
     return f"words_{namespace}"
 
 
 def blocks_table(namespace: int) -> str:
-    """The table of a namespace's pieces."""
     return f"blocks_{namespace}"
 
 
@@ -102,7 +93,6 @@ def create_tables_of(connection: Connection, namespace: int) -> None:
 
 
 def piece_id(entry: int, piece: int) -> int:
-    """The id of a piece of an entry."""
     return entry * PIECES_MAX + piece
 
 
@@ -126,8 +116,8 @@ def connected(path: Path, *, writes: bool) -> Connection:
     return connection
 
 
-def opened(path: Path, made: Made, *, report: Callable[[str], None]) -> Connection:
-    """The index for writing, empty unless it is of this log and schema; `report` gets the reason why it was emptied.
+def opened(path: Path, log_id: str, *, report: Callable[[str], None]) -> Connection:
+    """The index for writing, emptied unless the log `log_id` and SCHEMA_VERSION made it; `report` gets the reason.
 
     Raises RecallMissing, and RecallStopped when the file cannot be used.
     """
@@ -136,12 +126,12 @@ def opened(path: Path, made: Made, *, report: Callable[[str], None]) -> Connecti
 
     try:
         if path.exists():
-            reason = _reason_to_rebuild(path, made)
+            reason = _reason_to_rebuild(path, log_id)
             if not reason:
                 return connected(path, writes=True)
             report(reason)
             remove(path)
-        return _created(path, made)
+        return _created(path, log_id)
     except (apsw.Error, OSError) as error:
         raise RecallStopped(f"the index {path} cannot be opened ({type(error).__name__})") from error
 
@@ -152,18 +142,18 @@ def remove(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-def _created(path: Path, made: Made) -> Connection:
+def _created(path: Path, log_id: str) -> Connection:
     # SQLite gives its other files the mode of the first.
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     connection = connected(path, writes=True)
     with connection:
         connection.execute(_TABLES)
-        for name, value in (("log_id", made.log_id), ("schema", made.schema_version), ("position", 0)):
+        for name, value in (("log_id", log_id), ("schema", SCHEMA_VERSION), ("position", 0)):
             connection.execute("INSERT INTO made VALUES(?, ?)", (name, str(value)))
     return connection
 
 
-def _reason_to_rebuild(path: Path, made: Made) -> str:
+def _reason_to_rebuild(path: Path, log_id: str) -> str:
     """Return the reason to rebuild the file; empty if it can be used."""
     import apsw
 
@@ -175,8 +165,8 @@ def _reason_to_rebuild(path: Path, made: Made) -> str:
             connection.close()
     except (apsw.SQLError, apsw.NotADBError, apsw.CorruptError):
         return "the file is damaged, or no index"
-    if found.get("schema") != str(made.schema_version):
+    if found.get("schema") != str(SCHEMA_VERSION):
         return "another version of the program made it"
-    if found.get("log_id") != made.log_id:
+    if found.get("log_id") != log_id:
         return "it is of another log"
     return ""

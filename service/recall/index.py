@@ -113,7 +113,6 @@ class Index:
                 self._embed(embedding)
 
     def close(self) -> None:
-        """Release the file."""
         self._connection.close()
 
     def _made(self, name: str) -> str:
@@ -203,7 +202,7 @@ class Index:
 
     def _remove(self, namespace: int, conversation: int, entry: int, text: str) -> None:
         table = words_table(namespace)
-        # Such a table keeps no text, so that it has to be told which words go.
+        # The table keeps no text, so SQLite needs the words that are to go.
         self._connection.execute(
             f"INSERT INTO {table}({table}, rowid, text, scope) VALUES('delete', ?, ?, ?)",
             (entry, spelled(text), f"c{conversation}"),
@@ -314,5 +313,3 @@ _UNINDEXED = frozenset(
     }
 )
 """Events that neither say a text nor take one back. They are not even decoded."""
-
-KNOWN_EVENTS = frozenset(_INDEXED) | _UNINDEXED

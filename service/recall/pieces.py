@@ -1,7 +1,7 @@
 """The pieces of a namespace as the index keeps them: packed rows in blocks, which numpy compares a block at a time.
 
-A row has what a search filters by and the signs of the piece's vector. A block has rows of neighbouring conversations
-alone, a shelf, so that a search in one conversation reads few others.
+A row has what a search filters by and the signs of the piece's vector. A block has rows of one shelf alone, of
+conversations with adjacent numbers, so that a search in one conversation reads few others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from abridged.service.recall.passages import PIECES_MAX
 from abridged.service.recall.vectors import Vector
 
 SHELF_CONVERSATIONS = 16
-"""Conversations of a shelf: a search in one reads the pieces of so many; the last block of each shelf may be short."""
+"""Conversations of a shelf: a search in one reads the pieces of all; the last block of each shelf may be short."""
 
 BLOCK_BYTES = 8_192
 """A block that is as long takes no more rows. Adding a row writes its block anew."""
@@ -64,12 +64,10 @@ class Near(NamedTuple):
 
 
 def shelf_of(conversation: int) -> int:
-    """The shelf of a conversation's pieces."""
     return conversation // SHELF_CONVERSATIONS
 
 
 def packed(row: Row, vector: Vector) -> bytes:
-    """A row as a block has it."""
     head = _HEAD.pack(row.id, row.conversation, row.time_us, row.kind, _ROLES[row.role])
     return head + _padded(vector.signs)
 

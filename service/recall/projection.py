@@ -26,7 +26,7 @@ from abridged.eventlog.log import EventLog
 from abridged.eventlog.subscription import Batch, CommitWakeUp, log_pages, subscribe
 from abridged.service.codec.events import UnknownEvent
 from abridged.service.recall.errors import EmbedderAway, EmbedderChanged, RecallStopped
-from abridged.service.recall.file import Made, opened
+from abridged.service.recall.file import opened
 from abridged.service.recall.index import Embedding, Index, Unembedded
 from abridged.service.recall.passages import pieces_of
 from abridged.service.recall.vectors import Embedder, Vector, quantized
@@ -84,7 +84,7 @@ class Projection:
         self._sleep = sleep
         # The only thread that writes, and a single one: indexing never takes more than one processor.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recall")
-        self._index = Index(opened(path, Made(log.log_id), report=_log_rebuild))
+        self._index = Index(opened(path, log.log_id, report=_log_rebuild))
         self._tasks: list[asyncio.Task[None]] = []
         self._wake_up: CommitWakeUp | None = None
         self._indexed = asyncio.Event()

@@ -73,7 +73,7 @@ def _keys(run: str, size: int) -> Iterator[str]:
 
 
 def _words(chunk: str) -> Iterator[str]:
-    """One expression for the neighbouring words of a chunk, and one for each key of a script without spaces."""
+    """One expression for the adjacent words of a chunk, and one for each key of a script without spaces."""
     spaced: list[str] = []
     for run, size in script_runs(chunk):
         if not size:

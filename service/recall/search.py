@@ -163,7 +163,6 @@ class Searcher:
             return Found(tuple(_entries(connection, ranked[:entries_max])), position, words_position)
 
     def close(self) -> None:
-        """Release the file."""
         while True:
             try:
                 self._free.get_nowait().close()

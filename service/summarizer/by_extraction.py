@@ -47,11 +47,11 @@ class ExtractiveSummarizer:
         self._deadline_s = deadline_s
 
     def source_tokens(self, _policy: Policy, _summary_tokens: int, /) -> int:
-        """See Summarizer. There is no bound."""
+        """Return SOURCE_TOKENS_UNBOUNDED: extraction reads a source of any size."""
         return SOURCE_TOKENS_UNBOUNDED
 
     async def summarize(self, work: PassWork, observer: Observer) -> Summary:
-        """See Summarizer. A failure is TRANSPORT if the extract came too late, INVALID if it failed the checks."""
+        """A failure is TRANSPORT if the extract came too late, INVALID if it failed the checks."""
         observer.calls(0, 1)
         try:
             async with asyncio.timeout(self._deadline_s):

@@ -25,7 +25,7 @@ from abridged.service.turn import at_length
 
 
 class ModelSummarizer:
-    """Summarizes by asking `model`, within its context, for a draft of the plan's form.
+    """A Summarizer that asks `model`, within its context, for a draft of the plan's form.
 
     `window_default` is the context of a model that does not report one, in tokens.
     """
@@ -56,14 +56,13 @@ class ModelSummarizer:
         return self._model.name
 
     def source_tokens(self, policy: Policy, summary_tokens: int, /) -> int:
-        """See Summarizer. Uses the model's last reported context and the longest prompt."""
+        """Uses the model's last reported context and the longest prompt."""
         fixed = self._prompt_tokens + summary_tokens
         written = writable_tokens(summary_tokens, window_tokens=self._window_tokens)
         room = source_room(self._window_tokens, fixed_tokens=fixed, summary_tokens=written)
         return max(CHUNK_TOKENS_MIN, min(policy.max_input_tokens, room))
 
     async def summarize(self, work: PassWork, observer: Observer) -> Summary:
-        """See Summarizer."""
         form = self._forms[work.plan.form]
         window_tokens = self._window_tokens = await self._held_tokens()
         cost = await at_length(WindowCost, work, self._counter)
@@ -178,8 +177,10 @@ class _Reading:
     async def _merged_answer(
         self, answers: list[AcceptedDraft], *, limit: int, room: Room, calls: int
     ) -> AcceptedDraft:
-        """One answer made of many: neighbours that fit one call are merged until one is left; the last merge adds the
-        previous record."""
+        """One answer made of many: adjacent answers that fit one call are merged until one is left.
+
+        The last merge adds the previous record.
+        """
         done = len(answers)
         while True:
             texts, sizes = await at_length(self._questions.texts, answers)

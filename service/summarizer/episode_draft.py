@@ -25,7 +25,6 @@ class EpisodeDraft(Draft):
 
     @property
     def narratives(self) -> Mapping[str, str]:
-        """See Draft."""
         return {"summary": self.summary, "short_summary": self.short_summary}
 
 
@@ -49,12 +48,10 @@ def episode_draft(short: str, long: str) -> EpisodeDraft:
 
 
 def episode_schema(summary_tokens: int) -> Mapping[str, Any]:
-    """The schema for an answer of this size."""
     return _bounded(_EPISODE_SCHEMA, "long_summary", summary_tokens)
 
 
 def digest_schema(summary_tokens: int) -> Mapping[str, Any]:
-    """The schema for an answer of this size."""
     return _bounded(_DIGEST_SCHEMA, "summary", summary_tokens)
 
 

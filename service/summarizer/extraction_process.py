@@ -83,7 +83,6 @@ class ExtractionProcess:
         return 0 if self._process is None else self._process.pid
 
     async def close(self) -> None:
-        """End the process."""
         process = self._process
         self._end()
         if process is not None:

@@ -56,10 +56,10 @@ class DraftForm:
     Attributes:
         prompt: Asks for the draft of a source.
         merge_prompt: Asks for one draft made of several partial ones.
-        schema: Returns the JSON Schema for a summary of so many tokens; None for plain text.
-        read: Returns the draft in an answer, for a summary of so many tokens. Raises InvalidDraft.
-        repair: What to tell a model about an answer that it has to write again.
-        extracted: Returns the draft that extraction makes of messages and the record before them, in so many tokens.
+        schema: Returns the JSON Schema for a summary of a size in tokens; None for plain text.
+        read: Returns the draft in an answer, for a summary of a size in tokens. Raises InvalidDraft.
+        repair: The words to a model about an answer that it has to write again.
+        extracted: Returns the draft that extraction makes, within a size in tokens, of messages and the record before.
         beside_tokens: Most tokens that an answer may have beside the summary.
     """
 

@@ -57,7 +57,6 @@ class Limits:
     part: int
 
     def halved(self) -> Self:
-        """Half of both."""
         return type(self)(self.whole // 2, self.part // 2)
 
 
@@ -112,7 +111,7 @@ class Questions:
     def parts(self, limits: Limits) -> list[Part]:
         """The source in parts for one call each: a single one with whole tool results, if possible.
 
-        Neighbouring messages stay together as long as they fit; a message that is too long for a call is cut.
+        Consecutive messages stay together as long as they fit; a message that is too long for a call is cut.
         """
         count = self._count
         entries = self._entries(whole=True)

@@ -57,12 +57,10 @@ class RawDraft(Draft):
 
     @property
     def raw_json(self) -> str:
-        """See Draft."""
         return json.dumps(self.raw.model_dump(by_alias=True), ensure_ascii=False, separators=(",", ":"))
 
     @property
     def raw_texts(self) -> tuple[str, ...]:
-        """See Draft."""
         return tuple(text for text in _strings(self.raw.model_dump(by_alias=True)) if text not in self.closed)
 
 

@@ -134,7 +134,6 @@ class PassWork:
 
     @property
     def record_id(self) -> str:
-        """The id of the record."""
         return f"summary-{self.plan.pass_id}"
 
     @property

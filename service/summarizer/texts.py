@@ -203,7 +203,7 @@ def fitted(work: PassWork, summary: Summary, limit: int, counter: TokenCounter) 
 
 
 def _refusal(failure: PassFailed, tokens: int) -> TextNotSummarized:
-    """The error of a text of so many tokens; one that is too long for the model says how much would not be."""
+    """The error of a text of `tokens`; if the text is too long for the model, with the length that fits."""
     cause = failure.cause
     if isinstance(failure, TooManyCalls):
         fit = int(FITTING_SHARE * tokens * failure.most / failure.needed)

@@ -105,7 +105,6 @@ class Telemetry:
         return self._tracing.span(fact)
 
     def pass_ended(self, span: Span, fact: PassEnded) -> None:
-        """Report the end of a pass."""
         span.note(fact)
         self._metrics.pass_ended(fact)
 
@@ -132,7 +131,7 @@ class Telemetry:
 
 
 class TracedModel:
-    """Wraps a model so that each of its calls is a span."""
+    """A SummaryModel each of whose calls is a span."""
 
     def __init__(self, model: SummaryModel, tracing: Tracing) -> None:
         self._model = model
@@ -140,11 +139,9 @@ class TracedModel:
 
     @property
     def name(self) -> str:
-        """See SummaryModel."""
         return self._model.name
 
     async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
-        """See SummaryModel."""
         provider, _, model = self.name.partition(":")
         fact = ChatStarted(
             provider=provider,
@@ -175,15 +172,12 @@ class TracedModel:
             return completion
 
     async def describe(self) -> ModelDescription:
-        """See SummaryModel."""
         return await self._model.describe()
 
     async def idle(self) -> bool:
-        """See SummaryModel."""
         return await self._model.idle()
 
     async def close(self) -> None:
-        """See SummaryModel."""
         await self._model.close()
 
 

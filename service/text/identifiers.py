@@ -48,6 +48,13 @@ class IdentifierKind(StrEnum):
     DECIMAL = "decimal"
 
 
+VALUES: Final = frozenset(
+    {IdentifierKind.AMOUNT, IdentifierKind.DATE, IdentifierKind.NUMBER, IdentifierKind.PHONE, IdentifierKind.VERSION}
+)
+"""Kinds of which a thing has one value at a time: a newer one replaces the older. They say little without the
+words before them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Identifier:
     """An identifier as written. `start` orders identifiers in the text; masked secrets may shift it."""

@@ -63,6 +63,19 @@ class Phrase(StrEnum):
     TAKES_UP = "takes_up"
     AGREES = "agrees"
     TURNS_DOWN = "turns_down"
+    SAYS_NO = "says_no"
+    OPENS_REPLY = "reply_openings"
+    POINTS_ONLY = "demonstratives"
+    NAMES_CHOICE = "choices"
+    BEGINS_CLAUSE = "clauses"
+    DENIES = "negations"
+    DENIES_BEFORE = "denied_before"
+    DENIES_TWICE = "doubled"
+    DENIES_NOTHING = "idioms"
+    ENDS_DENIAL = "reach_ends"
+    IS_CONDITION = "under_condition"
+    SETS_LIMIT = "limits"
+    MAKES_EXCEPTION = "exceptions"
 
 
 class Words(StrEnum):
@@ -81,6 +94,8 @@ class Words(StrEnum):
     DECIDING = "deciding"
     GENERAL = "general"
     CAPITALIZED = "capitalized"
+    LEADING = "leading"
+    UNFINISHED = "unfinished"
 
 
 _PARTS: Final = "parts"
@@ -106,7 +121,6 @@ class Languages:
         return re.compile("|".join(self.lines.get(kind, ())) or r"(?!)", re.IGNORECASE)
 
     def words(self, kind: Words) -> frozenset[str]:
-        """Every word of the section."""
         return frozenset(word for line in self.lines.get(kind, ()) for word in line.split())
 
 
@@ -130,7 +144,6 @@ def pattern_of(kind: Phrase) -> re.Pattern[str]:
 
 
 def has_phrase(text: str, kind: Phrase) -> bool:
-    """Whether `text` has a phrase of the section."""
     return pattern_of(kind).search(text) is not None
 
 

@@ -43,8 +43,8 @@ _ISSUED_RE: Final = re.compile(rf"(?<![A-Za-z0-9])(?:{_ISSUED})", re.ASCII)
 _NAMED_RE: Final = re.compile(
     # name = value: whatever the value. Name: value, or name is value: only a value that no sentence would have there.
     rf"(?P<name>(?:{_PHRASE_NAMES})[\"']?[ \t]{{0,2}}=[ \t]{{0,2}}[\"']?)(?P<assigned>[^\s\"',;&<>]{{4,200}})"
-    rf"|(?P<told_name>(?:{_PHRASE_NAMES})[\"']?(?:[ \t]{{0,2}}:| (?:is|was|to))[ \t]{{0,2}}[\"']?)"
-    r"(?P<told>(?=[^\s\"',;]{0,60}[0-9!@#$%^*])[^\s\"',;<>]{5,200})"
+    rf"|(?P<stated_name>(?:{_PHRASE_NAMES})[\"']?(?:[ \t]{{0,2}}:| (?:is|was|to))[ \t]{{0,2}}[\"']?)"
+    r"(?P<stated>(?=[^\s\"',;]{0,60}[0-9!@#$%^*])[^\s\"',;<>]{5,200})"
     rf"|(?P<key_name>(?:{_KEY_NAMES})[\"']?[ \t]{{0,2}}[:=][ \t]{{0,2}}[\"']?)"
     r"(?P<key>(?=[^\s\"',;&]{0,60}[0-9])(?=[^\s\"',;&]{0,60}[A-Za-z])[\w+/=.~!-]{8,500})"
     r"|(?P<scheme>\b(?:bearer|basic)[ \t]{1,2})(?P<bearer>(?=[\w+/=.~-]{0,60}[0-9A-Z])[\w+/=.~-]{16,2000})",
@@ -120,7 +120,7 @@ def _without_named(text: str) -> str:
 
 
 def _masked_value(match: re.Match[str]) -> str:
-    value = match["assigned"] or match["told"] or match["key"] or match["bearer"]
+    value = match["assigned"] or match["stated"] or match["key"] or match["bearer"]
     if value.startswith(MASK):
         return match[0]
     return match[0][: -len(value)] + MASK

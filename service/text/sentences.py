@@ -75,13 +75,7 @@ _UNSTOPPED_WORDS_MIN: Final = 5
 _LABELLED: Final = re.compile(r"[^\s:][^:.!?]{0,40}:(?: |$)")
 _LABELLED_WORDS_MIN: Final = 8
 
-_BROKEN_OFF: Final = re.compile(
-    r"(?:[,;:(-]|\.\.|\u2026|[\u2013\u2014][.?!]?)[\"')\]]{0,2}$|\b(?:a|an|and|as|at|because|but|by|for|from|if|in|into"
-    r"|is|my|of|on|or|our|so|than|that|the|their|to|was|which|with|your|between|without|every)$",
-    re.IGNORECASE,
-)
-_LEADING: Final = re.compile(r"\u2026|(?:and|as|because|but|for|of|or|so|than|that|to|which|with)\b")
-"""Words that open the rest of a sentence."""
+_CUT_OFF: Final = r"(?:[,;:(-]|\.\.|\u2026|[\u2013\u2014][.?!]?)[\"')\]]{0,2}$"
 
 _TERM: Final = re.compile(r"[^\W\d_][^\W_]{1,40}")
 _SPACELESS: Final = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff]")
@@ -111,8 +105,8 @@ def is_broken(sentence: str) -> bool:
         return False
     return (
         len(sentence) > CLIP_CHARS_MAX
-        or _LEADING.match(sentence) is not None
-        or _BROKEN_OFF.search(sentence) is not None
+        or _leading().match(sentence) is not None
+        or _broken_off().search(sentence) is not None
     )
 
 
@@ -208,7 +202,19 @@ def _unwrapped(prose: str) -> Iterator[str]:
 
 def _continues(held: str, line: str) -> bool:
     """Whether a wrapped line goes on: in lower case, after a word that ends no sentence, or in a clause of capitals."""
-    return line[:1].islower() or _BROKEN_OFF.search(held) is not None or (held.isupper() and line.isupper())
+    return line[:1].islower() or _broken_off().search(held) is not None or (held.isupper() and line.isupper())
+
+
+@cache
+def _leading() -> re.Pattern[str]:
+    """The opening of the rest of a sentence."""
+    return re.compile(rf"\u2026|(?:{'|'.join(sorted(words_of(Words.LEADING)))})\b")
+
+
+@cache
+def _broken_off() -> re.Pattern[str]:
+    """The end of a sentence that breaks off."""
+    return re.compile(rf"{_CUT_OFF}|\b(?:{'|'.join(sorted(words_of(Words.UNFINISHED)))})$", re.IGNORECASE)
 
 
 def _is_code(line: str) -> bool:

@@ -17,16 +17,12 @@ from abridged.eventlog.errors import (
 )
 from abridged.eventlog.event import NewEvent, StreamId
 from abridged.eventlog.log import (
-    ANY,
     APPEND_BYTES_MAX,
     APPEND_EVENTS_MAX,
-    EXISTS,
-    NO_STREAM,
     PAYLOAD_BYTES_MAX,
     AppendResult,
     Committed,
     RequestKey,
-    exactly,
 )
 from tests.support.event_logs import BACKENDS, DURABLE, OTHER, A, B, Trial, append, event, event_id, trial
 from tests.support.patience import PATIENCE_S
@@ -138,48 +134,41 @@ def test_names_may_hold_any_text(at: Trial):
 
 
 def test_any_accepts_every_stream(at: Trial):
-    """ANY never refuses."""
-    at.append(event(1), expected=ANY)
+    """An append that expects no version is never refused for it."""
+    at.append(event(1), expected=None)
 
-    assert at.append(event(2), expected=ANY).last_version == 2
+    assert at.append(event(2), expected=None).last_version == 2
 
 
-def test_no_stream_accepts_only_a_new_stream(at: Trial):
-    """NO_STREAM refuses a stream that exists and writes nothing."""
-    at.append(event(1), expected=NO_STREAM)
+def test_version_zero_accepts_only_a_new_stream(at: Trial):
+    """A stream that exists is refused, and nothing is written."""
+    at.append(event(1), expected=0)
 
     with pytest.raises(WrongExpectedVersion) as caught:
-        at.append(event(2), expected=NO_STREAM)
+        at.append(event(2), expected=0)
 
-    assert (caught.value.expected, caught.value.actual) == ("no_stream", 1)
+    assert (caught.value.expected, caught.value.actual) == (0, 1)
     assert at.payloads() == [b"1"]
 
 
-def test_exists_refuses_a_new_stream(at: Trial):
-    """EXISTS refuses a stream that does not exist, and makes none."""
+def test_a_version_refuses_a_stream_that_does_not_exist(at: Trial):
+    """The refusal makes no stream."""
     with pytest.raises(WrongExpectedVersion):
-        at.append(event(1), expected=EXISTS)
+        at.append(event(1), expected=1)
 
     assert at.log.stream_version(A) == 0
-    at.append(event(1))
-    assert at.append(event(2), expected=EXISTS).last_version == 2
 
 
 @pytest.mark.parametrize("wrong", [0, 1, 3])
 def test_an_exact_version_refuses_any_other(at: Trial, wrong: int):
-    """exactly(n) names the version that was found instead."""
+    """The refusal names the version that was found instead."""
     at.append(event(1), event(2))
 
     with pytest.raises(WrongExpectedVersion) as caught:
-        at.append(event(3), expected=exactly(wrong))
+        at.append(event(3), expected=wrong)
 
-    assert (caught.value.expected, caught.value.actual) == (str(wrong), 2)
-    assert at.append(event(3), expected=exactly(2)).last_version == 3
-
-
-def test_exactly_zero_means_that_the_stream_does_not_exist(at: Trial):
-    """exactly(0) creates."""
-    assert at.append(event(1), expected=exactly(0)).last_version == 1
+    assert (caught.value.expected, caught.value.actual) == (wrong, 2)
+    assert at.append(event(3), expected=2).last_version == 3
 
 
 def test_another_streams_events_do_not_move_a_version(at: Trial):
@@ -187,13 +176,13 @@ def test_another_streams_events_do_not_move_a_version(at: Trial):
     at.append(event(1))
     at.append(event(2), to=B)
 
-    assert at.append(event(3), expected=exactly(1)).last_version == 2
+    assert at.append(event(3), expected=1).last_version == 2
 
 
 def test_of_racing_appends_at_one_version_one_wins(at: Trial):
     """An exact version is a lock that needs no lock."""
     at.append(event(0))
-    futures = [at.log.submit(append(event(n), expected=exactly(1))) for n in range(1, 33)]
+    futures = [at.log.submit(append(event(n), expected=1)) for n in range(1, 33)]
 
     wait(futures)
 
@@ -242,11 +231,11 @@ def test_a_batch_of_events_known_from_several_appends_is_a_repetition(at: Trial)
 
 def test_idempotency_is_checked_before_the_expected_version(at: Trial):
     """A retry after success never looks like a conflict."""
-    at.append(event(1), expected=NO_STREAM)
+    at.append(event(1), expected=0)
     at.append(event(2))
 
-    assert at.append(event(1), expected=NO_STREAM).already_appended
-    assert at.append(event(1), expected=exactly(99)).already_appended
+    assert at.append(event(1), expected=0).already_appended
+    assert at.append(event(1), expected=99).already_appended
 
 
 def test_a_known_id_with_other_content_is_refused(at: Trial):
@@ -342,7 +331,7 @@ def test_a_refused_event_may_be_appended_later(at: Trial):
     """An id is taken by a commit, not by an attempt."""
     at.append(event(1))
     with pytest.raises(WrongExpectedVersion):
-        at.append(event(2), expected=NO_STREAM)
+        at.append(event(2), expected=0)
 
     assert not at.append(event(2)).already_appended
 
@@ -392,9 +381,9 @@ def test_a_request_key_with_other_content_is_refused(at: Trial):
 
 def test_a_request_is_checked_before_event_ids_and_version(at: Trial):
     """The order of checks: request key, event ids, expected version."""
-    at.append(event(1), request=RequestKey("r", b"body"), expected=NO_STREAM)
+    at.append(event(1), request=RequestKey("r", b"body"), expected=0)
 
-    changed = at.append(event(1, b"changed"), request=RequestKey("r", b"body"), expected=NO_STREAM)
+    changed = at.append(event(1, b"changed"), request=RequestKey("r", b"body"), expected=0)
 
     assert changed.already_appended
 
@@ -409,7 +398,7 @@ def test_a_request_key_belongs_to_its_stream(at: Trial):
 def test_the_key_of_a_refused_request_is_free(at: Trial):
     """A key is taken by a commit, not by an attempt."""
     with pytest.raises(WrongExpectedVersion):
-        at.append(event(1), request=RequestKey("r", b"body"), expected=EXISTS)
+        at.append(event(1), request=RequestKey("r", b"body"), expected=1)
 
     assert not at.append(event(1), request=RequestKey("r", b"other")).already_appended
 
@@ -499,10 +488,10 @@ def test_appends_are_committed_in_the_order_of_submit(at: Trial):
     assert [future.result().first_position for future in futures] == list(range(1, 301))
 
 
-def test_one_refused_append_does_not_harm_its_neighbours(at: Trial):
+def test_one_refused_append_does_not_harm_the_others(at: Trial):
     """Appends of a group fail one by one."""
     good = [append(event(n)) for n in range(1, 20)]
-    bad = [append(event(100 + n), to=B, expected=exactly(50)) for n in range(19)]
+    bad = [append(event(100 + n), to=B, expected=50) for n in range(19)]
     futures = [at.log.submit(each) for pair in zip(good, bad, strict=True) for each in pair]
 
     wait(futures)
@@ -607,7 +596,7 @@ def test_the_hook_does_not_see_what_was_not_written(at: Trial):
     with pytest.raises(EventIdConflict):
         at.append(event(1, b"changed"))
     with pytest.raises(WrongExpectedVersion):
-        at.append(event(2), expected=exactly(9))
+        at.append(event(2), expected=9)
 
     assert len(hook.seen) == 1
 
@@ -638,15 +627,15 @@ def test_after_a_hook_has_raised_the_same_append_can_succeed(at: Trial):
 
     at.reopen(hook)
     with pytest.raises(RuntimeError):
-        at.append(event(1), expected=NO_STREAM, request=RequestKey("r", b"body"))
+        at.append(event(1), expected=0, request=RequestKey("r", b"body"))
     refusing[0] = False
 
-    result = at.append(event(1), expected=NO_STREAM, request=RequestKey("r", b"other"))
+    result = at.append(event(1), expected=0, request=RequestKey("r", b"other"))
 
     assert (result.first_position, result.last_version, result.already_appended) == (1, 1, False)
 
 
-def test_a_hook_that_refuses_one_append_does_not_harm_its_neighbours(at: Trial):
+def test_a_hook_that_refuses_one_append_does_not_harm_the_others(at: Trial):
     """Of a group, only the append that the hook refuses fails."""
 
     def hook(transaction, committed) -> None:
@@ -745,7 +734,7 @@ def test_a_reopened_log_goes_on_where_it_was(durable: Trial):
     durable.append(event(2))
     durable.reopen()
 
-    result = durable.append(event(3), expected=exactly(1))
+    result = durable.append(event(3), expected=1)
     new = durable.append(event(4), to=OTHER)
 
     assert (result.first_position, result.last_version) == (3, 2)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from abridged.eventlog.chain import LogIdentity, Verified, verify_stream
+from abridged.eventlog.chain import LogIdentity, Verified
 from abridged.eventlog.errors import EventIdConflict, RequestKeyConflict, WrongExpectedVersion
 from abridged.eventlog.event import NewEvent, StreamId
 from abridged.eventlog.log import (
@@ -17,9 +17,8 @@ from abridged.eventlog.log import (
     EventFilter,
     Page,
     RequestKey,
-    exactly,
 )
-from tests.support.event_logs import BACKENDS, OTHER, A, B, Trial, append, event, event_id, trial
+from tests.support.event_logs import BACKENDS, OTHER, A, B, Trial, append, event, event_id, trial, verify_stream
 from tests.support.patience import PATIENCE_S
 
 
@@ -354,7 +353,7 @@ def test_a_listener_hears_nothing_of_what_wrote_nothing(at: Trial):
     at.append(event(1))
     at.append(event(1))
     with pytest.raises(WrongExpectedVersion):
-        at.append(event(2), expected=exactly(9))
+        at.append(event(2), expected=9)
     at.append(event(2))
 
     assert done.wait(PATIENCE_S)
@@ -376,7 +375,7 @@ def test_what_is_known_is_read_without_writing(at: Trial):
 
     assert at.log.known(append(event(2), event(3), event(9))) == {event_id(2): 2}
     assert at.log.known(append(event(3), to=StreamId("default", "none"))) == {}
-    assert at.log.known(append(event(1), expected=exactly(-1))) == {event_id(1): 1}
+    assert at.log.known(append(event(1), expected=-1)) == {event_id(1): 1}
     assert at.log.head() == 3
 
 

@@ -11,7 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from abridged.eventlog.event import NewEvent, StreamId
-from abridged.eventlog.log import ANY, Append
+from abridged.eventlog.log import Append
 from abridged.eventlog.sqlite.backend import SqliteBackend
 from abridged.service.codec.events import decode, encode
 from abridged.service.conversations.row import READ_TABLE
@@ -182,7 +182,7 @@ def _claim_and_die(folder: Path, pass_id: str, *, times: int) -> None:
         for claim in claims
         for kind, schema_version, payload in [encode(claim)]
     ]
-    log.submit(Append(stream, events, expected=ANY, projected=Projected(state, claims))).result(PATIENCE_S)
+    log.submit(Append(stream, events, projected=Projected(state, claims))).result(PATIENCE_S)
     log.close()
 
 

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from abridged.eventlog.chain import verify_stream
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventLog
 from abridged.eventlog.sqlite.backend import SqliteBackend
@@ -23,6 +22,7 @@ from abridged.service.domain.fold import fold
 from abridged.v1 import conversation_pb2, event_log_service_pb2, event_pb2
 from tests.support.crash_audit import Fact, PassFact, PassStep
 from tests.support.crash_process import CALL_S, until_answered
+from tests.support.event_logs import verify_stream
 
 PAGE_EVENTS = 500
 ROWS_MAX = 10_000

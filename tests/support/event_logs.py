@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from abridged.eventlog.backend import Backend, MemoryBackend
+from abridged.eventlog.chain import Verified, genesis, verify_chain
 from abridged.eventlog.event import NewEvent, StreamId
-from abridged.eventlog.log import ANY, Append, AppendHook, AppendResult, EventLog, ExpectedVersion, RequestKey
+from abridged.eventlog.log import PAGE_EVENTS_MAX, Append, AppendHook, AppendResult, EventLog, RequestKey
 from abridged.eventlog.rows import RowTable
 from abridged.eventlog.sqlite.backend import SqliteBackend
 
@@ -123,9 +124,17 @@ def event(number: int, payload: bytes | None = None, **fields: object) -> NewEve
 def append(
     *events: NewEvent,
     to: StreamId = A,
-    expected: ExpectedVersion = ANY,
+    expected: int | None = None,
     request: RequestKey | None = None,
     projected: object = None,
 ) -> Append:
     """An append of `events`."""
     return Append(to, events, expected, request, projected)
+
+
+def verify_stream(log: EventLog, stream: StreamId) -> Verified:
+    """Walk a whole stream from its first event. Raises StreamCorrupt at the first that is not as written."""
+    verified = Verified(0, genesis(log.log_id, stream))
+    while page := log.read_sealed(stream, after=verified.version, limit=PAGE_EVENTS_MAX):
+        verified = verify_chain(page, after=verified)
+    return verified

@@ -286,7 +286,7 @@ class _TriggerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Trigger.Value
     TRIGGER_EMERGENCY: _Trigger.ValueType  # 2
     """The ratio reached the emergency ratio."""
     TRIGGER_PERIODIC: _Trigger.ValueType  # 3
-    """So many messages: force_refresh_after_messages since the last pass, or in PROFILE_ROLLING more than
+    """The number of messages: force_refresh_after_messages since the last pass, or in PROFILE_ROLLING more than
     threshold_messages in the window.
     """
     TRIGGER_FOLLOW_UP: _Trigger.ValueType  # 4
@@ -306,7 +306,7 @@ TRIGGER_RATIO: Trigger.ValueType  # 1
 TRIGGER_EMERGENCY: Trigger.ValueType  # 2
 """The ratio reached the emergency ratio."""
 TRIGGER_PERIODIC: Trigger.ValueType  # 3
-"""So many messages: force_refresh_after_messages since the last pass, or in PROFILE_ROLLING more than
+"""The number of messages: force_refresh_after_messages since the last pass, or in PROFILE_ROLLING more than
 threshold_messages in the window.
 """
 TRIGGER_FOLLOW_UP: Trigger.ValueType  # 4

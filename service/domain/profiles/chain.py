@@ -42,7 +42,7 @@ def trigger_ratio(_state: Conversation, policy: Policy) -> float:
 def due(
     state: Conversation, context: DecisionContext, *, extractive: bool
 ) -> SummarizationRequested | SummarizationCleared | SummarizationSkipped | None:
-    """See Profile. Reports IRREDUCIBLE and DEPTH_LIMIT once per window, never in a loop."""
+    """Reports IRREDUCIBLE and DEPTH_LIMIT once per window, never in a loop."""
     policy = context.policy
     past_trigger = state.ratio >= policy.trigger_token_ratio
     refresh_due = _refresh_due(state, policy)
@@ -75,7 +75,7 @@ def forced(state: Conversation, context: DecisionContext) -> SummarizationReques
 def follow_up(
     state: Conversation, ended: PassPlan, context: DecisionContext, *, extractive: bool
 ) -> SummarizationRequested | None:
-    """See Profile. Makes one with a tail of two. After a cut range it takes what that left, as often as necessary.
+    """Plan a pass with a tail of two. After a cut range, plan the rest of it, as often as necessary.
 
     It may exceed the maximum depth by one, because it finishes the pass before it.
     """
@@ -92,12 +92,12 @@ def follow_up(
 
 
 def closing(_state: Conversation, _context: DecisionContext, *, extractive: bool) -> None:  # noqa: ARG001 - see Profile
-    """See Profile. Nothing: a closed window stays as it is."""
+    """Return no plan: a closed window stays as it is."""
     return
 
 
 def idle_from_us(_state: Conversation) -> int:
-    """See Profile. Never: its passes do not wait for the user to be silent."""
+    """Return 0, for never: no pass waits until the user is silent."""
     return 0
 
 
@@ -143,7 +143,6 @@ def _requested(
     *,
     extractive: bool = False,
 ) -> SummarizationRequested:
-    """The plan of the pass."""
     policy = context.policy
     live = state.live
     replaced_tokens = division.dropped_tokens + summary_tokens(state)

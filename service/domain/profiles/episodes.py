@@ -52,12 +52,12 @@ class _Episode(NamedTuple):
 
 
 def defaults() -> Policy:
-    """See Profile. The tail is the shortest possible: the newest episode's long summary stands before it."""
+    """The tail is the shortest possible: the newest episode's long summary stands before it."""
     return Policy(profile=ProfileName.EPISODES, preserve_recent=TAIL_MESSAGES_MIN, min_range_tokens=128)
 
 
 def trigger_ratio(state: Conversation, policy: Policy) -> float:
-    """See Profile. Messages are counted, not tokens: any ratio is past the trigger when a pass is due by count."""
+    """Messages are counted, not tokens: any ratio is past the trigger when a pass is due by count."""
     return 0.0 if _is_due(state, policy) else policy.emergency_token_ratio
 
 
@@ -79,7 +79,7 @@ def due(
 
 
 def forced(state: Conversation, context: DecisionContext) -> SummarizationRequested:
-    """See Profile. An episode of any length, if it has min_range_tokens."""
+    """An episode of any length, if it has min_range_tokens."""
     found = stretch(state, context.policy, tail_messages=context.policy.preserve_recent)
     if tokens_of(state, found.units) < context.policy.min_range_tokens:
         raise NothingToSummarize
@@ -87,12 +87,12 @@ def forced(state: Conversation, context: DecisionContext) -> SummarizationReques
 
 
 def closing(state: Conversation, context: DecisionContext, *, extractive: bool) -> SummarizationRequested | None:
-    """See Profile. All that no episode covers, the tail too, in as many episodes as it takes."""
+    """Plan all messages that no episode covers, the tail too, in as many episodes as it takes."""
     return _rest(state, context, Trigger.PERIODIC, rest(state, context.policy), extractive=extractive)
 
 
 def idle_from_us(state: Conversation) -> int:
-    """See Profile. None is due of a tail alone, or of a window of which an episode was tried."""
+    """No pass is due of a tail alone, or of a window of which an episode was tried."""
     last = state.passes[-1] if state.passes else None
     tried = last is not None and not last.record_id and last.plan.message_version == state.message_version
     waiting = state.chat_messages - len(state.pins) > TAIL_MESSAGES_MIN
@@ -103,7 +103,7 @@ def idle_from_us(state: Conversation) -> int:
 def follow_up(
     state: Conversation, ended: PassPlan, context: DecisionContext, *, extractive: bool
 ) -> SummarizationRequested | None:
-    """See Profile. The next episode, as often as there was one left; then the merge of short summaries."""
+    """The next episode, as often as there was one left; then the merge of short summaries."""
     if state.closed:
         return _rest(state, context, Trigger.FOLLOW_UP, rest(state, context.policy), extractive=extractive)
     if ended.cut and (_is_due(state, context.policy) or state.ratio >= context.policy.emergency_token_ratio):
@@ -112,7 +112,7 @@ def follow_up(
 
 
 def ahead(_state: Conversation, _context: DecisionContext) -> PassPlan | None:
-    """See Profile. Prepares nothing: messages trigger its passes, whatever the ratio."""
+    """Prepares nothing: messages trigger its passes, whatever the ratio."""
     return None
 
 
@@ -217,7 +217,6 @@ def _replaced_tokens(state: Conversation, episode: _Episode) -> int:
 def _requested(
     state: Conversation, context: DecisionContext, trigger: Trigger, episode: _Episode, *, extractive: bool
 ) -> SummarizationRequested:
-    """The pass that makes an episode's record."""
     policy = context.policy
     covered = ranges_of(m.number for m in episode.messages)
     replaced = _replaced_tokens(state, episode)

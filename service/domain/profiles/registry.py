@@ -18,5 +18,4 @@ assert set(_PROFILES) == set(ProfileName), "every profile that can be named is t
 
 
 def profile_of(name: ProfileName) -> Profile:
-    """The rules of the named profile."""
     return _PROFILES[name]

@@ -54,14 +54,14 @@ def defaults() -> Policy:
 
 
 def trigger_ratio(state: Conversation, policy: Policy) -> float:
-    """See Profile. Past threshold_messages it is 0: such a window is past its trigger at any ratio."""
+    """The ratio is 0 past threshold_messages: such a window is past its trigger at any ratio."""
     return 0.0 if _messages_due(state, policy) else _token_trigger(state, policy)
 
 
 def due(
     state: Conversation, context: DecisionContext, *, extractive: bool
 ) -> SummarizationRequested | SummarizationSkipped | None:
-    """See Profile. IRREDUCIBLE is said once for a window, and not for its number of messages alone."""
+    """IRREDUCIBLE is said once for a window, and not for its number of messages alone."""
     policy = context.policy
     trigger = _trigger(state, policy)
     if trigger is None:
@@ -87,7 +87,7 @@ def forced(state: Conversation, context: DecisionContext) -> SummarizationReques
 def follow_up(
     state: Conversation, ended: PassPlan, context: DecisionContext, *, extractive: bool
 ) -> SummarizationRequested | None:
-    """See Profile. Records over their share are merged; then comes what a cut range left, as often as there is some.
+    """Records over their share are merged; then comes what a cut range left, as often as there is some.
 
     A window that is past trigger_token_ratio all the same gets one more pass, with a tail of two.
     """
@@ -104,17 +104,17 @@ def follow_up(
 
 
 def closing(_state: Conversation, _context: DecisionContext, *, extractive: bool) -> None:  # noqa: ARG001 - see Profile
-    """See Profile. Nothing: a closed window stays as it is."""
+    """Return no plan: a closed window stays as it is."""
     return
 
 
 def idle_from_us(_state: Conversation) -> int:
-    """See Profile. Never: its passes do not wait for the user to be silent."""
+    """Return 0, for never: no pass waits until the user is silent."""
     return 0
 
 
 def ahead(_state: Conversation, _context: DecisionContext) -> PassPlan | None:
-    """See Profile. Prepares nothing: messages trigger its passes, whatever the ratio."""
+    """Prepares nothing: messages trigger its passes, whatever the ratio."""
     return None
 
 
@@ -345,7 +345,6 @@ def _merging(
 
 
 def _sized(state: Conversation, plan: PassPlan, *, kept_tokens: int, revised_tokens: int = 0) -> PassPlan:
-    """The plan with the sizes of its record."""
     policy = _fitted(state, plan.policy)
     cap, room = record_sizes(
         state,

@@ -211,7 +211,6 @@ class ModelHost:
         await self._client.aclose()
 
     async def _first(self, lines: AsyncGenerator[bytes, None], place: Place, deadline: Deadline) -> bytes | None:
-        """The first line, or None."""
         first_byte_s = self._settings.first_byte_s
         began = self._clock()
         try:

@@ -41,7 +41,7 @@ class Ollama(Provider[OllamaGroup]):
             yield f"hosts[{index}]", partial(self.settings.address, host)
 
     def host_labels(self) -> tuple[str, ...]:
-        """See Provider. The hosts describe chat models, whoever makes the records."""
+        """The hosts describe chat models, whoever makes the records."""
         return tuple(address.label for address in self.settings.addresses())
 
     async def inventory(self, *, timeout_s: float, clock: Callable[[], float]) -> Sequence[Inventory]:
@@ -49,7 +49,7 @@ class Ollama(Provider[OllamaGroup]):
         return [await self._inventory(host, timeout_s, clock) for host in hosts]
 
     async def missing_remedy(self, *, clock: Callable[[], float]) -> str:
-        """See Provider. Only the first host is asked."""
+        """Only the first host is asked."""
         if not self.models:
             return ""
         model = self.models[0]

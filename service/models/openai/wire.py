@@ -79,7 +79,7 @@ class Answer(StreamedAnswer):
         return "length" if self.finished == "length" else "stop"
 
     def add(self, line: bytes) -> None:
-        """See StreamedAnswer. Raises ModelMissing for an answer in another model's name."""
+        """Raises ModelMissing for an answer in another model's name."""
         if line.startswith(b":") or line.startswith(_OTHER_FIELDS):
             return
         data = line.removeprefix(b"data:").strip()

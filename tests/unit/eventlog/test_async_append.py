@@ -8,7 +8,7 @@ import pytest
 
 from abridged.eventlog.async_append import AsyncAppender
 from abridged.eventlog.errors import WrongExpectedVersion
-from abridged.eventlog.log import NO_STREAM, AppendResult
+from abridged.eventlog.log import AppendResult
 from abridged.eventlog.memory import MemoryEventLog
 from abridged.eventlog.sqlite.log import SqliteEventLog
 from tests.support.event_logs import A, Clock, append, event
@@ -42,7 +42,7 @@ async def test_an_awaited_append_raises_its_typed_error(log):
     await appender.append(append(event(1)))
 
     with pytest.raises(WrongExpectedVersion):
-        await appender.append(append(event(2), expected=NO_STREAM))
+        await appender.append(append(event(2), expected=0))
 
 
 async def test_a_cancelled_awaiter_does_not_cancel_the_commit(log):
@@ -87,7 +87,7 @@ async def test_a_refusal_is_heard_of_when_its_awaiter_has_gone(log):
     heard: list[object] = []
     await appender.append(append(event(1)))
 
-    appender.post(append(event(2), expected=NO_STREAM), on_outcome=heard.append).cancel()
+    appender.post(append(event(2), expected=0), on_outcome=heard.append).cancel()
     await appender.append(append(event(3)))
 
     assert [type(outcome) for outcome in heard] == [WrongExpectedVersion]

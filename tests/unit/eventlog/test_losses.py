@@ -69,7 +69,7 @@ def test_events_that_are_in_no_page_are_counted(tmp_path: Path):
     loss = _loss(_written(tmp_path / "log.db", 10), f"{GONE} 4", f"{GONE} 10", end=10)
 
     assert loss == Loss((), 0, 0, intact=8, unplaced=2)
-    assert not loss.is_none
+    assert not loss.is_empty
 
 
 def test_memory_is_the_same_however_much_is_damaged(tmp_path: Path):

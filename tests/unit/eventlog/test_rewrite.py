@@ -148,12 +148,12 @@ def test_an_empty_file_is_made_no_log(tmp_path: Path):
 
 def test_the_log_of_another_process_is_left_alone(path: Path):
     """It is its own."""
-    lock = FileLock(path.with_name(LOCK))
+    lock = FileLock(path)
     try:
         with pytest.raises(LogLocked):
             _written(path)
     finally:
-        lock.release()
+        lock.close()
 
 
 _KILLED = """

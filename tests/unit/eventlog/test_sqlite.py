@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from abridged.eventlog.chain import verify_stream
 from abridged.eventlog.errors import (
     LogClosed,
     LogCorrupt,
@@ -33,7 +32,7 @@ from abridged.eventlog.sqlite.engine import READERS_MAX, has_tables, reader_engi
 from abridged.eventlog.sqlite.log import SqliteEventLog
 from abridged.eventlog.sqlite.sql import select_stream, select_window
 from abridged.eventlog.sqlite.writer import STREAMS_KEPT_MAX, WAL_BYTES_MAX
-from tests.support.event_logs import A, B, Clock, append, event
+from tests.support.event_logs import A, B, Clock, append, event, verify_stream
 from tests.support.patience import PATIENCE_S
 
 
