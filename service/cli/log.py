@@ -51,7 +51,7 @@ def verify(invocation: Invocation, file: Path | None, is_all: bool) -> None:
     Exits with 1 if something is damaged, or if the file is not a log or cannot be checked; with 2 if it does not exist.
     """
     path = file or configuration(invocation).settings.log.path
-    # What reads a log is loaded by this command alone.
+    # This command alone loads the readers of a log.
     from abridged.service.cli.log_verification import verified
 
     def unreadable(error: Exception) -> CommandFailed:
@@ -81,7 +81,7 @@ def rebuild(invocation: Invocation, file: Path | None) -> None:
     """
     settings = configuration(invocation).settings
     path = _existing(file or settings.log.path)
-    # What opens a log as a sidecar does is loaded by this command alone.
+    # This command alone opens a log as a sidecar does.
     from abridged.service.bootstrap.rebuild import rebuilt_anew
     from abridged.service.conversations.rebuild import RebuildReport
 
@@ -117,7 +117,7 @@ def reindex(invocation: Invocation, file: Path | None) -> None:
     if settings.recall.index == "off":
         raise Misconfigured("recall.index is off", hint="set recall.index to words or both")
     check_prerequisites(found)
-    # What opens a log as a sidecar does is loaded by this command alone.
+    # This command alone opens a log as a sidecar does.
     from abridged.service.bootstrap.recall import reindexed
 
     with _as_served(settings, path) as of_file:

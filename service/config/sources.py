@@ -212,7 +212,7 @@ class _Loading:
             self._refuse(name, self._origin_of(name), "give either it or token")
             return grant
         text = self._secret_in(name, grant["token_file"])
-        # What could not be read has been refused by name; a stand-in keeps it from being refused twice.
+        # A value that could not be read has been refused by name; a stand-in keeps it from being refused twice.
         return {**grant, "token": text if text is not None else REDACTED}
 
     def finish(self) -> Configuration:

@@ -320,7 +320,7 @@ class ConversationLog:
             window = {self.message_event_id(key, m.message.id) for m in found.state.window}
             return found if self._log.known_ids(key, window).keys() == window else None
         except (LogCorrupt, UnknownEvent):
-            # What is damaged is in the stream as well, or it is the snapshot: the whole stream tells.
+            # Either the stream is damaged or the snapshot: reading the whole stream shows which.
             return None
 
     def _new_event(self, key: StreamId, event: Event, sent: SentMessages, trace_context: str) -> NewEvent:

@@ -183,7 +183,7 @@ def _around(
     hidden, asked = _hidden(state), frozenset(numbers)
     chat = _chat(state, ())
     units = tool_units(chat, tool_pairs(chat))
-    # What is said between a call and its result belongs to both.
+    # Messages between a call and its result belong to both.
     belonging = (m for unit in pinned_units(units, asked) for m in unit)
     halves = {m.number for m in belonging if m.message.role is Role.TOOL or m.message.tool_calls}
     reaching = sorted(halves | {n for n in asked if covers(hidden, n)})

@@ -116,7 +116,7 @@ def _applied(state: Conversation, event: _RareEvent, at_us: int, originals: Iter
             return state._replace(id=event.conversation_id, settings=event.settings, created_us=at_us)
         case SettingsChanged():
             state = _may_speak_again(state) if _bears_on_passes(state.settings, event.settings) else state
-            # What was reported of one model says nothing about another.
+            # Reports of one model say nothing about another.
             reports = state.usage_reports if event.settings.model == state.settings.model else 0
             return state._replace(settings=event.settings, usage_reports=reports)
         case UsageReported():

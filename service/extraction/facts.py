@@ -125,7 +125,7 @@ def decisions(best: Sequence[Scored], talk: Talk, *, carried: Sequence[str]) -> 
         back = is_reversal(passage.text)
         left = [item for item in standing if not _replaces(subject, item[1], back=back)]
         if not stands_alone(passage.text):
-            # What it takes back no longer holds; what it says in its place cannot be read here.
+            # The decision that it takes back no longer holds; the new one cannot be read here.
             standing = left if back else standing
         elif len(left) < len(standing) or is_decision(passage.text):
             standing = [*left, (passage.line, subject)]

@@ -62,7 +62,7 @@ class _Statement(NamedTuple):
         values: The values that it names.
         subject: Its words without values, grammar and words of change.
         corrects: Whether it speaks of a change.
-        gives_up: What it says no longer holds.
+        gives_up: The values that it says no longer hold.
     """
 
     passage: Passage

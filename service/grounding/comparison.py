@@ -1,8 +1,8 @@
 """Compares a draft with what it is made from: its source, the previous record, and the record that it would replace.
 
-A decoder bound to a schema makes any text valid JSON. What distinguishes a summary is that it is about this
-conversation, about more than its beginning, and keeps what was known. Each floor is a field of the policy; 0 disables
-it. Problems contain names and counts, never text.
+A decoder bound to a schema makes any text valid JSON. A summary must be about this conversation, about more than its
+beginning, and keep what was known. Each floor is a field of the policy; 0 disables it. Problems contain names and
+counts, never text.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class Index:
             self._ids.clear()
             raise
         if self._forgot:
-            # What was overwritten is in the write-ahead log as it was before.
+            # The write-ahead log still has the overwritten pages.
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def unembedded(self, limit: int) -> list[Unembedded]:

@@ -161,7 +161,7 @@ class Recall:
 
     def _hits(self, search: Search, entries: Iterable[Entry]) -> Iterator[Hit]:
         for entry in entries:
-            # What was erased since it was indexed is in the log no longer, and so not in an answer.
+            # The log no longer has text that was erased since it was indexed, so the answer has none of it.
             event = self._event(StreamId(search.namespace, entry.conversation), entry)
             if event is None or text_of(event) != entry.text:
                 continue

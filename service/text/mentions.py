@@ -113,7 +113,7 @@ class Mention(NamedTuple):
         kind: Its kind.
         text: It, as written.
         context: The words before it, at most CONTEXT_WORDS_MAX.
-        matter: What it is a value of: the last words before it that say something, for comparison; empty for none.
+        matter: The thing it is a value of: the last meaningful words before it, for comparison; empty without any.
         changes: Whether the words around it, within its clause, speak of a change.
         replaces: The identifier of the same text that it replaces; empty for none.
         dropped: Whether the text says that it holds no longer.

@@ -510,7 +510,7 @@ class PolicyOverrides(_message.Message):
     max_summary_chain_depth: _builtins.int
     """Most records in a chain."""
     on_depth_limit: Global___DepthLimit.ValueType
-    """What happens at that depth."""
+    """The rule for a chain that has reached max_summary_chain_depth."""
     force_refresh_after_messages: _builtins.int
     """Start a pass after this many messages at any ratio; 0 for never."""
     max_summary_tokens: _builtins.int
@@ -568,7 +568,7 @@ class PolicyOverrides(_message.Message):
     record_token_ratio: _builtins.float
     """PROFILE_ROLLING: the share of the budget that all records may take; then the oldest two are merged."""
     record_form: Global___DraftForm.ValueType
-    """What a model writes for a record."""
+    """The form in which a model writes a record."""
     episode_trigger_messages: _builtins.int
     """EPISODES: messages outside episodes that trigger a pass."""
     min_episode_size: _builtins.int
@@ -1057,7 +1057,7 @@ class Conversation(_message.Message):
     """Whether it is closed."""
     @_builtins.property
     def settings(self) -> Global___ConversationSettings:
-        """What the client set."""
+        """The settings as the client sent them."""
 
     @_builtins.property
     def usage(self) -> Global___TokenUsage:

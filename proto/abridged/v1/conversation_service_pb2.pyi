@@ -156,7 +156,7 @@ class _EpisodeFormEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EpisodeFo
     EPISODE_FORM_SHORT: _EpisodeForm.ValueType  # 2
     """Its short summary."""
     EPISODE_FORM_MERGED: _EpisodeForm.ValueType  # 3
-    """What a merged record says of it."""
+    """The part of a merged record that is about it."""
 
 class EpisodeForm(_EpisodeForm, metaclass=_EpisodeFormEnumTypeWrapper):
     """EpisodeForm is how much of an episode the window shows."""
@@ -168,7 +168,7 @@ EPISODE_FORM_LONG: EpisodeForm.ValueType  # 1
 EPISODE_FORM_SHORT: EpisodeForm.ValueType  # 2
 """Its short summary."""
 EPISODE_FORM_MERGED: EpisodeForm.ValueType  # 3
-"""What a merged record says of it."""
+"""The part of a merged record that is about it."""
 Global___EpisodeForm: _TypeAlias = EpisodeForm  # noqa: Y015
 
 class _PassStage:
@@ -399,7 +399,7 @@ class AppendRefusal(_message.Message):
     code: _builtins.int
     """The google.rpc.Code."""
     message: _builtins.str
-    """What is wrong, in English."""
+    """The violation, in English."""
     @_builtins.property
     def details(self) -> _containers.RepeatedCompositeFieldContainer[_any_pb2.Any]:
         """Details, among them a google.rpc.ErrorInfo with the reason."""
@@ -441,7 +441,7 @@ class ContextOptions(_message.Message):
     summary_role: _conversation_pb2.SummaryRole.ValueType
     """The role of the summary message."""
     view: Global___ContextView.ValueType
-    """What to return."""
+    """The view to return."""
     rendering: Global___Rendering.ValueType
     """A JSON form to add."""
     abort_on_failure: _builtins.bool
@@ -489,7 +489,7 @@ class ContextFailure(_message.Message):
     reason: _error_reason_pb2.ErrorReason.ValueType
     """The reason."""
     message: _builtins.str
-    """What went wrong, for people."""
+    """The error, for people."""
     @_builtins.property
     def retry_delay(self) -> _duration_pb2.Duration:
         """When to call GetContext again, if it can help."""
@@ -634,7 +634,7 @@ class GetContextRequest(_message.Message):
     summary_role: _conversation_pb2.SummaryRole.ValueType
     """The role of the summary message."""
     view: Global___ContextView.ValueType
-    """What to return."""
+    """The view to return."""
     rendering: Global___Rendering.ValueType
     """A JSON form to add."""
     abort_on_failure: _builtins.bool
@@ -1665,7 +1665,7 @@ class RateSummaryRequest(_message.Message):
     rating: _summary_pb2.Rating.ValueType
     """The opinion."""
     comment: _builtins.str
-    """What the user has to say."""
+    """The user's comment."""
     def __init__(
         self,
         *,
@@ -2186,7 +2186,7 @@ class PassProgress(_message.Message):
     summarization_id: _builtins.str
     """The pass."""
     stage: Global___PassStage.ValueType
-    """What it is doing."""
+    """Its current stage."""
     attempt: _builtins.int
     """The attempt, from 1."""
     model: _builtins.str
@@ -2305,7 +2305,7 @@ class SearchHistoryRequest(_message.Message):
     query: _builtins.str
     """Words, and "phrases" that must occur."""
     mode: Global___SearchMode.ValueType
-    """What is compared."""
+    """The index to compare."""
     page_size: _builtins.int
     """Most hits to return; 0 means 10, more than 100 means 100."""
     @_builtins.property
@@ -2369,7 +2369,7 @@ class SearchHit(_message.Message):
     FOUND_BY_FIELD_NUMBER: _builtins.int
     SIMILARITY_FIELD_NUMBER: _builtins.int
     kind: Global___SearchKind.ValueType
-    """What it is."""
+    """A message or a record."""
     conversation_id: _builtins.str
     """Its conversation."""
     message_id: _builtins.str
@@ -2387,7 +2387,7 @@ class SearchHit(_message.Message):
     long_summary: _builtins.str
     """The episode's longer text; empty for other hits."""
     found_by: Global___SearchMode.ValueType
-    """What found it: WORDS, MEANING, or BOTH. In mode BOTH a hit by MEANING has none of the query's words that rank."""
+    """The index that has it: WORDS, MEANING, or BOTH. In mode BOTH a hit by MEANING has none of the query's words that rank."""
     similarity: _builtins.float
     """The cosine between the query and the hit's nearest piece, from -1 to 1; unset unless meaning found it. A search by
     meaning returns what is nearest, however far it is.

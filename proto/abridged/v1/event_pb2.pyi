@@ -250,7 +250,7 @@ class ResolvedSettings(_message.Message):
     """The rules for its passes; unspecified, in settings from before there was a choice, means PROFILE_CHAIN."""
     @_builtins.property
     def requested(self) -> _conversation_pb2.ConversationSettings:
-        """What the client set."""
+        """The settings as the client sent them."""
 
     def __init__(
         self,
@@ -471,7 +471,7 @@ class PassPlan(_message.Message):
     cut: _builtins.bool
     """Whether more could have been compressed: a pass reads what its limits allow, and follow-ups read the rest."""
     form: _conversation_pb2.DraftForm.ValueType
-    """What a model is asked to write; unspecified, in plans from before there was a choice, means DRAFT_FORM_FACETS."""
+    """The form that a model is asked for. Plans from before there was a choice have none, which means DRAFT_FORM_FACETS."""
     label: _builtins.str
     """The record's label."""
     @_builtins.property
@@ -550,7 +550,7 @@ class SummarizationRequested(_message.Message):
     PLAN_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def plan(self) -> Global___PassPlan:
-        """What the pass does."""
+        """The plan of the pass."""
 
     def __init__(
         self,
@@ -971,7 +971,7 @@ class SummaryRated(_message.Message):
     rating: _summary_pb2.Rating.ValueType
     """The opinion."""
     comment: _builtins.str
-    """What the user had to say."""
+    """The user's comment."""
     def __init__(
         self,
         *,

@@ -122,12 +122,12 @@ class GetServerInfoResponse(_message.Message):
     namespace: _builtins.str
     """The namespace of the caller's credential."""
     counter: _builtins.str
-    """What counts the tokens of models that are not counted by their own tokenizer, such as `estimate`."""
+    """The counter for models without a tokenizer of their own, such as `estimate`."""
     counts_exactly: _builtins.bool
     """Whether chat models may be counted by their own tokenizers; CountTokens says whether one is."""
     @_builtins.property
     def capabilities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What it can do, as lower-case words such as `profile.chain`."""
+        """Its capabilities, as lower-case words such as `profile.chain`."""
 
     @_builtins.property
     def limits(self) -> Global___Limits:

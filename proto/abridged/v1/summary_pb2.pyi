@@ -228,7 +228,7 @@ class Statement(_message.Message):
     TEXT_FIELD_NUMBER: _builtins.int
     MESSAGE_NUMBERS_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """What it says."""
+    """Its text."""
     @_builtins.property
     def message_numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Up to 3 messages that say it, by number, ascending. Empty if no message supports it: nobody has to believe it. Found
@@ -262,7 +262,7 @@ class ActionItem(_message.Message):
     owner: _builtins.str
     """Who does it; empty if the conversation does not say."""
     task: _builtins.str
-    """What to do."""
+    """The action."""
     due: _builtins.str
     """When it is due; empty if the conversation does not say."""
     @_builtins.property
@@ -307,11 +307,11 @@ class SummaryContext(_message.Message):
 
     @_builtins.property
     def decisions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Statement]:
-        """What was decided."""
+        """The decisions."""
 
     @_builtins.property
     def action_items(self) -> _containers.RepeatedCompositeFieldContainer[Global___ActionItem]:
-        """What to do."""
+        """The tasks."""
 
     @_builtins.property
     def unresolved(self) -> _containers.RepeatedCompositeFieldContainer[Global___Statement]:
@@ -462,7 +462,7 @@ class LedgerEntry(_message.Message):
     replaced_by: _builtins.int
     """The message that gave a newer value; 0 while it holds."""
     context_tokens: _builtins.int
-    """What the words before it take more, if the window shows them."""
+    """Further tokens for the words before it, if the window shows them."""
     @_builtins.property
     def numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The messages that name it, ascending: the first one and the newest, at most 8. ExpandSummary returns them."""

@@ -283,7 +283,7 @@ class CountTokensResponse(_message.Message):
     counter: _builtins.str
     """The counter, such as `estimate`."""
     calibration_factor: _builtins.float
-    """What ReportUsage has taught the caller's namespace about `model`; 1 if nothing."""
+    """The factor that ReportUsage has taught the caller's namespace about `model`; 1 without any report."""
     estimate_reason: _builtins.str
     """Why the counts for `model` are estimates; empty if they are not, and without a model."""
     @_builtins.property

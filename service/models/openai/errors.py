@@ -1,7 +1,7 @@
 """The meaning of an OpenAI-compatible server's failures: one table from (status, text) to the errors of `model.py`.
 
 Servers agree on statuses and hardly on texts, so the texts of those in use (OpenAI, llama.cpp, vLLM, Ollama, LiteLLM)
-decide first. Some quote the request beside the error, FastAPI as `input`: what it says is no part of the error.
+decide first. Some quote the request beside the error, FastAPI as `input`: its words are no part of the error.
 
     ModelError
     └── ModelRefused

@@ -26,7 +26,7 @@ from abridged.service.models.openai.errors import classify_event
 _OTHER_FIELDS = (b"event:", b"id:", b"retry:")
 _DONE = b"[DONE]"
 _CALLS = frozenset({"tool_calls", "function_call"})
-# What providers append to the name of a model when they say which build answered.
+# The ending that providers append to a model's name to say which build answered.
 _BUILD = re.compile(r"[-@:](\d[\d-]*|latest)")
 
 
