@@ -177,7 +177,8 @@ def _asked_for(state: Conversation, request: _pb.ExpandSummaryRequest) -> tuple[
         asked = request.messages
         if not 1 <= asked.first <= asked.last:
             raise InvalidRequest((("messages", "must begin at 1 or later and not end before it begins"),))
-        ranges = (MessageRange(asked.first, asked.last),)
+        # A range may end past the newest message, which nobody knows who asks while others append.
+        ranges = (MessageRange(asked.first, max(asked.first, min(asked.last, state.message_version))),)
     if ranges[-1].last > state.message_version:
         raise MessageNotFound(ranges[-1].last)
     if not without(ranges, state.removed):

@@ -61,7 +61,8 @@ def statement_lines(record: SummaryRecord) -> Iterator[str]:
     ):
         for statement in statements:
             text = statement.task if isinstance(statement, ActionItem) else statement.text
-            yield f"- {kind}{text} [{', '.join(map(str, statement.message_numbers)) or 'no message'}]"
+            numbers = f" [{', '.join(map(str, statement.message_numbers))}]" if statement.message_numbers else ""
+            yield f"- {kind}{text}{numbers}"
 
 
 def short(identifier: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pkgutil
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 from io import TextIOWrapper
 
 import click
@@ -46,6 +47,17 @@ COMMANDS: Mapping[str, str] = {
 class _Commands(click.Group):
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(COMMANDS)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            if not near:
+                raise
+            raise click.UsageError(f"No such command '{args[0]}'; did you mean {near[0]}?", ctx) from error
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:

@@ -54,6 +54,7 @@ def expand(invocation: Invocation, conversation: str, what: str, *, max_tokens: 
             conversation, summary_id=summary_id, numbers=numbers, first=first, last=last, max_tokens=max_tokens
         )
         async for message in pages:
+            shown.append(message.number)
             if as_json_:
                 say(as_json(message))
             elif sys.stdout.isatty():
@@ -64,6 +65,7 @@ def expand(invocation: Invocation, conversation: str, what: str, *, max_tokens: 
                 say_text(whole_message(message), indent="  ")
 
     cut: list[bool] = []
+    shown: list[int] = []
     call(
         invocation,
         work,
@@ -72,6 +74,8 @@ def expand(invocation: Invocation, conversation: str, what: str, *, max_tokens: 
             "MESSAGE_NOT_FOUND": f"`abridged context {conversation} --original` shows the numbers",
         },
     )
+    if within and shown[-1] < int(within[2]):
+        say(f"({shown[-1]} is the newest message of {conversation} that is left up to {within[2]})", is_error=True)
     if any(cut):
         say(f"({sum(cut)} cut; --json, or a pipe, shows all)", is_error=True)
 

@@ -386,6 +386,30 @@ def test_an_unknown_message_number_says_where_to_see_the_numbers(cli, summarized
     assert f"  `abridged context {summarized} --original` shows the numbers" in ran.err
 
 
+def test_a_range_past_the_newest_message_shows_those_that_exist(cli):
+    """And says where they end; a range that begins past it is refused."""
+    for text in ("one", "two"):
+        cli("append", "range", text)
+    ran = cli("expand", "range", "1-9")
+    beyond = cli("expand", "range", "3-9")
+
+    assert (ran.code, ran.err) == (0, "(2 is the newest message of range that is left up to 9)\n")
+    assert [text in ran.out for text in ("one", "two")] == [True, True]
+    assert (beyond.code, "MESSAGE_NOT_FOUND" in beyond.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("contxt", "context"), ("serv", "serve"), ("conversation", "conversations")]
+)
+def test_a_command_that_is_nearly_one_is_named(cli, typed, meant):
+    """One that is like none is not guessed."""
+    ran = cli(typed)
+    other = cli("xyzzy")
+
+    assert (ran.code, f"No such command '{typed}'; did you mean {meant}?" in ran.err) == (2, True)
+    assert "did you mean" not in other.err
+
+
 def test_a_message_that_is_too_large_says_the_next_step(sidecar, cli, tmp_path):
     """Alone, from a file, and as a call of many; the limits are the sidecar's settings."""
     alone = cli("append", "large", "-", stdin="x" * 300_000)

@@ -1469,7 +1469,9 @@ class ExpandSummaryRequest(_message.Message):
     """
     @_builtins.property
     def messages(self) -> _summary_pb2.MessageRange:
-        """The messages with these numbers, such as those of a cleared tool result."""
+        """The messages with these numbers, such as those of a cleared tool result. A range that ends past the newest message
+        returns those that exist.
+        """
 
     @_builtins.property
     def numbers(self) -> Global___MessageNumbers:
