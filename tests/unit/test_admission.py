@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from abridged.service.api.admission import Admission
@@ -20,3 +22,19 @@ def test_a_thread_that_outlives_its_call_counts_no_more_bytes() -> None:
 
     with tenant.making() as grow:
         grow(ROOMY.answer_bytes_max // 2)
+
+
+def test_places_that_one_tenant_holds_are_fewer_for_the_next() -> None:
+    """Tenants share what the server has: each takes as much as it leaves free."""
+    admission = Admission(ROOMY, request_bytes_max=1_000, shared=True)
+
+    def taken(namespace: str) -> int:
+        count = 0
+        with suppress(TooManyRequests):
+            while True:
+                admission.of(namespace).take_call(reads=False)
+                count += 1
+        return count
+
+    assert [taken(name) for name in "abc"] == [5, 3, 1]
+    assert admission.of("a") is admission.of("a")
