@@ -17,10 +17,10 @@ from abridged.service.cli.failures import CommandFailed, Misconfigured, of_sidec
 from abridged.service.cli.figures import pass_line, record_line, usage_line
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import word
-from abridged.service.cli.sidecar import client_for, configuration
+from abridged.service.cli.sidecar import client_for, client_settings, configuration
 from abridged.service.cli.terminal import is_interactive, say, say_text
 from abridged.service.codec.values import message_to_proto
-from abridged.service.config.settings import Settings
+from abridged.service.config.settings import ClientSettings, Settings
 from abridged.service.domain.message import Message, Role
 from abridged.service.models.http.address import AddressError
 from abridged.service.models.model import ModelError, ModelMissing
@@ -48,12 +48,13 @@ def chat(invocation: Invocation, *, model: str, conversation: str) -> None:
 
     Commands: /ratio, /summaries, /resummarize (forces a pass), /quit.
     """
-    settings = configuration(invocation).settings
+    found = configuration(invocation)
+    settings, reached = found.settings, client_settings(found)
     name = _chat_model(settings, model)
     conversation = conversation or f"chat-{uuid.uuid4().hex[:12]}"
     with asyncio.Runner() as runner:
         try:
-            talk = runner.run(_Chat.connected(settings, name, conversation))
+            talk = runner.run(_Chat.connected(settings, reached, name, conversation))
         except SidecarError as error:
             raise of_sidecar_error(error) from error
         try:
@@ -104,10 +105,10 @@ class _Chat:
         )
 
     @classmethod
-    async def connected(cls, settings: Settings, name: str, conversation: str) -> _Chat:
+    async def connected(cls, settings: Settings, reached: ClientSettings, name: str, conversation: str) -> _Chat:
         """Connect to the sidecar and to Ollama. Raises SidecarError and CommandFailed."""
         async with AsyncExitStack() as resources:
-            client = await resources.enter_async_context(client_for(settings.client))
+            client = await resources.enter_async_context(client_for(reached))
             await client.server_info()
             model = _model(settings.ollama, name)
             resources.push_async_callback(model.close)

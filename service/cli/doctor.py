@@ -20,11 +20,18 @@ from abridged.service.bootstrap.recall import embedded_dimension
 from abridged.service.cli.failures import CommandFailed
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.prerequisites import log_path_problem
-from abridged.service.cli.sidecar import HttpPortError, client_for, configuration, failure_at, get, reachable
+from abridged.service.cli.sidecar import (
+    HttpPortError,
+    client_for,
+    client_settings,
+    configuration,
+    failure_at,
+    get,
+    named_by,
+)
 from abridged.service.cli.speed import advice, longest_prompt, speed_line
 from abridged.service.cli.terminal import say
-from abridged.service.config.settings import ClientSettings, LogSettings, Settings, is_local_address
-from abridged.service.config.sources import Configuration
+from abridged.service.config.settings import ClientSettings, LogSettings, Settings
 from abridged.service.models.inventory import FAIL, OK, SKIP, WARN, Finding, ModelSpeed
 from abridged.service.models.model import ModelError
 from abridged.service.models.settings import SettingUnusable
@@ -56,11 +63,11 @@ def doctor(invocation: Invocation, *, live: bool, speed: bool) -> None:
     are broken; not for an unavailable model.
     """
     found = configuration(invocation)
-    settings, client = found.settings, _asked(found)
+    settings, client = found.settings, client_settings(found)
     if live:
         _live(settings, client)
         return
-    findings = asyncio.run(_examined(settings, client, named_by=_named_by(found), asks=speed))
+    findings = asyncio.run(_examined(settings, client, named_by=named_by(found), asks=speed))
     for finding in findings:
         say(f"{finding.verdict:<4}  {finding.what}")
         if finding.hint:
@@ -68,26 +75,6 @@ def doctor(invocation: Invocation, *, live: bool, speed: bool) -> None:
     broken = sum(finding.verdict == FAIL for finding in findings)
     if broken:
         raise CommandFailed(f"{broken} of {len(findings)} checks failed")
-
-
-def _named_by(found: Configuration) -> str:
-    """Return the origin of client.address, such as `flag` or `file abridged.toml`; empty if it is the default."""
-    origin = found.origins["client.address"]
-    return "" if origin.kind == "default" else str(origin).removesuffix(" client.address")
-
-
-def _asked(found: Configuration) -> ClientSettings:
-    """Return how to reach the sidecar of these settings. Its tokens go to the address that it listens at alone."""
-    client, server = found.settings.client, found.settings.server
-    if _named_by(found):
-        return client
-    # Port 0 is chosen at each start, so that nobody can know it from the settings.
-    known = [address for address in server.listen if not address.endswith(":0")]
-    if not known:
-        return client
-    address = next((local for local in known if is_local_address(local)), known[0])
-    token = client.token or next((grant.token for grant in server.tokens if "read" in grant.scopes), None)
-    return client.model_copy(update={"address": reachable(address), "token": token})
 
 
 def _live(settings: Settings, client: ClientSettings) -> None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from abridged.client import AsyncConversations, Patience, SidecarError
 from abridged.service.cli.failures import CommandFailed, Misconfigured, of_config_error, of_sidecar_error
 from abridged.service.cli.options import Invocation
-from abridged.service.config.settings import ClientSettings
+from abridged.service.config.settings import ClientSettings, is_local_address
 from abridged.service.config.sources import ConfigError, Configuration, environment, load
 
 HTTP_PROBE_S = 1.0
@@ -39,6 +39,30 @@ def configuration(invocation: Invocation, forced: Mapping[str, Any] | None = Non
         raise of_config_error(error) from error
 
 
+def named_by(found: Configuration) -> str:
+    """Return the origin of client.address, such as `flag` or `file abridged.toml`; empty if it is the default."""
+    origin = found.origins["client.address"]
+    return "" if origin.kind == "default" else str(origin).removesuffix(" client.address")
+
+
+def client_settings(found: Configuration) -> ClientSettings:
+    """Return how to reach the sidecar of these settings: at client.address, or else where server.listen has moved it.
+
+    Its own tokens go to the address that it listens at alone; the one with most scopes is sent.
+    """
+    client, server = found.settings.client, found.settings.server
+    if named_by(found):
+        return client
+    # Port 0 is chosen at each start, so that nobody can know it from the settings.
+    known = [address for address in server.listen if not address.endswith(":0")]
+    if not known:
+        return client
+    address = next((local for local in known if is_local_address(local)), known[0])
+    readers = [grant for grant in server.tokens if "read" in grant.scopes]
+    token = client.token or next((grant.token for grant in sorted(readers, key=lambda grant: -len(grant.scopes))), None)
+    return client.model_copy(update={"address": reachable(address), "token": token})
+
+
 def client_for(settings: ClientSettings, *, patience: Patience | None = None) -> AsyncConversations:
     """Return a client for the configured sidecar; call this inside an event loop."""
     return AsyncConversations(
@@ -60,7 +84,7 @@ def call(
 
     `hints` are this command's own hints by error reason; they take precedence over the usual ones.
     """
-    settings = configuration(invocation).settings.client
+    settings = client_settings(configuration(invocation))
 
     async def calling() -> T:
         async with client_for(settings, patience=patience) as client:

@@ -355,7 +355,10 @@ class TelemetrySettings(SettingsGroup):
 class ClientSettings(SettingsGroup):
     """How the `abridged` commands reach a sidecar."""
 
-    address: ListenAddress = Field(default="127.0.0.1:7420", description="The sidecar's gRPC address.")
+    address: ListenAddress = Field(
+        default="127.0.0.1:7420",
+        description="The sidecar's gRPC address. Unless it is set, commands go where server.listen points.",
+    )
     token: Secret = Field(default=None, description="Bearer token to send.")
     token_file: Path | None = Field(default=None, description="File that contains the token.")
     deadline_s: Seconds = Field(default=30.0, description="Deadline of a unary call, in seconds.")

@@ -217,6 +217,20 @@ def own_settings(sidecar: ServedSidecar) -> list[str]:
     return [part for one in given for part in ("--set", one)]
 
 
+def test_commands_find_the_sidecar_that_their_settings_have_moved(tmp_path):
+    """With a token of these settings; an address of the client's own goes before, and gets no such token."""
+    grant = 'server.tokens=[{"token": "s3cret-of-the-sidecar", "namespace": "default", "scopes": ["append", "read"]}]'
+    with served(tmp_path, grant) as sidecar:
+        own = ("--set", f"server.listen={sidecar.address}", "--set", grant)
+        there = abridged("append", "moved", "hello", *own)
+        elsewhere = abridged("append", "moved", "hello", *own, "--address", "127.0.0.1:9")
+        named = abridged("append", "moved", "hello", *own, "--address", sidecar.address)
+
+    assert (there.code, there.err) == (0, "")
+    assert (elsewhere.code, "127.0.0.1:9: nobody answers" in elsewhere.err) == (1, True)
+    assert (named.code, "UNAUTHENTICATED" in named.err) == (1, True)
+
+
 def finding(what: str, ran: Ran) -> str:
     """What the doctor found about one thing."""
     (line,) = [line for line in ran.out.splitlines() if line.split()[1].rstrip(":") == what]
