@@ -39,7 +39,7 @@ test-outages: ## ten thousand random chats in outages, against the rules alone
 	@OUTAGE_CHATS=10000 scripts/test -q -n 2 tests/unit/domain/test_outages.py
 
 test-histories: ## ten thousand random histories that are revoked, pinned and rewound
-	@HISTORIES=10000 scripts/test -q -n 2 tests/unit/domain/test_ways_back_fold.py
+	@HISTORIES=10000 scripts/test -q -n 2 tests/unit/domain/test_amendments_fold.py
 
 test-languages: ## clients in Go, Java, Rust and TypeScript, from the contract alone; fetches their packages
 	@scripts/test -q -m languages tests/languages

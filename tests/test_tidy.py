@@ -226,6 +226,14 @@ def test_whoever_silences_a_check_says_which_and_why():
     assert [place for place in bare if not place.startswith("tests/test_tidy.py:")] == []
 
 
+def test_the_makefile_runs_tests_that_exist():
+    """A renamed file would leave its target without a test, which nobody runs for weeks."""
+    named = set(re.findall(r"tests/[\w/.]+", text("Makefile")))
+
+    assert named
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
 def test_the_environment_is_read_in_one_place():
     """Settings arrive as arguments everywhere else. The package itself has one variable, that of a library."""
     reading = {
