@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.support.command import abridged, on_terminal, served
+from tests.support.command import ROOT, abridged, abridged_process, on_terminal, served
 from tests.support.sidecar import ANY_DRAFT
 
 SENTENCE = (
@@ -408,6 +408,17 @@ def test_a_command_that_is_nearly_one_is_named(cli, typed, meant):
 
     assert (ran.code, f"No such command '{typed}'; did you mean {meant}?" in ran.err) == (2, True)
     assert "did you mean" not in other.err
+
+
+def test_a_shell_completes_commands():
+    """As docs/first-steps.md says."""
+    script = abridged_process(environ={"_ABRIDGED_COMPLETE": "bash_source"})
+    asked = {"_ABRIDGED_COMPLETE": "bash_complete", "COMP_WORDS": "abridged con", "COMP_CWORD": "1"}
+    found = abridged_process(environ=asked)
+
+    assert "_abridged_completion" in script.out
+    assert found.out.splitlines() == ["plain,conversations", "plain,context", "plain,config"]
+    assert "_ABRIDGED_COMPLETE=bash_source" in (ROOT / "docs" / "first-steps.md").read_text(encoding="utf-8")
 
 
 def test_a_message_that_is_too_large_says_the_next_step(sidecar, cli, tmp_path):
