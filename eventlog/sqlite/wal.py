@@ -53,7 +53,11 @@ class _Wal(NamedTuple):
 
     def summed(self, seed: _Sum, header: bytes, page: bytes) -> _Sum:
         """The checksum of a frame after one with the checksum `seed`."""
-        return _summed(seed, header[:8] + page, self.byte_order)
+        return _summed(seed, self.words(header[:8] + page))
+
+    def words(self, data: bytes) -> tuple[int, ...]:
+        """The numbers of 32 bits that a checksum is made of."""
+        return _words(data, self.byte_order)
 
 
 def require_whole(path: Path) -> None:
@@ -141,7 +145,7 @@ def _require_no_single_bit(wal: _Wal, recovered: int) -> None:
             continue
         difference = ((stored[0] - summed[0]) & _MASK, (stored[1] - summed[1]) & _MASK)
         in_sum = _bits_between(header[16:24], struct.pack(">II", *summed)) <= 1
-        if wal.is_ours(header) and (in_sum or _is_one_bit(difference, size=8 + len(page))):
+        if wal.is_ours(header) and (in_sum or _is_one_bit(difference, wal.words(header[:8] + page))):
             raise _Damaged
         return
 
@@ -156,29 +160,33 @@ def _is_header(header: bytes) -> bool:
     magic = int.from_bytes(header[:4], "big")
     if len(header) < _HEADER_BYTES or magic & ~1 != _MAGIC:
         return False
-    return _summed((0, 0), header[:24], ">" if magic & 1 else "<") == _stored(header[24:32])
+    return _summed((0, 0), _words(header[:24], ">" if magic & 1 else "<")) == _stored(header[24:32])
 
 
-def _summed(seed: _Sum, data: bytes, byte_order: str) -> _Sum:
+def _words(data: bytes, byte_order: str) -> tuple[int, ...]:
+    return struct.unpack(f"{byte_order}{len(data) // 4}I", data)
+
+
+def _summed(seed: _Sum, words: tuple[int, ...]) -> _Sum:
     first, second = seed
-    words = struct.unpack(f"{byte_order}{len(data) // 4}I", data)
     for place in range(0, len(words), 2):
         first = (first + words[place] + second) & _MASK
         second = (second + words[place + 1] + first) & _MASK
     return first, second
 
 
-def _is_one_bit(difference: _Sum, *, size: int) -> bool:
-    """Whether flipping one bit of `size` bytes explains this difference of their checksums.
+def _is_one_bit(difference: _Sum, words: tuple[int, ...]) -> bool:
+    """Whether flipping one bit of `words` explains this difference of their checksums.
 
-    A checksum is linear in its words: a word's contribution depends on how many pairs of words follow.
+    A checksum is linear in its words: a word's contribution depends on how many pairs of words follow. A torn write
+    may leave the old 7 in the place of an 8, which is also a power of two away, and not a bit.
     """
     first, second = (1, 1), (0, 1)
-    for _ in range(size // 8):
-        for weights in (first, second):
+    for place in range(len(words) - 2, -1, -2):
+        for weights, word in ((first, words[place]), (second, words[place + 1])):
             for bit in range(32):
-                added = ((weights[0] << bit) & _MASK, (weights[1] << bit) & _MASK)
-                if difference in (added, (-added[0] & _MASK, -added[1] & _MASK)):
+                added = (word ^ 1 << bit) - word
+                if difference == (weights[0] * added & _MASK, weights[1] * added & _MASK):
                     return True
         first, second = _behind(first), _behind(second)
     return False

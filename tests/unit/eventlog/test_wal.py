@@ -90,6 +90,16 @@ def test_a_torn_last_transaction_is_dropped(opened, sector):
     assert opened(tear) == APPENDS - 1
 
 
+def test_an_older_number_that_a_torn_write_left_is_no_flipped_bit(opened):
+    """A 5 in the place of a 6 is a power of two away and two bits: the last transaction is torn, and dropped."""
+
+    def leave_older(wal: bytearray) -> None:
+        place = wal.rindex(bytes([APPENDS]) * 64)
+        wal[place] = APPENDS - 1
+
+    assert opened(leave_older) == APPENDS - 1
+
+
 @pytest.mark.parametrize("missing", [1, 24, SECTOR_BYTES, FRAME_BYTES, FRAME_BYTES + 1, 2 * FRAME_BYTES])
 def test_a_last_transaction_that_was_cut_off_is_dropped(opened, missing):
     """The file ends within it."""
