@@ -17,6 +17,8 @@ from abridged.eventlog.errors import LogCorrupt
 
 _HEADER_BYTES = 32
 _FRAME_BYTES = 24
+_HEADER_WORDS = 2
+"""Words of a frame's header in its checksum: page number and database size."""
 _SECTOR_BYTES = 512
 """The unit that a disk writes whole or not at all."""
 _MAGIC = 0x377F0682
@@ -43,6 +45,13 @@ class _Wal(NamedTuple):
     def is_ours(self, header: bytes) -> bool:
         """Whether a frame was written since the file was restarted, even if one bit of its salts is damaged."""
         return _bits_between(header[8:16], self.salts) <= 1
+
+    def is_written(self, number: int, word: int) -> bool:
+        """Whether the sector with this word of a frame's checksum has anything in it: a write that a power cut kept
+        from a new sector leaves zeros, and a page number such as 1 is a bit away from them."""
+        place = self._begin(number) + 4 * word + (_FRAME_BYTES - 8 if word >= _HEADER_WORDS else 0)
+        self.file.seek(place - place % _SECTOR_BYTES)
+        return any(self.file.read(_SECTOR_BYTES))
 
     def ends_transaction(self, number: int, header: bytes) -> bool:
         """Whether a frame of ours is the last of its transaction; False also if its write may be torn between the
@@ -145,7 +154,8 @@ def _require_no_single_bit(wal: _Wal, recovered: int) -> None:
             continue
         difference = ((stored[0] - summed[0]) & _MASK, (stored[1] - summed[1]) & _MASK)
         in_sum = _bits_between(header[16:24], struct.pack(">II", *summed)) <= 1
-        if wal.is_ours(header) and (in_sum or _is_one_bit(difference, wal.words(header[:8] + page))):
+        flipped = _flipped_word(difference, wal.words(header[:8] + page))
+        if wal.is_ours(header) and (in_sum or (flipped is not None and wal.is_written(number, flipped))):
             raise _Damaged
         return
 
@@ -175,21 +185,21 @@ def _summed(seed: _Sum, words: tuple[int, ...]) -> _Sum:
     return first, second
 
 
-def _is_one_bit(difference: _Sum, words: tuple[int, ...]) -> bool:
-    """Whether flipping one bit of `words` explains this difference of their checksums.
+def _flipped_word(difference: _Sum, words: tuple[int, ...]) -> int | None:
+    """The place of the word in which one flipped bit explains this difference of the checksums; None without one.
 
     A checksum is linear in its words: a word's contribution depends on how many pairs of words follow. A torn write
     may leave the old 7 in the place of an 8, which is also a power of two away, and not a bit.
     """
     first, second = (1, 1), (0, 1)
     for place in range(len(words) - 2, -1, -2):
-        for weights, word in ((first, words[place]), (second, words[place + 1])):
+        for weights, at in ((first, place), (second, place + 1)):
             for bit in range(32):
-                added = (word ^ 1 << bit) - word
+                added = (words[at] ^ 1 << bit) - words[at]
                 if difference == (weights[0] * added & _MASK, weights[1] * added & _MASK):
-                    return True
+                    return at
         first, second = _behind(first), _behind(second)
-    return False
+    return None
 
 
 def _behind(weights: _Sum) -> _Sum:
