@@ -92,7 +92,7 @@ async def test_a_call_that_is_wrong_is_answered_with_what_is_wrong(tmp_path):
         for name, arguments in (
             ("expand_history", "not json"),
             ("expand_history", '{"first": 1}'),
-            ("expand_history", '{"first": 3, "last": 99}'),
+            ("expand_history", '{"first": 30, "last": 99}'),
             ("other", "{}"),
         ):
             wrong = message_pb2.ToolCall(id="x", name=name, arguments=arguments)
