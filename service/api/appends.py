@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,10 +16,13 @@ from abridged.service.api.auth import current_caller
 from abridged.service.api.contexts import ContextCalls
 from abridged.service.api.errors import InvalidRequest
 from abridged.service.api.items import Items, in_order
+from abridged.service.api.validation import ALL_LISTED_FIELDS_MAX, Validation
 from abridged.service.api.views import key_of, pass_named
 from abridged.service.conversations.append_request import AppendRequest
 from abridged.service.conversations.chat_models import ChatModels
 from abridged.service.conversations.conversations import Conversations
+from abridged.service.domain.events import SystemPrompt
+from abridged.service.domain.message import Message
 from abridged.service.turn import run_off_loop
 from abridged.v1 import conversation_service_pb2
 
@@ -45,6 +48,7 @@ class AppendCalls:
         models: ChatModels,
         contexts: ContextCalls,
         limits: RequestLimits,
+        validation: Validation,
         *,
         new_id: Callable[[], str],
         stopping: asyncio.Event,
@@ -53,6 +57,7 @@ class AppendCalls:
         self._models = models
         self._contexts = contexts
         self._limits = limits
+        self._validation = validation
         self._new_id = new_id
         self._stopping = stopping
 
@@ -62,25 +67,21 @@ class AppendCalls:
         if request.HasField("context"):
             current_caller().require("read")
         key = key_of(request.conversation_id)
-        read = partial(
-            wire.messages_of,
-            request,
-            new_id=self._new_id,
-            message_bytes_max=self._limits.message_bytes_max,
-            batch_messages_max=self._limits.batch_messages_max,
-            batch_bytes_max=self._limits.batch_bytes_max,
-        )
-        messages, contents = await run_off_loop(wire.parts(request), read)
+        messages, contents, prompt = await run_off_loop(wire.parts(request), partial(self._read, request))
         has_settings = request.HasField("settings")
+        opening = wire.requested(request.settings)
+        if prompt is not None:
+            opening = replace(opening, system_prompt=prompt)
         appended = await self._conversations.append(
             key,
             AppendRequest(
                 messages=messages,
                 contents=contents,
-                open_with=lambda: self._models.opening(key.namespace, wire.requested(request.settings)),
+                open_with=lambda: self._models.opening(key.namespace, opening),
                 has_settings=has_settings,
                 request_id=request.request_id,
                 expected_version=request.expected_version if request.HasField("expected_version") else None,
+                system_prompt=prompt,
             ),
         )
         state = appended.state
@@ -111,6 +112,23 @@ class AppendCalls:
         return await self._contexts.after_append(
             key, state, response, request.context, waited_for=plan.pass_id if plan else "", context=context
         )
+
+    def _read(
+        self, request: _pb.AppendMessagesRequest
+    ) -> tuple[tuple[Message, ...], dict[str, bytes], SystemPrompt | None]:
+        """The messages, each in its canonical form by its id, and the system prompt that came with them."""
+        prompt = None
+        if request.HasField("rendered"):
+            prompt = wire.read_rendered(request, messages_max=self._limits.batch_messages_max)
+            self._validation.check(request, fields=ALL_LISTED_FIELDS_MAX)
+        messages, contents = wire.messages_of(
+            request,
+            new_id=self._new_id,
+            message_bytes_max=self._limits.message_bytes_max,
+            batch_messages_max=self._limits.batch_messages_max,
+            batch_bytes_max=self._limits.batch_bytes_max,
+        )
+        return messages, contents, prompt
 
     async def IngestMessages(self, items: Items, context: Any) -> AsyncIterator[_pb.IngestMessagesResponse]:
         async def append(request: _pb.IngestMessagesRequest) -> _pb.AppendMessagesResponse | bytes:

@@ -11,12 +11,13 @@ from abridged.service.api.sent_window import sent_window
 from abridged.service.api.wire import context_message, message_digest, usage_of
 from abridged.service.codec.enums import HELD_BY, HISTORY_TOOLS, OMISSIONS, SUMMARY_ROLES
 from abridged.service.codec.records import ledger_to_proto
+from abridged.service.codec.values import system_prompt_to_proto
 from abridged.service.conversations.cache import Sent
 from abridged.service.conversations.conversations import Conversations
 from abridged.service.conversations.prefixes import NO_PREFIXES, Prefixes, ResponseForm, segment_digest
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.errors import TooLarge, WindowTooLarge
-from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.events import SYSTEM_PROMPT_ID, MessageAppended, SystemPrompt
 from abridged.service.domain.history_tools import HistoryTool, tools_json
 from abridged.service.domain.policy import Policy, SummaryRole
 from abridged.service.domain.ranges import without
@@ -169,7 +170,7 @@ class _Answering:
         if query.original or query.max_tokens:
             usage.window_tokens = tokens
             usage.ratio = (tokens + usage.overhead_tokens) / usage.budget_tokens
-        made = _in_form(rendered, query)
+        made = _in_form(rendered, query, state.settings.system_prompt)
         if made is not None and not query.original:
             digests = b"".join([segment_digest(entry.text.encode()) for entry in made.entries])
         stable = before.stable(query.form, digests)
@@ -187,7 +188,7 @@ class _Answering:
             message_version=state.message_version,
             epoch=state.epoch,
             stable_messages=stable if made is None else max(0, stable - len(made.system)),
-            stable_tokens=_tokens(rendered, made, stable),
+            stable_tokens=_tokens(rendered, made, stable, state.settings.overhead - state.settings.overhead_tokens),
             rendered_json="" if made is None else made.text(marked=stable if query.cache_marks else 0),
             tools_json=tools_json(query.tools, query.rendering) if query.tools and query.rendering else "",
             omitted_attachments=[
@@ -200,19 +201,24 @@ class _Answering:
                 for o in (made.omitted if made else ())
             ],
             ledger=ledger_to_proto(state.ledger.in_window) if query.ledger and not query.original else (),
+            system_prompt=system_prompt_to_proto(state.settings.system_prompt),
         )
         return response.SerializeToString(), before.after(query.form, digests)
 
 
-def _in_form(rendered: Sequence[RenderedMessage], query: ContextQuery) -> RenderedJson | None:
+def _in_form(
+    rendered: Sequence[RenderedMessage], query: ContextQuery, prompt: SystemPrompt | None
+) -> RenderedJson | None:
     if query.rendering is None:
         return None
-    return render_json([m.message for m in rendered], query.rendering, blocks=query.cache_marks)
+    messages = [*([prompt.message] if prompt else ()), *(m.message for m in rendered)]
+    return render_json(messages, query.rendering, cache_marks=query.cache_marks)
 
 
-def _tokens(rendered: Sequence[RenderedMessage], made: RenderedJson | None, stable: int) -> int:
+def _tokens(rendered: Sequence[RenderedMessage], made: RenderedJson | None, stable: int, prompt_tokens: int) -> int:
     """The tokens of the first `stable` entries of a rendering, or of the messages themselves."""
     if made is None:
         return sum(m.tokens for m in rendered[:stable])
-    tokens = {m.message.id: m.tokens for m in rendered}
-    return sum(tokens[message_id] for entry in made.entries[:stable] for message_id in entry.message_ids)
+    tokens = {m.message.id: m.tokens for m in rendered} | {SYSTEM_PROMPT_ID: prompt_tokens}
+    # A message may be in several entries: a system prompt is a block each.
+    return sum(tokens[id_] for id_ in {id_ for entry in made.entries[:stable] for id_ in entry.message_ids})

@@ -26,6 +26,7 @@ from abridged.service.codec.values import (
     overrides_from_proto,
     ranges_to_proto,
     requested_settings,
+    system_prompt_from_proto,
     timestamp,
 )
 from abridged.service.conversations.prefixes import segment_digest
@@ -33,10 +34,12 @@ from abridged.service.conversations.row import Row
 from abridged.service.domain.attachments import is_data
 from abridged.service.domain.conversation import Conversation, EndedPass
 from abridged.service.domain.errors import TooLarge
-from abridged.service.domain.events import PassPlan, Settings
+from abridged.service.domain.events import PassPlan, Settings, SystemPrompt
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.profiles.profile import HeldBy
+from abridged.service.domain.read_json import NotMessages, read_json, require_own_form
 from abridged.service.domain.render import RenderedMessage
+from abridged.service.domain.render_json import Rendering
 from abridged.v1 import conversation_pb2, conversation_service_pb2
 
 WAIT_WITHOUT_DEADLINE_S = 60.0
@@ -51,6 +54,9 @@ DEADLINE_MARGIN_MAX_S = 1.0
 """The share of a deadline that a wait leaves, so that the answer still arrives, and its bounds. A busy machine takes
 longer than the least of them to make an answer."""
 
+JSON_CHARS = 200
+"""Characters of JSON that take as long to read as a part of a message."""
+
 NANOS_PER_S = 1_000_000_000
 ADDRESS_CHARS_MAX = 2_048
 """Characters of an attachment's URI that names a place and holds no data; a prompt quotes it whole."""
@@ -60,14 +66,33 @@ MASK_PATHS_MAX = 64
 
 
 _pb = conversation_pb2
+_READ = {
+    conversation_service_pb2.RENDERING_OPENAI: Rendering.OPENAI,
+    conversation_service_pb2.RENDERING_ANTHROPIC: Rendering.ANTHROPIC,
+}
 
 
 def parts(request: conversation_service_pb2.AppendMessagesRequest) -> int:
     """Messages, and the calls, attachments, labels and hints in them: what reading a request's messages grows with."""
     messages = request.messages
-    return len(messages) + sum(
-        len(m.tool_calls) + len(m.attachments) + len(m.labels) + len(m.flows) + len(m.tools) for m in messages
+    # A part takes as long to read as so much JSON.
+    return (
+        len(request.rendered.json) // JSON_CHARS
+        + len(messages)
+        + sum(len(m.tool_calls) + len(m.attachments) + len(m.labels) + len(m.flows) + len(m.tools) for m in messages)
     )
+
+
+def read_rendered(request: conversation_service_pb2.AppendMessagesRequest, *, messages_max: int) -> SystemPrompt | None:
+    """Put the messages of `rendered` into the request's `messages`, and return the system prompt beside them."""
+    if request.messages:
+        raise InvalidRequest((("rendered", "stands instead of messages, not beside them"),))
+    try:
+        read = read_json(request.rendered.json, _READ[request.rendered.rendering], messages_max=messages_max)
+    except NotMessages as error:
+        raise InvalidRequest((("rendered.json", str(error)),)) from error
+    request.messages.extend(message_to_proto(message) for message in read.messages)
+    return read.system_prompt
 
 
 def messages_of(
@@ -80,6 +105,8 @@ def messages_of(
 ) -> tuple[tuple[Message, ...], dict[str, bytes]]:
     """The messages, each with an id: the client's, or one derived from the request id, or a new one; and, by id, each
     in the canonical form that a repeat is compared by."""
+    if not request.messages:
+        raise InvalidRequest((("messages", "must not be empty"),))
     if len(request.messages) > batch_messages_max:
         raise InvalidRequest((("messages", f"must contain at most {batch_messages_max} item(s)"),))
     sizes = [proto.ByteSize() for proto in request.messages]
@@ -99,6 +126,7 @@ def messages_of(
             raise InvalidRequest(((f"messages[{place}].id", f"is that of messages[{first}] too"),))
         _require_fitting_role(message, place)
         _require_short_addresses(message, place)
+        _require_own_form(message, place)
         if proto.HasField("create_time") and not 0 <= proto.create_time.nanos < NANOS_PER_S:
             raise InvalidRequest(((f"messages[{place}].create_time.nanos", "must be from 0 to 999,999,999"),))
         contents[message.id] = canonical(proto)
@@ -117,6 +145,7 @@ def requested(proto: conversation_pb2.ConversationSettings) -> Settings:
         policy=overrides_from_proto(proto.policy),
         title=proto.title,
         labels=MappingProxyType(dict(proto.labels)),
+        system_prompt=system_prompt_from_proto(proto.system_prompt),
     )
 
 
@@ -149,7 +178,7 @@ def usage_of(figures: Conversation | Row, settings: Settings) -> conversation_pb
     """How full the window is."""
     return _pb.TokenUsage(
         window_tokens=figures.window_tokens,
-        overhead_tokens=settings.overhead_tokens,
+        overhead_tokens=settings.overhead,
         context_length=settings.context_length,
         context_length_source=CONTEXT_LENGTH_SOURCES.to_proto(settings.context_length_source),
         reserved_output_tokens=settings.reserved_output_tokens,
@@ -270,6 +299,14 @@ def _require_short_addresses(message: Message, place: int) -> None:
         if len(attachment.uri) > ADDRESS_CHARS_MAX and not is_data(attachment.uri):
             what = f"must be at most {ADDRESS_CHARS_MAX} characters, if it is no data: URI"
             raise InvalidRequest(((f"messages[{place}].attachments[{i}].uri", what),))
+
+
+def _require_own_form(message: Message, place: int) -> None:
+    try:
+        require_own_form(message)
+    except ValueError as error:
+        what = f"{error}: send none, or the message as it was read"
+        raise InvalidRequest(((f"messages[{place}].extra_json", what),)) from error
 
 
 def _derived_id(request_id: str, place: int) -> str:

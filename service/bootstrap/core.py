@@ -292,7 +292,7 @@ def _chat_models(
     )
     resources.push_async_callback(close)
     resources.push_async_callback(lengths.close)
-    models = ChatModels(lengths)
+    models = ChatModels(lengths, conversations.counting)
     return models
 
 

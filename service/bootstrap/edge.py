@@ -118,7 +118,7 @@ def assembled(
 ) -> Sidecar:
     """The servers around `core`. `free_bytes` returns the free bytes on a file's volume."""
     stopping, started = asyncio.Event(), asyncio.Event()
-    server = settings.server
+    server, validation = settings.server, Validation()
     admission = admission_of(settings)
     recall = open_recall(settings, core.log, core.conversations.state, resources)
     pipeline = Pipeline(
@@ -135,9 +135,9 @@ def assembled(
         server=server,
         core=core,
         grpc=GrpcServer(
-            servicers(settings, core, resources, admission, stopping, recall),
+            servicers(settings, core, resources, admission, stopping, recall, validation),
             pipeline,
-            Validation(),
+            validation,
             request_bytes_max=REQUEST_FACTOR * server.batch_bytes_max,
             stopping=stopping,
             connections=Connections(max(1, for_connections(CONNECTIONS_MAX) // len(server.listen))),
@@ -170,7 +170,8 @@ def servicers(
     resources: AsyncExitStack,
     admission: Admission,
     stopping: asyncio.Event,
-    recall: Recall | None = None,
+    recall: Recall | None,
+    validation: Validation,
 ) -> Servicers:
     """The services of `core` and of its index. `resources` closes what they hold; `stopping` ends the streams."""
     wake_up = CommitWakeUp(core.log)
@@ -200,6 +201,7 @@ def servicers(
                 RequestLimits(
                     server.message_bytes_max, server.batch_messages_max, server.batch_bytes_max, server.ingest_window
                 ),
+                validation,
                 new_id=new_id,
                 stopping=stopping,
             ),

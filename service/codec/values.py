@@ -19,14 +19,16 @@ from abridged.service.codec.enums import (
     PROFILES,
     ROLES,
     SUMMARY_ROLES,
+    TOKEN_SOURCES,
     TOOL_OUTPUTS,
     EnumMap,
 )
 from abridged.service.codec.message_map import Conversion, MessageMap
-from abridged.service.domain.events import Settings
+from abridged.service.domain.events import Settings, SystemPrompt
 from abridged.service.domain.message import Attachment, Message, ToolCall
 from abridged.service.domain.policy import Policy, ProfileName
 from abridged.service.domain.record import MessageRange
+from abridged.service.domain.tokens import TokenSource
 from abridged.v1 import conversation_pb2, event_pb2, message_pb2, summary_pb2
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
@@ -73,6 +75,7 @@ def message_to_proto(message: Message) -> message_pb2.Message:
         sentiment=message.sentiment,
         flows=message.flows,
         tools=message.tools,
+        extra_json=message.extra_json,
     )
     # Most messages have none of these, and checking costs less than writing nothing.
     if message.tool_calls:
@@ -117,6 +120,7 @@ def message_from_proto(proto: message_pb2.Message) -> Message:
         proto.sentiment if proto.HasField("sentiment") else None,
         tuple(flows) if (flows := proto.flows) else (),
         tuple(tools) if (tools := proto.tools) else (),
+        proto.extra_json,
     )
 
 
@@ -176,12 +180,15 @@ def settings_from_bytes(stored: bytes) -> Settings:
 
 def settings_to_proto(settings: Settings) -> event_pb2.ResolvedSettings:
     """The settings with everything that the fold needs."""
+    prompt = settings.system_prompt
     return event_pb2.ResolvedSettings(
         requested=requested_settings(settings),
         context_length=settings.context_length,
         context_length_source=CONTEXT_LENGTH_SOURCES.to_proto(settings.context_length_source),
         calibration_factor=settings.calibration_factor,
         profile=PROFILES.to_proto(settings.profile),
+        system_prompt_tokens=prompt.tokens if prompt else 0,
+        system_prompt_source=TOKEN_SOURCES.to_proto(prompt.source) if prompt else event_pb2.TOKEN_SOURCE_UNSPECIFIED,
     )
 
 
@@ -195,7 +202,22 @@ def requested_settings(settings: Settings) -> conversation_pb2.ConversationSetti
         policy=overrides_to_proto(settings.policy) if settings.policy else None,
         title=settings.title,
         labels=dict(settings.labels),
+        system_prompt=system_prompt_to_proto(settings.system_prompt),
     )
+
+
+def system_prompt_to_proto(prompt: SystemPrompt | None) -> conversation_pb2.SystemPrompt | None:
+    """The prompt in the contract's form, without its count."""
+    if prompt is None:
+        return None
+    return conversation_pb2.SystemPrompt(content=prompt.content, extra_json=prompt.extra_json)
+
+
+def system_prompt_from_proto(
+    proto: conversation_pb2.SystemPrompt, tokens: int = 0, source: TokenSource = TokenSource.ESTIMATE
+) -> SystemPrompt | None:
+    """The prompt in the domain's form; None without a text."""
+    return SystemPrompt(proto.content, proto.extra_json, tokens, source) if proto.content else None
 
 
 def settings_from_proto(proto: event_pb2.ResolvedSettings) -> Settings:
@@ -214,6 +236,11 @@ def settings_from_proto(proto: event_pb2.ResolvedSettings) -> Settings:
         labels=MappingProxyType(dict(requested.labels)) if requested.labels else _NO_LABELS,
         # Settings from before there was a choice.
         profile=PROFILES.to_domain(proto.profile) if proto.profile else ProfileName.CHAIN,
+        system_prompt=system_prompt_from_proto(
+            requested.system_prompt, proto.system_prompt_tokens, TOKEN_SOURCES.to_domain(proto.system_prompt_source)
+        )
+        if requested.HasField("system_prompt")
+        else None,
     )
 
 

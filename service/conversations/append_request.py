@@ -11,7 +11,7 @@ from abridged.service.conversations.conversation_log import SentMessages
 from abridged.service.domain.commands import CountedMessage
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.errors import MessageRemoved
-from abridged.service.domain.events import Event, MessageAppended, Settings
+from abridged.service.domain.events import Event, MessageAppended, Settings, SystemPrompt
 from abridged.service.domain.message import Message
 from abridged.service.domain.ranges import covers
 
@@ -20,6 +20,7 @@ class AppendRequest(NamedTuple):
     """Messages to append, each with an id. `open_with` makes the settings of a new conversation.
 
     `has_settings` says that the client sent some: an existing conversation keeps its own, but refuses impossible ones.
+    A `system_prompt` takes the place of that of an existing one.
     `contents` has, by message id, what the client sent in its canonical form.
     """
 
@@ -29,6 +30,7 @@ class AppendRequest(NamedTuple):
     has_settings: bool = False
     request_id: str = ""
     expected_version: int | None = None
+    system_prompt: SystemPrompt | None = None
 
 
 class Placed(NamedTuple):

@@ -14,6 +14,7 @@ import structlog
 from abridged.eventlog.errors import EventLogError
 from abridged.eventlog.event import StreamId
 from abridged.service.conversations.context_lengths import ContextLengths
+from abridged.service.conversations.counting import Counting
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.errors import DomainError
 from abridged.service.domain.events import ContextLengthSource, Settings
@@ -32,8 +33,9 @@ _log = structlog.get_logger()
 class ChatModels:
     """Resolves settings of new and changed conversations. Lives on one event loop."""
 
-    def __init__(self, context_lengths: ContextLengths) -> None:
+    def __init__(self, context_lengths: ContextLengths, counting: Counting) -> None:
         self._context_lengths = context_lengths
+        self._counting = counting
         self._taught: dict[str, dict[str, Taught]] = {}
         self._waiting: dict[StreamId, str] = {}
 
@@ -47,9 +49,10 @@ class ChatModels:
         return self._taught.get(namespace, {}).get(model, UNTAUGHT)
 
     def resolved(self, settings: Settings) -> Settings:
-        """The settings with the context length known now."""
+        """The settings with the context length known now, and the system prompt as the model counts it."""
         length, source = self._context_lengths.of(settings.model, requested=settings.requested_context_length)
-        return replace(settings, context_length=length, context_length_source=source)
+        prompt = settings.system_prompt and self._counting.prompt(settings.system_prompt, settings.model)
+        return replace(settings, context_length=length, context_length_source=source, system_prompt=prompt)
 
     def opening(self, namespace: str, settings: Settings) -> Settings:
         """The settings of a new conversation, including what its namespace's usage reports have taught."""

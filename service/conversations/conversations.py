@@ -292,6 +292,7 @@ class Conversations:
             messages=await self.counting.credited(messages, settings.model),
             open_with=settings,
             expected_version=request.expected_version,
+            system_prompt=request.system_prompt and self.counting.prompt(request.system_prompt, settings.model),
         )
 
     def _settings(self, state: Conversation, request: AppendRequest) -> Settings:

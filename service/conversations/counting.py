@@ -7,9 +7,11 @@ or if the model's tokenizer arrived meanwhile, the message is counted again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from abridged.observability.stages import Stage, stage
 from abridged.service.domain.commands import CountedMessage
+from abridged.service.domain.events import SystemPrompt
 from abridged.service.domain.message import Message
 from abridged.service.domain.tokens import TokenCount, TokenCounter, TokenSource, message_tokens
 from abridged.service.turn import run_off_loop
@@ -42,6 +44,12 @@ class Counting:
         counter = self.by_model(model)
         with stage(Stage.COUNT):
             return await run_off_loop(sum(map(_weight, messages)), lambda: tuple(_one(m, counter) for m in messages))
+
+    def prompt(self, prompt: SystemPrompt, model: str) -> SystemPrompt:
+        """The system prompt with its tokens as `model` counts them; its length is bounded."""
+        counter = self.by_model(model)
+        tokens = message_tokens(prompt.message, counter, model=model)
+        return replace(prompt, tokens=tokens.tokens, source=tokens.source)
 
     async def credited(self, messages: tuple[CountedMessage, ...], model: str) -> tuple[CountedMessage, ...]:
         """The counts by the counter of the conversation's `model`, marked as exact if that has its own vocabulary."""

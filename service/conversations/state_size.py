@@ -101,6 +101,8 @@ def window_size(messages: Iterable[MessageAppended]) -> WindowSize:
         message = appended.message
         parts += 1
         total += sizeof(message.content)
+        if message.extra_json:
+            total += sizeof(message.extra_json)
         if message.tool_calls:
             parts += len(message.tool_calls)
             total += sum(sizeof(call.arguments) for call in message.tool_calls)
@@ -166,7 +168,9 @@ def _rest(state: Conversation) -> int:
     settings, sizeof = state.settings, sys.getsizeof
     named = len(settings.labels) + len(settings.policy) + len(state.marks) + len(state.pins) + len(state.removed)
     named += len(state.sources) + len(state.ratings) + len(state.remakes) + len(state.successors)
-    texts = sizeof(settings.title) + sizeof(state.title) + sum(map(sizeof, settings.labels.values()))
+    prompt = settings.system_prompt
+    texts = sizeof(prompt.content) + sizeof(prompt.extra_json) if prompt else 0
+    texts += sizeof(settings.title) + sizeof(state.title) + sum(map(sizeof, settings.labels.values()))
     return _STATE_BYTES + _PART_BYTES * named + texts + _ledger(state.ledger)
 
 

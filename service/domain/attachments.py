@@ -101,7 +101,7 @@ def anthropic_part(attachment: Attachment, role: Role) -> dict[str, Any] | Omiss
         return content
     title = {"title": content.name} if content.name else {}
     if content.media_type == _PLAIN_TEXT:
-        text = _text(content.data)
+        text = text_of(attachment.uri)
         if not text:
             return Omission.URI
         return {"type": "document", "source": {"type": "text", "media_type": _PLAIN_TEXT, "data": text}, **title}
@@ -136,6 +136,16 @@ def described(attachment: Attachment) -> str:
 def is_data(uri: str) -> bool:
     """Whether the URI contains the data itself."""
     return uri[: len(_DATA)].lower() == _DATA
+
+
+def data_of(uri: str) -> str:
+    """What a `data:` URI holds, as it is written there."""
+    return uri.partition(",")[2]
+
+
+def text_of(uri: str) -> str:
+    """The text in a `data:` URI; empty if it is none in UTF-8."""
+    return _text(_data(uri))
 
 
 def _content(attachment: Attachment, *, schemes: Iterable[str]) -> _Content | Omission:

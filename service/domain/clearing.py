@@ -41,7 +41,7 @@ def marks_that_suffice(state: Conversation, policy: Policy) -> tuple[ResultMark,
     marks = clearable(state, policy)
     if not marks:
         return ()
-    left = state.window_tokens + state.settings.overhead_tokens - freed_tokens(state, marks)
+    left = state.window_tokens + state.settings.overhead - freed_tokens(state, marks)
     return marks if left <= relieved_ratio(policy) * state.budget else ()
 
 

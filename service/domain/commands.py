@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from abridged.service.domain.events import ErrorClass, Rating, Settings
+from abridged.service.domain.events import ErrorClass, Rating, Settings, SystemPrompt
 from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from abridged.service.domain.message import Message
 from abridged.service.domain.record import SummaryRecord
@@ -23,12 +23,16 @@ class CountedMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AppendMessages:
-    """Append messages that the conversation does not have yet, opening it with `open_with` if it is new."""
+    """Append messages that the conversation does not have yet, opening it with `open_with` if it is new.
+
+    A `system_prompt` takes the place of that of an existing conversation; one without a text ends it.
+    """
 
     conversation_id: str
     messages: tuple[CountedMessage, ...]
     open_with: Settings
     expected_version: int | None = None
+    system_prompt: SystemPrompt | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -242,7 +242,7 @@ class Conversation(NamedTuple):
     @property
     def ratio(self) -> float:
         """The fill of the window: (window + overhead) / budget."""
-        return (self.window_tokens + self.settings.overhead_tokens) / self.budget
+        return (self.window_tokens + self.settings.overhead) / self.budget
 
     def waiting(self, now_us: int) -> bool:
         """Whether failures still hold back the next model call: until enough messages or enough time have passed.

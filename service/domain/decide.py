@@ -57,6 +57,7 @@ from abridged.service.domain.events import (
     SummarizationReleased,
     SummarizationSkipped,
     SummarizationStarted,
+    SystemPrompt,
     TitleChanged,
     Trigger,
     UsageReported,
@@ -131,6 +132,9 @@ def _append(state: Conversation, command: AppendMessages, context: DecisionConte
         require_possible(command.open_with)
         opened = replace(command.open_with, profile=context.policy.profile)
         events.append(ConversationOpened(command.conversation_id, opened))
+    elif command.system_prompt is not None and not command.system_prompt.same_as(_prompt_of(state)):
+        prompt = command.system_prompt if command.system_prompt.content else None
+        events.append(SettingsChanged(replace(state.settings, system_prompt=prompt)))
     for number, counted in enumerate(command.messages, state.message_version + 1):
         cost = counted.cost
         events.append(MessageAppended(number, counted.message, cost.tokens, cost.source, counted.counter))
@@ -138,6 +142,10 @@ def _append(state: Conversation, command: AppendMessages, context: DecisionConte
         _require_pins_fit(state, events, context)
         events += cancelled_by_pins(state, [event for event in events if isinstance(event, MessageAppended)])
     return _with_trigger(state, events, context)
+
+
+def _prompt_of(state: Conversation) -> SystemPrompt:
+    return state.settings.system_prompt or SystemPrompt("")
 
 
 def _require_pins_fit(state: Conversation, events: list[Event], context: DecisionContext) -> None:
@@ -188,7 +196,7 @@ def _report_usage(state: Conversation, command: ReportUsage, context: DecisionCo
     factor = calibrated_factor(
         known.factor,
         estimated,
-        reported=command.prompt_tokens - exact - state.settings.overhead_tokens,
+        reported=command.prompt_tokens - exact - state.settings.overhead,
         observations=known.reports,
     )
     event = UsageReported(

@@ -9,12 +9,16 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
-from abridged.service.domain.message import Message
+from abridged.service.domain.message import Message, Role
 from abridged.service.domain.policy import Policy, ProfileName
 from abridged.service.domain.record import FormName, MessageRange, SummaryRecord
-from abridged.service.domain.tokens import TokenSource
+from abridged.service.domain.tokens import TokenSource, calibrated_tokens
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
+
+SYSTEM_PROMPT_ID = ".system-prompt"
+"""The id of a system prompt among the messages of a rendering. No message may have it: theirs begin with a letter or
+a digit."""
 
 CAUSE_CHARS_MAX = 200
 """Longest text that says why a pass failed."""
@@ -68,6 +72,25 @@ class ContextLengthSource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class SystemPrompt:
+    """A text that is sent before all messages; `extra_json` as a message has it. `tokens` are uncorrected."""
+
+    content: str
+    extra_json: str = ""
+    tokens: int = 0
+    source: TokenSource = TokenSource.ESTIMATE
+
+    @property
+    def message(self) -> Message:
+        """The prompt as a message of the window that is sent."""
+        return Message(SYSTEM_PROMPT_ID, Role.SYSTEM, self.content, extra_json=self.extra_json)
+
+    def same_as(self, other: SystemPrompt | None) -> bool:
+        """Whether both say the same, whoever counted them."""
+        return other is not None and (self.content, self.extra_json) == (other.content, other.extra_json)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """A conversation's settings, with everything that the fold needs.
 
@@ -83,6 +106,7 @@ class Settings:
         title: The title.
         labels: The client's labels.
         profile: The profile that the policy named when the conversation opened.
+        system_prompt: The system prompt; None without one.
     """
 
     model: str = ""
@@ -96,6 +120,16 @@ class Settings:
     title: str = ""
     labels: Mapping[str, str] = field(default_factory=lambda: _NONE)
     profile: ProfileName = ProfileName.CHAIN
+    system_prompt: SystemPrompt | None = None
+
+    @property
+    def overhead(self) -> int:
+        """Tokens that are sent in addition to the window: the caller's, and those of the system prompt."""
+        prompt = self.system_prompt
+        if prompt is None:
+            return self.overhead_tokens
+        is_estimate = prompt.source is TokenSource.ESTIMATE
+        return self.overhead_tokens + calibrated_tokens(prompt.tokens, self.calibration_factor if is_estimate else 1.0)
 
     @property
     def budget(self) -> int:
@@ -108,6 +142,7 @@ class Settings:
             all(not getattr(asked, name) or getattr(asked, name) == getattr(self, name) for name in _SET_BY_CLIENTS)
             and asked.policy.items() <= self.policy.items()
             and asked.labels.items() <= self.labels.items()
+            and (asked.system_prompt is None or asked.system_prompt.same_as(self.system_prompt))
         )
 
 

@@ -61,6 +61,7 @@ class Message(NamedTuple):
         sentiment: Of its text, from -1 to 1, by the caller's measure; None if not given.
         flows: Flows that were active.
         tools: Tools that were invoked, in addition to those of `tool_calls`.
+        extra_json: Its form in the chat API that it came from, beside these fields; see `message_form`.
     """
 
     id: str
@@ -80,3 +81,4 @@ class Message(NamedTuple):
     sentiment: float | None = None
     flows: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
+    extra_json: str = ""

@@ -211,7 +211,7 @@ def quoted_result(message: Message) -> Message:
     """A result without its call, as a user's message that says so."""
     note = f"[Result of tool call {noted(message.tool_call_id)}, whose call is not in this context]"
     text = f"{note}\n{quoted(message.content)}"
-    return message._replace(role=Role.USER, tool_call_id="", content=text)
+    return message._replace(role=Role.USER, tool_call_id="", content=text, extra_json="")
 
 
 def quoted_calls(message: Message, places: Collection[int]) -> Message:
@@ -222,7 +222,7 @@ def quoted_calls(message: Message, places: Collection[int]) -> Message:
         if place in places
     ]
     left = tuple(call for place, call in enumerate(message.tool_calls) if place not in places)
-    return message._replace(tool_calls=left, content="\n".join([message.content, *notes]).strip())
+    return message._replace(tool_calls=left, content="\n".join([message.content, *notes]).strip(), extra_json="")
 
 
 def _in_sending_order(chat: Sequence[MessageAppended], pairs: ToolPairs) -> Iterator[MessageAppended]:

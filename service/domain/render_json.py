@@ -3,17 +3,17 @@
 All of them require a call's results right after the call, and refuse the whole request otherwise. That holds for every
 rendering here: a call or result without its counterpart is quoted, and an attachment that an API does not take is left
 out and reported.
+
+A message that came in the JSON of the API it is rendered for has that form again (`service.domain.message_form`).
 """
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import Any, NamedTuple, NoReturn, Self
+from typing import Any, NamedTuple, Self
 
 from abridged.service.domain.attachments import (
     OmittedAttachment,
@@ -24,6 +24,7 @@ from abridged.service.domain.attachments import (
     parts_of,
 )
 from abridged.service.domain.message import Message, Role
+from abridged.service.domain.message_form import Form, compact, filled, form_of
 from abridged.service.domain.quoting import noted, quoted
 from abridged.service.domain.render import quoted_calls, quoted_result
 from abridged.service.text import nested_json
@@ -33,6 +34,13 @@ OPENING = "[The conversation begins with the assistant.]"
 
 CACHE_CONTROL: Mapping[str, Any] = {"cache_control": {"type": "ephemeral"}}
 """A block's field by which Anthropic's API caches the prompt up to its end."""
+
+CACHE_CONTROLS_MAX = 4
+"""Marks that Anthropic's API takes in one request."""
+
+_MARK = "cache_control"
+_UNMARKABLE = frozenset({"thinking", "redacted_thinking"})
+"""Blocks that may not have a mark."""
 
 _OPENAI_NAME_REFUSED = re.compile(r"[\s<|\\/>]+")
 _ANTHROPIC_ID_REFUSED = re.compile(r"[^a-zA-Z0-9_-]")
@@ -55,6 +63,9 @@ _PARTS: Mapping[Rendering, Part] = {
 _Attached = Mapping[str, list[Any]]
 """The attachments of each message in the API's form, by its id."""
 
+_Natives = Mapping[str, Form]
+"""The messages that came from the API, by id, each as it came."""
+
 
 class Entry(NamedTuple):
     """An entry of `messages`, or what stands in `system`: as JSON values, as compact JSON, and the messages in it."""
@@ -65,14 +76,26 @@ class Entry(NamedTuple):
 
     @classmethod
     def of(cls, body: Any, message_ids: Iterable[str]) -> Self:
-        return cls(body, _dumped(body), tuple(message_ids))
+        return cls(body, compact(body), tuple(message_ids))
 
     def marked(self) -> Self:
-        """The entry with a mark at its end: the API caches the prompt up to there."""
+        """The entry with a mark at the end of its last block that may have one: the API caches the prompt so far."""
         if "content" not in self.body:
             return self.of({**self.body, **CACHE_CONTROL}, self.message_ids)
-        *blocks, last = self.body["content"]
-        return self.of({**self.body, "content": [*blocks, {**last, **CACHE_CONTROL}]}, self.message_ids)
+        content = self.body["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+        for i in reversed(range(len(blocks))):
+            if blocks[i]["type"] not in _UNMARKABLE and blocks[i].get("text") != "":
+                blocks[i] = {**blocks[i], **CACHE_CONTROL}
+                return self.of({**self.body, "content": blocks}, self.message_ids)
+        return self
+
+    def with_marks(self, most: int) -> tuple[Self, int]:
+        """The entry with its last `most` marks, and how many more it could have."""
+        if f'"{_MARK}"' not in self.text:
+            return self, most
+        body, left = _with_marks(self.body, most)
+        return self.of(body, self.message_ids), left
 
 
 class RenderedJson(NamedTuple):
@@ -106,25 +129,48 @@ class RenderedJson(NamedTuple):
         return f'{{"system":{f"[{system}]" if self.has_blocks else system},"messages":[{messages}]}}'
 
 
-def render_json(messages: Sequence[Message], rendering: Rendering, *, blocks: bool = False) -> RenderedJson:
-    """The messages in the form of an API; with `blocks`, Anthropic's `system` is a list of blocks."""
+def render_json(messages: Sequence[Message], rendering: Rendering, *, cache_marks: bool = False) -> RenderedJson:
+    """The messages in the form of an API.
+
+    With `cache_marks`, Anthropic's `system` is a list of blocks, and the messages' own marks make room for new ones.
+    """
     ordered = _answered_in_place(messages)
+    if rendering is Rendering.ANTHROPIC:
+        ordered = _with_own_ids(ordered)
+    natives = {m.id: native for m in ordered if m.extra_json and (native := _native(m, rendering))}
     attached: dict[str, list[Any]] = {}
     omitted: list[OmittedAttachment] = []
     for m in ordered:
-        if m.attachments:
+        if m.attachments and m.id not in natives:
             attached[m.id], left_out = parts_of(m, _PARTS[rendering])
             omitted += left_out
     match rendering:
         case Rendering.OPENAI:
-            entries = tuple(Entry.of(_openai(m, attached), (m.id,)) for m in ordered)
+            bodies: Iterable[Any] = (natives[m.id].body if m.id in natives else _openai(m, attached) for m in ordered)
         case Rendering.OLLAMA:
             bodies = _ollama(ordered, attached)
-            entries = tuple(Entry.of(body, (m.id,)) for m, body in zip(ordered, bodies, strict=True))
         case Rendering.ANTHROPIC:
-            turns = _anthropic_turns(_with_own_ids(ordered), attached)
-            return RenderedJson(_anthropic_system(ordered, blocks=blocks), turns, tuple(omitted), blocks)
+            system, has_blocks = _anthropic_system(ordered, natives, blocks=cache_marks)
+            entries = (*system, *_anthropic_turns(ordered, attached, natives))
+            if natives:
+                entries = _with_marks_of_all(entries, 0 if cache_marks else CACHE_CONTROLS_MAX)
+            return RenderedJson(entries[: len(system)], entries[len(system) :], tuple(omitted), has_blocks)
+    entries = tuple(Entry.of(body, (m.id,)) for m, body in zip(ordered, bodies, strict=True))
     return RenderedJson((), entries, tuple(omitted))
+
+
+def openai_body(message: Message) -> dict[str, Any]:
+    """A message as OpenAI-style chat completions have it, by its fields."""
+    return _openai(message, {message.id: parts_of(message, openai_part)[0]})
+
+
+def _native(message: Message, rendering: Rendering) -> Form | None:
+    """The message's form with its values, if it came from this API and they still fit."""
+    try:
+        form = form_of(message)
+        return form._replace(body=filled(form, message)) if form and form.api == rendering.value else None
+    except ValueError:
+        return None
 
 
 def _answered_in_place(messages: Sequence[Message]) -> list[Message]:
@@ -182,16 +228,6 @@ def _unused(name: str, uses: dict[str, int]) -> str:
     return candidate
 
 
-def _dumped(body: Any) -> str:
-    """Compact JSON. Half a surrogate pair, which arguments may escape, stays escaped, and with it what is beside it."""
-    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(body, separators=(",", ":"))
-    return text
-
-
 def _openai(m: Message, attached: _Attached) -> dict[str, Any]:
     body: dict[str, Any] = {"role": m.role.value, "content": m.content}
     if parts := attached.get(m.id):
@@ -225,31 +261,85 @@ def _ollama(messages: Iterable[Message], attached: _Attached) -> Iterable[dict[s
         yield body
 
 
-def _anthropic_system(messages: Iterable[Message], *, blocks: bool) -> tuple[Entry, ...]:
+def _anthropic_system(
+    messages: Iterable[Message], natives: _Natives, *, blocks: bool
+) -> tuple[tuple[Entry, ...], bool]:
+    """The entries of `system`, and whether they are blocks."""
     system = [m for m in messages if m.role is Role.SYSTEM and m.content]
-    if blocks:
-        return tuple(Entry.of({"type": "text", "text": m.content}, (m.id,)) for m in system if m.content.strip())
-    return (Entry.of("\n\n".join(m.content for m in system), (m.id for m in system)),) if system else ()
+    own = {m.id: natives[m.id].body for m in system if m.id in natives and isinstance(natives[m.id].body, list)}
+    if not blocks and not own:
+        return (Entry.of("\n\n".join(m.content for m in system), (m.id for m in system)),) if system else (), False
+    entries = (
+        Entry.of(block, (m.id,))
+        for m in system
+        for block in own.get(m.id, [{"type": "text", "text": m.content}] if m.content.strip() else [])
+    )
+    return tuple(entries), True
 
 
-def _anthropic_turns(messages: Iterable[Message], attached: _Attached) -> tuple[Entry, ...]:
-    """Consecutive messages of one role joined, tool results as blocks of a user message."""
-    turns: list[tuple[str, list[Any], list[str]]] = []
+class _Turn(NamedTuple):
+    """A message of Anthropic's API as it grows; `members` are those beside its role and content."""
+
+    role: str
+    content: str | list[Any]
+    message_ids: list[str]
+    members: Mapping[str, Any] = {}
+    is_native: bool = False
+
+
+def _anthropic_turns(messages: Iterable[Message], attached: _Attached, natives: _Natives) -> tuple[Entry, ...]:
+    """Consecutive messages of one role joined, tool results as blocks of a user message; a message in the form of this
+    API is joined with its own parts alone."""
+    turns: list[_Turn] = []
     for m in messages:
         if m.role is Role.SYSTEM:
             continue
         role = "assistant" if m.role is Role.ASSISTANT else "user"
-        blocks = _anthropic_blocks(m, attached.get(m.id, []))
-        if not blocks:
+        native = natives.get(m.id)
+        content = native.body if native else _anthropic_blocks(m, attached.get(m.id, []))
+        if not content and not native:
             continue
-        if turns and turns[-1][0] == role:
-            turns[-1][1].extend(blocks)
-            turns[-1][2].append(m.id)
+        last = turns[-1] if turns and turns[-1].role == role else None
+        joins = last is not None and (native.continues if native else not last.is_native)
+        if last is not None and joins and isinstance(last.content, list):
+            last.content.extend(content)
+            last.message_ids.append(m.id)
+        elif native:
+            turns.append(_Turn(role, content, [m.id], native.members, is_native=True))
         else:
-            turns.append((role, blocks, [m.id]))
-    if turns and turns[0][0] == "assistant":
-        turns.insert(0, ("user", [{"type": "text", "text": OPENING}], []))
-    return tuple(Entry.of({"role": role, "content": blocks}, ids) for role, blocks, ids in turns)
+            turns.append(_Turn(role, content, [m.id]))
+    if turns and turns[0].role == "assistant":
+        turns.insert(0, _Turn("user", [{"type": "text", "text": OPENING}], []))
+    return tuple(Entry.of({"role": t.role, "content": t.content, **t.members}, t.message_ids) for t in turns)
+
+
+def _with_marks_of_all(entries: Sequence[Entry], most: int) -> tuple[Entry, ...]:
+    """The entries with the last `most` marks of all: the API refuses more, and the newest reach furthest."""
+    kept: list[Entry] = []
+    for entry in reversed(entries):
+        entry, most = entry.with_marks(most)
+        kept.append(entry)
+    return tuple(reversed(kept))
+
+
+def _with_marks(value: Any, most: int) -> tuple[Any, int]:
+    if isinstance(value, list):
+        items: list[Any] = []
+        for item in reversed(value):
+            made, most = _with_marks(item, most)
+            items.append(made)
+        return items[::-1], most
+    if not isinstance(value, dict) or not value.keys() & {_MARK, "content"}:
+        return value, most
+    value = dict(value)
+    if _MARK in value:
+        if most:
+            most -= 1
+        else:
+            del value[_MARK]
+    if isinstance(value.get("content"), list):
+        value["content"], most = _with_marks(value["content"], most)
+    return value, most
 
 
 def _anthropic_blocks(m: Message, attached: list[Any]) -> list[dict[str, Any]]:
@@ -271,17 +361,7 @@ def _anthropic_blocks(m: Message, attached: list[Any]) -> list[dict[str, Any]]:
 def _arguments(text: str) -> Any:
     """Arguments as an object; text that is not a JSON object is passed on under one key."""
     try:
-        arguments = nested_json.parsed(text, parse_constant=_refused, parse_float=_finite)
-    except (ValueError, RecursionError):
+        arguments = nested_json.strictly_parsed(text)
+    except ValueError:
         arguments = None
     return arguments if isinstance(arguments, dict) else {"arguments": text}
-
-
-def _refused(constant: str) -> NoReturn:
-    """Refuses NaN and infinities, which are not JSON, though Python reads them and makes them of large numbers."""
-    raise ValueError(constant)
-
-
-def _finite(number: str) -> float:
-    value = float(number)
-    return value if math.isfinite(value) else _refused(number)

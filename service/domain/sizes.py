@@ -41,7 +41,7 @@ def ledger_limits(state: Conversation, policy: Policy, *, window_tokens: int, re
     and no more new tokens than half of what the pass frees, or than its gain can spare.
     """
     share = ledger_tokens_max(state, policy)
-    used = window_tokens + state.settings.overhead_tokens
+    used = window_tokens + state.settings.overhead
     below_trigger = int(policy.trigger_token_ratio * state.budget) - used - 1
     below_budget = min(state.budget - used, int(share * LEDGER_SHARE_MIN))
     freed = state.window_tokens - ledger_tokens(state) - window_tokens

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 from abridged.service.domain.message import Message
+from abridged.service.domain.message_form import extra_text
 from abridged.service.text.envelope import unwrap_envelope
 
 MESSAGE_OVERHEAD_TOKENS: Final = 4
@@ -96,6 +97,8 @@ def message_tokens(message: Message, counter: TokenCounter, *, model: str) -> To
         tokens += counter.count(message.tool_call_id)
     for attachment in message.attachments:
         tokens += attachment.token_count
+    if message.extra_json:
+        tokens += counter.count(extra_text(message))
     return TokenCount(tokens, counter.source_for(model))
 
 

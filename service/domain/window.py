@@ -139,7 +139,7 @@ def split(state: Conversation, policy: Policy, *, tail_messages: int) -> WindowS
     units = tool_units(chat, pairs)
     bound = _bound(units, pairs, state.pins)
     system_tokens = counted_tokens((m for m in state.window if m.message.role is Role.SYSTEM), factor)
-    fixed = state.settings.overhead_tokens + system_tokens
+    fixed = state.settings.overhead + system_tokens
     kept = _Tail(units, bound, fixed, factor).kept(state, policy, tail_messages)
     left_out = {m.number for i, unit in enumerate(units) if i not in kept for m in unit}
     dropped = tuple(m for m in chat if m.number in left_out)

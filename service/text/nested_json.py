@@ -7,8 +7,9 @@ event loop and fail in a thread. A fixed bound makes it a property of the text.
 from __future__ import annotations
 
 import json
+import math
 import re
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 DEPTH_MAX: Final = 200
 """Limit on brackets open at a time, including those in strings. People and programs nest a few."""
@@ -24,3 +25,21 @@ def parsed(text: str, **options: Any) -> Any:
         if depth > DEPTH_MAX:
             raise ValueError("too deep")
     return json.loads(text, **options)
+
+
+def strictly_parsed(text: str) -> Any:
+    """The value of a JSON text. Raises ValueError for NaN and infinities too, which are not JSON, though Python reads
+    them and makes them of large numbers."""
+    try:
+        return parsed(text, parse_constant=_refused, parse_float=_finite)
+    except RecursionError:
+        raise ValueError("too deep") from None
+
+
+def _refused(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number in JSON")
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    return value if math.isfinite(value) else _refused(number)

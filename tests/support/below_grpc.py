@@ -19,6 +19,7 @@ from google.rpc.status_pb2 import Status
 from abridged.observability.logs import LogSettings, configure_logs
 from abridged.service.api.auth import Authenticator, set_caller
 from abridged.service.api.errors import internal_status, status_of
+from abridged.service.api.validation import Validation
 from abridged.service.bootstrap.core import Core, open_core
 from abridged.service.bootstrap.edge import admission_of, servicers
 from abridged.service.bootstrap.rebuild import rebuild_if_due
@@ -99,5 +100,5 @@ async def below_grpc(
         await rebuild_if_due(core.rebuild)
         core.reactor.start(core.table.attention())
         resources.push_async_callback(core.reactor.stop, grace_s=0.1)
-        served = servicers(loaded, core, resources, admission_of(loaded), asyncio.Event())
+        served = servicers(loaded, core, resources, admission_of(loaded), asyncio.Event(), None, Validation())
         yield BelowGrpc(_Stub(served.conversations), _Stub(served.event_log), core, failed)

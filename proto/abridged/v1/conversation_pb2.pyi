@@ -841,6 +841,34 @@ class PolicyOverrides(_message.Message):
 Global___PolicyOverrides: _TypeAlias = PolicyOverrides  # noqa: Y015
 
 @_typing.final
+class SystemPrompt(_message.Message):
+    """SystemPrompt is sent before all messages, and is none: it has no number, no pass covers it, and a new one takes its
+    place. It counts as overhead.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTENT_FIELD_NUMBER: _builtins.int
+    EXTRA_JSON_FIELD_NUMBER: _builtins.int
+    content: _builtins.str
+    """The text."""
+    extra_json: _builtins.str
+    """As in Message."""
+    def __init__(
+        self,
+        *,
+        content: _builtins.str = ...,
+        extra_json: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "extra_json", b"extra_json"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SystemPrompt: _TypeAlias = SystemPrompt  # noqa: Y015
+
+@_typing.final
 class ConversationSettings(_message.Message):
     """ConversationSettings is what a client sets for a conversation."""
 
@@ -873,6 +901,7 @@ class ConversationSettings(_message.Message):
     POLICY_FIELD_NUMBER: _builtins.int
     TITLE_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    SYSTEM_PROMPT_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """The chat model, as provider:model or the provider's own name; decides context length and calibration."""
     context_length: _builtins.int
@@ -880,7 +909,7 @@ class ConversationSettings(_message.Message):
     reserved_output_tokens: _builtins.int
     """Tokens reserved for the model's answer; the budget is the context length minus these."""
     overhead_tokens: _builtins.int
-    """Tokens that the caller sends and the log does not contain: system prompt, tool definitions."""
+    """Tokens that the caller sends and the log does not contain: tool definitions, a system prompt of its own."""
     title: _builtins.str
     """A title; empty, like `settings`, in answers to callers without the scope `read`."""
     @_builtins.property
@@ -890,6 +919,10 @@ class ConversationSettings(_message.Message):
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Labels of your choice, to filter ListConversations by."""
+
+    @_builtins.property
+    def system_prompt(self) -> Global___SystemPrompt:
+        """The system prompt; without a text, none. One that never changes may as well be a message of role SYSTEM."""
 
     def __init__(
         self,
@@ -901,10 +934,11 @@ class ConversationSettings(_message.Message):
         policy: Global___PolicyOverrides | None = ...,
         title: _builtins.str = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        system_prompt: Global___SystemPrompt | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy", "system_prompt", b"system_prompt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_length", b"context_length", "labels", b"labels", "model", b"model", "overhead_tokens", b"overhead_tokens", "policy", b"policy", "reserved_output_tokens", b"reserved_output_tokens", "title", b"title"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_length", b"context_length", "labels", b"labels", "model", b"model", "overhead_tokens", b"overhead_tokens", "policy", b"policy", "reserved_output_tokens", b"reserved_output_tokens", "system_prompt", b"system_prompt", "title", b"title"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -928,7 +962,7 @@ class TokenUsage(_message.Message):
     window_tokens: _builtins.int
     """Tokens of the window: summary and messages."""
     overhead_tokens: _builtins.int
-    """Tokens that the caller sends in addition."""
+    """Tokens sent in addition: those of the settings, and those of the system prompt."""
     context_length: _builtins.int
     """The model's context length."""
     context_length_source: Global___ContextLengthSource.ValueType

@@ -280,6 +280,7 @@ class AppendMessagesRequest(_message.Message):
     SETTINGS_FIELD_NUMBER: _builtins.int
     WAIT_FIELD_NUMBER: _builtins.int
     CONTEXT_FIELD_NUMBER: _builtins.int
+    RENDERED_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation, in the caller's namespace."""
     request_id: _builtins.str
@@ -288,7 +289,7 @@ class AppendMessagesRequest(_message.Message):
     """The number of messages that the conversation must have; 0 if it must be new."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
-        """The messages, in order."""
+        """The messages, in order: at least one, here or in `rendered`."""
 
     @_builtins.property
     def settings(self) -> _conversation_pb2.ConversationSettings:
@@ -308,6 +309,10 @@ class AppendMessagesRequest(_message.Message):
         `read` beside `append`.
         """
 
+    @_builtins.property
+    def rendered(self) -> Global___RenderedMessages:
+        """The messages as a chat API has them, instead of `messages`."""
+
     def __init__(
         self,
         *,
@@ -318,16 +323,46 @@ class AppendMessagesRequest(_message.Message):
         settings: _conversation_pb2.ConversationSettings | None = ...,
         wait: _duration_pb2.Duration | None = ...,
         context: Global___ContextOptions | None = ...,
+        rendered: Global___RenderedMessages | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "context", b"context", "expected_version", b"expected_version", "settings", b"settings", "wait", b"wait"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "context", b"context", "expected_version", b"expected_version", "rendered", b"rendered", "settings", b"settings", "wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "context", b"context", "conversation_id", b"conversation_id", "expected_version", b"expected_version", "messages", b"messages", "request_id", b"request_id", "settings", b"settings", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "context", b"context", "conversation_id", b"conversation_id", "expected_version", b"expected_version", "messages", b"messages", "rendered", b"rendered", "request_id", b"request_id", "settings", b"settings", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_version: _TypeAlias = _typing.Literal["expected_version"]  # noqa: Y015
     _WhichOneofArgType__expected_version: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_version) -> _WhichOneofReturnType__expected_version | None: ...
 
 Global___AppendMessagesRequest: _TypeAlias = AppendMessagesRequest  # noqa: Y015
+
+@_typing.final
+class RenderedMessages(_message.Message):
+    """RenderedMessages is what GetContextResponse.rendered_json is, the other way round."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RENDERING_FIELD_NUMBER: _builtins.int
+    JSON_FIELD_NUMBER: _builtins.int
+    rendering: Global___Rendering.ValueType
+    """The API: OPENAI or ANTHROPIC."""
+    json: _builtins.str
+    """One message, a list of messages, or {"messages": [...]}, in Anthropic's form with "system", which becomes the
+    system prompt of the conversation. What the API has and this version does not know is kept, and rendered again for
+    the same API. An Anthropic message becomes a message for each tool result in it, and one for what is beside them.
+    """
+    def __init__(
+        self,
+        *,
+        rendering: Global___Rendering.ValueType = ...,
+        json: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["json", b"json", "rendering", b"rendering"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenderedMessages: _TypeAlias = RenderedMessages  # noqa: Y015
 
 @_typing.final
 class IngestMessagesRequest(_message.Message):
@@ -741,6 +776,7 @@ class GetContextResponse(_message.Message):
     STABLE_TOKENS_FIELD_NUMBER: _builtins.int
     TOOLS_JSON_FIELD_NUMBER: _builtins.int
     LEDGER_FIELD_NUMBER: _builtins.int
+    SYSTEM_PROMPT_FIELD_NUMBER: _builtins.int
     over_limit: _builtins.bool
     """Whether window and overhead are over the budget."""
     held_by: _conversation_pb2.HeldBy.ValueType
@@ -792,6 +828,10 @@ class GetContextResponse(_message.Message):
         view.
         """
 
+    @_builtins.property
+    def system_prompt(self) -> _conversation_pb2.SystemPrompt:
+        """The system prompt, which `rendered_json` begins with and `messages` do not have."""
+
     def __init__(
         self,
         *,
@@ -811,10 +851,11 @@ class GetContextResponse(_message.Message):
         stable_tokens: _builtins.int = ...,
         tools_json: _builtins.str = ...,
         ledger: _abc.Iterable[_summary_pb2.LedgerEntry] | None = ...,
+        system_prompt: _conversation_pb2.SystemPrompt | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "depth", b"depth", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "depth", b"depth", "system_prompt", b"system_prompt", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "compacted", b"compacted", "depth", b"depth", "epoch", b"epoch", "held_by", b"held_by", "ledger", b"ledger", "message_version", b"message_version", "messages", b"messages", "omitted_attachments", b"omitted_attachments", "over_limit", b"over_limit", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "stable_messages", b"stable_messages", "stable_tokens", b"stable_tokens", "summary_id", b"summary_id", "tools_json", b"tools_json", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "compacted", b"compacted", "depth", b"depth", "epoch", b"epoch", "held_by", b"held_by", "ledger", b"ledger", "message_version", b"message_version", "messages", b"messages", "omitted_attachments", b"omitted_attachments", "over_limit", b"over_limit", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "stable_messages", b"stable_messages", "stable_tokens", b"stable_tokens", "summary_id", b"summary_id", "system_prompt", b"system_prompt", "tools_json", b"tools_json", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__depth: _TypeAlias = _typing.Literal["depth"]  # noqa: Y015
     _WhichOneofArgType__depth: _TypeAlias = _typing.Literal["_depth", b"_depth"]  # noqa: Y015

@@ -240,6 +240,8 @@ class ResolvedSettings(_message.Message):
     CONTEXT_LENGTH_SOURCE_FIELD_NUMBER: _builtins.int
     CALIBRATION_FACTOR_FIELD_NUMBER: _builtins.int
     PROFILE_FIELD_NUMBER: _builtins.int
+    SYSTEM_PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    SYSTEM_PROMPT_SOURCE_FIELD_NUMBER: _builtins.int
     context_length: _builtins.int
     """The context length in force, in tokens."""
     context_length_source: _conversation_pb2.ContextLengthSource.ValueType
@@ -248,6 +250,10 @@ class ResolvedSettings(_message.Message):
     """The factor applied to estimates."""
     profile: _conversation_pb2.Profile.ValueType
     """The rules for its passes; unspecified, in settings from before there was a choice, means PROFILE_CHAIN."""
+    system_prompt_tokens: _builtins.int
+    """Tokens of the system prompt, uncorrected."""
+    system_prompt_source: Global___TokenSource.ValueType
+    """Who counted them."""
     @_builtins.property
     def requested(self) -> _conversation_pb2.ConversationSettings:
         """The settings as the client sent them."""
@@ -260,10 +266,12 @@ class ResolvedSettings(_message.Message):
         context_length_source: _conversation_pb2.ContextLengthSource.ValueType = ...,
         calibration_factor: _builtins.float = ...,
         profile: _conversation_pb2.Profile.ValueType = ...,
+        system_prompt_tokens: _builtins.int = ...,
+        system_prompt_source: Global___TokenSource.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["requested", b"requested"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibration_factor", b"calibration_factor", "context_length", b"context_length", "context_length_source", b"context_length_source", "profile", b"profile", "requested", b"requested"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calibration_factor", b"calibration_factor", "context_length", b"context_length", "context_length_source", b"context_length_source", "profile", b"profile", "requested", b"requested", "system_prompt_source", b"system_prompt_source", "system_prompt_tokens", b"system_prompt_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

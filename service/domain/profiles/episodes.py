@@ -168,7 +168,7 @@ def _wanted(
 
 def _emergency_episode(state: Conversation, policy: Policy) -> _Episode | None:
     """The oldest messages, however few, if a record of them makes the window smaller."""
-    window = state.window_tokens + state.settings.overhead_tokens
+    window = state.window_tokens + state.settings.overhead
     for tail_messages, whole in ((policy.preserve_recent, True), (TAIL_MESSAGES_MIN, True), (TAIL_MESSAGES_MIN, False)):
         found = stretch(state, policy, tail_messages=tail_messages, whole=whole)
         if not found.units:

@@ -144,7 +144,7 @@ def _messages_due(state: Conversation, policy: Policy) -> bool:
 
 def _token_trigger(state: Conversation, policy: Policy) -> float:
     """The ratio of a window with more than threshold_tokens, or trigger_token_ratio where that is less."""
-    over_threshold = policy.threshold_tokens + 1 + state.settings.overhead_tokens
+    over_threshold = policy.threshold_tokens + 1 + state.settings.overhead
     return min(policy.trigger_token_ratio, over_threshold / state.budget)
 
 
@@ -340,7 +340,7 @@ def _merging(
             merged_ids=(oldest.id, other.id),
             label=_label(covered),
         ),
-        kept_tokens=state.window_tokens + state.settings.overhead_tokens - replaced_tokens - ledger_tokens(state),
+        kept_tokens=state.window_tokens + state.settings.overhead - replaced_tokens - ledger_tokens(state),
     )
 
 

@@ -13,9 +13,11 @@ from abridged.service.conversations.context_lengths import (
     MODELS_REMEMBERED_MAX,
     ContextLengths,
 )
+from abridged.service.conversations.counting import Counting
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import ContextLengthSource, Settings
 from abridged.service.domain.tokens import Taught
+from abridged.service.tokenizers.estimated import EstimatingCounter
 
 KEY = StreamId("default", "c1")
 
@@ -42,7 +44,7 @@ class World:
             now_s=lambda: self.now_s,
             on_learned=self.learned.append,
         )
-        self.models = ChatModels(self.lengths)
+        self.models = ChatModels(self.lengths, Counting(EstimatingCounter()))
         self.models.remember({("default", "m"): Taught(1.25, 3)})
 
     async def _describe(self, _: str) -> int | None:

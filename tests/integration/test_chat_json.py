@@ -1,0 +1,323 @@
+"""Messages in the JSON of chat APIs, in and out: what AppendMessages takes as `rendered`, GetContext renders again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from abridged.v1 import conversation_pb2, message_pb2
+from abridged.v1 import conversation_service_pb2 as api
+from tests.support.refusal import refused
+from tests.support.sidecar import Chat, Sidecar, sidecar
+
+OPENAI, ANTHROPIC = api.RENDERING_OPENAI, api.RENDERING_ANTHROPIC
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+def rendered(form: int, value: Any) -> api.RenderedMessages:
+    return api.RenderedMessages(rendering=form, json=value if isinstance(value, str) else json.dumps(value))
+
+
+async def append(chat: Chat, form: int, value: Any, **fields: Any) -> Any:
+    request = api.AppendMessagesRequest(conversation_id=chat.id, rendered=rendered(form, value), **fields)
+    return await chat.sidecar.conversations.AppendMessages(request, metadata=chat.sidecar.metadata)
+
+
+async def read_back(chat: Chat, form: int, *, original: bool = True, **options: Any) -> Any:
+    view = api.CONTEXT_VIEW_ORIGINAL if original else api.CONTEXT_VIEW_UNSPECIFIED
+    return json.loads((await chat.context(rendering=form, view=view, **options)).rendered_json)
+
+
+def call(id_: str, name: str = "look", arguments: str = "{}") -> dict[str, Any]:
+    return {"id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+OPENAI_CHATS: dict[str, list[dict[str, Any]]] = {
+    "plain": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello \U0001f600\u2028\t"}],
+    "developer": [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "x", "name": "Ann B"}],
+    "parts": [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "One"},
+                {"type": "image_url", "image_url": {"url": "https://x.example/a", "detail": "high"}},
+                {"type": "text", "text": "two", "cache_control": {"type": "ephemeral"}},
+                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}},
+                {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+                {"type": "file", "file": {"file_id": "file-1"}},
+                {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AAAA"}},
+            ],
+        }
+    ],
+    "calls": [
+        {"role": "user", "content": "Look"},
+        {
+            "role": "assistant",
+            "content": None,
+            "reasoning_content": "I should look.",
+            "tool_calls": [call("a", arguments=' {"q": 1.0}'), call("b", "see", "not json")],
+        },
+        {"role": "tool", "tool_call_id": "b", "content": [{"type": "text", "text": "B"}, {"type": "text", "text": ""}]},
+        {"role": "tool", "tool_call_id": "a", "content": "A", "name": "look"},
+        {"role": "assistant", "content": "", "refusal": "No.", "annotations": [], "audio": {"id": "au1"}},
+    ],
+    "custom and deprecated": [
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c", "type": "custom", "custom": {"name": "sh", "input": "ls"}}],
+        },
+        {"role": "tool", "tool_call_id": "c", "content": "a.txt"},
+        {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
+        {"role": "function", "name": "f", "content": "done"},
+    ],
+}
+
+ANTHROPIC_CHATS: dict[str, dict[str, Any]] = {
+    "plain": {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]},
+    "consecutive": {"messages": [{"role": "user", "content": "Hi"}, {"role": "user", "content": "there"}]},
+    "system": {
+        "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}]}],
+    },
+    "tools": {
+        "system": "Be brief.",
+        "messages": [
+            {"role": "user", "content": "Look"},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
+                    {"type": "redacted_thinking", "data": "eA=="},
+                    {"type": "text", "text": "First"},
+                    {"type": "tool_use", "id": "t1", "name": "look", "input": {"q": [1.5, None, 10**18], "x": {}}},
+                    {"type": "text", "text": "then"},
+                    {"type": "tool_use", "id": "t2", "name": "look", "input": {}},
+                ],
+            },
+            {
+                "role": "user",
+                "content": [
+                    {"type": "tool_result", "tool_use_id": "t2", "is_error": True, "content": "no"},
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "t1",
+                        "content": [
+                            {"type": "text", "text": "found"},
+                            {
+                                "type": "image",
+                                "source": {"type": "base64", "media_type": "image/png", "data": PIXEL},
+                            },
+                        ],
+                        "cache_control": {"type": "ephemeral"},
+                    },
+                    {"type": "text", "text": "Go on."},
+                    {"type": "document", "title": "D", "source": {"type": "text", "media_type": "text/plain", "data": "ü"}},
+                ],
+            },
+            {"role": "assistant", "content": [{"type": "server_tool_use", "id": "s", "name": "web", "input": {}}]},
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("name", OPENAI_CHATS)
+async def test_a_chat_of_openai_comes_back_as_it_went_in(tmp_path, name):
+    """Order of parts, nulls and unknown members included; in the window too."""
+    async with sidecar(tmp_path) as s:
+        chat, sent = s.chat(), OPENAI_CHATS[name]
+        await append(chat, OPENAI, sent)
+
+        assert await read_back(chat, OPENAI) == {"messages": sent}
+        assert await read_back(chat, OPENAI, original=False) == {"messages": sent}
+
+
+@pytest.mark.parametrize("name", ANTHROPIC_CHATS)
+async def test_a_chat_of_anthropic_comes_back_as_it_went_in(tmp_path, name):
+    """Its system prompt included, which is no message."""
+    async with sidecar(tmp_path) as s:
+        chat, sent = s.chat(), ANTHROPIC_CHATS[name]
+        await append(chat, ANTHROPIC, sent)
+
+        assert await read_back(chat, ANTHROPIC) == sent
+        assert await read_back(chat, ANTHROPIC, original=False) == sent
+
+
+async def test_another_api_gets_what_both_have(tmp_path):
+    """Text, calls, results and images cross; what only one API knows does not."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await append(chat, ANTHROPIC, ANTHROPIC_CHATS["tools"])
+
+        messages = (await read_back(chat, OPENAI))["messages"]
+
+        assert messages[0] == {"role": "system", "content": "Be brief."}
+        assert messages[2]["content"] == "First\nthen"
+        assert [c["function"]["name"] for c in messages[2]["tool_calls"]] == ["look", "look"]
+        assert [m["role"] for m in messages[3:6]] == ["tool", "tool", "user"]
+        assert "thinking" not in json.dumps(messages)
+
+
+async def test_a_system_prompt_changes_without_being_a_message(tmp_path):
+    """The newest is sent, counts as overhead, and has no number."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await append(chat, ANTHROPIC, {"system": "Monday.", "messages": [{"role": "user", "content": "a"}]})
+        await append(chat, ANTHROPIC, {"system": "Tuesday.", "messages": [{"role": "user", "content": "b"}]})
+        after = await append(chat, ANTHROPIC, {"role": "user", "content": "c"})
+
+        assert after.message_version == 3
+        assert (await read_back(chat, ANTHROPIC, original=False))["system"] == "Tuesday."
+        answer = await chat.context()
+        assert answer.system_prompt.content == "Tuesday."
+        assert answer.usage.overhead_tokens > 0
+        assert [m.number for m in answer.messages] == [1, 2, 3]
+
+        await chat.update(["system_prompt"], system_prompt=conversation_pb2.SystemPrompt(content="Wednesday."))
+        assert (await read_back(chat, OPENAI))["messages"][0] == {"role": "system", "content": "Wednesday."}
+        await append(chat, ANTHROPIC, {"system": "", "messages": [{"role": "user", "content": "d"}]})
+        assert "system" not in await read_back(chat, ANTHROPIC)
+        assert (await chat.context()).usage.overhead_tokens == 0
+
+
+async def test_a_repeated_request_changes_nothing(tmp_path):
+    """Ids come from the request id, as for messages in the contract's own form."""
+    async with sidecar(tmp_path) as s:
+        chat, sent = s.chat(), ANTHROPIC_CHATS["tools"]
+        first = await append(chat, ANTHROPIC, sent, request_id="r1")
+        again = await append(chat, ANTHROPIC, sent, request_id="r1")
+
+        assert all(m.already_appended for m in again.messages)
+        assert [m.id for m in first.messages] == [m.id for m in again.messages]
+        assert await read_back(chat, ANTHROPIC) == sent
+
+
+async def test_reasoning_is_counted(tmp_path):
+    """It is sent again, so it fills the window."""
+    async with sidecar(tmp_path) as s:
+        bare, thinking = s.chat("bare"), s.chat("thinking")
+        await append(bare, OPENAI, {"role": "assistant", "content": "Yes."})
+        await append(thinking, OPENAI, {"role": "assistant", "content": "Yes.", "reasoning_content": "why " * 100})
+
+        cost = [(await chat.context()).usage.window_tokens for chat in (bare, thinking)]
+        assert cost[1] > cost[0] + 90
+
+
+async def test_a_text_that_is_cut_keeps_what_stands_beside_it(tmp_path):
+    """The one text of a message may be shortened; its marks stay."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        result = {"type": "tool_result", "tool_use_id": "t", "is_error": True, "content": "word " * 2_000}
+        asked = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]}
+        first = {"role": "user", "content": "Go"}
+        await append(chat, ANTHROPIC, [first, asked, {"role": "user", "content": [result]}])
+
+        found = await read_back(chat, ANTHROPIC, original=False, clip=True, max_tokens=300)
+
+        (cut,) = found["messages"][2]["content"]
+        assert cut["is_error"] is True
+        assert "characters left out" in cut["content"]
+        assert len(cut["content"]) < 5_000
+
+
+async def test_no_rendering_has_more_marks_than_the_api_takes(tmp_path):
+    """A caller that marks each newest message would be refused at the fifth; with cache_marks, ours is the only one."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        marked = {"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}
+        turns = [{"role": role, "content": [marked]} for _ in range(4) for role in ("user", "assistant")]
+        await append(chat, ANTHROPIC, {"system": [marked], "messages": turns})
+
+        found = await read_back(chat, ANTHROPIC)
+        assert "cache_control" not in found["system"][0]
+        assert ["cache_control" in m["content"][0] for m in found["messages"]] == [False] * 4 + [True] * 4
+        await chat.context(rendering=ANTHROPIC, cache_marks=True)
+        own = await read_back(chat, ANTHROPIC, original=False, cache_marks=True)
+        assert json.dumps(own).count("cache_control") == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "where"),
+    [
+        (OPENAI, "{", "is not JSON"),
+        (OPENAI, "[" * 10_000 + "]" * 10_000, "too deep"),
+        (OPENAI, '{"role": "user", "content": NaN}', "NaN"),
+        (OPENAI, '"hello"', "must be a list"),
+        (OPENAI, "[1]", "messages[0] must be an object"),
+        (OPENAI, '[{"role": "user", "content": "a"}, {"content": "b"}]', "messages[1].role"),
+        (OPENAI, '{"role": "model", "content": "b"}', "messages[0].role"),
+        (OPENAI, '{"role": "user", "content": 5}', "messages[0].content"),
+        (OPENAI, '{"role": "user", "content": "\\ud800"}', "surrogate"),
+        (OPENAI, '{"role": "tool", "content": "b"}', "messages[0].tool_call_id"),
+        (OPENAI, '{"role": "user", "content": "", "tool_calls": [{}]}', "messages[0].tool_calls"),
+        (OPENAI, '{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "x"}]}', "Anthropic"),
+        (OPENAI, '{"model": "m", "messages": []}', "model"),
+        (OPENAI, '{"role": "user", "content": "x", "y": {"$from": ["content"]}}', "$from"),
+        (ANTHROPIC, '{"role": "system", "content": "x"}', "messages[0].role"),
+        (ANTHROPIC, '{"role": "user", "content": [{"type": "image_url"}]}', "OpenAI"),
+        (ANTHROPIC, '{"role": "user", "content": [{"text": "x"}]}', "messages[0].content[0]"),
+        (ANTHROPIC, '{"system": 4, "messages": []}', "system"),
+        (api.RENDERING_OLLAMA, '{"role": "user", "content": "x"}', "rendered.rendering"),
+    ],
+)
+async def test_json_of_no_form_is_refused_with_its_place(tmp_path, form, text, where):
+    """Nothing of the request is written."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        async with refused("INVALID_ARGUMENT", "INVALID_FIELD") as found:
+            await append(chat, form, text)
+
+        assert where in str(found)
+        async with refused("NOT_FOUND", "CONVERSATION_NOT_FOUND"):
+            await chat.context()
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "{",
+        "[]",
+        '{"api": "openai"}',
+        '{"api": "other", "body": {}}',
+        '{"api": "openai", "body": {"role": "system", "content": {"$from": ["content"]}}}',
+        '{"api": "openai", "body": {"role": "user", "content": "another text"}}',
+        '{"api": "openai", "body": {"role": "user", "content": {"$from": ["content", 0, 99]}}}',
+        '{"api": "openai", "body": {"role": "user", "content": {"$from": ["uri", 0]}}}',
+    ],
+)
+async def test_extra_json_that_says_another_message_is_refused(tmp_path, extra):
+    """A log is never led to send what its fields do not say."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        message = message_pb2.Message(role=message_pb2.ROLE_USER, content="Hi", extra_json=extra)
+        async with refused("INVALID_ARGUMENT", "INVALID_FIELD") as found:
+            await chat.append(message)
+
+        assert "messages[0].extra_json" in str(found)
+
+
+async def test_messages_that_were_read_are_taken_again(tmp_path):
+    """A copy of a conversation through its messages renders as the conversation does."""
+    async with sidecar(tmp_path) as s:
+        chat, copy, sent = s.chat("a"), s.chat("b"), ANTHROPIC_CHATS["tools"]
+        await append(chat, ANTHROPIC, sent)
+        found = await chat.context(view=api.CONTEXT_VIEW_ORIGINAL)
+
+        await copy.append(*(m.message for m in found.messages))
+
+        assert (await read_back(copy, ANTHROPIC))["messages"] == sent["messages"]
+
+
+async def test_messages_beside_rendered_are_refused(tmp_path):
+    """Their order would be a guess."""
+    async with sidecar(tmp_path) as s:
+        both = api.AppendMessagesRequest(
+            conversation_id="c",
+            messages=[message_pb2.Message(role=message_pb2.ROLE_USER, content="x")],
+            rendered=rendered(OPENAI, {"role": "user", "content": "y"}),
+        )
+        async with refused("INVALID_ARGUMENT", "INVALID_FIELD"):
+            await s.conversations.AppendMessages(both)
+        async with refused("INVALID_ARGUMENT", "INVALID_FIELD"):
+            await s.conversations.AppendMessages(api.AppendMessagesRequest(conversation_id="c"))
