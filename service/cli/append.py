@@ -6,13 +6,14 @@ import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
 from abridged.client import AsyncConversations, Patience, SidecarError
-from abridged.service.cli.chat_file import Fault, read_chats
+from abridged.service.cli.chat_file import Fault, FileChat, read_chats, read_document
 from abridged.service.cli.failures import CommandFailed
 from abridged.service.cli.figures import pass_line, usage_line
 from abridged.service.cli.file_report import FileReport
@@ -23,12 +24,13 @@ from abridged.service.cli.sidecar import call, configuration
 from abridged.service.cli.terminal import say
 from abridged.service.codec.values import message_to_proto
 from abridged.service.domain.message import Message, Role
+from abridged.service.domain.render_json import Rendering
 from abridged.v1.conversation_pb2 import ConversationSettings
 from abridged.v1.conversation_service_pb2 import AppendMessagesResponse
 
 BATCH_MAX = 512
 MESSAGE_OPTIONS = frozenset({"role", "name", "message_id", "tool_call_id"})
-FILE_OPTIONS = frozenset({"prefix", "batch", "settle"})
+FILE_OPTIONS = frozenset({"prefix", "batch", "settle", "form"})
 FILE_WAIT_S = 60.0
 FILE_PATIENCE = Patience(attempts_max=10, pause_base_s=0.25, pause_max_s=10.0)
 """Retries for half a minute, so that playing a file survives a restart of the sidecar."""
@@ -43,6 +45,7 @@ Each line of the file is one chat (wrapped here for reading):
     {"role": "tool", "tool_call_id": "call-1", "content": "14 C, rain"}]}
 
 A message without an id gets its index as one. Roles are system, user, assistant and tool; "name" is the speaker.
+Messages of OpenAI's and Anthropic's APIs are taken too, Anthropic's with "system" beside them.
 """
 
 
@@ -55,6 +58,11 @@ A message without an id gets its index as one. Roles are system, user, assistant
 @click.option("--tool-call-id", default="", help="The call that a tool message answers.")
 @click.option("--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="JSON lines, one chat each.")
 @click.option("--prefix", default="", help="Prefix for the file's conversation ids.")
+@click.option(
+    "--form",
+    type=click.Choice([Rendering.OPENAI.value, Rendering.ANTHROPIC.value]),
+    help="The API whose messages the file has, kept with all that they say.",
+)
 @click.option("--batch", type=click.IntRange(1, BATCH_MAX), default=1, show_default=True, help="Messages per call.")
 @click.option(
     "--wait", "wait_s", type=click.FloatRange(0, 3600), metavar="SECONDS", help="Wait for a pass; 60 for files."
@@ -86,6 +94,7 @@ def append(
     tool_call_id: str,
     file: Path | None,
     prefix: str,
+    form: str | None,
     batch: int,
     wait_s: float | None,
     settle: bool,
@@ -98,13 +107,16 @@ def append(
 ) -> None:
     """Append TEXT (or standard input) to CONVERSATION, or play the chats of --file.
 
+    With CONVERSATION, --file is one JSON document with the messages of that conversation, such as `abridged context
+    --render` prints.
+
     The first append creates the conversation, with --model, --context-length, --reserved-output-tokens,
     --overhead-tokens and --label. Later appends do not change them.
 
-    A file is played like a live chat: one message per call, waiting for each pass. You can interrupt it and play it
-    again: known messages are not appended twice. The exit code is 1 if something was refused, if a pass of this run
-    failed (its class is printed), or if a conversation ends over its trigger although something in it could still be
-    compressed.
+    A file is played like a live chat: one message per call, waiting for each pass. A chat is played whole, or refused
+    before its first message. You can interrupt it and play it again: known messages are not appended twice. The exit
+    code is 1 if something was refused, if a pass of this run failed (its class is printed), or if a conversation ends
+    over its trigger although something in it could still be compressed.
     """
     invocation: Invocation = context.obj
     settings = ConversationSettings(
@@ -115,8 +127,8 @@ def append(
         labels=dict(label_of(label) for label in labels),
     )
     if file is not None:
-        if conversation is not None:
-            raise click.UsageError("--file names its own conversations; omit CONVERSATION")
+        if text is not None:
+            raise click.UsageError("--file has the messages; omit TEXT")
         _refuse(context, MESSAGE_OPTIONS, "not allowed with --file, whose messages have their own")
         playing = Playing(
             settings=settings,
@@ -126,7 +138,8 @@ def append(
             settle=settle,
             trigger_token_ratio=configuration(invocation).settings.policy_for(model).trigger_token_ratio,
         )
-        _append_file(invocation, file, playing, as_json_=as_json_)
+        chats = _Chats(file, conversation, Rendering(form) if form else None)
+        _append_file(invocation, chats, playing, as_json_=as_json_)
         return
     if conversation is None:
         raise click.UsageError("name a CONVERSATION, or use --file")
@@ -195,12 +208,29 @@ def _append_one(
         say(pass_line(answer.summarization))
 
 
-def _append_file(invocation: Invocation, path: Path, playing: Playing, *, as_json_: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class _Chats:
+    """The chats of a file: those of its lines, or the one that it is."""
+
+    path: Path
+    conversation: str | None
+    form: Rendering | None
+
+    def read(self) -> Iterator[FileChat | Fault]:
+        with self.path.open("rb") as file:
+            if self.conversation is None:
+                yield from read_chats(file, self.form)
+            else:
+                yield read_document(file, self.conversation, self.form)
+
+
+def _append_file(invocation: Invocation, chats: _Chats, playing: Playing, *, as_json_: bool) -> None:
+    path = chats.path
     show = FileReport(path, as_json_)
 
     async def work(client: AsyncConversations) -> None:
-        with path.open("rb") as file, _progress(path) as on_messages:
-            for chat in read_chats(file):
+        with _progress(chats) as on_messages:
+            for chat in chats.read():
                 if isinstance(chat, Fault):
                     show.fault(chat)
                 else:
@@ -218,7 +248,7 @@ def _append_file(invocation: Invocation, path: Path, playing: Playing, *, as_jso
 
 
 @contextmanager
-def _progress(path: Path) -> Iterator[Callable[[int], None]]:
+def _progress(chats: _Chats) -> Iterator[Callable[[int], None]]:
     """A progress bar over all messages of the file, on a terminal."""
     if not sys.stderr.isatty():
         yield lambda _count: None
@@ -226,8 +256,7 @@ def _progress(path: Path) -> Iterator[Callable[[int], None]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-    with path.open("rb") as file:
-        total = sum(len(chat.messages) for chat in read_chats(file) if not isinstance(chat, Fault))
+    total = sum(len(chat.messages) for chat in chats.read() if not isinstance(chat, Fault))
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=total)

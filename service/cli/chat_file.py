@@ -1,7 +1,8 @@
-"""Chats in a JSON-lines file: one object per line, `{"conversation_id", "messages": [{"id", "role", "content", …}]}`.
+"""Chats in a file: a line of JSON each, or one JSON document for a conversation that is named elsewhere.
 
-This module checks only the format; the sidecar enforces the contract's rules. Malformed input becomes a Fault with its
-place, and reading continues.
+A chat is `{"conversation_id", "messages": [{"id", "role", "content", …}]}`. Its messages may also be those of a chat
+API, or of the contract: whatever `abridged context` prints. This module checks only the format; the sidecar enforces
+the contract's rules. Malformed input becomes a Fault with its place, and reading continues.
 """
 
 from __future__ import annotations
@@ -12,9 +13,15 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, BinaryIO
 
+from google.protobuf.json_format import ParseDict, ParseError
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
+from abridged.service.codec.values import message_from_proto
+from abridged.service.domain.events import SystemPrompt
 from abridged.service.domain.message import Message, Role, ToolCall
+from abridged.service.domain.read_json import NotMessages, read_value, told_form
+from abridged.service.domain.render_json import Rendering
+from abridged.v1 import message_pb2
 
 LINE_BYTES_MAX = 64 << 20
 """A chat of a hundred thousand messages; parsed, it takes about four times as much memory."""
@@ -55,13 +62,15 @@ class FileChat:
         line: Line number, from 1.
         conversation_id: As in the file, without a prefix.
         messages: The well-formed messages. One without an id has its index as one, so that a second run recognizes it.
-        faults: The malformed messages.
+        faults: The malformed messages; a chat with any is not appended.
+        system_prompt: The system prompt beside the messages; None without one.
     """
 
     line: int
     conversation_id: str
     messages: tuple[Message, ...]
     faults: tuple[Fault, ...]
+    system_prompt: SystemPrompt | None = None
 
 
 class _Shape(BaseModel):
@@ -92,10 +101,37 @@ class _Message(_Shape):
 class _Chat(_Shape):
     conversation_id: str
     messages: list[dict[str, Any]]
+    system: Any = None
 
 
-def read_chats(file: BinaryIO) -> Iterator[FileChat | Fault]:
-    """Yield the chats in order, and a Fault for a line without one. Skips empty lines. Raises OSError."""
+class _Document(_Shape):
+    messages: list[dict[str, Any]]
+    system: Any = None
+
+
+def read_document(file: BinaryIO, conversation_id: str, form: Rendering | None = None) -> FileChat | Fault:
+    """The messages of a file that is one JSON document, such as `abridged context` prints. Raises OSError."""
+    text = file.read(LINE_BYTES_MAX + 1)
+    if len(text) > LINE_BYTES_MAX:
+        return Fault(1, "", f"is longer than {LINE_BYTES_MAX:,} bytes")
+    try:
+        found = _Document.model_validate_json(text.decode())
+    except UnicodeDecodeError as error:
+        return Fault(1, "", f"is not UTF-8: byte {error.start + 1}")
+    except ValidationError as error:
+        return Fault(1, "", _explained(error))
+    # A document has a form of its own, not that of a line.
+    entries = [_without_place(entry) for entry in found.messages]
+    chat = _Chat(conversation_id=conversation_id, messages=entries, system=found.system)
+    is_contract = all(str(entry.get("role", "")).startswith("ROLE_") for entry in entries)
+    return _contract_chat(chat) if is_contract else _api_chat(1, chat, form or _form_of(chat) or Rendering.OPENAI)
+
+
+def read_chats(file: BinaryIO, form: Rendering | None = None) -> Iterator[FileChat | Fault]:
+    """Yield the chats in order, and a Fault for a line without one. Skips empty lines. Raises OSError.
+
+    With a `form`, the messages are those of this chat API, and what the API does not know is kept too.
+    """
     for number in count(1):
         line = file.readline(LINE_BYTES_MAX + 1)
         if not line:
@@ -104,7 +140,7 @@ def read_chats(file: BinaryIO) -> Iterator[FileChat | Fault]:
             _leave_rest(file, line)
             yield Fault(number, "", f"is longer than {LINE_BYTES_MAX:,} bytes")
         elif line.strip():
-            yield _read_line(number, line)
+            yield _read_line(number, line, form)
 
 
 def _leave_rest(file: BinaryIO, begun: bytes) -> None:
@@ -112,16 +148,61 @@ def _leave_rest(file: BinaryIO, begun: bytes) -> None:
         begun = file.readline(LINE_BYTES_MAX)
 
 
-def _read_line(number: int, line: bytes) -> FileChat | Fault:
+def _read_line(number: int, line: bytes, form: Rendering | None) -> FileChat | Fault:
     try:
-        return _chat_of(number, _Chat.model_validate_json(line.decode().rstrip()))
+        chat = _Chat.model_validate_json(line.decode().rstrip())
     except UnicodeDecodeError as error:
         return Fault(number, "", f"is not UTF-8: byte {error.start + 1}")
     except ValidationError as error:
         return Fault(number, "", _explained(error))
+    form = form or _form_of(chat)
+    return _api_chat(number, chat, form) if form else _own_chat(number, chat)
 
 
-def _chat_of(line: int, chat: _Chat) -> FileChat:
+def _form_of(chat: _Chat) -> Rendering | None:
+    """The API whose messages these are, if they have what only its messages have."""
+    if chat.system is not None:
+        return Rendering.ANTHROPIC
+    has_parts = any(isinstance(raw.get("content"), list) for raw in chat.messages)
+    calls = (call for raw in chat.messages if isinstance(raw.get("tool_calls"), list) for call in raw["tool_calls"])
+    has_functions = any(isinstance(call, dict) and "function" in call for call in calls)
+    return told_form(chat.messages) if has_parts or has_functions else None
+
+
+def _api_chat(line: int, chat: _Chat, form: Rendering) -> FileChat | Fault:
+    """The chat with all that its API's messages say."""
+    named = [raw.get("id") for raw in chat.messages]
+    bodies = [{name: value for name, value in raw.items() if name != "id"} for raw in chat.messages]
+    whole = {"messages": bodies} if chat.system is None else {"messages": bodies, "system": chat.system}
+    messages: list[Message] = []
+    try:
+        read = read_value(whole, form)
+        for place, message in enumerate(read.messages):
+            message_id = named[place] if len(read.messages) == len(named) and named[place] else f"m{place:05d}"
+            messages.append(message._replace(id=str(message_id)))
+    except NotMessages as error:
+        return Fault(line, "", str(error))
+    return FileChat(line, chat.conversation_id, tuple(messages), (), read.system_prompt)
+
+
+def _contract_chat(chat: _Chat) -> FileChat | Fault:
+    """The chat as the contract's JSON has its messages."""
+    messages: list[Message] = []
+    for place, raw in enumerate(chat.messages):
+        try:
+            messages.append(message_from_proto(ParseDict(raw, message_pb2.Message())))
+        except ParseError as error:
+            return Fault(1, "", f"messages.{place} {error}")
+    return FileChat(1, chat.conversation_id, tuple(messages), ())
+
+
+def _without_place(entry: dict[str, Any]) -> dict[str, Any]:
+    """The message of an entry of a window, which has its number and its tokens beside it."""
+    message = entry.get("message")
+    return message if isinstance(message, dict) and "role" not in entry else entry
+
+
+def _own_chat(line: int, chat: _Chat) -> FileChat:
     messages: list[Message] = []
     faults: list[Fault] = []
     for place, raw in enumerate(chat.messages):

@@ -1,22 +1,29 @@
 """Plays the chats of a file to the sidecar as their speakers would have: in order, a few messages per call.
 
-Invariant: a message that the sidecar refuses is reported and skipped, and the others of its call are not; playing a
-file again appends only what is missing.
+Invariant: a chat that breaks a rule is refused before its first message; playing a file again appends only what is
+missing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from abridged.client import AsyncConversations, SidecarError
+from abridged.service.api.errors import InvalidRequest
+from abridged.service.api.validation import Validation
+from abridged.service.api.wire import messages_of
 from abridged.service.cli.chat_file import Fault, FileChat
 from abridged.service.cli.plain_json import word
-from abridged.service.codec.values import message_to_proto
+from abridged.service.codec.values import message_to_proto, system_prompt_to_proto
+from abridged.service.domain.errors import TooLarge
 from abridged.service.domain.message import Message
 from abridged.service.domain.profiles.profile import HeldBy
 from abridged.v1.conversation_pb2 import ConversationSettings
+from abridged.v1.conversation_service_pb2 import AppendMessagesRequest
+from abridged.v1.server_info_service_pb2 import Limits
 
 _PLACE = re.compile(r"messages\[(\d+)\]")
 _KEPT_FIELDS = ("model", "context_length", "reserved_output_tokens", "overhead_tokens")
@@ -102,22 +109,26 @@ async def play(
     Raises SidecarError for failures that are not about the chat: the sidecar is unreachable, or the token is wrong.
     """
     conversation_id = f"{playing.prefix}{chat.conversation_id}"
-    faults = list(chat.faults)
+    faults = list(chat.faults) or _rule_faults(conversation_id, chat, playing, (await client.server_info()).limits)
+    if faults:
+        return Outcome(conversation_id, 0, 0, tuple(faults))
+    settings = ConversationSettings(system_prompt=system_prompt_to_proto(chat.system_prompt))
+    settings.MergeFrom(playing.settings)
     appended = known = 0
     before = await _passes_before(client, conversation_id)
     for start in range(0, len(chat.messages), playing.batch):
         batch = chat.messages[start : start + playing.batch]
         try:
-            fresh, repeated = await _append(client, conversation_id, chat, batch, playing, faults)
+            answer = await client.append(
+                conversation_id, map(message_to_proto, batch), settings=settings, wait_s=playing.wait_s
+            )
         except SidecarError as error:
-            if error.code != "INVALID_ARGUMENT":
+            faults = _faults(error, batch, chat.line)
+            if not faults:
                 raise
-            # The chat itself is refused for its id or settings: none of its messages can be appended.
-            faults.append(Fault(chat.line, "", _refusal_text(error), error.reason))
-            if not appended + known:
-                return Outcome(conversation_id, 0, 0, tuple(faults))
             break
-        appended += fresh
+        repeated = sum(message.already_appended for message in answer.messages)
+        appended += len(batch) - repeated
         known += repeated
         on_messages(len(batch))
     if not appended + known:
@@ -149,48 +160,51 @@ async def _settle(client: AsyncConversations, conversation_id: str, playing: Pla
             raise
 
 
-async def _append(
-    client: AsyncConversations,
-    conversation_id: str,
-    chat: FileChat,
-    batch: Sequence[Message],
-    playing: Playing,
-    faults: list[Fault],
-) -> tuple[int, int]:
-    """The numbers of appended and of known messages; each refused attempt drops the messages that caused it."""
-    rest = list(batch)
-    while rest:
+def _rule_faults(conversation_id: str, chat: FileChat, playing: Playing, limits: Limits) -> list[Fault]:
+    """The rules that the chat breaks, found before any of it is appended."""
+    new_ids, validation = count(), Validation()
+    for start in range(0, len(chat.messages), playing.batch):
+        batch = chat.messages[start : start + playing.batch]
+        request = AppendMessagesRequest(
+            conversation_id=conversation_id, messages=map(message_to_proto, batch), settings=playing.settings
+        )
         try:
-            answer = await client.append(
-                conversation_id, map(message_to_proto, rest), settings=playing.settings, wait_s=playing.wait_s
+            validation.check(request, fields=0)
+            messages_of(
+                request,
+                new_id=lambda: str(next(new_ids)),
+                message_bytes_max=limits.message_bytes_max,
+                batch_messages_max=limits.append_messages_max,
+                batch_bytes_max=limits.append_bytes_max,
             )
-        except SidecarError as error:
-            refused = _refused(error, rest)
-            if not refused:
-                raise
-            faults.extend(Fault(chat.line, message_id, what, error.reason) for message_id, what in refused.items())
-            rest = [message for message in rest if message.id not in refused]
-        else:
-            repeated = sum(message.already_appended for message in answer.messages)
-            return len(rest) - repeated, repeated
-    return 0, 0
+        except InvalidRequest as error:
+            return _by_message(error.violations, batch, chat.line, "")
+        except TooLarge as error:
+            return _by_message(
+                [(error.what, f"takes {error.size} bytes, the limit is {error.limit}")], batch, chat.line, "TOO_LARGE"
+            )
+    return []
 
 
-def _refused(error: SidecarError, batch: Sequence[Message]) -> dict[str, str]:
-    """Map the ids of the messages that the error names to their faults; empty if it names other fields."""
+def _faults(error: SidecarError, batch: Sequence[Message], line: int) -> list[Fault]:
+    """The faults that ended the chat's playing; none if the failure is not about the chat."""
     if error.reason == "MESSAGE_ID_REUSED":
         reused = set(error.metadata.get("message_ids", "").split(","))
-        return {message.id: "the id was reused with different content" for message in batch if message.id in reused}
-    refused: dict[str, str] = {}
-    for field, description in error.violations:
+        what = "the id was reused with different content"
+        return [Fault(line, message.id, what, error.reason) for message in batch if message.id in reused]
+    found = _by_message(error.violations, batch, line, error.reason)
+    return found or ([Fault(line, "", error.message, error.reason)] if error.code == "INVALID_ARGUMENT" else [])
+
+
+def _by_message(violations: Iterable[tuple[str, str]], batch: Sequence[Message], line: int, reason: str) -> list[Fault]:
+    """Each violation by the id of its message, or of the whole chat."""
+    faults: dict[str, Fault] = {}
+    for field, description in violations:
         found = _PLACE.match(field)
-        if found and int(found[1]) < len(batch):
-            refused.setdefault(batch[int(found[1])].id, f"{field[found.end() :].lstrip('.')} {description}".strip())
-    return refused
-
-
-def _refusal_text(error: SidecarError) -> str:
-    return "; ".join(f"{field} {description}" for field, description in error.violations) or error.message
+        message_id = batch[int(found[1])].id if found and int(found[1]) < len(batch) else ""
+        what = f"{field[found.end() :].lstrip('.') if found else field} {description}".strip()
+        faults.setdefault(message_id, Fault(line, message_id, what, reason))
+    return list(faults.values())
 
 
 async def _outcome(

@@ -9,7 +9,7 @@ import click
 from abridged.client import AsyncConversations
 from abridged.service.cli.figures import short
 from abridged.service.cli.options import Invocation, sidecar_options
-from abridged.service.cli.plain_json import as_plain, json_text, word
+from abridged.service.cli.plain_json import as_json, word
 from abridged.service.cli.sidecar import call
 from abridged.service.cli.terminal import excerpt, say, width
 from abridged.service.codec.events import fact_of
@@ -54,7 +54,7 @@ def watch(invocation: Invocation, conversation: str, *, after: int, follow: bool
 
     async def work(client: AsyncConversations) -> None:
         async for item in client.watch(conversation, after_version=after):
-            line = json_line(item) if as_json_ else fact_line(item, columns=width())
+            line = as_json(item) if as_json_ else fact_line(item, columns=width())
             if line:
                 say(line)
             if item.HasField("caught_up") and not follow:
@@ -74,15 +74,6 @@ def fact_line(item: WatchConversationResponse, *, columns: int) -> str:
     if item.HasField("progress"):
         return f"     ~ {progress_text(item.progress)}"
     return "     = caught up" if item.HasField("caught_up") else ""
-
-
-def json_line(item: WatchConversationResponse) -> str:
-    """An item of the stream as JSON, with the event's payload as an object if this version knows its type."""
-    plain = as_plain(item)
-    body = item.event.WhichOneof("body")
-    if body is not None:
-        plain["event"]["payload"] = plain["event"].pop(body)
-    return json_text(plain)
 
 
 def progress_text(progress: PassProgress) -> str:

@@ -139,12 +139,12 @@ def is_data(uri: str) -> bool:
 
 
 def data_of(uri: str) -> str:
-    """What a `data:` URI holds, as it is written there."""
+    """The data of a `data:` URI, as it is written there."""
     return uri.partition(",")[2]
 
 
 def text_of(uri: str) -> str:
-    """The text in a `data:` URI; empty if it is none in UTF-8."""
+    """The text in a `data:` URI; empty if the data is not UTF-8."""
     return _text(_data(uri))
 
 

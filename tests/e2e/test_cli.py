@@ -82,7 +82,7 @@ def test_text_can_come_from_standard_input(cli):
     ran = cli("append", "piped", "-", "--json", "--label", "team=billing", stdin="from a pipe\n")
 
     assert ran.code == 0
-    assert json.loads(ran.out)["messages"][0]["number"] == 1
+    assert json.loads(ran.out)["messages"][0]["number"] == "1"
     assert "from a pipe" in cli("context", "piped").out
 
 
@@ -113,9 +113,9 @@ def test_the_original_messages_are_never_lost(cli, summarized):
 
 def test_a_window_too_large_is_refused_or_clipped(cli, summarized):
     """Nothing is dropped silently: the refusal says what to do."""
-    tokens = json.loads(cli("context", summarized, "--json").out)["usage"]["window_tokens"]
-    refused = cli("context", summarized, "--max-tokens", str(tokens - 10))
-    clipped = cli("context", summarized, "--max-tokens", str(tokens - 10), "--clip")
+    tokens = json.loads(cli("context", summarized, "--json").out)["usage"]["windowTokens"]
+    refused = cli("context", summarized, "--max-tokens", str(int(tokens) - 10))
+    clipped = cli("context", summarized, "--max-tokens", str(int(tokens) - 10), "--clip")
 
     assert refused.code == 1
     assert "WINDOW_TOO_LARGE" in refused.err
@@ -145,7 +145,7 @@ def test_settings_that_a_conversation_does_not_take_are_named(cli):
     assert other.err == (
         "note: keeps already exists and keeps its own --model (ollama:a), --context-length (2000), --label team\n"
     )
-    assert json.loads(other.out)["messages"][0]["number"] == 3
+    assert json.loads(other.out)["messages"][0]["number"] == "3"
 
 
 @pytest.mark.parametrize(
@@ -209,8 +209,8 @@ def test_records_are_shown_and_printed_as_json(cli, summarized):
 
     assert re.search(r"record \w{8}: depth \d, messages .*, [\d,]+ -> \d+ tokens, extractive", shown.out)
     assert len(records) >= 1
-    assert records[0]["tokens_after"] < records[0]["tokens_before"]
-    assert records[0]["context"]["domain_entities"]
+    assert int(records[0]["tokensAfter"]) < int(records[0]["tokensBefore"])
+    assert records[0]["context"]["domainEntities"]
 
 
 def test_a_conversation_without_records_says_so(cli):
@@ -236,9 +236,9 @@ def test_what_happened_is_told_to_programs_with_payloads(cli, summarized):
     events = [item["event"] for item in items if "event" in item]
     later = cli("watch", summarized, "--no-follow", "--json", "--after", str(len(events) - 1)).out.splitlines()
 
-    assert [event["version"] for event in events] == list(range(1, len(events) + 1))
-    assert events[1]["payload"]["message"]["id"] == "m0"
-    assert json.loads(later[0])["event"]["version"] == len(events)
+    assert [int(event["version"]) for event in events] == list(range(1, len(events) + 1))
+    assert events[1]["messageAppended"]["message"]["id"] == "m0"
+    assert json.loads(later[0])["event"]["version"] == str(len(events))
 
 
 def test_an_unknown_conversation_is_a_line_with_advice(cli):
@@ -326,7 +326,7 @@ def test_the_text_of_json_is_escaped_and_not_lost(cli):
     "arguments",
     [
         ("append",),
-        ("append", "c", "--file", __file__),
+        ("append", "c", "text", "--file", __file__),
         ("append", "c", "text", "--label", "nothing"),
         ("context", "c", "--clip"),
         ("context",),

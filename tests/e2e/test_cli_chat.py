@@ -44,7 +44,7 @@ def test_a_turn_is_answered_appended_and_measured(chat, sidecar):
 
     assert ran.code == 0
     assert "(ratio 0.0" in ran.out
-    assert [m["message"]["role"] for m in context["messages"]] == ["USER", "ASSISTANT"]
+    assert [m["message"]["role"] for m in context["messages"]] == ["ROLE_USER", "ROLE_ASSISTANT"]
     assert context["messages"][1]["message"]["content"] in ran.out
     assert "usage reported: " in told
 

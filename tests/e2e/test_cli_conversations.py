@@ -77,7 +77,7 @@ def test_a_forced_pass_that_fails_or_lasts_ends_with_one(tmp_path):
 
     assert failed.code == lasting.code == 1
     assert "the pass failed: MODEL_REFUSED" in failed.err
-    assert (begun.code, json.loads(begun.out)["state"]) == (0, "PENDING")
+    assert (begun.code, json.loads(begun.out)["state"]) == (0, "SUMMARIZATION_STATE_PENDING")
     assert "has not ended yet" in lasting.err
 
 
@@ -94,7 +94,7 @@ def test_a_record_shows_its_model_calls_and_their_tokens(tmp_path):
             made = abridged("compress", "c", *to)
             assert made.code == 0, made.err
             record = json.loads(abridged("summaries", "c", "--json", *to).out)
-            figures = record["attempts"], record["tokens_read"], record["tokens_written"]
+            figures = tuple(int(record[name]) for name in ("attempts", "tokensRead", "tokensWritten"))
             shown = abridged("summaries", "c", *to).out.splitlines()[0]
         if model.startswith("extractive"):
             assert figures == (0, 0, 0)

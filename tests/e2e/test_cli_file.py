@@ -84,40 +84,85 @@ def test_passes_come_while_the_chat_is_played_as_in_a_live_one(play):
     assert outcome["depth"] >= 0
 
 
-def test_refused_messages_are_told_with_their_place_and_left_out(play, tmp_path):
-    """File, line and id; what is beside them is appended."""
-    broken = {
-        "conversation_id": "broken",
-        "messages": [
-            {"id": "ok-1", "role": "user", "content": "hello"},
-            {"id": "no-call", "role": "tool", "content": "a result of nothing"},
-            {"id": "no-role", "role": "robot", "content": "?"},
-            {"id": "no-text", "role": "user", "content": {"type": "text"}},
-            {"id": "calls", "role": "user", "content": "", "tool_calls": [{"id": "c", "name": "f", "arguments": {}}]},
-            {"id": "ok-2", "role": "user", "content": "good bye"},
-        ],
-    }
+def test_a_chat_with_a_message_that_is_refused_is_refused_whole(play, tmp_path):
+    """File, line and id of each fault; nothing of such a chat is appended."""
+    fine = {"id": "ok-1", "role": "user", "content": "hello"}
+    formless = [{"id": "no-role", "role": "robot"}, {"id": "no-text", "role": "user", "content": {"type": "text"}}]
+    calls = {"id": "calls", "role": "user", "content": "", "tool_calls": [{"id": "c", "name": "f", "arguments": {}}]}
+    no_call = {"id": "no-call", "role": "tool", "content": "a result of nothing"}
+    chats = [
+        {"conversation_id": "formless", "messages": [fine, *formless]},
+        {"conversation_id": "calls", "messages": [fine, calls]},
+        {"conversation_id": "no-call", "messages": [fine, no_call]},
+        {"conversation_id": "long", "messages": [fine, fine | {"id": "long", "content": "x" * 2_000_000}]},
+        {"conversation_id": "no such id!", "messages": [fine]},
+    ]
 
-    nowhere = {"conversation_id": "no such id!", "messages": [{"role": "user", "content": "hello"}]}
-
-    ran = play("no JSON", {"messages": []}, broken, nowhere, arguments=("--batch", "10"))
+    ran = play("no JSON", {"messages": []}, *chats)
     place = str(tmp_path / "chats.jsonl")
     told = [line.removeprefix(place) for line in ran.err.splitlines() if line.startswith(place)]
 
     assert ran.code == 1
-    assert [line[1:].split(": ")[:2] for line in told[:-1]] == [
+    assert [line[1:].split(": ", 2)[:2] for line in told[:-1]] == [
         ["1", "is not JSON"],
         ["2", "conversation_id is missing; skipped"],
         ["3", "no-role"],
         ["3", "no-text"],
-        ["3", "no-call"],
-        ["3", "calls"],
+        ["4", "calls"],
+        ["5", "no-call"],
+        ["6", "long"],
     ]
-    assert told[-1].startswith(":4: conversation_id must be 1 to 128 of")
-    assert told[-1].endswith("; skipped")
-    assert "broken: 2 messages (2 new)" in ran.out
-    assert "no such id!: nothing appended\n" in ran.out
-    assert "abridged: chats.jsonl: 3 lines refused, 4 messages refused\n" in ran.err
+    assert told[-1].startswith(":7: conversation_id must be 1 to 128 of")
+    assert ran.out.count(": nothing appended\n") == len(chats)
+    assert "abridged: chats.jsonl: 3 lines refused, 5 messages refused\n" in ran.err
+
+
+@pytest.fixture
+def to(sidecar):
+    return ("--address", sidecar.address)
+
+
+def test_what_context_prints_plays_back_whole(to, tmp_path):
+    """As JSON for an API, with all that the API knows, and as the contract's JSON."""
+    call = {"id": "t1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    messages = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "One"}, {"type": "text", "text": "two", "x": [1]}]},
+        {"role": "assistant", "content": None, "reasoning_content": "Hm.", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "t1", "content": "found", "vendor": {"score": 1.5}},
+    ]
+    source = tmp_path / "chat.json"
+    source.write_text(json.dumps({"messages": messages}, indent=2))
+
+    played = abridged("append", "played", "--file", str(source), *to)
+    for name, form in (("back-rendered", "--render=openai"), ("back-json", "--json")):
+        printed = tmp_path / f"{name}.json"
+        printed.write_text(abridged("context", "played", "--original", form, *to).out)
+        assert abridged("append", name, "--file", str(printed), *to).code == 0
+
+    assert played.code == 0, played.err
+    for name in ("played", "back-rendered", "back-json"):
+        rendered = abridged("context", name, "--original", "--render", "openai", *to).out
+        assert json.loads(rendered) == {"messages": messages}, name
+
+
+def test_a_chat_of_anthropic_is_played_with_its_system_prompt(to, tmp_path):
+    """Told by its blocks, or by --form where a line has none."""
+    thinking = [{"type": "thinking", "thinking": "Hm.", "signature": "x"}, {"type": "text", "text": "Hello."}]
+    chat = {
+        "conversation_id": "told",
+        "system": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}],
+        "messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": thinking}],
+    }
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text(json.dumps(chat))
+
+    assert abridged("append", "--file", str(lines), *to).code == 0
+    assert abridged("append", "--file", str(lines), "--form", "anthropic", "--prefix", "p-", *to).code == 0
+
+    for name in ("told", "p-told"):
+        rendered = json.loads(abridged("context", name, "--original", "--render", "anthropic", *to).out)
+        assert rendered == {"system": chat["system"], "messages": chat["messages"]}
 
 
 @pytest.mark.parametrize("path", ["/proc/self/mem", "/proc/self"])
@@ -203,15 +248,15 @@ def test_ids_and_texts_of_a_file_steer_no_terminal(play):
         assert not set("\x1b\x9b\u202e") & set(ran.out + ran.err)
 
 
-def test_an_id_with_other_content_is_told_and_the_rest_goes_on(play):
-    """What is in the log stays; the file's other version is refused."""
+def test_an_id_with_other_content_ends_its_chat(play):
+    """The log keeps what it has; the file's other version, and what follows it, is refused."""
     play(chat("changed", "first", "second"))
 
-    ran = play(chat("changed", "first", "SECOND", "third"), arguments=("--batch", "3"))
+    ran = play(chat("changed", "first", "SECOND", "third"))
 
     assert ran.code == 1
     assert ":1: changed-1: the id was reused with different content" in ran.err
-    assert "changed: 3 messages (1 new)" in ran.out
+    assert "changed: 2 messages (0 new)" in ran.out
 
 
 def test_what_cannot_be_compressed_is_irreducible_and_said_so(play):

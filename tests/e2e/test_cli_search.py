@@ -37,7 +37,7 @@ def test_a_search_shows_where_and_what_was_said(tmp_path):
         assert found("c1", "booking").out.startswith("c1  message 1, user  20")
         assert found("c1", "nothing such").out == "nothing found\n"
         lines = [json.loads(line) for line in found("--all", "booking", "--json").out.splitlines()]
-        assert {line["conversation_id"] for line in lines} == {"c1", "c2"}
+        assert {line["conversationId"] for line in lines} == {"c1", "c2"}
 
 
 def test_a_search_says_what_found_a_hit_and_marks_what_merely_is_nearest(tmp_path):
@@ -59,7 +59,7 @@ def test_a_search_says_what_found_a_hit_and_marks_what_merely_is_nearest(tmp_pat
     assert re.search(r"\(meaning, similarity 0\.[3-9]\d, no word in common\)\n", near), near
     assert re.search(r"\(meaning, similarity -?0\.[01]\d, no word in common, weak\)\n", far), far
     assert re.search(r"\(words, 100% of the best\)\n", words), words
-    assert as_json["found_by"] == "MEANING"
+    assert as_json["foundBy"] == "SEARCH_MODE_MEANING"
     assert as_json["similarity"] < 0.25
 
 

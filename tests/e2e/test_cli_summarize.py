@@ -24,7 +24,7 @@ def test_a_file_is_summarized_without_a_conversation(tmp_path):
     assert ran.out == piped.out
     assert 0 < EstimatingCounter().count(ran.out.strip()) <= 150
     assert "summarizing: 1 of 1 calls done" in ran.err
-    assert json.loads(as_json.out)["provenance"] == "EXTRACTIVE"
+    assert json.loads(as_json.out)["provenance"] == "PROVENANCE_EXTRACTIVE"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -41,6 +43,35 @@ def test_a_chat_goes_in_and_its_window_comes_out(tmp_path):
         assert window["messages"][0] == HELLO
         assert [m.number for m in chats.originals("chat-1", first=1, last=3)] == [1, 2, 3]
         assert chats.count_tokens("", ["Good morning"]).total_tokens > 0
+
+
+@dataclass
+class _Answer:
+    """An answer as the APIs' libraries return it."""
+
+    fields: dict[str, Any]
+
+    def model_dump(self, **_: Any) -> dict[str, Any]:
+        return self.fields
+
+
+def test_messages_of_chat_apis_go_in_and_come_out(tmp_path):
+    """As the APIs have them, or as their libraries return them; the system prompt is no message."""
+    blocks = [{"type": "thinking", "thinking": "Hm.", "signature": "x"}, {"type": "text", "text": "Hello"}]
+    answer = _Answer({"id": "msg_1", "type": "message", "role": "assistant", "content": blocks, "usage": {}})
+    with served(tmp_path) as sidecar, Conversations(sidecar.address) as chats:
+        chats.wait_ready(within_s=PATIENCE_S)
+        chats.append("a", [HELLO, answer], form="anthropic", system="Be brief.")
+        chats.append("o", [{"role": "assistant", "content": "Hi", "reasoning_content": "Hm."}], form="openai")
+
+        assert json.loads(chats.context("a", rendering="anthropic").rendered_json) == {
+            "system": "Be brief.",
+            "messages": [HELLO, {"role": "assistant", "content": blocks}],
+        }
+        (kept,) = json.loads(chats.context("o", rendering="openai").rendered_json)["messages"]
+        assert kept["reasoning_content"] == "Hm."
+        with pytest.raises(ValueError, match="form must be one of anthropic, openai"):
+            chats.append("o", [HELLO], form="ollama")
 
 
 def test_a_refusal_says_why_to_both_kinds_of_callers(tmp_path):

@@ -65,10 +65,10 @@ def test_it_prints_a_record_that_came_through_the_log(ran):
     """Valid JSON with what a pass found, smaller than what it replaces."""
     record = record_of(ran)
 
-    assert record["provenance"] == "EXTRACTIVE"
+    assert record["provenance"] == "PROVENANCE_EXTRACTIVE"
     assert record["summary"]
     assert record["covered"]
-    assert int(str(record["tokens_after"])) < int(str(record["tokens_before"]))
+    assert int(str(record["tokensAfter"])) < int(str(record["tokensBefore"]))
 
 
 def test_it_prints_the_context_with_the_summary_before_the_tail(ran):
@@ -115,7 +115,7 @@ def test_it_asks_ollama_where_it_is_reachable():
 
     assert ran.code == 0
     assert "Summaries by qwen2.5:3b" in ran.out
-    assert (record_of(ran)["model"], record_of(ran)["provenance"]) == ("ollama:qwen2.5:3b", "MODEL")
+    assert (record_of(ran)["model"], record_of(ran)["provenance"]) == ("ollama:qwen2.5:3b", "PROVENANCE_MODEL")
 
 
 def test_a_model_that_is_not_pulled_is_not_waited_for():
@@ -125,7 +125,7 @@ def test_a_model_that_is_not_pulled_is_not_waited_for():
 
     assert ran.code == 0
     assert "no model 'qwen2.5:3b' on this host" in ran.out
-    assert record_of(ran)["provenance"] == "EXTRACTIVE"
+    assert record_of(ran)["provenance"] == "PROVENANCE_EXTRACTIVE"
     for remedy in (
         "`ollama pull qwen2.5:3b`",
         "`--set summarizer.models=ollama:another:1b`",
@@ -141,7 +141,7 @@ def test_a_model_that_does_not_work_is_found_out_before_the_passes():
 
     assert ran.code == 0
     assert "qwen2.5:3b did not answer: " in ran.out
-    assert record_of(ran)["provenance"] == "EXTRACTIVE"
+    assert record_of(ran)["provenance"] == "PROVENANCE_EXTRACTIVE"
 
 
 SCALE = 0.02
@@ -163,7 +163,7 @@ def test_a_host_that_reads_each_prompt_for_minutes_makes_every_record():
         ran = abridged_process("demo", *options, environ={"OLLAMA_HOST": url})
 
     assert ran.code == 0, ran.err
-    assert record_of(ran)["provenance"] == "MODEL"
+    assert record_of(ran)["provenance"] == "PROVENANCE_MODEL"
     assert record_of(ran)["attempts"] == 1
     assert re.search(r"success ratio 1\.00 of \d finished passes", ran.out)
     assert re.search(r"~ pass \w+ has been running for \d+ s", ran.out)

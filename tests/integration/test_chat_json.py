@@ -6,16 +6,17 @@ import json
 from typing import Any
 
 import pytest
+
 from abridged.v1 import conversation_pb2, message_pb2
 from abridged.v1 import conversation_service_pb2 as api
 from tests.support.refusal import refused
-from tests.support.sidecar import Chat, Sidecar, sidecar
+from tests.support.sidecar import Chat, sidecar
 
 OPENAI, ANTHROPIC = api.RENDERING_OPENAI, api.RENDERING_ANTHROPIC
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
-def rendered(form: int, value: Any) -> api.RenderedMessages:
+def rendered(form: Any, value: Any) -> api.RenderedMessages:
     return api.RenderedMessages(rendering=form, json=value if isinstance(value, str) else json.dumps(value))
 
 
@@ -113,7 +114,11 @@ ANTHROPIC_CHATS: dict[str, dict[str, Any]] = {
                         "cache_control": {"type": "ephemeral"},
                     },
                     {"type": "text", "text": "Go on."},
-                    {"type": "document", "title": "D", "source": {"type": "text", "media_type": "text/plain", "data": "ü"}},
+                    {
+                        "type": "document",
+                        "title": "D",
+                        "source": {"type": "text", "media_type": "text/plain", "data": "ü"},
+                    },
                 ],
             },
             {"role": "assistant", "content": [{"type": "server_tool_use", "id": "s", "name": "web", "input": {}}]},

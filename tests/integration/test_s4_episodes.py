@@ -462,7 +462,7 @@ async def test_s4_episodes_are_printed_for_people_and_for_programs(tmp_path):
     assert "messages 1-8, window: long, model" in shown.out
     assert "sentiment +0.50, variance 0.00, 4 messages" in shown.out
     assert "flows: refund" in shown.out
-    assert json.loads(line)["short_summary"] == episode.short_summary
+    assert json.loads(line)["shortSummary"] == episode.short_summary
 
 
 def printed(s: Sidecar, *options: str) -> Any:

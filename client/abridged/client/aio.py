@@ -100,7 +100,7 @@ class AsyncConversations(AbstractAsyncContextManager["AsyncConversations"]):
 
     async def ingest(
         self,
-        appends: AsyncIterable[tuple[str, Iterable[Message | Mapping[str, str]]]],
+        appends: AsyncIterable[tuple[str, Iterable[Message | Mapping[str, Any]]]],
         *,
         settings: ConversationSettings | None = None,
     ) -> AsyncIterator[AppendMessagesResponse | SidecarError]:

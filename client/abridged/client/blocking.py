@@ -98,7 +98,7 @@ class Conversations(AbstractContextManager["Conversations"]):
 
     def ingest(
         self,
-        appends: Iterable[tuple[str, Iterable[Message | Mapping[str, str]]]],
+        appends: Iterable[tuple[str, Iterable[Message | Mapping[str, Any]]]],
         *,
         settings: ConversationSettings | None = None,
     ) -> Iterator[AppendMessagesResponse | SidecarError]:

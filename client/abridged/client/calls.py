@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -37,12 +38,25 @@ from abridged.v1.text_service_pb2 import CountTokensResponse
 RENDERINGS = ("anthropic", "ollama", "openai")
 """Names of the JSON forms of a context."""
 
+FORMS = ("anthropic", "openai")
+"""Names of the APIs whose messages an append takes."""
+
 SEARCH_MODES = ("both", "meaning", "words")
 """The ways to compare texts that a search may name."""
 
 PAGE_SIZE = 100
 
 _pb = conversation_service_pb2
+
+
+class Dumpable(Protocol):
+    """A message as the libraries of chat APIs return it."""
+
+    def model_dump(self, *, mode: str, exclude_none: bool) -> dict[str, Any]:
+        """Its JSON."""
+        ...
+
+
 R = TypeVar("R")
 
 
@@ -69,8 +83,10 @@ class Listing(Generic[R]):
 
 def append(
     conversation_id: str,
-    messages: Iterable[Message | Mapping[str, str]],
+    messages: Iterable[Message | Mapping[str, Any] | Dumpable],
     *,
+    form: str = "",
+    system: Any = None,
     settings: ConversationSettings | None = None,
     expected_version: int | None = None,
     rendering: str = "",
@@ -82,8 +98,16 @@ def append(
     id gets one, under which it is sent again, so that a retry appends nothing twice. `settings` count if the
     conversation is new. With a `rendering` of RENDERINGS the response has the window, or says why not; `wait_s` waits
     for a pass that is pending.
+
+    With a `form` of FORMS, each message is what that API's requests have in `messages`, or what its library returned;
+    all of it is kept. `system`, Anthropic's, becomes the system prompt, in place of the one before.
     """
-    request = append_request(conversation_id, messages, settings)
+    if form:
+        request = _rendered_request(conversation_id, messages, form, system, settings)
+    elif system is not None:
+        raise ValueError("system is of the form anthropic; otherwise send a message, or settings.system_prompt")
+    else:
+        request = append_request(conversation_id, messages, settings)
     if expected_version is not None:
         request.expected_version = expected_version
     if rendering:
@@ -92,9 +116,32 @@ def append(
     return Call("ConversationService/AppendMessages", request, _whole, wait_s)
 
 
+def _rendered_request(
+    conversation_id: str, messages: Iterable[Any], form: str, system: Any, settings: ConversationSettings | None
+) -> Any:
+    """The request for an append of an API's own messages, with an id under which it is sent again."""
+    if form not in FORMS:
+        raise ValueError(f"form must be one of {', '.join(FORMS)}")
+    body: dict[str, Any] = {"messages": [_plain(message, form) for message in messages]}
+    if system is not None:
+        body["system"] = system
+    rendered = _pb.RenderedMessages(rendering=_rendering(form), json=json.dumps(body))
+    return _pb.AppendMessagesRequest(
+        conversation_id=conversation_id, rendered=rendered, settings=settings, request_id=uuid.uuid4().hex
+    )
+
+
+def _plain(message: Any, form: str) -> Any:
+    """A message as JSON has it: a mapping, or an object of the API's library, whose answers say more than requests."""
+    if not hasattr(message, "model_dump"):
+        return message
+    plain = message.model_dump(mode="json", exclude_none=True)
+    return {name: plain[name] for name in ("role", "content")} if form == "anthropic" else plain
+
+
 def append_request(
     conversation_id: str,
-    messages: Iterable[Message | Mapping[str, str]],
+    messages: Iterable[Message | Mapping[str, Any] | Dumpable],
     settings: ConversationSettings | None = None,
 ) -> Any:
     """The request for an append of messages that all have ids."""
@@ -294,10 +341,13 @@ def server_info() -> Call[GetServerInfoResponse]:
     return Call("ServerInfoService/GetServerInfo", server_info_service_pb2.GetServerInfoRequest(), _whole)
 
 
-def _with_id(message: Message | Mapping[str, str]) -> Message:
+def _with_id(message: Message | Mapping[str, Any] | Dumpable) -> Message:
     if not isinstance(message, Message):
+        if not isinstance(message, Mapping):
+            raise TypeError(f"a {type(message).__name__} is taken with the form of its API")
         fields = {**message, "role": Role.Value(f"ROLE_{message['role'].upper()}")}
-        message = Message(**fields)  # type: ignore[arg-type]  # protobuf names the field that is wrong
+        # protobuf names the field that is wrong.
+        message = Message(**fields)
     if not message.id:
         message.id = uuid.uuid4().hex
     return message

@@ -157,7 +157,7 @@ def test_a_line_of_any_length_costs_no_more_memory_than_the_longest_chat():
     [
         ({"content": "x"}, "role"),
         ({"role": "robot"}, "role must be one of system, user, assistant, tool"),
-        ({"role": "user", "content": ["x"]}, "content"),
+        ({"role": "user", "content": {}}, "content"),
         ({"role": "assistant", "tool_calls": [{"name": "f"}]}, "tool_calls.0.id"),
         ({"role": "user", "id": 7}, "id"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from google.protobuf.json_format import Parse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,9 +14,9 @@ from abridged.service.cli.context import context_lines
 from abridged.service.cli.demo_show import success_figures
 from abridged.service.cli.failures import CommandFailed, of_config_error, of_sidecar_error
 from abridged.service.cli.figures import bar, pass_line, record_line, usage_line
-from abridged.service.cli.plain_json import as_json, as_plain, json_text, word
+from abridged.service.cli.plain_json import as_json, json_text, word
 from abridged.service.cli.terminal import excerpt, printable, program_name, say, say_text
-from abridged.service.cli.watch import fact_line, json_line
+from abridged.service.cli.watch import fact_line
 from abridged.service.config.sources import ConfigError, Origin, Problem
 from abridged.v1 import (
     conversation_pb2,
@@ -102,7 +103,7 @@ def test_no_item_of_a_stream_steers_a_terminal(item, capsys):
         answer = conversation_service_pb2.WatchConversationResponse(event=opened)
 
     say(fact_line(answer, columns=200))
-    say(json_line(answer))
+    say(as_json(answer))
 
     assert not FORBIDDEN & set(capsys.readouterr().out)
 
@@ -193,8 +194,8 @@ def test_a_record_says_what_it_saved_and_who_made_it():
     )
 
 
-def test_json_has_numbers_as_numbers_and_enums_as_words():
-    """64-bit fields, enums, repeated messages, maps, and what is absent."""
+def test_json_is_that_of_any_protobuf_library():
+    """Canonical names and 64-bit numbers, with the fields that are empty, without those that are absent."""
     answer = conversation_service_pb2.GetContextResponse(
         messages=[conversation_service_pb2.ContextMessage(number=1, tokens=1 << 40)],
     )
@@ -204,13 +205,14 @@ def test_json_has_numbers_as_numbers_and_enums_as_words():
 
     plain = json.loads(as_json(answer))
 
-    assert plain["messages"][0]["tokens"] == 1 << 40
-    assert plain["messages"][0]["message"]["role"] == "ASSISTANT"
+    assert plain["messages"][0]["tokens"] == str(1 << 40)
+    assert plain["messages"][0]["message"]["role"] == "ROLE_ASSISTANT"
     assert plain["messages"][0]["message"]["labels"] == {"team": "billing"}
-    assert plain["messages"][0]["message"]["create_time"] == "2026-03-12T14:07:00Z"
-    assert "token_count" not in plain["messages"][0]["message"]
+    assert plain["messages"][0]["message"]["createTime"] == "2026-03-12T14:07:00Z"
+    assert "tokenCount" not in plain["messages"][0]["message"]
     assert "usage" not in plain
-    assert plain["summary_id"] == ""
+    assert plain["summaryId"] == ""
+    assert Parse(as_json(answer), type(answer)()) == answer
 
 
 @pytest.mark.parametrize(
@@ -233,7 +235,7 @@ def test_an_enum_value_of_a_newer_version_is_a_number():
     state = conversation_pb2.Summarization.FromString(b"\x18\x63")
 
     assert word(state, "state") == "99"
-    assert as_plain(state)["state"] == "99"
+    assert json.loads(as_json(state))["state"] == 99
 
 
 def test_success_figures_leave_skips_and_zeros_out():
