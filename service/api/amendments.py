@@ -12,6 +12,7 @@ from abridged.service.conversations.policies import Policies
 from abridged.service.domain.commands import (
     Amendment,
     CloseConversation,
+    ForkConversation,
     PinMessages,
     RateSummary,
     ReopenConversation,
@@ -71,6 +72,22 @@ class AmendmentCalls:
         command = RewindConversation(request.to_version, expected)
         shown, triggered = await self._changed(request, command)
         return _pb.RewindConversationResponse(conversation=shown, summarization=triggered)
+
+    async def ForkConversation(
+        self, request: _pb.ForkConversationRequest, context: Any
+    ) -> _pb.ForkConversationResponse:
+        def command(state: Conversation) -> ForkConversation:
+            to = request.to_version if request.HasField("to_version") else state.message_version
+            expected = request.expected_version if request.HasField("expected_version") else None
+            return ForkConversation(request.fork_id, to, expected)
+
+        state, events = await self._conversations.fork(key_of(request.conversation_id), command)
+        fork = key_of(request.fork_id)
+        return _pb.ForkConversationResponse(
+            conversation=await conversation_shown(self._conversations, self._policies, fork, state),
+            summarization=_triggered(state, events),
+            already_forked=not events,
+        )
 
     async def CloseConversation(
         self, request: _pb.CloseConversationRequest, context: Any

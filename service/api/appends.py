@@ -82,6 +82,7 @@ class AppendCalls:
                 request_id=request.request_id,
                 expected_version=request.expected_version if request.HasField("expected_version") else None,
                 system_prompt=prompt,
+                replace_after=request.replace_after if request.HasField("replace_after") else None,
             ),
         )
         state = appended.state

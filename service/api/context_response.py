@@ -95,7 +95,7 @@ async def context_of(
     if query.original:
         events = await conversations.log.originals(
             key,
-            head=state.event_version,
+            state,
             limit=ORIGINAL_MESSAGES_MAX + 1,
             within=without((MessageRange(1, state.message_version),), state.removed),
             bytes_max=ORIGINAL_BYTES_MAX,

@@ -202,6 +202,10 @@ STATUSES: Mapping[type[Exception], _Row] = {
     domain.ConversationNotFound: _Row(
         _C.NOT_FOUND, "CONVERSATION_NOT_FOUND", resource=("conversation", "conversation_id")
     ),
+    domain.ConversationExists: _Row(
+        _C.ALREADY_EXISTS, "CONVERSATION_EXISTS", resource=("conversation", "conversation_id")
+    ),
+    domain.ForksTooDeep: _Row(_DENIED, "FORKS_TOO_DEEP", ("limit",)),
     domain.ConversationIsClosed: _Row(_DENIED, "CONVERSATION_CLOSED"),
     domain.EpisodeNotFound: _Row(_C.NOT_FOUND, "EPISODE_NOT_FOUND", resource=("episode", "episode_id")),
     domain.SummaryNotFound: _Row(_C.NOT_FOUND, "SUMMARY_NOT_FOUND", resource=("summary", "summary_id")),

@@ -29,6 +29,7 @@ METHOD_SCOPES: Mapping[str, str] = {
     "abridged.v1.ConversationService/PinMessages": "append",
     "abridged.v1.ConversationService/UnpinMessages": "append",
     "abridged.v1.ConversationService/RewindConversation": "append",
+    "abridged.v1.ConversationService/ForkConversation": "append",
     "abridged.v1.ConversationService/CloseConversation": "append",
     "abridged.v1.ConversationService/ReopenConversation": "append",
     "abridged.v1.ConversationService/ListEpisodes": "read",

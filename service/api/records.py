@@ -93,7 +93,7 @@ class RecordCalls:
         left = without(asked, (MessageRange(0, cursor),))
         messages, more = await self._conversations.log.originals_page(
             key,
-            head=state.event_version,
+            state,
             within=left,
             limit=page_size(request.page_size),
             bytes_max=RESPONSE_BYTES_MAX,
@@ -120,9 +120,7 @@ class RecordCalls:
     async def _message_ids(self, state: Conversation, record: SummaryRecord) -> tuple[Sequence[str], bool]:
         """The ids of the messages that the record covers, and whether it covers more than a response names."""
         covered = without(record.covered, state.removed)
-        return await self._conversations.log.message_ids(
-            key_of(state.id), head=state.event_version, within=covered, limit=MESSAGE_IDS_MAX
-        )
+        return await self._conversations.log.message_ids(key_of(state.id), state, within=covered, limit=MESSAGE_IDS_MAX)
 
 
 def _episodes_in_use(state: Conversation) -> list[SummaryRecord]:

@@ -217,6 +217,7 @@ def conversation_view(
         held_by=HELD_BY.to_proto(held_by) if held_by else _pb.HELD_BY_UNSPECIFIED,
         title=shown.title,
         closed=bool(shown.closed),
+        forked_from=shown.forked_from,
     )
 
 

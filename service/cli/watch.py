@@ -15,6 +15,7 @@ from abridged.service.cli.terminal import excerpt, say, width
 from abridged.service.codec.events import fact_of
 from abridged.service.domain.events import (
     ConversationClosed,
+    ConversationForked,
     ConversationOpened,
     ConversationReopened,
     ConversationRewound,
@@ -137,6 +138,8 @@ def _fact_text(event: DomainEvent, *, chars_max: int) -> str:
             return f"unpinned: {_numbers(event.numbers)}"
         case ConversationRewound():
             return f"rewound to message {event.to}, {len(event.revoked_ids)} summaries revoked"
+        case ConversationForked():
+            return f"forked from {event.parent_id} at message {event.to_version}"
         case ConversationClosed():
             return "closed"
         case ConversationReopened():

@@ -216,6 +216,7 @@ _FORMS: dict[str, Form] = {
     "ConversationRewound": MessageMap(
         domain.ConversationRewound, event_pb2.ConversationRewound, to="to_version", **_CHANGED_IDS
     ),
+    "ConversationForked": MessageMap(domain.ConversationForked, event_pb2.ConversationForked),
     "ConversationClosed": MessageMap(domain.ConversationClosed, event_pb2.ConversationClosed),
     "ConversationReopened": MessageMap(domain.ConversationReopened, event_pb2.ConversationReopened),
     "TitleChanged": MessageMap(domain.TitleChanged, event_pb2.TitleChanged, record_id="summary_id"),

@@ -20,7 +20,7 @@ class AppendRequest(NamedTuple):
     """Messages to append, each with an id. `open_with` makes the settings of a new conversation.
 
     `has_settings` says that the client sent some: an existing conversation keeps its own, but refuses impossible ones.
-    A `system_prompt` takes the place of that of an existing one.
+    The messages after number `replace_after` are removed first. A `system_prompt` takes the place of the one before.
     `contents` has, by message id, what the client sent in its canonical form.
     """
 
@@ -31,6 +31,7 @@ class AppendRequest(NamedTuple):
     request_id: str = ""
     expected_version: int | None = None
     system_prompt: SystemPrompt | None = None
+    replace_after: int | None = None
 
 
 class Placed(NamedTuple):

@@ -8,24 +8,31 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import islice
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from abridged.eventlog.async_append import AsyncAppender
-from abridged.eventlog.errors import LogCorrupt, LogUnavailable, StreamCorrupt
-from abridged.eventlog.event import NewEvent, StreamId
+from abridged.eventlog.errors import EventIdConflict, LogCorrupt, LogUnavailable, StreamCorrupt
+from abridged.eventlog.event import NewEvent, RecordedEvent, StreamId
 from abridged.eventlog.log import Append, AppendResult, EventLog, Outcome, RequestKey
 from abridged.observability.stages import Stage, stage
 from abridged.service.codec.events import UnknownEvent, decode, encode, sent_content
-from abridged.service.conversations.replay import PAGE_EVENTS, Replayed, recorded_originals, replayed, require_known
+from abridged.service.conversations.replay import (
+    PAGE_EVENTS,
+    Replayed,
+    recorded_originals,
+    replayed,
+    require_known,
+)
 from abridged.service.conversations.row import Row
 from abridged.service.conversations.snapshot_writer import SNAPSHOT_EVENTS, SnapshotWriter, crosses
 from abridged.service.conversations.table import ConversationTable, Projected, is_row_of
-from abridged.service.domain.conversation import Conversation
-from abridged.service.domain.errors import TooLarge
+from abridged.service.domain.conversation import Conversation, holdings
+from abridged.service.domain.errors import MessageIdReused, TooLarge
 from abridged.service.domain.events import (
+    ConversationForked,
     ConversationOpened,
     Event,
     MessageAppended,
@@ -138,7 +145,7 @@ class ConversationLog:
 
         trace_context = self._traceparent()
         new = [self._new_event(key, event, sent, trace_context) for event in events]
-        append = Append(key, new, projected.state.event_version, sent.request, projected)
+        append = Append(key, new, projected.expected_version, sent.request, projected)
         return self._appender.post(append, on_outcome=heard)
 
     async def known(self, key: StreamId, messages: Sequence[Message], sent: SentMessages) -> dict[bytes, int]:
@@ -148,6 +155,33 @@ class ConversationLog:
         """
         with stage(Stage.LOAD):
             return await self._read(self._log.known, self._repeated(key, messages, sent))
+
+    async def inherited(
+        self, key: StreamId, state: Conversation, messages: Sequence[Message], sent: SentMessages
+    ) -> dict[str, int]:
+        """Numbers, by id, of those of `messages` that a fork has from its ancestors.
+
+        Raises MessageIdReused if they are known with other content.
+        """
+        found: dict[str, int] = {}
+        for held in holdings(key.name, state.lineage)[:-1]:
+            stream = StreamId(key.namespace, held.conversation_id)
+            asked, ids = list(messages), {self.message_event_id(stream, m.id): m.id for m in messages}
+            while asked:
+                try:
+                    known = await self.known(stream, asked, SentMessages(sent.contents))
+                except EventIdConflict as conflict:
+                    reused = [ids[i] for i in conflict.event_ids if conflict.versions[i] <= held.head]
+                    if reused:
+                        raise MessageIdReused(tuple(reused)) from conflict
+                    # The ancestor got these after the fork, which has them not.
+                    later = {ids[i] for i in conflict.event_ids}
+                    asked = [m for m in asked if m.id not in later]
+                    continue
+                known = {i: version for i, version in known.items() if version <= held.head}
+                found |= await self.numbers_of(stream, known) if known else {}
+                break
+        return found
 
     async def repeat(self, key: StreamId, messages: Sequence[Message], sent: SentMessages) -> None:
         """Append messages that are all on disk already, which stores the request's key."""
@@ -180,8 +214,8 @@ class ConversationLog:
     async def originals(
         self,
         key: StreamId,
+        state: Conversation,
         *,
-        head: int,
         limit: int,
         within: Sequence[MessageRange] | None = None,
         bytes_max: int | None = None,
@@ -189,26 +223,26 @@ class ConversationLog:
     ) -> tuple[MessageAppended, ...]:
         """Messages as they were appended, the oldest `limit` of them; `within` ascending ranges, or all.
 
-        The stream has `head` events at least. Beside the ranges, only the page in which they begin is read. Raises
+        `state` is one that the log has. Beside the ranges, only the page in which they begin is read. Raises
         TooLarge, having read no further, when they are stored in more than `bytes_max` bytes.
         `on_read` is called in a thread with the bytes of each message; it may end the reading by raising.
         """
-        return await self._read(self._originals, key, head, limit, within, bytes_max, on_read)
+        return await self._read(self._originals, key, state, limit, within, bytes_max, on_read)
 
     async def originals_page(
-        self, key: StreamId, *, head: int, within: Sequence[MessageRange], limit: int, bytes_max: int
+        self, key: StreamId, state: Conversation, *, within: Sequence[MessageRange], limit: int, bytes_max: int
     ) -> tuple[tuple[MessageAppended, ...], bool]:
         """The oldest messages of ascending ranges, and whether more follow.
 
-        They are at most `limit`, stored in `bytes_max` bytes, but always one. The stream has `head` events at least.
+        They are at most `limit`, stored in `bytes_max` bytes, but always one. `state` is one that the log has.
         """
-        return await self._read(self._originals_page, key, head, within, limit, bytes_max)
+        return await self._read(self._originals_page, key, state, within, limit, bytes_max)
 
     async def message_ids(
-        self, key: StreamId, *, head: int, within: Sequence[MessageRange], limit: int
+        self, key: StreamId, state: Conversation, *, within: Sequence[MessageRange], limit: int
     ) -> tuple[Sequence[str], bool]:
         """The ids of the first `limit` messages of ascending ranges, and whether more follow; holds no message."""
-        return await self._read(self._message_ids, key, head, within, limit)
+        return await self._read(self._message_ids, key, state, within, limit)
 
     async def requested_by(self, key: StreamId, pass_id: str) -> str:
         """The traceparent of the call that triggered a pass, from its event; empty when it had none."""
@@ -246,10 +280,15 @@ class ConversationLog:
             before = page[-1].version
         return ""
 
+    def _recorded(
+        self, key: StreamId, state: Conversation, ranges: Sequence[MessageRange]
+    ) -> Iterator[tuple[RecordedEvent, MessageAppended]]:
+        return recorded_originals(self._log, key, ranges, lineage=state.lineage, head=state.event_version)
+
     def _originals(
         self,
         key: StreamId,
-        head: int,
+        state: Conversation,
         limit: int,
         within: Sequence[MessageRange] | None,
         bytes_max: int | None,
@@ -258,7 +297,7 @@ class ConversationLog:
         ranges = tuple(within) if within is not None else (MessageRange(1, sys.maxsize),)
         found: list[MessageAppended] = []
         size = 0
-        for recorded, event in recorded_originals(self._log, key, ranges, head=head):
+        for recorded, event in self._recorded(key, state, ranges):
             if len(found) >= limit:
                 break
             size += len(recorded.payload)
@@ -269,11 +308,11 @@ class ConversationLog:
         return tuple(found)
 
     def _originals_page(
-        self, key: StreamId, head: int, within: Sequence[MessageRange], limit: int, bytes_max: int
+        self, key: StreamId, state: Conversation, within: Sequence[MessageRange], limit: int, bytes_max: int
     ) -> tuple[tuple[MessageAppended, ...], bool]:
         found: list[MessageAppended] = []
         size = 0
-        for recorded, event in recorded_originals(self._log, key, within, head=head):
+        for recorded, event in self._recorded(key, state, within):
             size += len(recorded.payload)
             if found and (len(found) == limit or size > bytes_max):
                 return tuple(found), True
@@ -281,9 +320,9 @@ class ConversationLog:
         return tuple(found), False
 
     def _message_ids(
-        self, key: StreamId, head: int, within: Sequence[MessageRange], limit: int
+        self, key: StreamId, state: Conversation, within: Sequence[MessageRange], limit: int
     ) -> tuple[Sequence[str], bool]:
-        originals = recorded_originals(self._log, key, within, head=head)
+        originals = self._recorded(key, state, within)
         ids = [event.message.id for _, event in islice(originals, limit + 1)]
         return ids[:limit], len(ids) > limit
 
@@ -317,11 +356,20 @@ class ConversationLog:
             if not is_row_of(row, found.state, found.position):
                 return None
             require_known(self._log, key, found.positions)
-            window = {self.message_event_id(key, m.message.id) for m in found.state.window}
-            return found if self._log.known_ids(key, window).keys() == window else None
+            return found if self._has_window(key, found.state) else None
         except (LogCorrupt, UnknownEvent):
             # Either the stream is damaged or the snapshot: reading the whole stream shows which.
             return None
+
+    def _has_window(self, key: StreamId, state: Conversation) -> bool:
+        """Whether the log knows the ids of all messages of the window."""
+        for held in holdings(key.name, state.lineage):
+            stream = StreamId(key.namespace, held.conversation_id)
+            messages = (m for m in state.window if held.numbers.first <= m.number <= held.numbers.last)
+            ids = {self.message_event_id(stream, m.message.id) for m in messages}
+            if self._log.known_ids(stream, ids).keys() != ids:
+                return False
+        return True
 
     def _new_event(self, key: StreamId, event: Event, sent: SentMessages, trace_context: str) -> NewEvent:
         content = sent.contents[event.message.id] if isinstance(event, MessageAppended) else None
@@ -335,7 +383,7 @@ class ConversationLog:
         match event:
             case MessageAppended():
                 return f"message/{event.message.id}"
-            case ConversationOpened():
+            case ConversationOpened() | ConversationForked():
                 return "opened"
             case SummarizationRequested():
                 return f"requested/{event.plan.pass_id}"

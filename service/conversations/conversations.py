@@ -41,17 +41,22 @@ from abridged.service.conversations.queued_appends import Queued, QueuedAppends,
 from abridged.service.conversations.state_size import window_size
 from abridged.service.conversations.table import Projected
 from abridged.service.domain.amendments import needed
-from abridged.service.domain.commands import AppendMessages, ChangeSettings, Command, CountedMessage
+from abridged.service.domain.commands import AppendMessages, ChangeSettings, Command, CountedMessage, ForkConversation
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.decide import decide, require_possible
-from abridged.service.domain.errors import ConversationNotFound, DomainError, MessageIdReused, RequestIdReused
+from abridged.service.domain.errors import (
+    ConversationExists,
+    ConversationNotFound,
+    DomainError,
+    MessageIdReused,
+    RequestIdReused,
+)
 from abridged.service.domain.events import Event, MessageAppended, PassPlan, Settings
 from abridged.service.domain.fold import fold
 from abridged.service.domain.message import Message
 from abridged.service.domain.preparation import may_prepare, preparable
 from abridged.service.domain.profiles.profile import DecisionContext
 from abridged.service.domain.profiles.registry import profile_of
-from abridged.service.domain.record import MessageRange
 from abridged.service.domain.tokens import calibrated_tokens
 from abridged.service.turn import TURN_WEIGHT_MAX, run_off_loop
 
@@ -152,9 +157,7 @@ class Conversations:
                 if not state.is_open:
                     raise ConversationNotFound(key.name)
                 wanted = command(state)
-                originals: tuple[MessageAppended, ...] = ()
-                while ranges := needed(state, wanted, originals):
-                    originals += await self._originals(key, state, ranges)
+                originals = await self._needed(key, state, wanted)
                 events = await self._decided(key, state, wanted, originals)
                 if not events:
                     return state, events
@@ -166,6 +169,33 @@ class Conversations:
                     if not attempts_left:
                         raise
             raise AssertionError("the last attempt returns or raises")
+
+    async def fork(
+        self, key: StreamId, command: Callable[[Conversation], ForkConversation]
+    ) -> tuple[Conversation, list[Event]]:
+        """Begin a conversation as another one stands; return its state and its events, none if it is there already.
+
+        Raises ConversationNotFound, ConversationExists, what the decision raises, or an EventLogError.
+        """
+        parent = await self.state(key)
+        wanted = command(parent)
+        fork = StreamId(key.namespace, wanted.fork_id)
+        queue = self._queue(fork)
+        async with queue.turn:
+            await queue.settled()
+            existing = await self._current(fork)
+            if existing.is_open:
+                origin = existing.lineage[0] if existing.lineage else None
+                if origin is None or (origin.conversation_id, origin.to_version) != (key.name, wanted.to):
+                    raise ConversationExists(fork.name)
+                return existing, []
+            originals = await self._needed(key, parent, wanted)
+            events = await self._decided(key, parent, wanted, originals)
+            try:
+                after, _ = await self._commit(fork, queue, parent, events, _NOTHING_SENT, originals)
+            except (WrongExpectedVersion, KnownEvents) as error:
+                raise ConversationExists(fork.name) from error
+        return after, events
 
     def may_prepare(self, state: Conversation) -> bool:
         """Whether the ratio of the conversation allows a preparation; see `service.domain.preparation`."""
@@ -194,6 +224,8 @@ class Conversations:
                 return None
             newest = await queue.newest()
             state = newest.state if newest else await self._current(key)
+            if request.replace_after is not None or await self._inherited(key, state, request, sent):
+                return None
             try:
                 command = await self._append_command(key, state, request, counted)
                 events = await self._decided(key, state, command)
@@ -223,16 +255,19 @@ class Conversations:
             for attempts_left in reversed(range(ATTEMPTS_MAX)):
                 state = await self._current(key)
                 self._settings(state, request)
-                known = await self._known(key, request, sent)
+                known = await self._known(key, request, sent) | await self._inherited(key, state, request, sent)
                 if known == refused:
                     raise LogCorrupt("events that a write finds known are not found when they are looked up")
                 new = remaining(counted, known, state)
                 if not new:
                     return await self._known_already(key, request, known, sent)
+                if request.replace_after is not None and known:
+                    raise MessageIdReused(tuple(known))
                 command = await self._append_command(key, state, request, new)
-                events = await self._decided(key, state, command)
+                originals = await self._needed(key, state, command)
+                events = await self._decided(key, state, command, originals)
                 try:
-                    after, result = await self._commit(key, queue, state, events, sent)
+                    after, result = await self._commit(key, queue, state, events, sent, originals)
                 except (EventIdConflict, KnownEvents, RequestKeyConflict):
                     refused = known
                 except WrongExpectedVersion:
@@ -293,6 +328,7 @@ class Conversations:
             open_with=settings,
             expected_version=request.expected_version,
             system_prompt=request.system_prompt and self.counting.prompt(request.system_prompt, settings.model),
+            replace_after=request.replace_after,
         )
 
     def _settings(self, state: Conversation, request: AppendRequest) -> Settings:
@@ -318,6 +354,11 @@ class Conversations:
             raise RequestIdReused from error
         return await self.log.numbers_of(key, versions) if versions else {}
 
+    async def _inherited(
+        self, key: StreamId, state: Conversation, request: AppendRequest, sent: SentMessages
+    ) -> dict[str, int]:
+        return await self.log.inherited(key, state, request.messages, sent) if state.lineage else {}
+
     async def _require_undamaged(self, key: StreamId, request: AppendRequest, sent: SentMessages) -> None:
         """Raise LogCorrupt when it is not the request that differs, but all that was stored of its messages."""
         try:
@@ -342,10 +383,12 @@ class Conversations:
         self._cache.put(key, after)
         self._on_changed(key, after, events)
 
-    async def _originals(
-        self, key: StreamId, state: Conversation, ranges: tuple[MessageRange, ...]
-    ) -> tuple[MessageAppended, ...]:
-        return await self.log.originals(key, head=state.event_version, limit=sys.maxsize, within=ranges)
+    async def _needed(self, key: StreamId, state: Conversation, command: Command) -> tuple[MessageAppended, ...]:
+        """The messages outside the window that deciding on the command needs."""
+        originals: tuple[MessageAppended, ...] = ()
+        while ranges := needed(state, command, originals):
+            originals += await self.log.originals(key, state, limit=sys.maxsize, within=ranges)
+        return originals
 
     async def _decided(
         self, key: StreamId, state: Conversation, command: Command, originals: Sequence[MessageAppended] = ()

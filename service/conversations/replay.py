@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import NamedTuple, Protocol
 
 from abridged.eventlog.errors import StreamCorrupt
@@ -10,10 +11,10 @@ from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import EventLog
 from abridged.service.codec.events import decode
 from abridged.service.conversations.snapshots import Snapshot
-from abridged.service.domain.conversation import Conversation
-from abridged.service.domain.events import Event, MessageAppended
+from abridged.service.domain.conversation import Ancestor, Conversation, Holding, holdings, initial_state
+from abridged.service.domain.events import ConversationForked, MessageAppended
 from abridged.service.domain.fold import Originals, fold
-from abridged.service.domain.ranges import covers
+from abridged.service.domain.ranges import common, covers
 from abridged.service.domain.record import MessageRange
 
 PAGE_EVENTS = 500
@@ -47,17 +48,33 @@ def replayed(log: EventLog, key: StreamId, *, head: int = 0, snapshot: Snapshot 
     """The conversation in a stream that has at least `head` events, folded from a snapshot of it or from the beginning.
 
     Raises StreamCorrupt if the stream is not as written or ends earlier, UnknownEvent if a newer version of the program
-    wrote one of its events. Memory grows with the conversation's window and its number of events.
+    wrote one of its events; for a fork also if the streams of its ancestors are not. Memory grows with the
+    conversation's window and its number of events.
     """
     positions: dict[bytes, int] = {}
 
-    def events() -> Iterator[tuple[Event, int]]:
-        for recorded in recorded_events(log, key, head=head, after=snapshot.event_version if snapshot else 0):
+    def noted() -> Iterator[RecordedEvent]:
+        for recorded in recorded_events(log, key, head=head, after=state.event_version):
             positions[recorded.event_id] = recorded.position
-            yield decode(recorded.type, recorded.schema_version, recorded.payload), recorded.time_us
+            yield recorded
 
-    state = fold(events(), snapshot.state if snapshot else None, originals=originals_of(log, key))
-    return Replayed(state, positions, snapshot.position if snapshot else 0)
+    state = snapshot.state if snapshot else initial_state()
+    return Replayed(evolved(log, key, state, noted()), positions, snapshot.position if snapshot else 0)
+
+
+def evolved(log: StreamReader, key: StreamId, state: Conversation, stream: Iterable[RecordedEvent]) -> Conversation:
+    """The state after more events of the stream. The first event of a fork is folded from the state of its parent."""
+    events = ((decode(r.type, r.schema_version, r.payload), r.time_us) for r in stream)
+    for event, at_us in events:
+        if isinstance(event, ConversationForked):
+            parent = StreamId(key.namespace, event.parent_id)
+            before = recorded_events(log, parent, head=event.parent_event_version)
+            state = evolved(log, parent, initial_state(), islice(before, event.parent_event_version))
+            state = fold([(event, at_us)], state)
+        else:
+            originals = originals_of(log, key, state.lineage)
+            return fold(chain(((event, at_us),), events), state, originals=originals)
+    return state
 
 
 def recorded_events(log: StreamReader, key: StreamId, *, head: int = 0, after: int = 0) -> Iterator[RecordedEvent]:
@@ -70,16 +87,32 @@ def recorded_events(log: StreamReader, key: StreamId, *, head: int = 0, after: i
 
 
 def recorded_originals(
-    log: StreamReader, key: StreamId, ranges: Sequence[MessageRange], *, head: int = 0
+    log: StreamReader,
+    key: StreamId,
+    ranges: Sequence[MessageRange],
+    *,
+    lineage: Sequence[Ancestor] = (),
+    head: int = 0,
 ) -> Iterator[tuple[RecordedEvent, MessageAppended]]:
     """The messages of ascending `ranges` with their events; reads nothing after the ranges, and little before them.
 
-    Raises StreamCorrupt if the stream has fewer than `head` events and ends before the ranges do.
+    Those from before a fork are read from the streams of its ancestors. Raises StreamCorrupt if a stream has fewer than
+    `head` events and ends before the ranges do.
     """
+    for held in holdings(key.name, lineage, head=head):
+        yield from _held_originals(
+            log, StreamId(key.namespace, held.conversation_id), held, common(ranges, (held.numbers,))
+        )
+
+
+def _held_originals(
+    log: StreamReader, stream: StreamId, held: Holding, ranges: Sequence[MessageRange]
+) -> Iterator[tuple[RecordedEvent, MessageAppended]]:
     if not ranges:
         return
-    # The stream begins with its opening, so that message n has at least version n + 1.
-    for recorded in recorded_events(log, key, head=head, after=ranges[0].first):
+    # The stream begins with its opening, so that its n-th message has at least version n + 1.
+    after = ranges[0].first - held.numbers.first + 1
+    for recorded in recorded_events(log, stream, head=held.head, after=after):
         if recorded.type != MessageAppended.__name__:
             continue
         event = decode(recorded.type, recorded.schema_version, recorded.payload)
@@ -90,9 +123,9 @@ def recorded_originals(
             yield recorded, event
 
 
-def originals_of(log: StreamReader, key: StreamId) -> Originals:
+def originals_of(log: StreamReader, key: StreamId, lineage: Sequence[Ancestor] = ()) -> Originals:
     """Reads the messages that come back into a conversation's window while its stream is folded."""
-    return lambda ranges: [event for _, event in recorded_originals(log, key, ranges)]
+    return lambda ranges: [event for _, event in recorded_originals(log, key, ranges, lineage=lineage)]
 
 
 def require_known(log: EventLog, key: StreamId, positions: Mapping[bytes, int]) -> None:

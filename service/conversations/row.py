@@ -15,7 +15,7 @@ class Row(NamedTuple):
     `position` is that of its last event. `labels` has every `name=value` between separators. `settings` are encoded.
     `pending_pass` is empty without one; `depth` and `last_*` are None without such a record or pass; `held_by` is empty
     below the trigger and if nothing holds it. `title` is the one that is shown. `over_budget` is 1 for an open
-    conversation whose window exceeds its budget.
+    conversation whose window exceeds its budget. `forked_from` is empty but for forks.
     """
 
     namespace: str
@@ -49,6 +49,7 @@ class Row(NamedTuple):
     title: str = ""
     closed: int = 0
     over_budget: int = 0
+    forked_from: str = ""
 
     @property
     def key(self) -> StreamId:
@@ -65,7 +66,7 @@ class Row(NamedTuple):
 
 READ_TABLE = RowTable(
     "conversations",
-    version=6,
+    version=7,
     row=Row,
     marks={
         "attention": ("pending_pass", "wait_until_us", "fallback"),

@@ -20,7 +20,7 @@ from abridged.eventlog.rows import MemoryRows, Rows
 from abridged.service.codec.values import settings_to_bytes
 from abridged.service.conversations.row import READ_TABLE, Row
 from abridged.service.domain.conversation import Conversation, next_remake
-from abridged.service.domain.events import Event, MessageAppended, Settings
+from abridged.service.domain.events import ConversationForked, Event, MessageAppended, Settings
 from abridged.service.domain.fold import fold
 from abridged.service.domain.profiles.profile import HeldBy
 from abridged.service.domain.profiles.registry import profile_of
@@ -101,6 +101,18 @@ class Projected:
     behind: Projected | None = None
     reached_s: float = 0.0
     projected_s: float = 0.0
+
+    @property
+    def expected_version(self) -> int:
+        """The events that the stream must have: none if it begins with these, on the state of another."""
+        return self._before(self.state)
+
+    def _before(self, state: Conversation) -> int:
+        return 0 if isinstance(self.events[0], ConversationForked) else state.event_version
+
+    def follows(self, version: int) -> bool:
+        """Whether the first event has this version, as committed."""
+        return self._before(self.before()) + 1 == version
 
     def before(self) -> Conversation:
         """The state before, as committed."""
@@ -193,7 +205,7 @@ def projected_rows(committed: Sequence[Committed], encoded: EncodedSettings, hel
         if not isinstance(projected, Projected):
             raise TypeError("an append without its projection")
         state = projected.before()
-        assert commit.events[0].version == state.event_version + 1, "events are folded in their order"
+        assert projected.follows(commit.events[0].version), "events are folded in their order"
         times = [recorded.time_us for recorded in commit.events]
         state = fold(zip(projected.events, times, strict=True), state, originals=partial(_read_before, projected))
         projected.after = state
@@ -247,6 +259,7 @@ def row_of(
         title=state.shown_title,
         closed=int(state.closed),
         over_budget=int(state.ratio > 1 and not state.closed),
+        forked_from=state.lineage[0].conversation_id if state.lineage else "",
     )
 
 

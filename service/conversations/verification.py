@@ -12,13 +12,12 @@ from abridged.eventlog.errors import LogCorrupt
 from abridged.eventlog.event import SealedEvent, StreamId
 from abridged.eventlog.rows import Fault
 from abridged.eventlog.verification import FAILURES_MAX, RANGES_MAX, LogVerification, Loss, Ranges, listed
-from abridged.service.codec.events import UnknownEvent, decode, sent_content
-from abridged.service.conversations.replay import PAGE_EVENTS, originals_of
+from abridged.service.codec.events import UnknownEvent, sent_content
+from abridged.service.conversations.replay import PAGE_EVENTS, evolved
 from abridged.service.conversations.snapshots import ConversationSnapshots, Snapshot
 from abridged.service.conversations.table import ConversationTable, ListQuery, is_row_of
-from abridged.service.domain.conversation import Conversation, initial_state
+from abridged.service.domain.conversation import initial_state
 from abridged.service.domain.events import MessageAppended
-from abridged.service.domain.fold import Originals, fold
 
 
 class Damage(NamedTuple):
@@ -123,7 +122,7 @@ def _of_conversation(
     count: int,
 ) -> Iterator[Damage]:
     where = f"{stream.namespace}/{stream.name}"
-    state, read = initial_state(), originals_of(log, stream)
+    state = initial_state()
     snapshot, damage = _snapshot(snapshots, stream)
     if damage:
         yield Damage(where, damage, of_table=True)
@@ -136,7 +135,7 @@ def _of_conversation(
                 version, position = sealed.event.version, sealed.event.position
                 if not log.has_content(sealed, _content(sealed)):
                     repeatable.add(position)
-                state = _evolved(state, sealed, read)
+                state = evolved(log, stream, state, (sealed.event,))
                 if snapshot == Snapshot(state, version, position, sealed.chain):
                     snapshot = None
             unknown = unknown or _unknown(log, stream, page)
@@ -238,9 +237,3 @@ def _snapshot(snapshots: ConversationSnapshots | None, stream: StreamId) -> tupl
 def _content(sealed: SealedEvent) -> bytes:
     is_message = sealed.event.type == MessageAppended.__name__
     return sent_content(sealed.event.payload) if is_message else sealed.event.payload
-
-
-def _evolved(state: Conversation, sealed: SealedEvent, read: Originals) -> Conversation:
-    stored = sealed.event
-    event = decode(stored.type, stored.schema_version, stored.payload)
-    return fold([(event, stored.time_us)], state, originals=read)

@@ -12,6 +12,8 @@ from operator import attrgetter
 from abridged.service.domain.amendments_fold import dependents, outside, returning, short_without, shown_without
 from abridged.service.domain.commands import (
     Amendment,
+    AppendMessages,
+    ForkConversation,
     PinMessages,
     RateSummary,
     RevokeSummary,
@@ -38,7 +40,7 @@ from abridged.service.domain.events import (
 )
 from abridged.service.domain.message import Role
 from abridged.service.domain.policy import Policy
-from abridged.service.domain.ranges import covers, merged, ranges_of, without
+from abridged.service.domain.ranges import common, covers, merged, ranges_of, without
 from abridged.service.domain.record import MessageRange, SummaryRecord
 from abridged.service.domain.triggers import cancelled
 from abridged.service.domain.window import counted_tokens, pinned_units, tool_pairs, tool_units
@@ -63,8 +65,10 @@ def needed(state: Conversation, command: object, read: Sequence[MessageAppended]
             return ()
         case RevokeSummary() if any(record.id == command.record_id for record in state.records):
             return returning(state, _revocation(state, command.record_id))
-        case RewindConversation() if command.to < state.message_version:
+        case RewindConversation() | ForkConversation() if command.to < state.message_version:
             return returning(state, _rewind(state, command.to))
+        case AppendMessages() if command.replace_after is not None and command.replace_after < state.message_version:
+            return returning(state, _rewind(state, command.replace_after))
         case PinMessages():
             return _around(state, command.numbers, pins=state.pins)
         case UnpinMessages():
@@ -187,7 +191,7 @@ def _around(
     belonging = (m for unit in pinned_units(units, asked) for m in unit)
     halves = {m.number for m in belonging if m.message.role is Role.TOOL or m.message.tool_calls}
     reaching = sorted(halves | {n for n in asked if covers(hidden, n)})
-    close = _common(merged(MessageRange(max(1, n - UNIT_REACH), n + UNIT_REACH) for n in reaching), hidden)
+    close = common(merged(MessageRange(max(1, n - UNIT_REACH), n + UNIT_REACH) for n in reaching), hidden)
     marked = ranges_of(m.number for unit in pinned_units(units, pins) for m in unit if m.number in state.marks)
     return merged((*close, *marked))
 
@@ -212,7 +216,7 @@ def _rest_of_units(
         if any(m.number in pairs.orphans for m in unit):
             end = next((min(r.last, last) for r in reversed(unread) if r.first < last), last)
             wanted.append(MessageRange(max(1, end - UNIT_REACH_GROWS * (last - end)), end))
-    return _common(merged(wanted), unread)
+    return common(merged(wanted), unread)
 
 
 def _hidden(state: Conversation) -> tuple[MessageRange, ...]:
@@ -227,17 +231,6 @@ def _chat(state: Conversation, read: Sequence[MessageAppended]) -> list[MessageA
     chat = [m for m in state.window if m.message.role is not Role.SYSTEM and m.number not in numbers]
     chat += (m for m in read if m.message.role is not Role.SYSTEM)
     return sorted(chat, key=attrgetter("number"))
-
-
-def _common(some: Iterable[MessageRange], others: Iterable[MessageRange]) -> tuple[MessageRange, ...]:
-    """The intersection of two lists of ascending ranges."""
-    ranges = tuple(others)
-    return tuple(
-        MessageRange(max(one.first, other.first), min(one.last, other.last))
-        for one in some
-        for other in ranges
-        if one.first <= other.last and other.first <= one.last
-    )
 
 
 def pending_cancelled(state: Conversation) -> list[Event]:

@@ -26,6 +26,7 @@ class AppendMessages:
     """Append messages that the conversation does not have yet, opening it with `open_with` if it is new.
 
     A `system_prompt` takes the place of that of an existing conversation; one without a text ends it.
+    The messages after number `replace_after` are removed first.
     """
 
     conversation_id: str
@@ -33,6 +34,7 @@ class AppendMessages:
     open_with: Settings
     expected_version: int | None = None
     system_prompt: SystemPrompt | None = None
+    replace_after: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,15 @@ class RewindConversation:
 
 
 @dataclass(frozen=True, slots=True)
+class ForkConversation:
+    """Begin another conversation as this one stands, without the messages after number `to`."""
+
+    fork_id: str
+    to: int
+    expected_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CloseConversation:
     """Take no more messages and begin no more passes; end the pending one."""
 
@@ -207,5 +218,6 @@ Command = (
     | ChangeTitle
     | CloseConversation
     | ReopenConversation
+    | ForkConversation
     | Amendment
 )

@@ -6,7 +6,8 @@ window at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
@@ -82,6 +83,16 @@ class LastSummarization:
     token_ratio: float
 
 
+class Ancestor(NamedTuple):
+    """A conversation that a fork began as: its messages up to number `message_version` are in the stream of
+    `conversation_id`, among the first `event_version` events. `to_version` is the newest that the fork was to keep."""
+
+    conversation_id: str
+    event_version: int
+    message_version: int
+    to_version: int
+
+
 class ShownRecord(NamedTuple):
     """A record in the window, who counted its tokens, and whether its short text is shown."""
 
@@ -145,6 +156,7 @@ class Conversation(NamedTuple):
         title: The title that a model gave, whatever the client has set.
         closed: Whether it takes no messages and no passes.
         ledger: The identifiers of what has left the window.
+        lineage: The conversations that it was forked from, nearest first.
     """
 
     event_version: int = 0
@@ -190,6 +202,7 @@ class Conversation(NamedTuple):
     title: str = ""
     closed: bool = False
     ledger: Ledger = Ledger()
+    lineage: tuple[Ancestor, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -253,6 +266,26 @@ class Conversation(NamedTuple):
             return False
         began_us = self.wait_until_us - wait_s(self.failures_in_row) * 1_000_000
         return began_us <= now_us < self.wait_until_us
+
+
+class Holding(NamedTuple):
+    """The messages of a conversation that one stream has: numbers, and at least how many events the stream has."""
+
+    conversation_id: str
+    numbers: MessageRange
+    head: int
+
+
+def holdings(conversation_id: str, lineage: Iterable[Ancestor], *, head: int = 0) -> tuple[Holding, ...]:
+    """Where the messages of a conversation are: in the streams of its ancestors, the oldest first, and in its own."""
+    found: list[Holding] = []
+    first = 1
+    for ancestor in reversed(tuple(lineage)):
+        last = ancestor.message_version
+        if last >= first:
+            found.append(Holding(ancestor.conversation_id, MessageRange(first, last), ancestor.event_version))
+            first = last + 1
+    return (*found, Holding(conversation_id, MessageRange(first, sys.maxsize), head))
 
 
 def initial_state() -> Conversation:

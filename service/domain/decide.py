@@ -23,6 +23,7 @@ from abridged.service.domain.commands import (
     CompletePass,
     EndWait,
     FailPass,
+    ForkConversation,
     RateSummary,
     ReleasePass,
     RemakeFallback,
@@ -36,6 +37,7 @@ from abridged.service.domain.conversation import Conversation, next_remake
 from abridged.service.domain.errors import (
     ConversationIsClosed,
     ConversationNotFound,
+    ForksTooDeep,
     InvalidPolicy,
     PassesDisabled,
     PassSuperseded,
@@ -44,6 +46,7 @@ from abridged.service.domain.errors import (
 )
 from abridged.service.domain.events import (
     ConversationClosed,
+    ConversationForked,
     ConversationOpened,
     ConversationReopened,
     Event,
@@ -72,6 +75,9 @@ from abridged.service.domain.sizes import ledger_limits
 from abridged.service.domain.tokens import Taught, TokenSource, calibrated_factor
 from abridged.service.domain.triggers import cancelled, closed_with, followed_up, remade, ruled, superseded
 from abridged.service.domain.window import summary_tokens
+
+ANCESTORS_MAX = 64
+"""Conversations that a fork may have before it: opening it reads all of them."""
 
 
 def decide(state: Conversation, command: Command, context: DecisionContext) -> list[Event]:
@@ -107,6 +113,8 @@ def decide(state: Conversation, command: Command, context: DecisionContext) -> l
             return ruled(state, context._replace(now_us=max(context.now_us, command.until_us)))
         case ApplyRules():
             return ruled(state, context)
+        case ForkConversation():
+            return _fork(state, command, context)
         case CloseConversation():
             return [] if state.closed else _close(state, context)
         case ReopenConversation():
@@ -118,6 +126,19 @@ def decide(state: Conversation, command: Command, context: DecisionContext) -> l
             assert_never(command)
 
 
+def _fork(state: Conversation, command: ForkConversation, context: DecisionContext) -> list[Event]:
+    """The first events of the fork; `state` is that of the conversation that it begins as."""
+    _require_version(state, command.expected_version)
+    if command.to > state.message_version:
+        raise VersionNotReached(wanted=command.to, actual=state.message_version)
+    if len(state.lineage) >= ANCESTORS_MAX:
+        raise ForksTooDeep(limit=ANCESTORS_MAX)
+    forked = ConversationForked(command.fork_id, state.id, state.event_version, state.message_version, command.to)
+    after = evolve(state, forked, context.now_us)
+    rewound = taken_back(after, RewindConversation(command.to), context.policy, context.originals)
+    return _with_trigger(state, [forked, *rewound], context)
+
+
 def _close(state: Conversation, context: DecisionContext) -> list[Event]:
     cancelled_first = pending_cancelled(state)
     state = fold(((event, context.now_us) for event in cancelled_first), state)
@@ -127,7 +148,10 @@ def _close(state: Conversation, context: DecisionContext) -> list[Event]:
 def _append(state: Conversation, command: AppendMessages, context: DecisionContext) -> list[Event]:
     _require_not_closed(state)
     _require_version(state, command.expected_version)
-    events: list[Event] = []
+    before, events = state, list[Event]()
+    if command.replace_after is not None:
+        events += taken_back(state, RewindConversation(command.replace_after), context.policy, context.originals)
+        state = fold(((event, context.now_us) for event in events), state, originals=lambda _: context.originals)
     if not state.is_open:
         require_possible(command.open_with)
         opened = replace(command.open_with, profile=context.policy.profile)
@@ -141,7 +165,7 @@ def _append(state: Conversation, command: AppendMessages, context: DecisionConte
     if any(counted.message.pinned for counted in command.messages):
         _require_pins_fit(state, events, context)
         events += cancelled_by_pins(state, [event for event in events if isinstance(event, MessageAppended)])
-    return _with_trigger(state, events, context)
+    return _with_trigger(before, events, context)
 
 
 def _prompt_of(state: Conversation) -> SystemPrompt:

@@ -52,6 +52,22 @@ class ConversationNotFound(DomainError):
         self.conversation_id = conversation_id
 
 
+class ConversationExists(DomainError):
+    """The id of a fork is that of another conversation."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__("there is another conversation with the id of the fork")
+        self.conversation_id = conversation_id
+
+
+class ForksTooDeep(DomainError):
+    """A fork of a fork, as deep as forks may be."""
+
+    def __init__(self, *, limit: int) -> None:
+        super().__init__(f"a conversation has at most {limit} ancestors; fork one of them, or begin a new conversation")
+        self.limit = limit
+
+
 class ConversationIsClosed(DomainError):
     """The conversation is closed: it takes no messages, no passes and no changes of its window."""
 

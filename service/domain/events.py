@@ -226,6 +226,25 @@ class ConversationOpened:
 
 
 @dataclass(frozen=True, slots=True)
+class ConversationForked:
+    """The first event of a conversation that begins as another one stands.
+
+    Attributes:
+        conversation_id: Its id.
+        parent_id: The other one's.
+        parent_event_version: Events of the other one's stream that it begins with.
+        message_version: Messages ever appended to the other one by then.
+        to_version: The newest message that the fork was to keep.
+    """
+
+    conversation_id: str
+    parent_id: str
+    parent_event_version: int
+    message_version: int
+    to_version: int
+
+
+@dataclass(frozen=True, slots=True)
 class SettingsChanged:
     """New settings."""
 
@@ -453,5 +472,6 @@ Event = (
     | ConversationRewound
     | ConversationClosed
     | ConversationReopened
+    | ConversationForked
     | TitleChanged
 )

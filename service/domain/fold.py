@@ -9,9 +9,17 @@ from types import MappingProxyType
 from typing import Final, assert_never
 
 from abridged.service.domain.amendments_fold import WayBackEvent, after_way_back, returning, with_marks
-from abridged.service.domain.conversation import Conversation, EndedPass, LastSummarization, ShownRecord, initial_state
+from abridged.service.domain.conversation import (
+    Ancestor,
+    Conversation,
+    EndedPass,
+    LastSummarization,
+    ShownRecord,
+    initial_state,
+)
 from abridged.service.domain.events import (
     ConversationClosed,
+    ConversationForked,
     ConversationOpened,
     ConversationReopened,
     ErrorClass,
@@ -54,6 +62,8 @@ def fold(
 ) -> Conversation:
     """The state after `events`, each with its time in microseconds, from `state` or from the beginning.
 
+    The events of a fork begin with `state` as that of the conversation that it was forked from.
+
     `originals` is called for messages that come back into the window, and for no others.
     """
     state = state or initial_state()
@@ -79,7 +89,8 @@ def evolve(state: Conversation, event: Event, at_us: int, originals: Iterable[Me
     """
     if isinstance(event, MessageAppended):
         return _messages_appended(state, (event,), at_us)
-    state = _applied(state, event, at_us, originals)._replace(event_version=state.event_version + 1, updated_us=at_us)
+    state = _applied(state, event, at_us, originals)
+    state = state._replace(event_version=state.event_version + 1, updated_us=at_us)
     return state._replace(lowest_ratio_since_pass=min(state.lowest_ratio_since_pass, state.ratio))
 
 
@@ -91,6 +102,7 @@ assert Conversation._fields[_CHANGED_BY_A_MESSAGE - 1] == "messages_since_pass",
 
 _RareEvent = (
     ConversationOpened
+    | ConversationForked
     | SettingsChanged
     | UsageReported
     | SummarizationRequested
@@ -114,6 +126,8 @@ def _applied(state: Conversation, event: _RareEvent, at_us: int, originals: Iter
     match event:
         case ConversationOpened():
             return state._replace(id=event.conversation_id, settings=event.settings, created_us=at_us)
+        case ConversationForked():
+            return _forked(state, event, at_us)
         case SettingsChanged():
             state = _may_speak_again(state) if _bears_on_passes(state.settings, event.settings) else state
             # Reports of one model say nothing about another.
@@ -335,6 +349,22 @@ def _waiting(state: Conversation, wait_messages: int, wait_until_us: int) -> Con
         failures_in_row=state.failures_in_row + 1,
         wait_until_version=state.message_version + wait_messages,
         wait_until_us=wait_until_us,
+    )
+
+
+def _forked(parent: Conversation, event: ConversationForked, at_us: int) -> Conversation:
+    """The state of a fork before its own events, from that of the conversation that it begins as."""
+    assert parent.event_version == event.parent_event_version, "a fork is folded from its parent as it was"
+    ancestor = Ancestor(event.parent_id, event.parent_event_version, event.message_version, event.to_version)
+    return parent._replace(
+        id=event.conversation_id,
+        event_version=0,
+        created_us=at_us,
+        pending=None,
+        pending_since_us=0,
+        claims=0,
+        closed=False,
+        lineage=(ancestor, *parent.lineage),
     )
 
 

@@ -68,3 +68,14 @@ def covers(ranges: tuple[MessageRange, ...], number: int) -> bool:
 
 def _first(r: MessageRange) -> int:
     return r.first
+
+
+def common(some: Iterable[MessageRange], others: Iterable[MessageRange]) -> tuple[MessageRange, ...]:
+    """The intersection of two lists of ascending ranges."""
+    ranges = tuple(others)
+    return tuple(
+        MessageRange(max(one.first, other.first), min(one.last, other.last))
+        for one in some
+        for other in ranges
+        if one.first <= other.last and other.first <= one.last
+    )

@@ -75,9 +75,7 @@ class PassSource:
         inside, _ = partitioned(state.window, ranges)
         messages: Sequence[MessageAppended] = inside
         if len(inside) < sum(map(len, ranges)) or any(m.cleared_tokens for m in inside):
-            messages = await self._log.originals(
-                key, head=state.event_version, limit=SOURCE_MESSAGES_MAX, within=ranges
-            )
+            messages = await self._log.originals(key, state, limit=SOURCE_MESSAGES_MAX, within=ranges)
         return tuple(m for m in messages if m.message.role is not Role.SYSTEM)
 
 

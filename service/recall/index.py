@@ -305,6 +305,7 @@ _UNINDEXED = frozenset(
         "SummarizationSkipped",
         "SummarizationCleared",
         "SummaryRated",
+        "ConversationForked",
         "ConversationClosed",
         "ConversationReopened",
         "TitleChanged",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventLog
 from abridged.service.codec.events import decode
-from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.conversation import Conversation, holdings
 from abridged.service.domain.errors import ConversationNotFound
 from abridged.service.domain.events import Event, SummarizationCompleted
 from abridged.service.domain.ranges import covers
@@ -89,7 +90,7 @@ class Recall:
         self.projection.require(meaning=meaning)
         asked = await _asked(search.query, embedder) if meaning and embedder is not None else None
         try:
-            return await self._search(search, asked)
+            return await self._of_branch(search, asked) if search.conversation else await self._search(search, asked)
         except EmbedderChanged as changed:
             await self.projection.stop_vectors(changed)
             raise RecallStopped(str(changed)) from changed
@@ -111,6 +112,25 @@ class Recall:
         """Stop, and release the file."""
         await self.projection.close()
         self._searcher.close()
+
+    async def _of_branch(self, search: Search, asked: Asked | None) -> Hits:
+        """The hits in one conversation; for a fork, with what it has of its ancestors, as its own."""
+        state = await self._state(StreamId(search.namespace, search.conversation))
+        if state is None or not state.lineage:
+            return await self._search(search, asked)
+        records = {record.id for record in state.records}
+        found: list[Hit] = []
+        position = 0
+        for held in holdings(search.conversation, state.lineage):
+            part = replace(search, conversation=held.conversation_id, limit=ENTRIES_MAX)
+            hits, position = await self._search(part, asked)
+            for hit in hits:
+                entry = hit.entry
+                has_record = entry.kind is Kind.MESSAGE or entry.source in records
+                if has_record and entry.last <= held.numbers.last and not _is_taken_back(entry, state):
+                    found.append(hit._replace(entry=entry._replace(conversation=search.conversation)))
+        found.sort(key=lambda hit: hit.entry.score, reverse=True)
+        return Hits(tuple(found[: search.limit]), position)
 
     async def _search(self, search: Search, asked: Asked | None) -> Hits:
         for entries_max in dict.fromkeys((2 * search.limit, ENTRIES_MAX)):

@@ -281,12 +281,17 @@ class AppendMessagesRequest(_message.Message):
     WAIT_FIELD_NUMBER: _builtins.int
     CONTEXT_FIELD_NUMBER: _builtins.int
     RENDERED_FIELD_NUMBER: _builtins.int
+    REPLACE_AFTER_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation, in the caller's namespace."""
     request_id: _builtins.str
     """Makes the call repeatable if the server generates the message ids."""
     expected_version: _builtins.int
     """The number of messages that the conversation must have; 0 if it must be new."""
+    replace_after: _builtins.int
+    """Remove the messages after this number first, as RewindConversation does, in the same commit: to send an edited
+    message, or another answer in place of the last. The new messages have ids of their own; a repeat changes nothing.
+    """
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
         """The messages, in order: at least one, here or in `rendered`."""
@@ -324,14 +329,20 @@ class AppendMessagesRequest(_message.Message):
         wait: _duration_pb2.Duration | None = ...,
         context: Global___ContextOptions | None = ...,
         rendered: Global___RenderedMessages | None = ...,
+        replace_after: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "context", b"context", "expected_version", b"expected_version", "rendered", b"rendered", "settings", b"settings", "wait", b"wait"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "_replace_after", b"_replace_after", "context", b"context", "expected_version", b"expected_version", "rendered", b"rendered", "replace_after", b"replace_after", "settings", b"settings", "wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "context", b"context", "conversation_id", b"conversation_id", "expected_version", b"expected_version", "messages", b"messages", "rendered", b"rendered", "request_id", b"request_id", "settings", b"settings", "wait", b"wait"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "_replace_after", b"_replace_after", "context", b"context", "conversation_id", b"conversation_id", "expected_version", b"expected_version", "messages", b"messages", "rendered", b"rendered", "replace_after", b"replace_after", "request_id", b"request_id", "settings", b"settings", "wait", b"wait"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_version: _TypeAlias = _typing.Literal["expected_version"]  # noqa: Y015
     _WhichOneofArgType__expected_version: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version"]  # noqa: Y015
+    _WhichOneofReturnType__replace_after: _TypeAlias = _typing.Literal["replace_after"]  # noqa: Y015
+    _WhichOneofArgType__replace_after: _TypeAlias = _typing.Literal["_replace_after", b"_replace_after"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_version) -> _WhichOneofReturnType__expected_version | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__replace_after) -> _WhichOneofReturnType__replace_after | None: ...
 
 Global___AppendMessagesRequest: _TypeAlias = AppendMessagesRequest  # noqa: Y015
 
@@ -1919,6 +1930,81 @@ class RewindConversationResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RewindConversationResponse: _TypeAlias = RewindConversationResponse  # noqa: Y015
+
+@_typing.final
+class ForkConversationRequest(_message.Message):
+    """ForkConversationRequest names a conversation and the one to begin."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    FORK_ID_FIELD_NUMBER: _builtins.int
+    TO_VERSION_FIELD_NUMBER: _builtins.int
+    EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation to begin as."""
+    fork_id: _builtins.str
+    """The id of the new conversation, in the same namespace."""
+    to_version: _builtins.int
+    """The number of the newest message to keep, as RewindConversation has it; absent, all are kept."""
+    expected_version: _builtins.int
+    """The number of messages that the conversation must have."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        fork_id: _builtins.str = ...,
+        to_version: _builtins.int | None = ...,
+        expected_version: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "_to_version", b"_to_version", "expected_version", b"expected_version", "to_version", b"to_version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version", "_to_version", b"_to_version", "conversation_id", b"conversation_id", "expected_version", b"expected_version", "fork_id", b"fork_id", "to_version", b"to_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__expected_version: _TypeAlias = _typing.Literal["expected_version"]  # noqa: Y015
+    _WhichOneofArgType__expected_version: _TypeAlias = _typing.Literal["_expected_version", b"_expected_version"]  # noqa: Y015
+    _WhichOneofReturnType__to_version: _TypeAlias = _typing.Literal["to_version"]  # noqa: Y015
+    _WhichOneofArgType__to_version: _TypeAlias = _typing.Literal["_to_version", b"_to_version"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_version) -> _WhichOneofReturnType__expected_version | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__to_version) -> _WhichOneofReturnType__to_version | None: ...
+
+Global___ForkConversationRequest: _TypeAlias = ForkConversationRequest  # noqa: Y015
+
+@_typing.final
+class ForkConversationResponse(_message.Message):
+    """ForkConversationResponse is the state of the fork."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    SUMMARIZATION_FIELD_NUMBER: _builtins.int
+    ALREADY_FORKED_FIELD_NUMBER: _builtins.int
+    already_forked: _builtins.bool
+    """Whether an earlier call had made the fork."""
+    @_builtins.property
+    def conversation(self) -> _conversation_pb2.Conversation:
+        """The state."""
+
+    @_builtins.property
+    def summarization(self) -> _conversation_pb2.Summarization:
+        """The pass that it triggered; absent if there is none."""
+
+    def __init__(
+        self,
+        *,
+        conversation: _conversation_pb2.Conversation | None = ...,
+        summarization: _conversation_pb2.Summarization | None = ...,
+        already_forked: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation", "summarization", b"summarization"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_forked", b"already_forked", "conversation", b"conversation", "summarization", b"summarization"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForkConversationResponse: _TypeAlias = ForkConversationResponse  # noqa: Y015
 
 @_typing.final
 class CloseConversationRequest(_message.Message):

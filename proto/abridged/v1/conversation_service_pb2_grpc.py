@@ -109,6 +109,11 @@ class ConversationServiceStub:
                 request_serializer=abridged_dot_v1_dot_conversation__service__pb2.RewindConversationRequest.SerializeToString,
                 response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.RewindConversationResponse.FromString,
                 _registered_method=True)
+        self.ForkConversation = channel.unary_unary(
+                '/abridged.v1.ConversationService/ForkConversation',
+                request_serializer=abridged_dot_v1_dot_conversation__service__pb2.ForkConversationRequest.SerializeToString,
+                response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.ForkConversationResponse.FromString,
+                _registered_method=True)
         self.CloseConversation = channel.unary_unary(
                 '/abridged.v1.ConversationService/CloseConversation',
                 request_serializer=abridged_dot_v1_dot_conversation__service__pb2.CloseConversationRequest.SerializeToString,
@@ -319,6 +324,18 @@ class ConversationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ForkConversation(self, request, context):
+        """ForkConversation begins a conversation as another one stands, or stood at an earlier version: with its window, its
+        records, its pins and its settings. What was said before is shared, not copied; what is appended to either from then
+        on, the other does not have. Numbers go on from those of the source. A pending pass is not taken along, and the fork
+        of a closed conversation is open. Idempotent: repeated, it returns the fork as it is now. Errors: INVALID_ARGUMENT,
+        NOT_FOUND, ALREADY_EXISTS (CONVERSATION_EXISTS), FAILED_PRECONDITION (VERSION_NOT_REACHED, FORKS_TOO_DEEP), ABORTED
+        (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CloseConversation(self, request, context):
         """CloseConversation ends a conversation: a pending pass is cancelled, and none begins but, in PROFILE_EPISODES, those of
         the episodes that are left. It stays readable. Appending, forcing a pass, revoking, pinning, unpinning and rewinding
@@ -467,6 +484,11 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     servicer.RewindConversation,
                     request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.RewindConversationRequest.FromString,
                     response_serializer=abridged_dot_v1_dot_conversation__service__pb2.RewindConversationResponse.SerializeToString,
+            ),
+            'ForkConversation': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForkConversation,
+                    request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.ForkConversationRequest.FromString,
+                    response_serializer=abridged_dot_v1_dot_conversation__service__pb2.ForkConversationResponse.SerializeToString,
             ),
             'CloseConversation': grpc.unary_unary_rpc_method_handler(
                     servicer.CloseConversation,
@@ -990,6 +1012,33 @@ class ConversationService:
             '/abridged.v1.ConversationService/RewindConversation',
             abridged_dot_v1_dot_conversation__service__pb2.RewindConversationRequest.SerializeToString,
             abridged_dot_v1_dot_conversation__service__pb2.RewindConversationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForkConversation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/abridged.v1.ConversationService/ForkConversation',
+            abridged_dot_v1_dot_conversation__service__pb2.ForkConversationRequest.SerializeToString,
+            abridged_dot_v1_dot_conversation__service__pb2.ForkConversationResponse.FromString,
             options,
             channel_credentials,
             insecure,

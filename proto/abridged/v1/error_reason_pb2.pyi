@@ -124,6 +124,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: the conversation is closed: it takes no messages, no passes and no changes of its window until
     ReopenConversation.
     """
+    ERROR_REASON_CONVERSATION_EXISTS: _ErrorReason.ValueType  # 40
+    """ALREADY_EXISTS: the id of a fork is that of another conversation."""
+    ERROR_REASON_FORKS_TOO_DEEP: _ErrorReason.ValueType  # 41
+    """FAILED_PRECONDITION: the conversation is a fork of a fork, as deep as forks may be; metadata has `limit`."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the `reason` of the google.rpc.ErrorInfo that every error of the server carries; its domain is
@@ -233,4 +237,8 @@ ERROR_REASON_CONVERSATION_CLOSED: ErrorReason.ValueType  # 39
 """FAILED_PRECONDITION: the conversation is closed: it takes no messages, no passes and no changes of its window until
 ReopenConversation.
 """
+ERROR_REASON_CONVERSATION_EXISTS: ErrorReason.ValueType  # 40
+"""ALREADY_EXISTS: the id of a fork is that of another conversation."""
+ERROR_REASON_FORKS_TOO_DEEP: ErrorReason.ValueType  # 41
+"""FAILED_PRECONDITION: the conversation is a fork of a fork, as deep as forks may be; metadata has `limit`."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

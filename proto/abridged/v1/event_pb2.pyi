@@ -86,6 +86,7 @@ class Event(_message.Message):
     TITLE_CHANGED_FIELD_NUMBER: _builtins.int
     CONVERSATION_CLOSED_FIELD_NUMBER: _builtins.int
     CONVERSATION_REOPENED_FIELD_NUMBER: _builtins.int
+    CONVERSATION_FORKED_FIELD_NUMBER: _builtins.int
     log_id: _builtins.str
     """The log's id."""
     position: _builtins.int
@@ -186,6 +187,10 @@ class Event(_message.Message):
     def conversation_reopened(self) -> Global___ConversationReopened:
         """See that message."""
 
+    @_builtins.property
+    def conversation_forked(self) -> Global___ConversationForked:
+        """See that message."""
+
     def __init__(
         self,
         *,
@@ -218,12 +223,13 @@ class Event(_message.Message):
         title_changed: Global___TitleChanged | None = ...,
         conversation_closed: Global___ConversationClosed | None = ...,
         conversation_reopened: Global___ConversationReopened | None = ...,
+        conversation_forked: Global___ConversationForked | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_closed", b"conversation_closed", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "time", b"time", "title_changed", b"title_changed", "usage_reported", b"usage_reported"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_closed", b"conversation_closed", "conversation_forked", b"conversation_forked", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "time", b"time", "title_changed", b"title_changed", "usage_reported", b"usage_reported"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_closed", b"conversation_closed", "conversation_id", b"conversation_id", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "event_id", b"event_id", "log_id", b"log_id", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "payload", b"payload", "position", b"position", "schema_version", b"schema_version", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "time", b"time", "title_changed", b"title_changed", "trace_context", b"trace_context", "type", b"type", "usage_reported", b"usage_reported", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_closed", b"conversation_closed", "conversation_forked", b"conversation_forked", "conversation_id", b"conversation_id", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "event_id", b"event_id", "log_id", b"log_id", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "payload", b"payload", "position", b"position", "schema_version", b"schema_version", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "time", b"time", "title_changed", b"title_changed", "trace_context", b"trace_context", "type", b"type", "usage_reported", b"usage_reported", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["conversation_opened", "settings_changed", "message_appended", "usage_reported", "summarization_requested", "summarization_started", "summarization_completed", "summarization_failed", "summarization_skipped", "summarization_released", "summary_revoked", "summary_rated", "messages_pinned", "messages_unpinned", "conversation_rewound", "summarization_cleared", "title_changed", "conversation_closed", "conversation_reopened"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["conversation_opened", "settings_changed", "message_appended", "usage_reported", "summarization_requested", "summarization_started", "summarization_completed", "summarization_failed", "summarization_skipped", "summarization_released", "summary_revoked", "summary_rated", "messages_pinned", "messages_unpinned", "conversation_rewound", "summarization_cleared", "title_changed", "conversation_closed", "conversation_reopened", "conversation_forked"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -1099,6 +1105,47 @@ class ConversationClosed(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ConversationClosed: _TypeAlias = ConversationClosed  # noqa: Y015
+
+@_typing.final
+class ConversationForked(_message.Message):
+    """ConversationForked is the first event of a conversation that begins as another one stands. It begins with that one's
+    state after `parent_event_version` events, without its pending pass and open; what was said up to `message_version`
+    stays in that one's stream.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    PARENT_ID_FIELD_NUMBER: _builtins.int
+    PARENT_EVENT_VERSION_FIELD_NUMBER: _builtins.int
+    MESSAGE_VERSION_FIELD_NUMBER: _builtins.int
+    TO_VERSION_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation's id."""
+    parent_id: _builtins.str
+    """The conversation that it begins as, in the same namespace."""
+    parent_event_version: _builtins.int
+    """Events of that one's stream."""
+    message_version: _builtins.int
+    """Messages ever appended to it by then."""
+    to_version: _builtins.int
+    """The number of the newest message that the fork was to keep. Where this is smaller, a ConversationRewound follows."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        parent_id: _builtins.str = ...,
+        parent_event_version: _builtins.int = ...,
+        message_version: _builtins.int = ...,
+        to_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "message_version", b"message_version", "parent_event_version", b"parent_event_version", "parent_id", b"parent_id", "to_version", b"to_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConversationForked: _TypeAlias = ConversationForked  # noqa: Y015
 
 @_typing.final
 class ConversationReopened(_message.Message):

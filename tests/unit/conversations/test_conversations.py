@@ -123,7 +123,7 @@ async def test_a_conversation_larger_than_a_page_in_bytes_is_folded_whole():
         await bench.append(number, text="x" * 300_000)
 
     state = await bench.conversation_log.fold(KEY)
-    messages = await bench.conversation_log.originals(KEY, head=0, limit=100)
+    messages = await bench.conversation_log.originals(KEY, state, limit=100)
 
     assert state.message_version == len(messages) == 30
 
@@ -134,7 +134,7 @@ async def test_originals_are_read_no_further_than_their_bytes_allow():
     for number in range(1, 5):
         await bench.append(number, text="x" * 1_000)
 
-    originals = partial(bench.conversation_log.originals, KEY, head=0, limit=9)
+    originals = partial(bench.conversation_log.originals, KEY, await bench.conversation_log.fold(KEY), limit=9)
     assert len(await originals(bytes_max=5_000)) == 4
     assert len(await originals(within=[MessageRange(1, 2)], bytes_max=2_500)) == 2
     with pytest.raises(TooLarge):

@@ -1,0 +1,276 @@
+"""Histories that branch: forks share what was said before them, and a tail is replaced in one commit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from abridged.v1 import conversation_service_pb2 as api
+from abridged.v1 import message_pb2
+from tests.support.refusal import refused
+from tests.support.searching import WORDS, searched
+from tests.support.sidecar import Chat, said, sidecar
+
+SUMMARIZED = {"min_range_tokens": 1, "preserve_recent": 2, "trigger_token_ratio": 1, "min_messages": 1_000}
+
+
+async def fork(chat: Chat, name: str, **fields: Any) -> Chat:
+    request = api.ForkConversationRequest(conversation_id=chat.id, fork_id=name, **fields)
+    await chat.sidecar.conversations.ForkConversation(request, metadata=chat.sidecar.metadata)
+    return chat.sidecar.chat(name)
+
+
+async def texts(chat: Chat, **options: Any) -> list[tuple[int, str]]:
+    return [(m.number, m.message.content) for m in (await chat.context(**options)).messages]
+
+
+async def originals(chat: Chat) -> list[tuple[int, str]]:
+    return await texts(chat, view=api.CONTEXT_VIEW_ORIGINAL)
+
+
+async def test_a_fork_has_what_was_said_and_goes_its_own_way(tmp_path):
+    """Neither has what is appended to the other; numbers go on from where both were."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat("main", title="Trip")
+        await chat.talk(4)
+        branch = await fork(chat, "branch")
+        await chat.append(said(5, "main five"))
+        await branch.append(said(5, "branch five"), said(6, "branch six"))
+
+        assert [number for number, _ in await originals(chat)] == [1, 2, 3, 4, 5]
+        assert await originals(branch) == [
+            *(await originals(chat))[:4],
+            (5, "branch five"),
+            (6, "branch six"),
+        ]
+        state = await branch.state()
+        assert (state.forked_from, state.settings.title, state.message_version) == ("main", "Trip", 6)
+
+
+async def test_a_fork_of_an_earlier_version_has_nothing_after_it(tmp_path):
+    """Also where a record covers later messages, which the fork takes back."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat("main", policy=SUMMARIZED)
+        await chat.talk(12)
+        await chat.summarize()
+        branch = await fork(chat, "branch", to_version=3)
+
+        assert [number for number, _ in await texts(branch)] == [1, 2, 3]
+        assert (await chat.context()).compacted
+        await branch.append(said(13, "again"))
+        assert [number for number, _ in await originals(branch)] == [1, 2, 3, 13]
+
+
+async def test_a_fork_has_the_records_and_expands_them(tmp_path):
+    """Its summary is its source's; the messages behind it are read where they are."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat("main", policy=SUMMARIZED)
+        await chat.talk(12)
+        await chat.summarize()
+        branch = await fork(await fork(chat, "first"), "second")
+        await branch.talk(3)
+
+        (record,) = await branch.summaries()
+        assert record == (await chat.summaries())[0]
+        request = api.ExpandSummaryRequest(conversation_id="second", summary_id=record.id)
+        found = await s.conversations.ExpandSummary(request)
+        assert [m.number for m in found.messages] == list(range(1, record.covered[0].last + 1))
+        revoke = api.RevokeSummaryRequest(conversation_id="second", summary_id=record.id)
+        await s.conversations.RevokeSummary(revoke)
+        assert [number for number, _ in await texts(branch)][:12] == list(range(1, 13))
+        assert (await chat.context()).compacted
+
+
+async def test_a_fork_survives_a_restart_and_what_its_source_does_later(tmp_path):
+    """It is folded from its source as that was, whatever was rewound, revoked or closed since."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat("main", policy=SUMMARIZED)
+        await chat.talk(10)
+        await chat.summarize()
+        branch = await fork(chat, "branch")
+        await branch.talk(2)
+        before = await originals(branch), await texts(branch)
+        await s.conversations.RewindConversation(api.RewindConversationRequest(conversation_id="main", to_version=1))
+        await chat.append(said(99, "another way"))
+        await s.conversations.CloseConversation(api.CloseConversationRequest(conversation_id="main"))
+    async with sidecar(tmp_path) as s:
+        branch = s.chat("branch")
+
+        assert (await originals(branch), await texts(branch)) == before
+        reopened = await fork(s.chat("main"), "open")
+        await reopened.append(said(100, "a closed conversation's fork is open"))
+        assert [n for n, _ in await originals(reopened)] == [1, 11, 12]
+
+
+async def test_an_id_of_before_the_fork_is_known_and_one_of_after_is_not(tmp_path):
+    """A retry over the fork appends nothing twice; what the source got later is new to the fork."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat("main")
+        await chat.append(said(1), said(2))
+        branch = await fork(chat, "branch")
+        await chat.append(said(3, "of main"))
+
+        answer = await branch.append(said(2), said(3, "of the branch"))
+
+        assert [(m.number, m.already_appended) for m in answer.messages] == [(2, True), (3, False)]
+        assert (await originals(branch))[-1] == (3, "of the branch")
+        async with refused("ALREADY_EXISTS", "MESSAGE_ID_REUSED"):
+            await branch.append(said(1, "another text"))
+
+
+async def test_a_fork_is_repeated_and_takes_no_conversation_s_place(tmp_path):
+    """The same fork is returned as it is; another one of this id is refused."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat("main")
+        await chat.talk(3)
+        branch = await fork(chat, "branch", to_version=2)
+        await branch.append(said(9))
+        again = await s.conversations.ForkConversation(
+            api.ForkConversationRequest(conversation_id="main", fork_id="branch", to_version=2)
+        )
+
+        assert again.already_forked
+        assert again.conversation.message_version == 4
+        for fields in ({"fork_id": "branch", "to_version": 1}, {"fork_id": "main"}):
+            async with refused("ALREADY_EXISTS", "CONVERSATION_EXISTS"):
+                await s.conversations.ForkConversation(api.ForkConversationRequest(conversation_id="main", **fields))
+
+
+async def test_a_fork_that_cannot_be_is_refused_and_leaves_nothing(tmp_path):
+    """Of no conversation, of a version that is not reached, of another version than expected."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat("main")
+        await chat.talk(3)
+        async with refused("NOT_FOUND", "CONVERSATION_NOT_FOUND"):
+            await fork(s.chat("nobody"), "x")
+        async with refused("FAILED_PRECONDITION", "VERSION_NOT_REACHED"):
+            await fork(chat, "x", to_version=4)
+        async with refused("ABORTED", "WRONG_EXPECTED_VERSION"):
+            await fork(chat, "x", expected_version=2)
+        async with refused("NOT_FOUND", "CONVERSATION_NOT_FOUND"):
+            await s.chat("x").context()
+
+
+async def test_forks_are_as_deep_as_they_may_be(tmp_path):
+    """Opening one reads all of its ancestors."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat("0")
+        await chat.talk(1)
+        for depth in range(1, 65):
+            chat = await fork(chat, str(depth))
+            await chat.append(said(depth + 1, f"at {depth}"))
+        async with refused("FAILED_PRECONDITION", "FORKS_TOO_DEEP"):
+            await fork(chat, "65")
+    async with sidecar(tmp_path) as s:
+        assert [n for n, _ in await originals(s.chat("64"))] == list(range(1, 66))
+
+
+async def test_a_fork_leaves_the_pending_pass_to_its_source(tmp_path):
+    """What is asked of a model is asked once."""
+    async with sidecar(tmp_path, {"summarizer.models": "ollama:none"}) as s:
+        chat = s.chat("main", policy={"min_range_tokens": 1, "preserve_recent": 2})
+        await chat.talk(30, tokens=400)
+        state = await chat.state()
+        assert state.pending_summarization_id
+        branch = await fork(chat, "branch")
+
+        assert (await branch.state()).pending_summarization_id != state.pending_summarization_id
+
+
+async def test_a_search_in_a_fork_finds_what_it_has_of_its_source(tmp_path):
+    """As its own, and nothing that its source got later."""
+    async with sidecar(tmp_path, WORDS) as s:
+        chat = s.chat("main")
+        await chat.append(said(1, "the lentil soup"), said(2, "a plain word"))
+        branch = await fork(chat, "branch")
+        await chat.append(said(3, "more lentil soup"))
+        await branch.append(said(3, "no lentil left"))
+
+        found = await searched(s, "lentil", conversation_id="branch")
+
+        assert {(hit.conversation_id, hit.messages.first, hit.snippet) for hit in found.hits} == {
+            ("branch", 1, "the lentil soup"),
+            ("branch", 3, "no lentil left"),
+        }
+
+
+async def test_another_answer_takes_the_place_of_the_last_in_one_call(tmp_path):
+    """One commit: the window never lacks both. Numbers are not used again."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.append(said(1, "question"), said(2, "first answer"))
+        before = await chat.state()
+
+        await chat.append(said(3, "second answer"), replace_after=1)
+
+        assert await texts(chat) == [(1, "question"), (3, "second answer")]
+        events = await chat.events()
+        assert [type(e).__name__ for e in events][-2:] == ["ConversationRewound", "MessageAppended"]
+        assert (await chat.state()).event_version == before.event_version + 2
+
+
+async def test_a_replaced_tail_takes_back_what_a_record_says_of_it(tmp_path):
+    """The record that covered a removed message is revoked; what stays of its range comes back."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat(policy=SUMMARIZED)
+        await chat.talk(12)
+        await chat.summarize()
+        assert (await chat.context()).compacted
+
+        await chat.append(said(13, "edited"), replace_after=4)
+
+        assert [n for n, _ in await texts(chat)] == [1, 2, 3, 4, 13]
+        assert not (await chat.context()).compacted
+
+
+async def test_a_repeated_replacement_changes_nothing(tmp_path):
+    """The ids say that it was done; ids of before are no new tail."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.append(said(1), said(2))
+        for _ in range(2):
+            answer = await chat.append(said(3), said(4), replace_after=1)
+        assert all(m.already_appended for m in answer.messages)
+        assert [n for n, _ in await texts(chat)] == [1, 3, 4]
+
+        async with refused("ALREADY_EXISTS", "MESSAGE_ID_REUSED"):
+            await chat.append(said(4), said(5), replace_after=1)
+        async with refused("FAILED_PRECONDITION", "MESSAGE_REMOVED"):
+            await chat.append(said(2), replace_after=3)
+        async with refused("FAILED_PRECONDITION", "VERSION_NOT_REACHED"):
+            await chat.append(said(6), replace_after=5)
+        assert [n for n, _ in await texts(chat)] == [1, 3, 4]
+
+
+async def test_a_tail_that_is_replaced_under_a_pending_pass_ends_it(tmp_path):
+    """The pass read what is gone; the next one is planned on what is there."""
+    async with sidecar(tmp_path, {"summarizer.models": "ollama:none"}) as s:
+        chat = s.chat(policy={"min_range_tokens": 1, "preserve_recent": 2})
+        await chat.talk(30, tokens=400)
+        pending = (await chat.state()).pending_summarization_id
+        assert pending
+
+        await chat.append(said(31), replace_after=1)
+
+        state = await chat.state()
+        assert state.pending_summarization_id != pending
+        assert [n for n, _ in await texts(chat)] == [1, 31]
+
+
+async def test_the_newest_answer_of_a_chat_api_is_replaced(tmp_path):
+    """As the API has it, and with the window in the same call."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.append(message_pb2.Message(role=message_pb2.ROLE_USER, content="Why?"))
+        for answer in ("Because.", "It depends."):
+            request = api.AppendMessagesRequest(
+                conversation_id=chat.id,
+                rendered=api.RenderedMessages(
+                    rendering=api.RENDERING_OPENAI, json=json.dumps({"role": "assistant", "content": answer})
+                ),
+                replace_after=1,
+                context=api.ContextOptions(rendering=api.RENDERING_OPENAI),
+            )
+            appended = await s.conversations.AppendMessages(request)
+
+        assert [m["content"] for m in json.loads(appended.context.rendered_json)["messages"]] == ["Why?", "It depends."]
