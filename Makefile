@@ -38,8 +38,8 @@ test-hostile: ## the long attacks: floods, power cuts, flipped bits, a greedy te
 test-outages: ## ten thousand random chats in outages, against the rules alone
 	@OUTAGE_CHATS=10000 scripts/test -q -n 2 tests/unit/domain/test_outages.py
 
-test-histories: ## ten thousand random histories that are revoked, pinned and rewound
-	@HISTORIES=10000 scripts/test -q -n 2 tests/unit/domain/test_amendments_fold.py
+test-histories: ## ten thousand random histories that are revoked, pinned and rewound, two thousand that branch
+	@HISTORIES=10000 BRANCHING_HISTORIES=2000 scripts/test -q -n 2 tests/unit/domain/test_amendments_fold.py tests/integration/test_branching_histories.py
 
 test-languages: ## clients in Go, Java, Rust and TypeScript, from the contract alone; fetches their packages
 	@scripts/test -q -m languages tests/languages

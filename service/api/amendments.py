@@ -12,7 +12,6 @@ from abridged.service.conversations.policies import Policies
 from abridged.service.domain.commands import (
     Amendment,
     CloseConversation,
-    ForkConversation,
     PinMessages,
     RateSummary,
     ReopenConversation,
@@ -76,12 +75,12 @@ class AmendmentCalls:
     async def ForkConversation(
         self, request: _pb.ForkConversationRequest, context: Any
     ) -> _pb.ForkConversationResponse:
-        def command(state: Conversation) -> ForkConversation:
-            to = request.to_version if request.HasField("to_version") else state.message_version
-            expected = request.expected_version if request.HasField("expected_version") else None
-            return ForkConversation(request.fork_id, to, expected)
-
-        state, events = await self._conversations.fork(key_of(request.conversation_id), command)
+        state, events = await self._conversations.fork(
+            key_of(request.conversation_id),
+            request.fork_id,
+            to=request.to_version if request.HasField("to_version") else None,
+            expected_version=request.expected_version if request.HasField("expected_version") else None,
+        )
         fork = key_of(request.fork_id)
         return _pb.ForkConversationResponse(
             conversation=await conversation_shown(self._conversations, self._policies, fork, state),

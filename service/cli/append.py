@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -29,7 +30,7 @@ from abridged.v1.conversation_pb2 import ConversationSettings
 from abridged.v1.conversation_service_pb2 import AppendMessagesResponse
 
 BATCH_MAX = 512
-MESSAGE_OPTIONS = frozenset({"role", "name", "message_id", "tool_call_id"})
+MESSAGE_OPTIONS = frozenset({"role", "name", "message_id", "tool_call_id", "replace_after"})
 FILE_OPTIONS = frozenset({"prefix", "batch", "settle", "form"})
 FILE_WAIT_S = 60.0
 FILE_PATIENCE = Patience(attempts_max=10, pause_base_s=0.25, pause_max_s=10.0)
@@ -79,6 +80,9 @@ Messages of OpenAI's and Anthropic's APIs are taken too, Anthropic's with "syste
 @click.option(
     "--overhead-tokens", type=click.IntRange(0), default=0, help="Tokens of prompt and tools sent in addition."
 )
+@click.option(
+    "--replace-after", type=click.IntRange(0), metavar="NUMBER", help="Remove the messages after this one first."
+)
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label; repeatable.")
 @click.option("--json", "as_json_", is_flag=True, help="Print the response as JSON.")
 @sidecar_options
@@ -102,6 +106,7 @@ def append(
     context_length: int,
     reserved_output_tokens: int,
     overhead_tokens: int,
+    replace_after: int | None,
     labels: tuple[str, ...],
     as_json_: bool,
 ) -> None:
@@ -151,7 +156,8 @@ def append(
         name=name,
         tool_call_id=tool_call_id,
     )
-    _append_one(invocation, conversation, message, settings=settings, wait_s=wait_s or 0.0, as_json_=as_json_)
+    options = {"settings": settings, "wait_s": wait_s or 0.0, "replace_after": replace_after}
+    _append_one(invocation, conversation, message, options, as_json_=as_json_)
 
 
 def _refuse(context: click.Context, names: frozenset[str], why: str) -> None:
@@ -175,17 +181,13 @@ def _content(text: str | None, *, role: Role) -> str:
 
 
 def _append_one(
-    invocation: Invocation,
-    conversation: str,
-    message: Message,
-    *,
-    settings: ConversationSettings,
-    wait_s: float,
-    as_json_: bool,
+    invocation: Invocation, conversation: str, message: Message, options: Mapping[str, Any], *, as_json_: bool
 ) -> None:
+    settings: ConversationSettings = options["settings"]
+
     async def work(client: AsyncConversations) -> tuple[AppendMessagesResponse, str]:
         """Return the response, and a note on which of `settings` the conversation did not adopt."""
-        answer = await client.append(conversation, [message_to_proto(message)], settings=settings, wait_s=wait_s)
+        answer = await client.append(conversation, [message_to_proto(message)], **options)
         is_first = answer.messages[0].number == 1 and not answer.messages[0].already_appended
         if is_first or settings == ConversationSettings():
             return answer, ""

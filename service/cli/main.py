@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, str] = {
     "revoke": "abridged.service.cli.repairs:revoke",
     "pin": "abridged.service.cli.repairs:pin",
     "rewind": "abridged.service.cli.repairs:rewind",
+    "fork": "abridged.service.cli.repairs:fork",
     "close": "abridged.service.cli.repairs:close",
     "reopen": "abridged.service.cli.repairs:reopen",
     "search": "abridged.service.cli.search:search",

@@ -159,6 +159,20 @@ def rewind(invocation: Invocation, conversation: str, number: int) -> None:
     _say_state(answer)
 
 
+@click.command(short_help="Begin another conversation as this one stands.")
+@click.argument("conversation")
+@click.argument("fork_id", metavar="FORK")
+@click.option("--at", type=click.IntRange(0), metavar="NUMBER", help="As it stood when this was its newest message.")
+@sidecar_options
+@click.pass_obj
+def fork(invocation: Invocation, conversation: str, fork_id: str, *, at: int | None) -> None:
+    """Begin FORK as CONVERSATION stands: what was said before is shared, what follows is each one's own."""
+    answer = call(invocation, lambda client: client.fork(conversation, fork_id, to_version=at))
+    stood = f"at message {answer.conversation.message_version}"
+    say(f"{fork_id} was forked before, and is {stood}" if answer.already_forked else f"forked {stood}")
+    _say_state(answer)
+
+
 @click.command(short_help="Take no more messages and passes.")
 @click.argument("conversation")
 @sidecar_options

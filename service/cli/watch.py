@@ -139,7 +139,7 @@ def _fact_text(event: DomainEvent, *, chars_max: int) -> str:
         case ConversationRewound():
             return f"rewound to message {event.to}, {len(event.revoked_ids)} summaries revoked"
         case ConversationForked():
-            return f"forked from {event.parent_id} at message {event.to_version}"
+            return f"forked from {event.parent_id} at message {event.message_version}"
         case ConversationClosed():
             return "closed"
         case ConversationReopened():

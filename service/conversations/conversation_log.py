@@ -22,6 +22,8 @@ from abridged.service.codec.events import UnknownEvent, decode, encode, sent_con
 from abridged.service.conversations.replay import (
     PAGE_EVENTS,
     Replayed,
+    evolved,
+    recorded_events,
     recorded_originals,
     replayed,
     require_known,
@@ -29,7 +31,7 @@ from abridged.service.conversations.replay import (
 from abridged.service.conversations.row import Row
 from abridged.service.conversations.snapshot_writer import SNAPSHOT_EVENTS, SnapshotWriter, crosses
 from abridged.service.conversations.table import ConversationTable, Projected, is_row_of
-from abridged.service.domain.conversation import Conversation, holdings
+from abridged.service.domain.conversation import Conversation, holdings, initial_state
 from abridged.service.domain.errors import MessageIdReused, TooLarge
 from abridged.service.domain.events import (
     ConversationForked,
@@ -244,6 +246,13 @@ class ConversationLog:
         """The ids of the first `limit` messages of ascending ranges, and whether more follow; holds no message."""
         return await self._read(self._message_ids, key, state, within, limit)
 
+    async def as_of(self, key: StreamId, state: Conversation, number: int) -> Conversation:
+        """The conversation, or the ancestor that has message `number`, as it stood when that was its newest message.
+
+        For number 0, as it was opened.
+        """
+        return await self._read(self._as_of, key, state, number)
+
     async def requested_by(self, key: StreamId, pass_id: str) -> str:
         """The traceparent of the call that triggered a pass, from its event; empty when it had none."""
         return await self._read(self._requested_by, key, self._event_id(key, f"requested/{pass_id}"))
@@ -270,6 +279,16 @@ class ConversationLog:
         if missing:
             raise LogCorrupt("known events are not where they are known to be")
         return numbers
+
+    def _as_of(self, key: StreamId, state: Conversation, number: int) -> Conversation:
+        held = next(h for h in holdings(key.name, state.lineage) if number <= h.numbers.last)
+        stream, version = StreamId(key.namespace, held.conversation_id), 1
+        for recorded, _ in self._recorded(key, state, (MessageRange(number, number),)) if number else ():
+            version = recorded.version
+        snapshot = self._snapshots.fitting(stream) if self._snapshots is not None else None
+        begun = snapshot.state if snapshot and snapshot.event_version <= version else initial_state()
+        events = recorded_events(self._log, stream, head=version, after=begun.event_version)
+        return evolved(self._log, stream, begun, islice(events, version - begun.event_version))
 
     def _requested_by(self, key: StreamId, event_id: bytes) -> str:
         before = 0

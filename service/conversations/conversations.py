@@ -43,13 +43,14 @@ from abridged.service.conversations.table import Projected
 from abridged.service.domain.amendments import needed
 from abridged.service.domain.commands import AppendMessages, ChangeSettings, Command, CountedMessage, ForkConversation
 from abridged.service.domain.conversation import Conversation
-from abridged.service.domain.decide import decide, require_possible
+from abridged.service.domain.decide import decide, require_possible, require_version
 from abridged.service.domain.errors import (
     ConversationExists,
     ConversationNotFound,
     DomainError,
     MessageIdReused,
     RequestIdReused,
+    VersionNotReached,
 )
 from abridged.service.domain.events import Event, MessageAppended, PassPlan, Settings
 from abridged.service.domain.fold import fold
@@ -171,30 +172,36 @@ class Conversations:
             raise AssertionError("the last attempt returns or raises")
 
     async def fork(
-        self, key: StreamId, command: Callable[[Conversation], ForkConversation]
+        self, key: StreamId, fork_id: str, *, to: int | None = None, expected_version: int | None = None
     ) -> tuple[Conversation, list[Event]]:
-        """Begin a conversation as another one stands; return its state and its events, none if it is there already.
+        """Begin a conversation as another one stands, or stood when its newest message was number `to`.
 
-        Raises ConversationNotFound, ConversationExists, what the decision raises, or an EventLogError.
+        Return its state and its events, none if it is there already. Raises ConversationNotFound, ConversationExists,
+        WrongMessageVersion, VersionNotReached, what the decision raises, or an EventLogError.
         """
-        parent = await self.state(key)
-        wanted = command(parent)
-        fork = StreamId(key.namespace, wanted.fork_id)
+        now = await self.state(key)
+        require_version(now, expected_version)
+        if to is not None and to > now.message_version:
+            raise VersionNotReached(wanted=to, actual=now.message_version)
+        fork = StreamId(key.namespace, fork_id)
         queue = self._queue(fork)
         async with queue.turn:
             await queue.settled()
             existing = await self._current(fork)
             if existing.is_open:
-                origin = existing.lineage[0] if existing.lineage else None
-                if origin is None or (origin.conversation_id, origin.to_version) != (key.name, wanted.to):
-                    raise ConversationExists(fork.name)
+                if not _is_fork(existing, now, to):
+                    raise ConversationExists(fork_id)
                 return existing, []
-            originals = await self._needed(key, parent, wanted)
-            events = await self._decided(key, parent, wanted, originals)
+            then = now if to in (None, now.message_version) else await self.log.as_of(key, now, to)
+            in_use = {record.id for record in then.records}
+            revoked = tuple(record.id for record in now.revoked if record.id in in_use)
+            command = ForkConversation(fork_id, now.settings, revoked)
+            originals = await self._needed(StreamId(key.namespace, then.id), then, command)
+            events = await self._decided(key, then, command, originals)
             try:
-                after, _ = await self._commit(fork, queue, parent, events, _NOTHING_SENT, originals)
+                after, _ = await self._commit(fork, queue, then, events, _NOTHING_SENT, originals)
             except (WrongExpectedVersion, KnownEvents) as error:
-                raise ConversationExists(fork.name) from error
+                raise ConversationExists(fork_id) from error
         return after, events
 
     def may_prepare(self, state: Conversation) -> bool:
@@ -451,6 +458,15 @@ def _may_look_at_window(state: Conversation, command: Command, context: Decision
     )
     trigger_ratio = context.profile.trigger_ratio(state, context.policy)
     return state.ratio + tokens / state.budget >= trigger_ratio or context.policy.force_refresh_after_messages > 0
+
+
+def _is_fork(existing: Conversation, source: Conversation, to: int | None) -> bool:
+    """Whether a conversation was forked from this source, at this version if one is named."""
+    if not existing.lineage:
+        return False
+    origin = existing.lineage[0]
+    streams = {source.id, *(ancestor.conversation_id for ancestor in source.lineage)}
+    return origin.conversation_id in streams and to in (None, origin.message_version)
 
 
 def _asks_for_another_policy(new: Settings, old: Settings) -> bool:

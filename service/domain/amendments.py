@@ -64,9 +64,11 @@ def needed(state: Conversation, command: object, read: Sequence[MessageAppended]
         case _ if read:
             return ()
         case RevokeSummary() if any(record.id == command.record_id for record in state.records):
-            return returning(state, _revocation(state, command.record_id))
-        case RewindConversation() | ForkConversation() if command.to < state.message_version:
+            return returning(state, revocation(state, command.record_id))
+        case RewindConversation() if command.to < state.message_version:
             return returning(state, _rewind(state, command.to))
+        case ForkConversation() if command.revoked:
+            return returning(state, revocation(state, *command.revoked))
         case AppendMessages() if command.replace_after is not None and command.replace_after < state.message_version:
             return returning(state, _rewind(state, command.replace_after))
         case PinMessages():
@@ -109,13 +111,14 @@ def _revoked(state: Conversation, command: RevokeSummary) -> list[Event]:
         raise SummaryNotInUse(command.record_id)
     if record_named(state, command.record_id) is None:
         raise SummaryNotFound(command.record_id)
-    return [*pending_cancelled(state), _revocation(state, command.record_id)]
+    return [*pending_cancelled(state), revocation(state, command.record_id)]
 
 
-def _revocation(state: Conversation, record_id: str) -> SummaryRevoked:
-    revoked = dependents(state, [record_id])
+def revocation(state: Conversation, *record_ids: str) -> SummaryRevoked:
+    """The event that takes these records out of use, and every record made from them."""
+    revoked = dependents(state, record_ids)
     shown = shown_without(state, revoked)
-    return SummaryRevoked(record_id, revoked, shown, short_without(state, shown))
+    return SummaryRevoked(record_ids[0], revoked, shown, short_without(state, shown))
 
 
 def _rated(state: Conversation, command: RateSummary) -> list[Event]:

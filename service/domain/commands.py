@@ -184,11 +184,11 @@ class RewindConversation:
 
 @dataclass(frozen=True, slots=True)
 class ForkConversation:
-    """Begin another conversation as this one stands, without the messages after number `to`."""
+    """Begin another conversation as this one stands, with these settings, and without the `revoked` records."""
 
     fork_id: str
-    to: int
-    expected_version: int | None = None
+    settings: Settings
+    revoked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

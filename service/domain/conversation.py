@@ -85,12 +85,11 @@ class LastSummarization:
 
 class Ancestor(NamedTuple):
     """A conversation that a fork began as: its messages up to number `message_version` are in the stream of
-    `conversation_id`, among the first `event_version` events. `to_version` is the newest that the fork was to keep."""
+    `conversation_id`, among the first `event_version` events."""
 
     conversation_id: str
     event_version: int
     message_version: int
-    to_version: int
 
 
 class ShownRecord(NamedTuple):

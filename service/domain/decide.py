@@ -9,7 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from abridged.service.domain.amendments import cancelled_by_pins, pending_cancelled, require_pins_fit, taken_back
+from abridged.service.domain.amendments import (
+    cancelled_by_pins,
+    pending_cancelled,
+    require_pins_fit,
+    revocation,
+    taken_back,
+)
 from abridged.service.domain.amendments_fold import with_marks
 from abridged.service.domain.clearing import clearable
 from abridged.service.domain.commands import (
@@ -128,15 +134,16 @@ def decide(state: Conversation, command: Command, context: DecisionContext) -> l
 
 def _fork(state: Conversation, command: ForkConversation, context: DecisionContext) -> list[Event]:
     """The first events of the fork; `state` is that of the conversation that it begins as."""
-    _require_version(state, command.expected_version)
-    if command.to > state.message_version:
-        raise VersionNotReached(wanted=command.to, actual=state.message_version)
     if len(state.lineage) >= ANCESTORS_MAX:
         raise ForksTooDeep(limit=ANCESTORS_MAX)
-    forked = ConversationForked(command.fork_id, state.id, state.event_version, state.message_version, command.to)
-    after = evolve(state, forked, context.now_us)
-    rewound = taken_back(after, RewindConversation(command.to), context.policy, context.originals)
-    return _with_trigger(state, [forked, *rewound], context)
+    events: list[Event] = [
+        ConversationForked(command.fork_id, state.id, state.event_version, state.message_version),
+    ]
+    if command.settings != state.settings:
+        events.append(SettingsChanged(command.settings))
+    if command.revoked:
+        events.append(revocation(state, *command.revoked))
+    return _with_trigger(state, events, context)
 
 
 def _close(state: Conversation, context: DecisionContext) -> list[Event]:
@@ -147,7 +154,7 @@ def _close(state: Conversation, context: DecisionContext) -> list[Event]:
 
 def _append(state: Conversation, command: AppendMessages, context: DecisionContext) -> list[Event]:
     _require_not_closed(state)
-    _require_version(state, command.expected_version)
+    require_version(state, command.expected_version)
     before, events = state, list[Event]()
     if command.replace_after is not None:
         events += taken_back(state, RewindConversation(command.replace_after), context.policy, context.originals)
@@ -180,7 +187,7 @@ def _require_pins_fit(state: Conversation, events: list[Event], context: Decisio
 
 
 def _change_settings(state: Conversation, command: ChangeSettings, context: DecisionContext) -> list[Event]:
-    _require_version(state, command.expected_version)
+    require_version(state, command.expected_version)
     require_possible(command.settings)
     settings = replace(command.settings, profile=context.policy.profile)
     if settings == state.settings:
@@ -197,7 +204,7 @@ def _take_back(state: Conversation, command: Amendment, context: DecisionContext
     if not isinstance(command, RateSummary):
         _require_not_closed(state)
     if isinstance(command, RewindConversation):
-        _require_version(state, command.expected_version)
+        require_version(state, command.expected_version)
     events = taken_back(state, command, context.policy, context.originals)
     return _with_trigger(state, events, context) if events else []
 
@@ -378,7 +385,8 @@ def _require_not_closed(state: Conversation) -> None:
         raise ConversationIsClosed("the conversation is closed; reopen it first")
 
 
-def _require_version(state: Conversation, expected: int | None) -> None:
+def require_version(state: Conversation, expected: int | None) -> None:
+    """Raise WrongMessageVersion unless the conversation has the number of messages that the caller expects, if any."""
     if expected is not None and expected != state.message_version:
         raise WrongMessageVersion(expected=expected, actual=state.message_version)
 

@@ -234,14 +234,12 @@ class ConversationForked:
         parent_id: The other one's.
         parent_event_version: Events of the other one's stream that it begins with.
         message_version: Messages ever appended to the other one by then.
-        to_version: The newest message that the fork was to keep.
     """
 
     conversation_id: str
     parent_id: str
     parent_event_version: int
     message_version: int
-    to_version: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -355,7 +355,7 @@ def _waiting(state: Conversation, wait_messages: int, wait_until_us: int) -> Con
 def _forked(parent: Conversation, event: ConversationForked, at_us: int) -> Conversation:
     """The state of a fork before its own events, from that of the conversation that it begins as."""
     assert parent.event_version == event.parent_event_version, "a fork is folded from its parent as it was"
-    ancestor = Ancestor(event.parent_id, event.parent_event_version, event.message_version, event.to_version)
+    ancestor = Ancestor(event.parent_id, event.parent_event_version, event.message_version)
     return parent._replace(
         id=event.conversation_id,
         event_version=0,

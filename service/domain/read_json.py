@@ -87,7 +87,8 @@ def read_value(value: Any, rendering: Rendering, *, messages_max: int | None = N
     if has_hole_name(value):
         raise NotMessages("", f"has a member named {FROM}, which is not taken")
     system = None
-    if isinstance(value, dict) and "messages" in value:
+    is_whole = isinstance(value, dict) and "messages" in value
+    if is_whole:
         if unknown := value.keys() - {"messages", "system"}:
             raise NotMessages(min(unknown), "belongs to a request, not to its messages")
         if "system" in value:
@@ -95,7 +96,7 @@ def read_value(value: Any, rendering: Rendering, *, messages_max: int | None = N
                 raise NotMessages("system", "is a message of its own in OpenAI's form")
             system = _system(value["system"])
         value = value["messages"]
-    bodies = [value] if isinstance(value, dict) else value
+    bodies = [value] if isinstance(value, dict) and not is_whole else value
     if not isinstance(bodies, list):
         raise NotMessages("messages", "must be a list")
     read = _openai if rendering is Rendering.OPENAI else _anthropic
@@ -125,7 +126,8 @@ def _each(body: Any, place: str, read: Callable[[dict[str, Any], str], Iterator[
 
 
 class _Parts:
-    """The texts, attachments and calls of a message, as they are found; each method returns the hole in their place."""
+    """The texts, attachments and calls of a message, as they are found; each method returns what takes their place in
+    the form."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
@@ -137,7 +139,9 @@ class _Parts:
     def content(self) -> str:
         return _JOINER.join(self._texts)
 
-    def text(self, text: str) -> dict[str, Any]:
+    def text(self, text: str) -> Any:
+        if not text:
+            return ""
         start = self._end + (len(_JOINER) if self._texts else 0)
         self._texts.append(text)
         self._end = start + len(text)

@@ -332,7 +332,7 @@ def _with_marks(value: Any, most: int) -> tuple[Any, int]:
     if not isinstance(value, dict) or not value.keys() & {_MARK, "content"}:
         return value, most
     value = dict(value)
-    if _MARK in value:
+    if value.get(_MARK) is not None:
         if most:
             most -= 1
         else:

@@ -340,6 +340,20 @@ def test_wrong_usage_ends_with_two(arguments):
     assert abridged(*arguments).code == 2
 
 
+def test_a_history_branches_from_the_command_line(cli):
+    """Another answer in one call, and a way of its own from an earlier message."""
+    cli("append", "tree", "Why?")
+    cli("append", "tree", "Because.", "--role", "assistant")
+    cli("append", "tree", "It depends.", "--role", "assistant", "--replace-after", "1")
+
+    assert cli("fork", "tree", "branch", "--at", "2").out.startswith("forked at message 2\n")
+    assert cli("fork", "tree", "branch").out.startswith("branch was forked before, and is at message 2\n")
+    assert "Because." in cli("context", "branch").out
+    assert "Because." not in cli("context", "tree").out
+    assert "CONVERSATION_EXISTS" in cli("fork", "branch", "tree").err
+    assert "forked from tree at message 2" in cli("watch", "branch", "--no-follow").out
+
+
 def test_a_window_is_repaired_from_the_command_line(cli, summarized):
     """Summaries are named as `summaries` prints them, messages by their numbers."""
     (*_, record) = re.findall(r"record (\w+):", cli("summaries", summarized).out)

@@ -43,6 +43,11 @@ def test_a_chat_goes_in_and_its_window_comes_out(tmp_path):
         assert window["messages"][0] == HELLO
         assert [m.number for m in chats.originals("chat-1", first=1, last=3)] == [1, 2, 3]
         assert chats.count_tokens("", ["Good morning"]).total_tokens > 0
+        forked = chats.fork("chat-1", "chat-2", to_version=1)
+        chats.append("chat-1", [{"role": "assistant", "content": "Hi"}], replace_after=1)
+        assert [m.number for m in chats.context("chat-1").messages] == [1, 4]
+        assert [m.number for m in chats.context("chat-2").messages] == [1]
+        assert forked.conversation.forked_from == "chat-1"
 
 
 @dataclass

@@ -47,8 +47,8 @@ async def test_a_fork_has_what_was_said_and_goes_its_own_way(tmp_path):
         assert (state.forked_from, state.settings.title, state.message_version) == ("main", "Trip", 6)
 
 
-async def test_a_fork_of_an_earlier_version_has_nothing_after_it(tmp_path):
-    """Also where a record covers later messages, which the fork takes back."""
+async def test_a_fork_of_an_earlier_version_stands_as_it_stood_then(tmp_path):
+    """Before the record that covers later messages; with the settings of now."""
     async with sidecar(tmp_path) as s:
         chat = s.chat("main", policy=SUMMARIZED)
         await chat.talk(12)
@@ -58,7 +58,37 @@ async def test_a_fork_of_an_earlier_version_has_nothing_after_it(tmp_path):
         assert [number for number, _ in await texts(branch)] == [1, 2, 3]
         assert (await chat.context()).compacted
         await branch.append(said(13, "again"))
-        assert [number for number, _ in await originals(branch)] == [1, 2, 3, 13]
+        assert [number for number, _ in await originals(branch)] == [1, 2, 3, 4]
+
+
+async def test_a_version_that_was_taken_back_can_be_forked(tmp_path):
+    """An answer that was replaced is in the log; a fork goes on from it. Version 0 is before the first message."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat("main")
+        await chat.append(said(1, "question"), said(2, "first answer"))
+        await chat.append(said(3, "second answer"), replace_after=1)
+        branch = await fork(chat, "branch", to_version=2)
+        empty = await fork(branch, "empty", to_version=0)
+
+        assert await originals(branch) == [(1, "question"), (2, "first answer")]
+        assert (await empty.state()).message_version == 0
+        assert (await empty.state()).forked_from == "main"
+
+
+async def test_a_record_that_was_revoked_since_is_not_in_use_in_a_fork(tmp_path):
+    """Somebody said that it is wrong; and the fork has the settings of now."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat("main", policy=SUMMARIZED)
+        await chat.talk(12)
+        await chat.summarize()
+        await chat.append(said(13), said(14))
+        (record,) = await chat.summaries()
+        await s.conversations.RevokeSummary(api.RevokeSummaryRequest(conversation_id="main", summary_id=record.id))
+        await chat.update(["title"], title="Now")
+        branch = await fork(chat, "branch", to_version=13)
+
+        assert [number for number, _ in await texts(branch)] == list(range(1, 14))
+        assert (await branch.state()).settings.title == "Now"
 
 
 async def test_a_fork_has_the_records_and_expands_them(tmp_path):
@@ -130,7 +160,7 @@ async def test_a_fork_is_repeated_and_takes_no_conversation_s_place(tmp_path):
         )
 
         assert again.already_forked
-        assert again.conversation.message_version == 4
+        assert again.conversation.message_version == 3
         for fields in ({"fork_id": "branch", "to_version": 1}, {"fork_id": "main"}):
             async with refused("ALREADY_EXISTS", "CONVERSATION_EXISTS"):
                 await s.conversations.ForkConversation(api.ForkConversationRequest(conversation_id="main", **fields))

@@ -87,6 +87,7 @@ class AsyncConversations(AbstractAsyncContextManager["AsyncConversations"]):
     pin = _called(calls.pin)
     unpin = _called(calls.unpin)
     rewind = _called(calls.rewind)
+    fork = _called(calls.fork)
     close_conversation = _called(calls.close_conversation)
     reopen_conversation = _called(calls.reopen_conversation)
     count_tokens = _called(calls.count_tokens)

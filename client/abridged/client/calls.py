@@ -19,6 +19,7 @@ from abridged.v1.conversation_service_pb2 import (
     AppendMessagesResponse,
     ContextMessage,
     Episode,
+    ForkConversationResponse,
     GetContextResponse,
     PinMessagesResponse,
     Rendering,
@@ -89,6 +90,7 @@ def append(
     system: Any = None,
     settings: ConversationSettings | None = None,
     expected_version: int | None = None,
+    replace_after: int | None = None,
     rendering: str = "",
     wait_s: float = 0.0,
 ) -> Call[AppendMessagesResponse]:
@@ -97,7 +99,7 @@ def append(
     A message is the contract's, or a mapping with `role` (system, user, assistant, tool) and `content`. One without an
     id gets one, under which it is sent again, so that a retry appends nothing twice. `settings` count if the
     conversation is new. With a `rendering` of RENDERINGS the response has the window, or says why not; `wait_s` waits
-    for a pass that is pending.
+    for a pass that is pending. `replace_after` removes the messages after this number in the same commit.
 
     With a `form` of FORMS, each message is what that API's requests have in `messages`, or what its library returned;
     all of it is kept. `system`, Anthropic's, becomes the system prompt, in place of the one before.
@@ -110,6 +112,8 @@ def append(
         request = append_request(conversation_id, messages, settings)
     if expected_version is not None:
         request.expected_version = expected_version
+    if replace_after is not None:
+        request.replace_after = replace_after
     if rendering:
         request.context.rendering = _rendering(rendering)
     _set_duration(request, "wait", wait_s)
@@ -309,6 +313,12 @@ def rewind(conversation_id: str, to_version: int) -> Call[RewindConversationResp
     """Remove the messages after a number."""
     request = _pb.RewindConversationRequest(conversation_id=conversation_id, to_version=to_version)
     return Call("ConversationService/RewindConversation", request, _whole)
+
+
+def fork(conversation_id: str, fork_id: str, *, to_version: int | None = None) -> Call[ForkConversationResponse]:
+    """Begin `fork_id` as the conversation stands, or stood when its newest message was number `to_version`."""
+    request = _pb.ForkConversationRequest(conversation_id=conversation_id, fork_id=fork_id, to_version=to_version)
+    return Call("ConversationService/ForkConversation", request, _whole)
 
 
 def close_conversation(conversation_id: str) -> Call[Conversation]:

@@ -1091,7 +1091,7 @@ class Conversation(_message.Message):
     closed: _builtins.bool
     """Whether it is closed."""
     forked_from: _builtins.str
-    """The conversation that this one was forked from; empty without one."""
+    """The conversation that has the messages from before the fork; empty if this is none."""
     @_builtins.property
     def settings(self) -> Global___ConversationSettings:
         """The settings as the client sent them."""

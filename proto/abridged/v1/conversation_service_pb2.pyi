@@ -1946,7 +1946,7 @@ class ForkConversationRequest(_message.Message):
     fork_id: _builtins.str
     """The id of the new conversation, in the same namespace."""
     to_version: _builtins.int
-    """The number of the newest message to keep, as RewindConversation has it; absent, all are kept."""
+    """The number of the newest message that the fork has; absent, that of the conversation as it stands."""
     expected_version: _builtins.int
     """The number of messages that the conversation must have."""
     def __init__(

@@ -325,12 +325,13 @@ class ConversationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ForkConversation(self, request, context):
-        """ForkConversation begins a conversation as another one stands, or stood at an earlier version: with its window, its
-        records, its pins and its settings. What was said before is shared, not copied; what is appended to either from then
-        on, the other does not have. Numbers go on from those of the source. A pending pass is not taken along, and the fork
-        of a closed conversation is open. Idempotent: repeated, it returns the fork as it is now. Errors: INVALID_ARGUMENT,
-        NOT_FOUND, ALREADY_EXISTS (CONVERSATION_EXISTS), FAILED_PRECONDITION (VERSION_NOT_REACHED, FORKS_TOO_DEEP), ABORTED
-        (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """ForkConversation begins a conversation as another one stands, or stood at an earlier version: with the window, the
+        records and the pins of then, and the settings of now. What was said before is shared, not copied; what is appended
+        to either from then on, the other does not have. Every message that was ever appended names a version, also one that
+        a rewind removed; a record that was revoked since is not in use in the fork. A pending pass is not taken along, and
+        the fork of a closed conversation is open. Idempotent: repeated, it returns the fork as it is now. Errors:
+        INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS (CONVERSATION_EXISTS), FAILED_PRECONDITION (VERSION_NOT_REACHED,
+        FORKS_TOO_DEEP), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -134,12 +134,13 @@ class ConversationServiceStub:
     (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     ForkConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ForkConversationRequest, _conversation_service_pb2.ForkConversationResponse]
-    """ForkConversation begins a conversation as another one stands, or stood at an earlier version: with its window, its
-    records, its pins and its settings. What was said before is shared, not copied; what is appended to either from then
-    on, the other does not have. Numbers go on from those of the source. A pending pass is not taken along, and the fork
-    of a closed conversation is open. Idempotent: repeated, it returns the fork as it is now. Errors: INVALID_ARGUMENT,
-    NOT_FOUND, ALREADY_EXISTS (CONVERSATION_EXISTS), FAILED_PRECONDITION (VERSION_NOT_REACHED, FORKS_TOO_DEEP), ABORTED
-    (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """ForkConversation begins a conversation as another one stands, or stood at an earlier version: with the window, the
+    records and the pins of then, and the settings of now. What was said before is shared, not copied; what is appended
+    to either from then on, the other does not have. Every message that was ever appended names a version, also one that
+    a rewind removed; a record that was revoked since is not in use in the fork. A pending pass is not taken along, and
+    the fork of a closed conversation is open. Idempotent: repeated, it returns the fork as it is now. Errors:
+    INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS (CONVERSATION_EXISTS), FAILED_PRECONDITION (VERSION_NOT_REACHED,
+    FORKS_TOO_DEEP), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     CloseConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.CloseConversationRequest, _conversation_service_pb2.CloseConversationResponse]
     """CloseConversation ends a conversation: a pending pass is cancelled, and none begins but, in PROFILE_EPISODES, those of
@@ -280,12 +281,13 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     ForkConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ForkConversationRequest, _conversation_service_pb2.ForkConversationResponse]  # type: ignore[assignment]
-    """ForkConversation begins a conversation as another one stands, or stood at an earlier version: with its window, its
-    records, its pins and its settings. What was said before is shared, not copied; what is appended to either from then
-    on, the other does not have. Numbers go on from those of the source. A pending pass is not taken along, and the fork
-    of a closed conversation is open. Idempotent: repeated, it returns the fork as it is now. Errors: INVALID_ARGUMENT,
-    NOT_FOUND, ALREADY_EXISTS (CONVERSATION_EXISTS), FAILED_PRECONDITION (VERSION_NOT_REACHED, FORKS_TOO_DEEP), ABORTED
-    (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """ForkConversation begins a conversation as another one stands, or stood at an earlier version: with the window, the
+    records and the pins of then, and the settings of now. What was said before is shared, not copied; what is appended
+    to either from then on, the other does not have. Every message that was ever appended names a version, also one that
+    a rewind removed; a record that was revoked since is not in use in the fork. A pending pass is not taken along, and
+    the fork of a closed conversation is open. Idempotent: repeated, it returns the fork as it is now. Errors:
+    INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS (CONVERSATION_EXISTS), FAILED_PRECONDITION (VERSION_NOT_REACHED,
+    FORKS_TOO_DEEP), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     CloseConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.CloseConversationRequest, _conversation_service_pb2.CloseConversationResponse]  # type: ignore[assignment]
     """CloseConversation ends a conversation: a pending pass is cancelled, and none begins but, in PROFILE_EPISODES, those of
@@ -537,12 +539,13 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.ForkConversationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.ForkConversationResponse, _abc.Awaitable[_conversation_service_pb2.ForkConversationResponse]]:
-        """ForkConversation begins a conversation as another one stands, or stood at an earlier version: with its window, its
-        records, its pins and its settings. What was said before is shared, not copied; what is appended to either from then
-        on, the other does not have. Numbers go on from those of the source. A pending pass is not taken along, and the fork
-        of a closed conversation is open. Idempotent: repeated, it returns the fork as it is now. Errors: INVALID_ARGUMENT,
-        NOT_FOUND, ALREADY_EXISTS (CONVERSATION_EXISTS), FAILED_PRECONDITION (VERSION_NOT_REACHED, FORKS_TOO_DEEP), ABORTED
-        (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """ForkConversation begins a conversation as another one stands, or stood at an earlier version: with the window, the
+        records and the pins of then, and the settings of now. What was said before is shared, not copied; what is appended
+        to either from then on, the other does not have. Every message that was ever appended names a version, also one that
+        a rewind removed; a record that was revoked since is not in use in the fork. A pending pass is not taken along, and
+        the fork of a closed conversation is open. Idempotent: repeated, it returns the fork as it is now. Errors:
+        INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS (CONVERSATION_EXISTS), FAILED_PRECONDITION (VERSION_NOT_REACHED,
+        FORKS_TOO_DEEP), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod

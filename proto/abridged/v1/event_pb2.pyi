@@ -1108,9 +1108,9 @@ Global___ConversationClosed: _TypeAlias = ConversationClosed  # noqa: Y015
 
 @_typing.final
 class ConversationForked(_message.Message):
-    """ConversationForked is the first event of a conversation that begins as another one stands. It begins with that one's
-    state after `parent_event_version` events, without its pending pass and open; what was said up to `message_version`
-    stays in that one's stream.
+    """ConversationForked is the first event of a conversation that begins as another one stood: with that one's state after
+    `parent_event_version` events, without its pending pass and open. What was said up to `message_version` stays in that
+    one's stream. Settings that changed since and records that were revoked since follow, as events of their own.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1119,7 +1119,6 @@ class ConversationForked(_message.Message):
     PARENT_ID_FIELD_NUMBER: _builtins.int
     PARENT_EVENT_VERSION_FIELD_NUMBER: _builtins.int
     MESSAGE_VERSION_FIELD_NUMBER: _builtins.int
-    TO_VERSION_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation's id."""
     parent_id: _builtins.str
@@ -1128,8 +1127,6 @@ class ConversationForked(_message.Message):
     """Events of that one's stream."""
     message_version: _builtins.int
     """Messages ever appended to it by then."""
-    to_version: _builtins.int
-    """The number of the newest message that the fork was to keep. Where this is smaller, a ConversationRewound follows."""
     def __init__(
         self,
         *,
@@ -1137,11 +1134,10 @@ class ConversationForked(_message.Message):
         parent_id: _builtins.str = ...,
         parent_event_version: _builtins.int = ...,
         message_version: _builtins.int = ...,
-        to_version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "message_version", b"message_version", "parent_event_version", b"parent_event_version", "parent_id", b"parent_id", "to_version", b"to_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "message_version", b"message_version", "parent_event_version", b"parent_event_version", "parent_id", b"parent_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
