@@ -89,6 +89,7 @@ Messages of OpenAI's and Anthropic's APIs are taken too, Anthropic's with "syste
 @click.pass_context
 def append(
     context: click.Context,
+    /,
     conversation: str | None,
     text: str | None,
     *,
@@ -102,13 +103,10 @@ def append(
     batch: int,
     wait_s: float | None,
     settle: bool,
-    model: str,
-    context_length: int,
-    reserved_output_tokens: int,
-    overhead_tokens: int,
     replace_after: int | None,
     labels: tuple[str, ...],
     as_json_: bool,
+    **opening: Any,
 ) -> None:
     """Append TEXT (or standard input) to CONVERSATION, or play the chats of --file.
 
@@ -124,13 +122,7 @@ def append(
     over its trigger although something in it could still be compressed.
     """
     invocation: Invocation = context.obj
-    settings = ConversationSettings(
-        model=model,
-        context_length=context_length,
-        reserved_output_tokens=reserved_output_tokens,
-        overhead_tokens=overhead_tokens,
-        labels=dict(label_of(label) for label in labels),
-    )
+    settings = ConversationSettings(**opening, labels=dict(label_of(label) for label in labels))
     if file is not None:
         if text is not None:
             raise click.UsageError("--file has the messages; omit TEXT")
@@ -141,7 +133,7 @@ def append(
             batch=batch,
             wait_s=FILE_WAIT_S if wait_s is None else wait_s,
             settle=settle,
-            trigger_token_ratio=configuration(invocation).settings.policy_for(model).trigger_token_ratio,
+            trigger_token_ratio=configuration(invocation).settings.policy_for(settings.model).trigger_token_ratio,
         )
         chats = _Chats(file, conversation, Rendering(form) if form else None)
         _append_file(invocation, chats, playing, as_json_=as_json_)

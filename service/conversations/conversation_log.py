@@ -166,7 +166,7 @@ class ConversationLog:
         Raises MessageIdReused if they are known with other content.
         """
         found: dict[str, int] = {}
-        for held in holdings(key.name, state.lineage)[:-1]:
+        for held in holdings(key.name, state.ancestors)[:-1]:
             stream = StreamId(key.namespace, held.conversation_id)
             asked, ids = list(messages), {self.message_event_id(stream, m.id): m.id for m in messages}
             while asked:
@@ -281,7 +281,7 @@ class ConversationLog:
         return numbers
 
     def _as_of(self, key: StreamId, state: Conversation, number: int) -> Conversation:
-        held = next(h for h in holdings(key.name, state.lineage) if number <= h.numbers.last)
+        held = next(h for h in holdings(key.name, state.ancestors) if number <= h.numbers.last)
         stream, version = StreamId(key.namespace, held.conversation_id), 1
         for recorded, _ in self._recorded(key, state, (MessageRange(number, number),)) if number else ():
             version = recorded.version
@@ -302,7 +302,7 @@ class ConversationLog:
     def _recorded(
         self, key: StreamId, state: Conversation, ranges: Sequence[MessageRange]
     ) -> Iterator[tuple[RecordedEvent, MessageAppended]]:
-        return recorded_originals(self._log, key, ranges, lineage=state.lineage, head=state.event_version)
+        return recorded_originals(self._log, key, ranges, ancestors=state.ancestors, head=state.event_version)
 
     def _originals(
         self,
@@ -382,7 +382,7 @@ class ConversationLog:
 
     def _has_window(self, key: StreamId, state: Conversation) -> bool:
         """Whether the log knows the ids of all messages of the window."""
-        for held in holdings(key.name, state.lineage):
+        for held in holdings(key.name, state.ancestors):
             stream = StreamId(key.namespace, held.conversation_id)
             messages = (m for m in state.window if held.numbers.first <= m.number <= held.numbers.last)
             ids = {self.message_event_id(stream, m.message.id) for m in messages}

@@ -364,7 +364,7 @@ class Conversations:
     async def _inherited(
         self, key: StreamId, state: Conversation, request: AppendRequest, sent: SentMessages
     ) -> dict[str, int]:
-        return await self.log.inherited(key, state, request.messages, sent) if state.lineage else {}
+        return await self.log.inherited(key, state, request.messages, sent) if state.ancestors else {}
 
     async def _require_undamaged(self, key: StreamId, request: AppendRequest, sent: SentMessages) -> None:
         """Raise LogCorrupt when it is not the request that differs, but all that was stored of its messages."""
@@ -462,10 +462,10 @@ def _may_look_at_window(state: Conversation, command: Command, context: Decision
 
 def _is_fork(existing: Conversation, source: Conversation, to: int | None) -> bool:
     """Whether a conversation was forked from this source, at this version if one is named."""
-    if not existing.lineage:
+    if not existing.ancestors:
         return False
-    origin = existing.lineage[0]
-    streams = {source.id, *(ancestor.conversation_id for ancestor in source.lineage)}
+    origin = existing.ancestors[0]
+    streams = {source.id, *(ancestor.conversation_id for ancestor in source.ancestors)}
     return origin.conversation_id in streams and to in (None, origin.message_version)
 
 

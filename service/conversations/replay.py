@@ -72,7 +72,7 @@ def evolved(log: StreamReader, key: StreamId, state: Conversation, stream: Itera
             state = evolved(log, parent, initial_state(), islice(before, event.parent_event_version))
             state = fold([(event, at_us)], state)
         else:
-            originals = originals_of(log, key, state.lineage)
+            originals = originals_of(log, key, state.ancestors)
             return fold(chain(((event, at_us),), events), state, originals=originals)
     return state
 
@@ -91,7 +91,7 @@ def recorded_originals(
     key: StreamId,
     ranges: Sequence[MessageRange],
     *,
-    lineage: Sequence[Ancestor] = (),
+    ancestors: Sequence[Ancestor] = (),
     head: int = 0,
 ) -> Iterator[tuple[RecordedEvent, MessageAppended]]:
     """The messages of ascending `ranges` with their events; reads nothing after the ranges, and little before them.
@@ -99,7 +99,7 @@ def recorded_originals(
     Those from before a fork are read from the streams of its ancestors. Raises StreamCorrupt if a stream has fewer than
     `head` events and ends before the ranges do.
     """
-    for held in holdings(key.name, lineage, head=head):
+    for held in holdings(key.name, ancestors, head=head):
         yield from _held_originals(
             log, StreamId(key.namespace, held.conversation_id), held, common(ranges, (held.numbers,))
         )
@@ -123,9 +123,9 @@ def _held_originals(
             yield recorded, event
 
 
-def originals_of(log: StreamReader, key: StreamId, lineage: Sequence[Ancestor] = ()) -> Originals:
+def originals_of(log: StreamReader, key: StreamId, ancestors: Sequence[Ancestor] = ()) -> Originals:
     """Reads the messages that come back into a conversation's window while its stream is folded."""
-    return lambda ranges: [event for _, event in recorded_originals(log, key, ranges, lineage=lineage)]
+    return lambda ranges: [event for _, event in recorded_originals(log, key, ranges, ancestors=ancestors)]
 
 
 def require_known(log: EventLog, key: StreamId, positions: Mapping[bytes, int]) -> None:

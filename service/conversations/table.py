@@ -259,7 +259,7 @@ def row_of(
         title=state.shown_title,
         closed=int(state.closed),
         over_budget=int(state.ratio > 1 and not state.closed),
-        forked_from=state.lineage[0].conversation_id if state.lineage else "",
+        forked_from=state.ancestors[0].conversation_id if state.ancestors else "",
     )
 
 

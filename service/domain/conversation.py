@@ -155,7 +155,7 @@ class Conversation(NamedTuple):
         title: The title that a model gave, whatever the client has set.
         closed: Whether it takes no messages and no passes.
         ledger: The identifiers of what has left the window.
-        lineage: The conversations that it was forked from, nearest first.
+        ancestors: The conversations that it was forked from, nearest first.
     """
 
     event_version: int = 0
@@ -201,7 +201,7 @@ class Conversation(NamedTuple):
     title: str = ""
     closed: bool = False
     ledger: Ledger = Ledger()
-    lineage: tuple[Ancestor, ...] = ()
+    ancestors: tuple[Ancestor, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -275,11 +275,11 @@ class Holding(NamedTuple):
     head: int
 
 
-def holdings(conversation_id: str, lineage: Iterable[Ancestor], *, head: int = 0) -> tuple[Holding, ...]:
+def holdings(conversation_id: str, ancestors: Iterable[Ancestor], *, head: int = 0) -> tuple[Holding, ...]:
     """Where the messages of a conversation are: in the streams of its ancestors, the oldest first, and in its own."""
     found: list[Holding] = []
     first = 1
-    for ancestor in reversed(tuple(lineage)):
+    for ancestor in reversed(tuple(ancestors)):
         last = ancestor.message_version
         if last >= first:
             found.append(Holding(ancestor.conversation_id, MessageRange(first, last), ancestor.event_version))

@@ -134,7 +134,7 @@ def decide(state: Conversation, command: Command, context: DecisionContext) -> l
 
 def _fork(state: Conversation, command: ForkConversation, context: DecisionContext) -> list[Event]:
     """The first events of the fork; `state` is that of the conversation that it begins as."""
-    if len(state.lineage) >= ANCESTORS_MAX:
+    if len(state.ancestors) >= ANCESTORS_MAX:
         raise ForksTooDeep(limit=ANCESTORS_MAX)
     events: list[Event] = [
         ConversationForked(command.fork_id, state.id, state.event_version, state.message_version),

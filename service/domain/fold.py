@@ -364,7 +364,7 @@ def _forked(parent: Conversation, event: ConversationForked, at_us: int) -> Conv
         pending_since_us=0,
         claims=0,
         closed=False,
-        lineage=(ancestor, *parent.lineage),
+        ancestors=(ancestor, *parent.ancestors),
     )
 
 

@@ -116,12 +116,12 @@ class Recall:
     async def _of_branch(self, search: Search, asked: Asked | None) -> Hits:
         """The hits in one conversation; for a fork, with what it has of its ancestors, as its own."""
         state = await self._state(StreamId(search.namespace, search.conversation))
-        if state is None or not state.lineage:
+        if state is None or not state.ancestors:
             return await self._search(search, asked)
         records = {record.id for record in state.records}
         found: list[Hit] = []
         position = 0
-        for held in holdings(search.conversation, state.lineage):
+        for held in holdings(search.conversation, state.ancestors):
             part = replace(search, conversation=held.conversation_id, limit=ENTRIES_MAX)
             hits, position = await self._search(part, asked)
             for hit in hits:

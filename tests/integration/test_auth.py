@@ -274,6 +274,9 @@ async def test_methods_of_scope_append_answer_shortly_whatever_the_conversation_
                 api.UnpinMessagesRequest(conversation_id=chat.id, numbers=[3])
             ),
             "RevokeSummary": await s.conversations.RevokeSummary(api.RevokeSummaryRequest(**named)),
+            "ForkConversation": await s.conversations.ForkConversation(
+                api.ForkConversationRequest(conversation_id=chat.id, fork_id="fork")
+            ),
             "RewindConversation": await s.conversations.RewindConversation(
                 api.RewindConversationRequest(conversation_id=chat.id, to_version=15)
             ),

@@ -205,6 +205,20 @@ async def a_rewind_to_what_is_not_reached(at: Scene) -> None:
     await at.s.conversations.RewindConversation(api.RewindConversationRequest(conversation_id="c1", to_version=2))
 
 
+@row("ALREADY_EXISTS", "CONVERSATION_EXISTS", resource=("conversation", "c1"))
+async def a_fork_under_the_id_of_another_conversation(at: Scene) -> None:
+    await at.s.chat().append(said(1))
+    await at.s.conversations.ForkConversation(api.ForkConversationRequest(conversation_id="c1", fork_id="c1"))
+
+
+@row("FAILED_PRECONDITION", "FORKS_TOO_DEEP", metadata={"limit": "64"})
+async def a_fork_of_a_fork_of_too_many(at: Scene) -> None:
+    await at.s.chat("0").append(said(1))
+    for depth in range(1, 66):
+        request = api.ForkConversationRequest(conversation_id=str(depth - 1), fork_id=str(depth))
+        await at.s.conversations.ForkConversation(request)
+
+
 @row("FAILED_PRECONDITION", "CONVERSATION_CLOSED")
 async def an_append_to_a_closed_conversation(at: Scene) -> None:
     await at.s.chat().append(said(1))

@@ -21,8 +21,8 @@ from abridged.service.codec.events import decode, encode
 from abridged.service.codec.records import record_to_proto
 from abridged.service.conversations.table import row_of
 from abridged.service.domain.conversation import Conversation, lineage
-from abridged.service.domain.events import Event, MessageAppended
-from abridged.service.domain.fold import Originals
+from abridged.service.domain.events import ConversationForked, Event, MessageAppended
+from abridged.service.domain.fold import fold
 from abridged.service.domain.policy import Policy, SummaryRole
 from abridged.service.domain.ranges import covers
 from abridged.service.domain.render import rendered_window
@@ -44,10 +44,15 @@ class GoldenLog:
             event = decode(row["type"], row["schema_version"], base64.b64decode(row["payload"]))
             self.events.setdefault(row["conversation"], []).append((event, row["time_us"]))
 
-    def originals(self, conversation: str) -> Originals:
-        """Reads the messages of a conversation, for its fold."""
-        messages = [event for event, _ in self.events[conversation] if isinstance(event, MessageAppended)]
-        return lambda ranges: [m for m in messages if covers(ranges, m.number)]
+    def folded(self, conversation: str, count: int | None = None) -> Conversation:
+        """The state after all events of a conversation, or its first `count`."""
+        events = self.events[conversation][:count]
+        first = events[0][0]
+        parent = first.parent_id if isinstance(first, ConversationForked) else ""
+        begun = self.folded(parent, first.parent_event_version) if isinstance(first, ConversationForked) else None
+        said = [*(self.events[parent] if parent else ()), *self.events[conversation]]
+        messages = [event for event, _ in said if isinstance(event, MessageAppended)]
+        return fold(events, begun, originals=lambda ranges: [m for m in messages if covers(ranges, m.number)])
 
 
 def golden_lines(conversation: str, log: Iterable[tuple[Event, int]], state: Conversation) -> Iterable[str]:

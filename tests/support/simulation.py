@@ -23,6 +23,7 @@ from abridged.service.domain.commands import (
     CountedMessage,
     EndWait,
     FailPass,
+    ForkConversation,
     PinMessages,
     RateSummary,
     RemakeFallback,
@@ -51,6 +52,9 @@ from abridged.service.text.identifiers import IdentifierKind
 from tests.support.chats import record_for
 
 STEPS = 30
+FORKED = 0.02
+"""Share of the steps after which a chat that is amended goes on as its fork."""
+
 DRAIN_MAX = 24
 """Passes that may follow the last command: the pending one and its follow-ups, of which a cut range has some more."""
 
@@ -75,6 +79,7 @@ class SimulatedChat:
     def __init__(self, seed: int, *, amendments: float = 0.0, profile: ProfileName = ProfileName.CHAIN) -> None:
         self._amendments = amendments
         self._rng = Random(seed)
+        self._forks = Random(~seed)
         self._base = _random_policy(self._rng)
         if amendments:
             self._base = replace(self._base, clear_min_tokens=64, clear_keep_tool_units=self._rng.choice([0, 0, 1, 3]))
@@ -95,6 +100,8 @@ class SimulatedChat:
         for _ in range(STEPS):
             yield from self._waited(self._rng.choice([0, 1, 10, 60, 1_000]))
             yield from self._taken(self._random_command())
+            if self._amendments and self.state.is_open and self._forks.random() < FORKED:
+                yield from self._taken(self._fork())
         for _ in range(DRAIN_MAX):
             if self.state.pending is None:
                 return
@@ -152,6 +159,12 @@ class SimulatedChat:
         if self._base.profile is not ProfileName.CHAIN:
             others.append(self._name)
         return rng.choice(others)()
+
+    def _fork(self) -> ForkConversation:
+        """Go on as a fork: its log is that of what it begins as, then its own."""
+        in_use, rng = [record.id for record in self.state.records], self._forks
+        revoked = (rng.choice(in_use),) if in_use and rng.random() < 0.2 else ()
+        return ForkConversation(f"{self.state.id}+", self._settings, revoked)
 
     def _end_of_pass(self) -> Command:
         plan, rng = self.state.pending, self._rng

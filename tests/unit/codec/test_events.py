@@ -191,6 +191,7 @@ EVENTS = {
     "TitleChanged": st.builds(domain.TitleChanged, TEXT, TEXT),
     "MessagesPinned": st.builds(domain.MessagesPinned, NUMBERS),
     "MessagesUnpinned": st.builds(domain.MessagesUnpinned, NUMBERS),
+    "ConversationForked": st.builds(domain.ConversationForked, TEXT, TEXT, COUNT, COUNT),
     "ConversationClosed": st.builds(domain.ConversationClosed),
     "ConversationReopened": st.builds(domain.ConversationReopened),
     "ConversationRewound": st.builds(domain.ConversationRewound, COUNT, NAMES, NAMES, NAMES),
