@@ -85,9 +85,9 @@ async def embedded_dimension(settings: Settings) -> int:
 
     Raises RecallMissing, EmbedderAway and AddressError.
     """
-    require_installed()
     if settings.recall.index != "both":
         return 0
+    require_installed()
     embedder = _embedder(settings)
     try:
         return int((await embedder.embed(["ready"])).shape[1])

@@ -67,7 +67,7 @@ def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], objec
         for field, attempt in provider.checks():
             setting, bracket, place = field.partition("[")
             yield f"{provider.name}.{setting}", bracket + place, attempt
-    if settings.recall.index != "off":
+    if settings.recall.index == "both":
         yield "recall.index", "", require_installed
     yield "tokens.counter", "", partial(counter_named, settings.tokens.counter_name)
     if settings.tokens.is_exact:

@@ -316,11 +316,12 @@ class TokenSettings(SettingsGroup):
 
 
 class RecallSettings(SettingsGroup):
-    """SearchHistory and its index; needs the package extra `recall`."""
+    """SearchHistory and its index."""
 
     index: Literal["off", "words", "both"] = Field(
-        default="off",
-        description="What is indexed: nothing, `words`, or `both` words and meaning. The index is the file "
+        default="words",
+        description="What is indexed: nothing, `words`, or `both` words and meaning, which needs the package extra "
+        "`recall`. The index is the file "
         "`<log.path>-recall`, holds message text, and can be deleted while no sidecar runs.",
     )
     embedder: Annotated[str, AfterValidator(_embedder)] = Field(

@@ -12,6 +12,9 @@ RecallError
 from __future__ import annotations
 
 
+EXTRA = "the package extra `recall` (scripts/install recall, or pip install 'PATH[recall]')"
+
+
 class RecallError(Exception):
     """A search failed, or the index is not available. No message of this family has text of a conversation."""
 
@@ -20,7 +23,8 @@ class RecallOff(RecallError):
     """`setting` has to have `value` for this search."""
 
     def __init__(self, setting: str, value: str) -> None:
-        super().__init__(f"set {setting} = {value} and restart the sidecar")
+        extra = f", which needs {EXTRA}" if value == "both" else ""
+        super().__init__(f"set {setting} = {value}{extra}, and restart the sidecar")
         self.setting = setting
         self.value = value
 
@@ -33,9 +37,7 @@ class RecallMissing(RecallError):
     """The package extra `recall` is not installed."""
 
     def __init__(self) -> None:
-        super().__init__(
-            "recall.index needs the package extra `recall`: scripts/install recall, or pip install 'PATH[recall]'"
-        )
+        super().__init__(f"recall.index = both needs {EXTRA}")
 
 
 class EmbedderAway(RecallError):

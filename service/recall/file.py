@@ -30,10 +30,10 @@ VFS = "unix-excl"
 """SQLite's file system layer for one process, which keeps the index of its write-ahead log in memory: a full disk need
 not have room for it."""
 
-_EXTRA = ("apsw", "numpy", "tokenizers", "wordllama")
+_EXTRA = ("numpy", "tokenizers", "wordllama")
 
 Connection = Any
-"""An apsw.Connection; the package may be absent."""
+"""An apsw.Connection; apsw is loaded with an index alone."""
 
 _TABLES = """
 CREATE TABLE made(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -119,9 +119,8 @@ def connected(path: Path, *, writes: bool) -> Connection:
 def opened(path: Path, log_id: str, *, report: Callable[[str], None]) -> Connection:
     """The index for writing, emptied unless the log `log_id` and SCHEMA_VERSION made it; `report` gets the reason.
 
-    Raises RecallMissing, and RecallStopped when the file cannot be used.
+    Raises RecallStopped when the file cannot be used.
     """
-    require_installed()
     import apsw
 
     try:

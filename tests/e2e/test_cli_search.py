@@ -20,8 +20,8 @@ def given(*settings: str) -> list[str]:
 
 
 def test_a_search_shows_where_and_what_was_said(tmp_path):
-    """In one conversation or in all; as JSON lines too."""
-    with served(tmp_path, *RECALL) as s:
+    """In one conversation or in all, with the default settings; as JSON lines too."""
+    with served(tmp_path) as s:
         to = ("--address", s.address)
         assert abridged("append", "c1", "The booking code is ZK4Q1P.", *to).code == 0
         assert abridged("append", "c2", "The booking is cancelled.", *to).code == 0
@@ -81,12 +81,12 @@ def test_a_search_that_cannot_be_made_says_why(tmp_path, arguments, code, said):
 
 def test_a_search_without_an_index_names_the_setting(tmp_path):
     """And a reindexing has nothing to make."""
-    with served(tmp_path) as s:
+    with served(tmp_path, "recall.index=off") as s:
         ran = abridged("search", "--all", "hello", "--address", s.address)
         assert ran.code == 1
         assert "set recall.index = words" in ran.err
 
-    assert abridged("log", "reindex", str(tmp_path / "served.db")).code == 2
+    assert abridged("log", "reindex", str(tmp_path / "served.db"), *given("recall.index=off")).code == 2
 
 
 def test_the_doctor_checks_what_searches_need(tmp_path):
@@ -97,7 +97,9 @@ def test_the_doctor_checks_what_searches_need(tmp_path):
             continue
         away = given("recall.index=both", "recall.embedder=ollama:nomic-embed-text", "ollama.hosts=127.0.0.1:9")
         silent = abridged("doctor", "--address", s.address, *away)
-        off = abridged("doctor", *given(f"server.listen={NOBODY}", f"log.path={tmp_path / 'none.db'}"))
+        off = abridged(
+            "doctor", *given(f"server.listen={NOBODY}", f"log.path={tmp_path / 'none.db'}", "recall.index=off")
+        )
 
     assert "ok    search: wordllama embeds, 64 numbers a text" in good.out
     assert "ok    search index: words, and vectors by wordllama:l2_supercat, up to date" in good.out

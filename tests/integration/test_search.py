@@ -149,7 +149,7 @@ async def test_an_unknown_conversation_is_not_found(tmp_path):
 
 async def test_without_an_index_a_search_says_how_to_switch_it_on(tmp_path):
     """No file is made, and the setting is named; words alone say it of meaning."""
-    async with sidecar(tmp_path) as s:
+    async with sidecar(tmp_path, {"recall.index": "off"}) as s:
         async with refused("FAILED_PRECONDITION", "RECALL_OFF") as refusal:
             await search(s, "booking")
         assert refusal.metadata == {"setting": "recall.index", "value": "words"}
@@ -158,7 +158,7 @@ async def test_without_an_index_a_search_says_how_to_switch_it_on(tmp_path):
     async with sidecar(tmp_path, WORDS) as s:
         async with refused("FAILED_PRECONDITION", "RECALL_OFF") as refusal:
             await search(s, "booking", mode=MEANING)
-        assert "recall.index = both" in refusal.text
+        assert "recall.index = both, which needs the package extra `recall`" in refusal.text
 
 
 @pytest.mark.parametrize("mode", [api.SEARCH_MODE_WORDS, MEANING, api.SEARCH_MODE_BOTH])

@@ -92,7 +92,7 @@ async def below_grpc(
     folder: Path, settings: Mapping[str, Any], *, now_us: Callable[[], int]
 ) -> AsyncIterator[BelowGrpc]:
     """The core of the log in `folder`, with its passes running and servicers around it."""
-    loaded = load({}, flags={"log.path": str(folder / "abridged.db"), **settings}).settings
+    loaded = load({}, flags={"log.path": str(folder / "abridged.db"), "recall.index": "off", **settings}).settings
     failed: list[Exception] = []
     async with AsyncExitStack() as resources:
         resources.callback(configure_logs(LogSettings(level="error", style="json", content=False), io.StringIO()))

@@ -245,6 +245,7 @@ async def sidecar(
         "server.listen": ["127.0.0.1:0"],
         "server.http_listen": "127.0.0.1:0",
         "server.shutdown_grace_s": 0.2,
+        "recall.index": "off",
         "summarizer.models": ["scripted:default"],
         "summarizer.backoff_base_ms": 1,
         **(settings or {}),
