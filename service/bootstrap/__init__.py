@@ -23,6 +23,7 @@ from abridged.service.bootstrap.descriptors import take_all as take_all_descript
 from abridged.service.bootstrap.edge import Running, Sidecar, assembled
 from abridged.service.bootstrap.providers import unused_settings
 from abridged.service.config.settings import Settings, TelemetrySettings
+from abridged.service.config.token_strength import weak_tokens
 from abridged.service.event_loop import loop_factory
 from abridged.service.models.model import ModelMissing, SummaryModel
 
@@ -98,6 +99,8 @@ async def serve(
         if running is not None:
             ready(running)
             _log.info("sidecar.ready", addresses=list(running.grpc_addresses), http_address=running.http_address)
+            for field, what in weak_tokens(settings.server):
+                _log.warning("token.weak", field=field, hint=what)
             for unused in unused_settings(settings):
                 _log.warning("model.endpoint_unused", hint=unused)
             if core.model is not None:

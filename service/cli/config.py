@@ -8,12 +8,14 @@ import click
 
 from abridged.observability.tracing import TracingSettings
 from abridged.service.bootstrap.providers import unused_settings
+from abridged.service.cli.failures import of_config_error
 from abridged.service.cli.options import Invocation, settings_options
 from abridged.service.cli.plain_json import json_text
 from abridged.service.cli.prerequisites import check_prerequisites
 from abridged.service.cli.sidecar import configuration
 from abridged.service.cli.terminal import say, say_text
-from abridged.service.config.sources import environment
+from abridged.service.config.sources import ConfigError, Problem, environment
+from abridged.service.config.token_strength import weak_tokens
 from abridged.service.version import VERSION
 
 
@@ -29,11 +31,14 @@ def check(invocation: Invocation) -> None:
     """Report everything that is wrong with the settings; exit code 2 if anything is.
 
     If every value is valid, also check what they name: the log's folder, scripts, the prompt file, and the syntax of
-    hosts. Does not connect to hosts: `abridged doctor` does that. Warns of standard OTEL_* variables that are ignored,
-    and of an OpenAI-compatible endpoint that no model uses.
+    hosts; and that nobody else can guess or read a token. Does not connect to hosts: `abridged doctor` does that. Warns
+    of standard OTEL_* variables that are ignored, and of an OpenAI-compatible endpoint that no model uses.
     """
     found = configuration(invocation)
     check_prerequisites(found)
+    weak = [Problem(field, found.origins["server.tokens"], what) for field, what in weak_tokens(found.settings.server)]
+    if weak:
+        raise of_config_error(ConfigError(tuple(weak)))
     for ignored in TracingSettings.from_environment(environment(), service_version=VERSION).ignored:
         say(f"warning: {ignored}", is_error=True)
     for unused in unused_settings(found.settings):

@@ -11,7 +11,6 @@ RecallError
 
 from __future__ import annotations
 
-
 EXTRA = "the package extra `recall` (scripts/install recall, or pip install 'PATH[recall]')"
 
 

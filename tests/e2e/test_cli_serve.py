@@ -323,6 +323,50 @@ def test_the_settings_are_checked_without_asking_anybody(tmp_path):
     assert "Does not connect to hosts" in " ".join(abridged("config", "check", "--help").out.split())
 
 
+STRONG = "7f3c0d5be1a94e62"
+
+
+@pytest.mark.parametrize(
+    ("token", "mode", "says"),
+    [
+        (STRONG, 0o600, ""),
+        (STRONG, 0o644, "server.tokens[0].token_file: can be read by others: run `chmod 600"),
+        (STRONG, 0o620, "server.tokens[0].token_file: can be written by others"),
+        ("7f3c0d5b", 0o600, "has 8 characters, fewer than 16: make one with `openssl rand -hex 32`"),
+        ("changeme123456789", 0o600, "is easily guessed"),
+        ("abababababababababab", 0o600, "is easily guessed"),
+    ],
+)
+def test_a_token_that_others_can_guess_or_read_is_refused_by_the_check(tmp_path, token, mode, says):
+    """With its field and what to do, and no part of it. A start warns, so that nobody's sidecar stays away."""
+    file, settings = tmp_path / "token", tmp_path / "abridged.toml"
+    file.write_text(token)
+    file.chmod(mode)
+    settings.write_text(f'[[server.tokens]]\ntoken_file = "{file}"\n')
+
+    ran = abridged("config", "check", "--config", str(settings), "--set", f"log.path={tmp_path / 'a.db'}")
+
+    assert ran.code == (2 if says else 0)
+    assert says in ran.err
+    assert token not in ran.out + ran.err
+
+
+def test_a_mounted_token_may_have_any_mode(tmp_path):
+    """Kubernetes links secrets into a folder of its own, readable for all who are in the container."""
+    mounted = tmp_path / "..data" / "token"
+    mounted.parent.mkdir()
+    mounted.write_text(STRONG)
+    mounted.chmod(0o644)
+    (tmp_path / "token").symlink_to(mounted)
+    (tmp_path / "abridged.toml").write_text(f'[[server.tokens]]\ntoken_file = "{tmp_path / "token"}"\n')
+
+    ran = abridged(
+        "config", "check", "--config", str(tmp_path / "abridged.toml"), "--set", f"log.path={tmp_path / 'a.db'}"
+    )
+
+    assert ran.code == 0, ran.err
+
+
 @pytest.mark.parametrize(
     ("url", "says"),
     [
