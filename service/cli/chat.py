@@ -1,4 +1,4 @@
-"""`abridged chat`: talk to an Ollama model in the terminal, with the sidecar keeping the context."""
+"""`abridged chat`: talk to a model in the terminal, with the sidecar keeping the context."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ from abridged.service.cli.terminal import is_interactive, say, say_text
 from abridged.service.codec.values import message_to_proto
 from abridged.service.config.settings import ClientSettings, Settings
 from abridged.service.domain.message import Message, Role
+from abridged.service.models.chat import ChatAnswer, ChatModel
 from abridged.service.models.http.address import AddressError
 from abridged.service.models.model import ModelError, ModelMissing
-from abridged.service.models.ollama.chat import ChatAnswer, OllamaChat
+from abridged.service.models.ollama import model as ollama
+from abridged.service.models.ollama.chat import OllamaChat
 from abridged.service.models.ollama.host import open_hosts
-from abridged.service.models.ollama.settings import OllamaGroup
+from abridged.service.models.openai import model as openai
+from abridged.service.models.openai.chat import OpenAIChat
 from abridged.v1.conversation_pb2 import ConversationSettings
 from abridged.v1.conversation_service_pb2 import AppendMessagesResponse
 
@@ -38,8 +41,12 @@ INDENT = "  "
 HELP = "/ratio  /summaries  /resummarize  /quit"
 
 
-@click.command(short_help="Chat with an Ollama model through the sidecar.")
-@click.option("--model", default="", help="The chat model; by default the first Ollama model of summarizer.models.")
+@click.command(short_help="Chat with a model through the sidecar.")
+@click.option(
+    "--model",
+    default="",
+    help="`ollama:NAME` or `openai:NAME`; by default the first of summarizer.models.",
+)
 @click.option("--conversation", default="", help="Continue this conversation; by default a new one.")
 @sidecar_options
 @click.pass_obj
@@ -86,7 +93,7 @@ class _Chat:
     """One conversation with one model."""
 
     def __init__(
-        self, client: AsyncConversations, model: OllamaChat, conversation: str, resources: AsyncExitStack
+        self, client: AsyncConversations, model: ChatModel, conversation: str, resources: AsyncExitStack
     ) -> None:
         self._resources = resources
         self._client = client
@@ -99,21 +106,21 @@ class _Chat:
             "/resummarize": self._resummarize,
         }
         self._settings = ConversationSettings(
-            model=f"ollama:{model.model}",
-            context_length=model.num_ctx,
-            reserved_output_tokens=model.num_ctx // ANSWER_SHARE,
+            model=model.name,
+            context_length=model.context_length,
+            reserved_output_tokens=model.context_length // ANSWER_SHARE,
         )
 
     @classmethod
     async def connected(cls, settings: Settings, reached: ClientSettings, name: str, conversation: str) -> _Chat:
-        """Connect to the sidecar and to Ollama. Raises SidecarError and CommandFailed."""
+        """Connect to the sidecar and to the model. Raises SidecarError and CommandFailed."""
         async with AsyncExitStack() as resources:
             client = await resources.enter_async_context(client_for(reached))
             await client.server_info()
-            model = _model(settings.ollama, name)
+            model = _model(settings, name)
             resources.push_async_callback(model.close)
             await _open(model)
-            say(f"{conversation} with {name}, context length {model.num_ctx:,}. {HELP}")
+            say(f"{conversation} with {model.name}, context length {model.context_length:,}. {HELP}")
             return cls(client, model, conversation, resources.pop_all())
 
     async def close(self) -> None:
@@ -127,7 +134,7 @@ class _Chat:
             await self._turn(text)
 
     async def _turn(self, text: str) -> None:
-        appended = await self._append(Role.USER, text, rendering="ollama", wait_s=PASS_WAIT_S)
+        appended = await self._append(Role.USER, text, rendering=self._model.rendering, wait_s=PASS_WAIT_S)
         context, failure = appended.context, appended.context_failure
         if appended.HasField("context_failure"):
             say(f"abridged: {word(failure, 'reason')}: {failure.message}; your message is kept", is_error=True)
@@ -190,28 +197,50 @@ def _read_line() -> str | None:
 
 
 def _chat_model(settings: Settings, asked: str) -> str:
+    """`provider:model`; a name without a provider is Ollama's."""
     if asked:
-        return asked.removeprefix("ollama:")
+        return asked if asked.partition(":")[0] in _PROVIDERS else f"{ollama.PROVIDER}:{asked}"
     for model in settings.summarizer.models:
-        if model.startswith("ollama:"):
-            return model.removeprefix("ollama:")
-    raise click.UsageError("summarizer.models has no Ollama model; name one with --model")
+        if model.partition(":")[0] in _PROVIDERS:
+            return model
+    raise click.UsageError("summarizer.models has no model to chat with; name one: --model ollama:NAME or openai:NAME")
 
 
-def _model(group: OllamaGroup, model: str) -> OllamaChat:
-    settings = group.calls()
+def _model(settings: Settings, name: str) -> ChatModel:
+    provider, _, model = name.partition(":")
     try:
-        address = group.address(group.hosts[0])
+        return _PROVIDERS[provider](settings, model)
     except AddressError as error:
-        raise Misconfigured(f"ollama.hosts: {error}") from error
-    (host,) = open_hosts([address], settings, clock=time.monotonic)
-    return OllamaChat(model, host, settings, clock=time.monotonic)
+        field = "ollama.hosts" if provider == ollama.PROVIDER else "openai.url"
+        raise Misconfigured(f"{field}: {error}") from error
 
 
-async def _open(model: OllamaChat) -> None:
+def _of_ollama(settings: Settings, model: str) -> ChatModel:
+    group = settings.ollama
+    (host,) = open_hosts([group.address(group.hosts[0])], group.calls(), clock=time.monotonic)
+    return OllamaChat(model, host, group.calls(), clock=time.monotonic)
+
+
+def _of_openai(settings: Settings, model: str) -> ChatModel:
+    group = settings.openai
+    return OpenAIChat(model, group.address(), group.calls(), clock=time.monotonic)
+
+
+_PROVIDERS: Mapping[str, Callable[[Settings, str], ChatModel]] = {
+    ollama.PROVIDER: _of_ollama,
+    openai.PROVIDER: _of_openai,
+}
+
+
+async def _open(model: ChatModel) -> None:
+    provider, _, name = model.name.partition(":")
     try:
         await model.open()
     except ModelMissing as error:
-        raise CommandFailed(str(error), hint=f"pull it with `ollama pull {model.model}`") from error
+        hint = f"pull it with `ollama pull {name}`" if provider == ollama.PROVIDER else "check the name of the model"
+        raise CommandFailed(f"{model.where}: {error}", hint=hint) from error
     except ModelError as error:
-        raise CommandFailed(str(error), hint="start Ollama, or set OLLAMA_HOST to its address") from error
+        hint = "start Ollama, set OLLAMA_HOST to its address, or name an openai: model"
+        if provider == openai.PROVIDER:
+            hint = "set openai.url and openai.api_key (OPENAI_BASE_URL, OPENAI_API_KEY)"
+        raise CommandFailed(f"{model.where}: {error}", hint=hint) from error

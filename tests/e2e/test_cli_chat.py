@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from tests.support.command import abridged, fake_ollama, served
+from tests.support.command import abridged, fake_ollama, fake_openai, served
+from tests.support.openai_server import FAKE_MODEL
 
 TURN = "Please check shard {n} of invoice-worker v2.14.{n} in billing/invoice_worker/claim.py for ticket BILL-33{n:02}."
 
@@ -105,6 +106,36 @@ def test_a_failing_model_keeps_what_was_typed(sidecar):
     assert ran.code == 0
     assert ran.err.count("your message is kept") == 2
     assert re.findall(r"message \d (\w+)", told) == ["user", "user"]
+
+
+@pytest.mark.parametrize("quirks", [(), ("--quirks", "strict-openai")])
+def test_a_server_of_openai_s_api_answers_too(sidecar, quirks):
+    """With the window in its form, and its own count; a field that it refuses is left out."""
+    with fake_openai(*quirks) as url:
+        options = ("--address", sidecar.address, "--set", f"openai.url={url}", "--model", f"openai:{FAKE_MODEL}")
+        conversation = f"openai-{len(quirks)}"
+        ran = abridged("chat", "--conversation", conversation, *options, stdin="Which shard is slow?\n/quit\n")
+    told = abridged("watch", conversation, "--no-follow", "--address", sidecar.address).out
+
+    assert ran.code == 0, ran.err
+    assert f"with openai:{FAKE_MODEL}" in ran.out
+    assert re.findall(r"message \d (\w+)", told) == ["user", "assistant"]
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        ("ollama:a", "127.0.0.1:9/api/chat: "),
+        ("openai:a", "127.0.0.1:9/v1/chat/completions: "),
+    ],
+)
+def test_a_model_that_does_not_answer_is_named_with_the_url_that_was_tried(sidecar, model, says):
+    """So that a person sees which of two servers is missing."""
+    hosts = ("--set", "ollama.hosts=127.0.0.1:9", "--set", "openai.url=http://127.0.0.1:9/v1")
+    ran = abridged("chat", "--address", sidecar.address, *hosts, "--model", model, stdin="hello\n")
+
+    assert ran.code == 1
+    assert says in ran.err
 
 
 def test_without_a_sidecar_there_is_no_chat(ollama):

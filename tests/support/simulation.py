@@ -2,7 +2,7 @@
 
 A seed is a chat: policy, context length, messages, failures and waits all come from it. So do revocations, pins,
 rewinds, closing and reopening, for those who ask for a share of them; their tools return more, so that
-results are cleared.
+results are cleared. With a share of `forks` a chat goes on as its fork: then its log is that of two streams.
 """
 
 from __future__ import annotations
@@ -52,9 +52,6 @@ from abridged.service.text.identifiers import IdentifierKind
 from tests.support.chats import record_for
 
 STEPS = 30
-FORKED = 0.02
-"""Share of the steps after which a chat that is amended goes on as its fork."""
-
 DRAIN_MAX = 24
 """Passes that may follow the last command: the pending one and its follow-ups, of which a cut range has some more."""
 
@@ -76,8 +73,16 @@ class Step:
 class SimulatedChat:
     """The chat of one seed, under the profile of that name."""
 
-    def __init__(self, seed: int, *, amendments: float = 0.0, profile: ProfileName = ProfileName.CHAIN) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        amendments: float = 0.0,
+        profile: ProfileName = ProfileName.CHAIN,
+        forks: float = 0.0,
+    ) -> None:
         self._amendments = amendments
+        self._forked = forks
         self._rng = Random(seed)
         self._forks = Random(~seed)
         self._base = _random_policy(self._rng)
@@ -100,7 +105,7 @@ class SimulatedChat:
         for _ in range(STEPS):
             yield from self._waited(self._rng.choice([0, 1, 10, 60, 1_000]))
             yield from self._taken(self._random_command())
-            if self._amendments and self.state.is_open and self._forks.random() < FORKED:
+            if self.state.is_open and self._forks.random() < self._forked:
                 yield from self._taken(self._fork())
         for _ in range(DRAIN_MAX):
             if self.state.pending is None:

@@ -7,74 +7,54 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from abridged.service.models.chat import ANSWER_S, ChatAnswer, OnText, in_pieces
 from abridged.service.models.deadline import Deadline
 from abridged.service.models.ollama.description import DescriptionCache
 from abridged.service.models.ollama.host import OllamaHost
-from abridged.service.models.ollama.model import OllamaModel
+from abridged.service.models.ollama.model import PROVIDER, OllamaModel
 from abridged.service.models.ollama.settings import OllamaSettings
 from abridged.service.models.ollama.wire import Answer
 
-OnText = Callable[[str], None]
-"""Called with each piece of the answer."""
-
-ANSWER_S = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class ChatAnswer:
-    """The model's answer.
-
-    Attributes:
-        text: The whole answer.
-        prompt_tokens: The server's count of the context; None if it reports none.
-    """
-
-    text: str
-    prompt_tokens: int | None
+CHAT_PATH = "/api/chat"
 
 
 class OllamaChat:
-    """One model on one host. Call `open`, which learns the context length, before `answer`."""
+    """`ChatModel` over one host."""
+
+    rendering = "ollama"
 
     def __init__(self, model: str, host: OllamaHost, settings: OllamaSettings, *, clock: Callable[[], float]) -> None:
         self.model = model
         self._host = host
         self._clock = clock
         self._described = OllamaModel(model, [host], settings, clock=clock, descriptions=DescriptionCache(None))
-        self.num_ctx = settings.num_ctx
+        self.name = f"{PROVIDER}:{model}"
+        self.where = f"{host.label}{CHAT_PATH}"
+        self.context_length = settings.num_ctx
         self._think: bool | None = None
 
     async def open(self) -> None:
         """Learn the model's context length and capabilities. Raises ModelError, ModelMissing if the host lacks it."""
         description = await self._described.describe()
-        self.num_ctx = description.window or self.num_ctx
+        self.context_length = description.window or self.context_length
         # Thoughts do not belong in a transcript, and thinking models think unless a request forbids it.
         self._think = False if "thinking" in description.capabilities else None
 
     async def answer(self, messages: Sequence[Mapping[str, Any]], *, on_text: OnText) -> ChatAnswer:
         """Ask for the answer to `messages`, in the form of /api/chat. Raises ModelError."""
         answer = Answer(self._host.label)
-        reported = 0
-
-        def tell(chars: int) -> None:
-            nonlocal reported
-            if chars > reported:
-                on_text(answer.text[reported:])
-                reported = chars
-
         deadline = Deadline(ANSWER_S, clock=self._clock)
         async with self._host.place(deadline) as place:
             await self._host.stream(
-                "/api/chat",
+                CHAT_PATH,
                 self._body(messages),
                 answer,
                 model=self.model,
                 place=place,
                 deadline=deadline,
-                on_progress=tell,
+                on_progress=in_pieces(lambda: answer.text, on_text),
             )
         answer.check_complete()
         return ChatAnswer(answer.text, answer.input_tokens)
@@ -92,7 +72,7 @@ class OllamaChat:
             # We keep the context in bounds: a server that cuts or shifts it would hide that it did not fit.
             "truncate": False,
             "shift": False,
-            "options": {"num_ctx": self.num_ctx},
+            "options": {"num_ctx": self.context_length},
         }
         if self._think is not None:
             body["think"] = self._think

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from abridged.service.models.chat import ChatAnswer
 from abridged.service.models.model import ModelMissing, ModelUnavailable
-from abridged.service.models.ollama.chat import ChatAnswer, OllamaChat
+from abridged.service.models.ollama.chat import OllamaChat
 from abridged.service.models.ollama.host import open_hosts
 from abridged.service.models.ollama.inventory import inventory_of
 from abridged.service.models.ollama.settings import OllamaSettings, parse_address
@@ -70,7 +71,7 @@ async def test_a_models_own_context_length_is_not_exceeded():
         chat = chat_of(server, num_ctx=8_192)
         await answered(chat)
 
-    assert chat.num_ctx == 2_048
+    assert chat.context_length == 2_048
 
 
 async def test_a_model_that_thinks_is_asked_not_to():

@@ -65,6 +65,9 @@ from tests.support import invariants
 from tests.support.chats import append, appended, calling, complete, only_plan, result, said
 from tests.support.simulation import SimulatedChat
 
+FORKS = 0.02
+"""Share of the steps after which a history goes on as its fork."""
+
 HISTORIES = int(os.environ.get("HISTORIES", "400"))
 CHUNKS = 20
 AMENDMENTS = 0.25
@@ -221,7 +224,7 @@ def checked_all(seeds: Iterable[int], profile: ProfileName) -> None:
 
 def checked(seed: int, profile: ProfileName) -> None:
     """Run the history of `seed`, checking every step; fold its log anew and in two halves."""
-    chat = SimulatedChat(seed, amendments=AMENDMENTS, profile=profile)
+    chat = SimulatedChat(seed, amendments=AMENDMENTS, profile=profile, forks=FORKS)
     originals: dict[int, Message] = {}
     rendered: tuple[RenderedMessage, ...] = ()
     for step in chat.steps():
@@ -259,7 +262,7 @@ def test_the_histories_go_back_in_every_way_and_bring_messages_back(profile):
     kinds: dict[type, int] = {}
     came_back: dict[type, int] = {}
     for seed in range(200):
-        chat = SimulatedChat(seed, amendments=AMENDMENTS, profile=profile)
+        chat = SimulatedChat(seed, amendments=AMENDMENTS, profile=profile, forks=FORKS)
         for step in chat.steps():
             state = step.before
             for event in step.events:
