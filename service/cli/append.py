@@ -191,7 +191,7 @@ def _append_one(
 
     answer, kept = call(invocation, work)
     if kept:
-        say(f"note: {conversation} {kept}", is_error=True)
+        say(f"note: {conversation} {kept}", is_error=True, mark="yellow")
     if as_json_:
         say(as_json(answer))
         return

@@ -25,9 +25,10 @@ def config() -> None:
 
 
 @config.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @settings_options
 @click.pass_obj
-def check(invocation: Invocation) -> None:
+def check(invocation: Invocation, *, as_json: bool) -> None:
     """Report everything that is wrong with the settings; exit code 2 if anything is.
 
     If every value is valid, also check what they name: the log's folder, scripts, the prompt file, and the syntax of
@@ -39,11 +40,14 @@ def check(invocation: Invocation) -> None:
     weak = [Problem(field, found.origins["server.tokens"], what) for field, what in weak_tokens(found.settings.server)]
     if weak:
         raise of_config_error(ConfigError(tuple(weak)))
-    for ignored in TracingSettings.from_environment(environment(), service_version=VERSION).ignored:
-        say(f"warning: {ignored}", is_error=True)
-    for unused in unused_settings(found.settings):
-        say(f"warning: {unused}", is_error=True)
+    ignored = TracingSettings.from_environment(environment(), service_version=VERSION).ignored
+    warnings = [*ignored, *unused_settings(found.settings)]
     given = sum(origin.kind != "default" for origin in found.origins.values())
+    if as_json:
+        say(json_text({"settings": len(found.origins), "set": given, "warnings": warnings}))
+        return
+    for warning in warnings:
+        say(f"warning: {warning}", is_error=True, mark="yellow")
     say(f"ok: {len(found.origins)} settings, {given} of them set")
 
 

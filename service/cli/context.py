@@ -66,7 +66,11 @@ def context(
         say_text(json_text(json.loads(answer.rendered_json), indent=2))
         for omitted in answer.omitted_attachments:
             reason = word(omitted, "reason")
-            say(f"note: attachment {omitted.index} of message {omitted.number} is omitted: {reason}", is_error=True)
+            say(
+                f"note: attachment {omitted.index} of message {omitted.number} is omitted: {reason}",
+                is_error=True,
+                mark="yellow",
+            )
     else:
         for line in context_lines(answer, columns=width()):
             say(line)

@@ -54,7 +54,7 @@ def conversations(
     else:
         say("no conversations")
     if len(found) > limit:
-        say(f"note: only the first {limit}; --limit shows more", is_error=True)
+        say(f"note: only the first {limit}; --limit shows more", is_error=True, mark="yellow")
 
 
 def _row(state: Conversation, *, columns: int) -> str:

@@ -7,6 +7,7 @@ import json
 import stat
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import asdict
 from http import HTTPStatus
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from abridged.service.bootstrap.backends import stored_backend
 from abridged.service.bootstrap.recall import embedded_dimension
 from abridged.service.cli.failures import CommandFailed
 from abridged.service.cli.options import Invocation, sidecar_options
+from abridged.service.cli.plain_json import json_text
 from abridged.service.cli.prerequisites import log_path_problem
 from abridged.service.cli.sidecar import (
     HttpPortError,
@@ -38,6 +40,8 @@ from abridged.service.models.settings import SettingUnusable
 from abridged.service.recall.errors import EmbedderAway, RecallMissing
 from abridged.v1.server_info_service_pb2 import GetServerInfoResponse
 
+_MARKS = {OK: "green", WARN: "yellow", FAIL: "red", SKIP: ""}
+
 TIMEOUT_S = 3.0
 OWN_CHECKS = "run `abridged doctor` with that sidecar's --config and without client.address, which --address sets too"
 SEARCH_OFF = "search: off; recall.index switches it on"
@@ -51,9 +55,10 @@ GONE = "the file was moved or replaced, or the sidecar was started with another 
 @click.option(
     "--speed/--no-speed", default=True, help="Ask each model a small question; a slow one takes minutes to answer it."
 )
+@click.option("--json", "as_json_", is_flag=True, help="JSON lines, one check each.")
 @sidecar_options
 @click.pass_obj
-def doctor(invocation: Invocation, *, live: bool, speed: bool) -> None:
+def doctor(invocation: Invocation, *, live: bool, speed: bool, as_json_: bool) -> None:
     """Check the sidecar of these settings and what it depends on.
 
     The sidecar is the one at server.listen, asked with a token of server.tokens, unless --address or client.address
@@ -69,7 +74,10 @@ def doctor(invocation: Invocation, *, live: bool, speed: bool) -> None:
         return
     findings = asyncio.run(_examined(settings, client, named_by=named_by(found), asks=speed))
     for finding in findings:
-        say(f"{finding.verdict:<4}  {finding.what}")
+        if as_json_:
+            say(json_text(asdict(finding)))
+            continue
+        say(f"{finding.verdict:<4}  {finding.what}", mark=_MARKS[finding.verdict])
         if finding.hint:
             say(f"      {finding.hint}")
     broken = sum(finding.verdict == FAIL for finding in findings)

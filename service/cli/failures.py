@@ -14,7 +14,7 @@ from typing import IO, Any
 import click
 
 from abridged.client import SidecarError
-from abridged.service.cli.terminal import one_line
+from abridged.service.cli.terminal import marked
 from abridged.service.config.sources import ConfigError
 
 HINTS_BY_REASON = {
@@ -62,7 +62,7 @@ class CommandFailed(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         """Write the message, one line per detail, and the hint to standard error."""
         for line in (f"abridged: {self.message}", *(f"  {detail}" for detail in (*self.details, self.hint) if detail)):
-            click.echo(one_line(line), file=file, err=file is None)
+            click.echo(marked(line, "red" if line.startswith("abridged:") else ""), file=file, err=file is None)
 
 
 class Misconfigured(CommandFailed):

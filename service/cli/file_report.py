@@ -69,7 +69,7 @@ class FileReport:
         self._errors.update(outcome.errors)
         self._empty += not outcome.messages and not outcome.faults
         if outcome.kept:
-            say(f"note: {outcome.conversation_id} {outcome.kept}", is_error=True)
+            say(f"note: {outcome.conversation_id} {outcome.kept}", is_error=True, mark="yellow")
         if self._as_json:
             say(json_text(asdict(outcome) | {"is_well": outcome.is_well}))
         else:

@@ -17,7 +17,14 @@ from abridged.service.cli.plain_json import as_json
 from abridged.service.cli.sidecar import call
 from abridged.service.cli.terminal import say, say_text, width
 from abridged.v1.conversation_pb2 import Conversation
-from abridged.v1.conversation_service_pb2 import PinMessagesResponse, RewindConversationResponse, UnpinMessagesResponse
+from abridged.v1.conversation_service_pb2 import (
+    PinMessagesResponse,
+    RateSummaryResponse,
+    RewindConversationResponse,
+    UnpinMessagesResponse,
+)
+
+_json_option = click.option("--json", "as_json_", is_flag=True, help="Print the response as JSON.")
 
 WHOLE = 1 << 30
 """Columns that no message fills: far more than the bytes of a request."""
@@ -83,17 +90,17 @@ def expand(invocation: Invocation, conversation: str, what: str, *, max_tokens: 
 @click.command(short_help="Take a bad summary out of use.")
 @click.argument("conversation")
 @click.argument("summary")
+@_json_option
 @sidecar_options
 @click.pass_obj
-def revoke(invocation: Invocation, conversation: str, summary: str) -> None:
+def revoke(invocation: Invocation, conversation: str, summary: str, *, as_json_: bool) -> None:
     """Take SUMMARY of CONVERSATION out of use, with every summary made from it; its messages are summarized again."""
 
     async def work(client: AsyncConversations) -> Any:
         return await client.revoke(conversation, await _summary_id(client, conversation, summary))
 
     answer = call(invocation, work, hints={"SUMMARY_NOT_FOUND": _ids_hint(conversation)})
-    say(f"revoked {', '.join(map(short, answer.revoked_summary_ids))}")
-    _say_state(answer)
+    _tell(answer, f"revoked {', '.join(map(short, answer.revoked_summary_ids))}", as_json_)
 
 
 @click.command(short_help="Say whether a summary is good or bad.")
@@ -101,25 +108,27 @@ def revoke(invocation: Invocation, conversation: str, summary: str) -> None:
 @click.argument("summary")
 @click.argument("rating", type=click.Choice(["good", "bad"]))
 @click.option("--comment", default="", help="What is wrong with it; kept in the log.")
+@_json_option
 @sidecar_options
 @click.pass_obj
-def rate(invocation: Invocation, conversation: str, summary: str, rating: str, *, comment: str) -> None:
+def rate(invocation: Invocation, conversation: str, summary: str, rating: str, *, comment: str, as_json_: bool) -> None:
     """Rate SUMMARY of CONVERSATION."""
 
     async def work(client: AsyncConversations) -> None:
         await client.rate(conversation, await _summary_id(client, conversation, summary), rating, comment=comment)
 
     call(invocation, work, hints={"SUMMARY_NOT_FOUND": _ids_hint(conversation)})
-    say(f"rated {rating}")
+    _tell(RateSummaryResponse(), f"rated {rating}", as_json_)
 
 
 @click.command(short_help="Keep messages in the window for good.")
 @click.argument("conversation")
 @click.argument("numbers", type=click.IntRange(1), nargs=-1, required=True)
 @click.option("--remove", is_flag=True, help="Unpin them.")
+@_json_option
 @sidecar_options
 @click.pass_obj
-def pin(invocation: Invocation, conversation: str, numbers: tuple[int, ...], *, remove: bool) -> None:
+def pin(invocation: Invocation, conversation: str, numbers: tuple[int, ...], *, remove: bool, as_json_: bool) -> None:
     """Keep the messages of CONVERSATION with these NUMBERS verbatim, with their tool calls and results."""
 
     async def work(client: AsyncConversations) -> PinMessagesResponse | UnpinMessagesResponse:
@@ -129,16 +138,16 @@ def pin(invocation: Invocation, conversation: str, numbers: tuple[int, ...], *, 
 
     answer = call(invocation, work)
     pinned = ", ".join(map(str, answer.conversation.pinned_numbers))
-    say(f"pinned: {pinned or 'none'}")
-    _say_state(answer)
+    _tell(answer, f"pinned: {pinned or 'none'}", as_json_)
 
 
 @click.command(short_help="Remove the newest messages.")
 @click.argument("conversation")
 @click.argument("number", type=click.IntRange(0))
+@_json_option
 @sidecar_options
 @click.pass_obj
-def rewind(invocation: Invocation, conversation: str, number: int) -> None:
+def rewind(invocation: Invocation, conversation: str, number: int, *, as_json_: bool) -> None:
     """Remove the messages of CONVERSATION after message NUMBER, the last one that stays; 0 removes all.
 
     NUMBER is what `abridged context` shows. The log keeps what is removed, and new messages get new numbers.
@@ -155,44 +164,48 @@ def rewind(invocation: Invocation, conversation: str, number: int) -> None:
         return f": {count} {'message' if count == 1 else 'messages'} removed", answer
 
     removed, answer = call(invocation, work)
-    say(f"rewound to message {number}{removed}")
-    _say_state(answer)
+    _tell(answer, f"rewound to message {number}{removed}", as_json_)
 
 
 @click.command(short_help="Begin another conversation as this one stands.")
 @click.argument("conversation")
 @click.argument("fork_id", metavar="FORK")
 @click.option("--at", type=click.IntRange(0), metavar="NUMBER", help="As it stood when this was its newest message.")
+@_json_option
 @sidecar_options
 @click.pass_obj
-def fork(invocation: Invocation, conversation: str, fork_id: str, *, at: int | None) -> None:
+def fork(invocation: Invocation, conversation: str, fork_id: str, *, at: int | None, as_json_: bool) -> None:
     """Begin FORK as CONVERSATION stands: what was said before is shared, what follows is each one's own."""
     answer = call(invocation, lambda client: client.fork(conversation, fork_id, to_version=at))
     stood = f"at message {answer.conversation.message_version}"
-    say(f"{fork_id} was forked before, and is {stood}" if answer.already_forked else f"forked {stood}")
-    _say_state(answer)
+    told = f"{fork_id} was forked before, and is {stood}" if answer.already_forked else f"forked {stood}"
+    _tell(answer, told, as_json_)
 
 
 @click.command(short_help="Take no more messages and passes.")
 @click.argument("conversation")
+@_json_option
 @sidecar_options
 @click.pass_obj
-def close(invocation: Invocation, conversation: str) -> None:
+def close(invocation: Invocation, conversation: str, *, as_json_: bool) -> None:
     """Close CONVERSATION: it takes no messages and no passes, and stays readable."""
     state = call(invocation, lambda client: client.close_conversation(conversation))
+    if as_json_:
+        say(as_json(state))
+        return
     say("closed")
     say(usage_line(state.usage))
 
 
 @click.command(short_help="Undo close.")
 @click.argument("conversation")
+@_json_option
 @sidecar_options
 @click.pass_obj
-def reopen(invocation: Invocation, conversation: str) -> None:
+def reopen(invocation: Invocation, conversation: str, *, as_json_: bool) -> None:
     """Let CONVERSATION take messages and passes again."""
     answer = call(invocation, lambda client: client.reopen_conversation(conversation))
-    say("reopened")
-    _say_state(answer)
+    _tell(answer, "reopened", as_json_)
 
 
 async def _summary_id(client: AsyncConversations, conversation: str, named: str) -> str:
@@ -209,8 +222,14 @@ def _removed(state: Conversation) -> int:
     return sum(removed.last - removed.first + 1 for removed in state.removed)
 
 
-def _say_state(answer: Any) -> None:
-    """Print the conversation in the response to an amendment, and the pass that the amendment triggered."""
+def _tell(answer: Any, line: str, as_json_: bool) -> None:
+    """Print what was done, the conversation after it, and the pass that it triggered; or the response as JSON."""
+    if as_json_:
+        say(as_json(answer))
+        return
+    say(line)
+    if isinstance(answer, RateSummaryResponse):
+        return
     say(usage_line(answer.conversation.usage))
     if answer.HasField("summarization"):
         say(pass_line(answer.summarization))

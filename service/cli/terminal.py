@@ -13,6 +13,8 @@ from pathlib import Path
 
 import click
 
+from abridged.service.config.sources import environment
+
 WIDTH_MIN = 40
 WIDTH_MAX = 120
 
@@ -36,9 +38,21 @@ def one_line(text: str) -> str:
     return printable(text).replace("\n", "\N{REPLACEMENT CHARACTER}").replace("\t", " ")
 
 
-def say(text: str = "", *, is_error: bool = False) -> None:
-    """Write one line to standard output, or to standard error. All output of commands goes through here."""
-    click.echo(one_line(text), err=is_error)
+def say(text: str = "", *, is_error: bool = False, mark: str = "") -> None:
+    """Write one line to standard output, or to standard error. All output of commands goes through here.
+
+    `mark` is the colour of its first word, on a terminal whose user has not set NO_COLOR.
+    """
+    click.echo(marked(text, mark), err=is_error)
+
+
+def marked(text: str, colour: str) -> str:
+    """The text as one line, its first word in a colour, which click leaves out where the output is no terminal."""
+    line = one_line(text)
+    if not colour or environment().get("NO_COLOR"):
+        return line
+    word, space, rest = line.partition(" ")
+    return f"{click.style(word, fg=colour)}{space}{rest}"
 
 
 def say_text(text: str, *, indent: str = "", newline: bool = True) -> None:

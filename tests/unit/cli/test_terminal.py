@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import click
 import pytest
 from google.protobuf.json_format import Parse
 from hypothesis import given
@@ -14,8 +15,9 @@ from abridged.service.cli.context import context_lines
 from abridged.service.cli.demo_show import success_figures
 from abridged.service.cli.failures import CommandFailed, of_config_error, of_sidecar_error
 from abridged.service.cli.figures import bar, pass_line, record_line, usage_line
+from abridged.service.cli.main import main
 from abridged.service.cli.plain_json import as_json, json_text, word
-from abridged.service.cli.terminal import excerpt, printable, program_name, say, say_text
+from abridged.service.cli.terminal import excerpt, marked, printable, program_name, say, say_text
 from abridged.service.cli.watch import fact_line
 from abridged.service.config.sources import ConfigError, Origin, Problem
 from abridged.v1 import (
@@ -194,6 +196,15 @@ def test_a_record_says_what_it_saved_and_who_made_it():
     )
 
 
+def test_a_first_word_is_coloured_on_a_terminal_alone(capsys):
+    """A pipe gets the words; so does a terminal whose user wants no colour."""
+    say("FAIL  sidecar", mark="red")
+
+    assert capsys.readouterr().out == "FAIL  sidecar\n"
+    assert marked("FAIL  sidecar", "red") == "\x1b[31mFAIL\x1b[0m  sidecar"
+    assert marked("\x1b[2J x", "red") == "\x1b[31m\ufffd[2J\x1b[0m x"
+
+
 def test_json_is_that_of_any_protobuf_library():
     """Canonical names and 64-bit numbers, with the fields that are empty, without those that are absent."""
     answer = conversation_service_pb2.GetContextResponse(
@@ -254,3 +265,28 @@ abridged_summarizations_pending 0.0
     told = "success ratio 0.75 of 4 finished passes; 1 by extraction, which does not count as a success"
     assert lines[-1] == told
     assert success_figures("") == ["no pass has ended"]
+
+
+OWN_OUTPUT = {
+    "serve": "runs; its log may be JSON",
+    "chat": "is for a person",
+    "demo": "is for a person",
+    "bench": "writes its figures to a file",
+    "protos": "writes files",
+    "log": "checks and rebuilds files, while no sidecar runs",
+}
+"""Commands without `--json`, and why."""
+
+
+def test_every_command_that_answers_a_question_answers_programs_too():
+    """`--json` everywhere but where a line says why not."""
+    context = click.Context(main)
+    without = {
+        name
+        for name in main.list_commands(context)
+        if (command := main.get_command(context, name)) is not None
+        for each in (command.commands.values() if isinstance(command, click.Group) else [command])
+        if not any("--json" in parameter.opts for parameter in each.params)
+    }
+
+    assert without == OWN_OUTPUT.keys()
