@@ -4,7 +4,7 @@
 PYTHON ?=
 export PYTHON
 
-.PHONY: help install run test check format test-llm test-crash test-hostile test-outages test-histories test-languages test-recall bench quality coverage protos config-docs designs lock clean
+.PHONY: help install run test check format test-llm test-crash test-hostile test-outages test-histories test-languages test-recall bench quality coverage release protos config-docs designs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ test-languages: ## clients in Go, Java, Rust and TypeScript, from the contract a
 
 test-recall: ## how well searches find what has left the window, on the shared chats
 	@scripts/test -q -m recall tests/quality
+
+release: ## what a release consists of, in dist/, and its contract beside the protos
+	@scripts/release
 
 bench: install ## measure, beside bare gRPC and bare SQLite
 	@.venv/bin/abridged bench
