@@ -42,7 +42,7 @@ test-histories: ## ten thousand random histories that are revoked, pinned and re
 	@HISTORIES=10000 BRANCHING_HISTORIES=2000 scripts/test -q -n 2 tests/unit/domain/test_amendments_fold.py tests/integration/test_branching_histories.py
 
 test-languages: ## clients in Go, Java, Rust and TypeScript, from the contract alone; fetches their packages
-	@scripts/test -q -m languages tests/languages
+	@scripts/test -q -rs -m languages tests/languages
 
 test-recall: ## how well searches find what has left the window, on the shared chats
 	@scripts/test -q -m recall tests/quality
