@@ -169,8 +169,13 @@ POLICY = Conversion(policy_to_proto, policy_from_proto)
 
 
 def settings_to_bytes(settings: Settings) -> bytes:
-    """The settings with all that the fold needs, the same bytes for the same settings."""
-    return settings_to_proto(settings).SerializeToString(deterministic=True)
+    """The settings without the text of the system prompt, the same bytes for the same settings.
+
+    They are written with every append, and the text may be long.
+    """
+    proto = settings_to_proto(settings)
+    proto.requested.ClearField("system_prompt")
+    return proto.SerializeToString(deterministic=True)
 
 
 def settings_from_bytes(stored: bytes) -> Settings:
@@ -208,7 +213,7 @@ def requested_settings(settings: Settings) -> conversation_pb2.ConversationSetti
 
 def system_prompt_to_proto(prompt: SystemPrompt | None) -> conversation_pb2.SystemPrompt | None:
     """The prompt in the contract's form, without its count."""
-    if prompt is None:
+    if prompt is None or not prompt.content:
         return None
     return conversation_pb2.SystemPrompt(content=prompt.content, extra_json=prompt.extra_json)
 
@@ -216,8 +221,8 @@ def system_prompt_to_proto(prompt: SystemPrompt | None) -> conversation_pb2.Syst
 def system_prompt_from_proto(
     proto: conversation_pb2.SystemPrompt, tokens: int = 0, source: TokenSource = TokenSource.ESTIMATE
 ) -> SystemPrompt | None:
-    """The prompt in the domain's form; None without a text."""
-    return SystemPrompt(proto.content, proto.extra_json, tokens, source) if proto.content else None
+    """The prompt in the domain's form; None without a text, or the count of one."""
+    return SystemPrompt(proto.content, proto.extra_json, tokens, source) if proto.content or tokens else None
 
 
 def settings_from_proto(proto: event_pb2.ResolvedSettings) -> Settings:
@@ -239,7 +244,7 @@ def settings_from_proto(proto: event_pb2.ResolvedSettings) -> Settings:
         system_prompt=system_prompt_from_proto(
             requested.system_prompt, proto.system_prompt_tokens, TOKEN_SOURCES.to_domain(proto.system_prompt_source)
         )
-        if requested.HasField("system_prompt")
+        if proto.system_prompt_tokens or requested.HasField("system_prompt")
         else None,
     )
 

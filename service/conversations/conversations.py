@@ -262,12 +262,14 @@ class Conversations:
             for attempts_left in reversed(range(ATTEMPTS_MAX)):
                 state = await self._current(key)
                 self._settings(state, request)
-                known = await self._known(key, request, sent) | await self._inherited(key, state, request, sent)
+                inherited = await self._inherited(key, state, request, sent)
+                own = [m for m in request.messages if m.id not in inherited]
+                known = await self._known(key, own, sent) | inherited
                 if known == refused:
                     raise LogCorrupt("events that a write finds known are not found when they are looked up")
                 new = remaining(counted, known, state)
                 if not new:
-                    return await self._known_already(key, request, known, sent)
+                    return await self._known_already(key, request, known, own, sent)
                 if request.replace_after is not None and known:
                     raise MessageIdReused(tuple(known))
                 command = await self._append_command(key, state, request, new)
@@ -349,15 +351,17 @@ class Conversations:
             require_possible(asked)
         return settings
 
-    async def _known(self, key: StreamId, request: AppendRequest, sent: SentMessages) -> dict[str, int]:
-        """Numbers, by id, of the request's messages that are on disk; raises MessageIdReused or RequestIdReused."""
+    async def _known(self, key: StreamId, messages: Sequence[Message], sent: SentMessages) -> dict[str, int]:
+        """Numbers, by id, of the messages that are on disk; raises MessageIdReused or RequestIdReused."""
+        if not messages:
+            return {}
         try:
-            versions = await self.log.known(key, request.messages, sent)
+            versions = await self.log.known(key, messages, sent)
         except EventIdConflict as error:
-            await self.log.require_other(key, request.messages, sent, error.versions)
-            raise MessageIdReused(self._ids(key, request.messages, error.event_ids)) from error
+            await self.log.require_other(key, messages, sent, error.versions)
+            raise MessageIdReused(self._ids(key, messages, error.event_ids)) from error
         except RequestKeyConflict as error:
-            await self._require_undamaged(key, request, sent)
+            await self._require_undamaged(key, messages, sent)
             raise RequestIdReused from error
         return await self.log.numbers_of(key, versions) if versions else {}
 
@@ -366,19 +370,27 @@ class Conversations:
     ) -> dict[str, int]:
         return await self.log.inherited(key, state, request.messages, sent) if state.ancestors else {}
 
-    async def _require_undamaged(self, key: StreamId, request: AppendRequest, sent: SentMessages) -> None:
+    async def _require_undamaged(self, key: StreamId, messages: Sequence[Message], sent: SentMessages) -> None:
         """Raise LogCorrupt when it is not the request that differs, but all that was stored of its messages."""
         try:
-            await self.log.known(key, request.messages, SentMessages(sent.contents))
+            await self.log.known(key, messages, SentMessages(sent.contents))
         except EventIdConflict as error:
-            await self.log.require_other(key, request.messages, sent, error.versions)
+            await self.log.require_other(key, messages, sent, error.versions)
 
     async def _known_already(
-        self, key: StreamId, request: AppendRequest, known: dict[str, int], sent: SentMessages
+        self,
+        key: StreamId,
+        request: AppendRequest,
+        known: dict[str, int],
+        own: Sequence[Message],
+        sent: SentMessages,
     ) -> Appended:
-        """The result of a repeat; reads the state again, because the first call may just have finished."""
-        if sent.request is not None:
-            await self.log.repeat(key, request.messages, sent)
+        """The result of a repeat; reads the state again, because the first call may just have finished.
+
+        Of the messages, this stream has `own`, and an ancestor's the others.
+        """
+        if sent.request is not None and own:
+            await self.log.repeat(key, own, sent)
         state = await self._current(key)
         if state.message_version < max(known.values()):
             self._cache.drop(key)

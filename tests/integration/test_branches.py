@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
+from abridged.service.bootstrap.rebuild import rebuilt_anew
+from abridged.service.config.sources import load
+from abridged.service.conversations.rebuild import RebuildReport
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2
 from tests.support.refusal import refused
@@ -146,6 +151,57 @@ async def test_an_id_of_before_the_fork_is_known_and_one_of_after_is_not(tmp_pat
         assert (await originals(branch))[-1] == (3, "of the branch")
         async with refused("ALREADY_EXISTS", "MESSAGE_ID_REUSED"):
             await branch.append(said(1, "another text"))
+
+
+async def test_a_request_that_is_repeated_over_a_fork_writes_nothing(tmp_path):
+    """Its messages are the source's; the fork's stream has no event of them."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat("main")
+        await chat.append(said(1), said(2))
+        branch = await fork(chat, "branch")
+        before = (await branch.state()).event_version
+
+        for messages in ((said(1), said(2)), (said(2), said(3))):
+            await branch.append(*messages, request_id=f"r{len(messages)}{messages[0].id}")
+            await branch.append(*messages, request_id=f"r{len(messages)}{messages[0].id}")
+
+        assert (await branch.state()).event_version == before + 1
+        assert [n for n, _ in await originals(branch)] == [1, 2, 3]
+    async with sidecar(tmp_path) as s:
+        assert [n for n, _ in await originals(s.chat("branch"))] == [1, 2, 3]
+
+
+def test_forks_of_long_conversations_are_opened_from_snapshots_and_made_again(tmp_path):
+    """Each with its own snapshot; as they stood before and after the source's; by a rebuild as well."""
+    expected = asyncio.run(_long_forks(tmp_path))
+    assert [len(window) for window in expected.values()] == [600, 1_100, 610]
+    asyncio.run(_required(tmp_path, expected))
+
+    settings = load({}, flags={"log.path": str(tmp_path / "abridged.db")}).settings
+    rebuilt = asyncio.run(rebuilt_anew(settings, {}, RebuildReport()))
+
+    assert (rebuilt.left_out, rebuilt.conversations) == (0, 4)
+    asyncio.run(_required(tmp_path, expected))
+
+
+async def _long_forks(folder: Path) -> dict[str, list[tuple[int, str]]]:
+    async with sidecar(folder) as s:
+        chat = s.chat("main", context_length=200_000)
+        for start in range(1, 601, 100):
+            await chat.append(*(said(n, tokens=10) for n in range(start, start + 100)))
+        late, early = await fork(chat, "late", to_version=500), await fork(chat, "early", to_version=10)
+        for branch in (late, early):
+            for start in range(1_000, 1_600, 100):
+                await branch.append(*(said(n, tokens=10) for n in range(start, start + 100)))
+        return {b.id: await texts(b) for b in (chat, late, early)}
+
+
+async def _required(folder: Path, expected: dict[str, list[tuple[int, str]]]) -> None:
+    async with sidecar(folder) as s:
+        for name, window in expected.items():
+            assert await texts(s.chat(name)) == window
+        again = await fork(s.chat("late"), "again", to_version=550)
+        assert await texts(again) == expected["late"][:550]
 
 
 async def test_a_fork_is_repeated_and_takes_no_conversation_s_place(tmp_path):

@@ -180,6 +180,9 @@ async def test_a_system_prompt_changes_without_being_a_message(tmp_path):
         assert answer.usage.overhead_tokens > 0
         assert [m.number for m in answer.messages] == [1, 2, 3]
 
+        listed = await s.conversations.ListConversations(api.ListConversationsRequest(), metadata=s.metadata)
+        assert not listed.conversations[0].settings.HasField("system_prompt")
+        assert listed.conversations[0].usage == (await chat.state()).usage
         await chat.update(["system_prompt"], system_prompt=conversation_pb2.SystemPrompt(content="Wednesday."))
         assert (await read_back(chat, OPENAI))["messages"][0] == {"role": "system", "content": "Wednesday."}
         await append(chat, ANTHROPIC, {"system": "", "messages": [{"role": "user", "content": "d"}]})

@@ -922,7 +922,9 @@ class ConversationSettings(_message.Message):
 
     @_builtins.property
     def system_prompt(self) -> Global___SystemPrompt:
-        """The system prompt; without a text, none. One that never changes may as well be a message of role SYSTEM."""
+        """The system prompt; without a text, none. One that never changes may as well be a message of role SYSTEM.
+        ListConversations leaves it out.
+        """
 
     def __init__(
         self,
