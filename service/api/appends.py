@@ -18,6 +18,7 @@ from abridged.service.api.errors import InvalidRequest
 from abridged.service.api.items import Items, in_order
 from abridged.service.api.validation import ALL_LISTED_FIELDS_MAX, Validation
 from abridged.service.api.views import key_of, pass_named
+from abridged.service.codec.values import system_prompt_from_proto
 from abridged.service.conversations.append_request import AppendRequest
 from abridged.service.conversations.chat_models import ChatModels
 from abridged.service.conversations.conversations import Conversations
@@ -71,7 +72,7 @@ class AppendCalls:
         has_settings = request.HasField("settings")
         opening = wire.requested(request.settings)
         if prompt is not None:
-            opening = replace(opening, system_prompt=prompt)
+            opening = replace(opening, system_prompt=prompt if prompt.content else None)
         appended = await self._conversations.append(
             key,
             AppendRequest(
@@ -121,7 +122,10 @@ class AppendCalls:
         prompt = None
         if request.HasField("rendered"):
             prompt = wire.read_rendered(request, messages_max=self._limits.batch_messages_max)
+            wire.require_prompt(prompt, bytes_max=self._limits.message_bytes_max)
             self._validation.check(request, fields=ALL_LISTED_FIELDS_MAX)
+        opening = system_prompt_from_proto(request.settings.system_prompt)
+        wire.require_prompt(opening, bytes_max=self._limits.message_bytes_max)
         messages, contents = wire.messages_of(
             request,
             new_id=self._new_id,

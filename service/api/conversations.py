@@ -77,6 +77,7 @@ class ConversationCalls:
     ) -> _pb.UpdateConversationResponse:
         def command(state: Conversation) -> ChangeSettings:
             wanted = wire.masked(state.settings, request.settings, request.update_mask)
+            wire.require_prompt(wanted.system_prompt, bytes_max=wire.PROMPT_BYTES_MAX)
             changed = self._models.opening(key.namespace, wanted)
             return ChangeSettings(
                 settings=wire.with_kept(changed, state.settings),

@@ -54,6 +54,12 @@ DEADLINE_MARGIN_MAX_S = 1.0
 """The share of a deadline that a wait leaves, so that the answer still arrives, and its bounds. A busy machine takes
 longer than the least of them to make an answer."""
 
+PROMPT_BYTES_MAX = 1 << 20
+"""Bytes of a system prompt with its form, in an update."""
+
+PROMPT_CHARS_MAX = 262_144
+"""Characters of a system prompt, as the contract has it."""
+
 JSON_CHARS = 200
 """Characters of JSON that take as long to read as a part of a message."""
 
@@ -303,11 +309,26 @@ def _require_short_addresses(message: Message, place: int) -> None:
 
 
 def _require_own_form(message: Message, place: int) -> None:
+    _require_form(message, f"messages[{place}].extra_json")
+
+
+def require_prompt(prompt: SystemPrompt | None, *, bytes_max: int) -> None:
+    """Raise InvalidRequest or TooLarge for a system prompt that is too long, or says another one in its form."""
+    if prompt is None:
+        return
+    size = len(prompt.content.encode()) + len(prompt.extra_json.encode())
+    if size > bytes_max:
+        raise TooLarge("system_prompt", size=size, limit=bytes_max)
+    if len(prompt.content) > PROMPT_CHARS_MAX:
+        raise InvalidRequest((("system_prompt.content", f"must be at most {PROMPT_CHARS_MAX} characters"),))
+    _require_form(prompt.message, "system_prompt.extra_json")
+
+
+def _require_form(message: Message, field: str) -> None:
     try:
         require_own_form(message)
     except ValueError as error:
-        what = f"{error}: send none, or the message as it was read"
-        raise InvalidRequest(((f"messages[{place}].extra_json", what),)) from error
+        raise InvalidRequest(((field, f"{error}: send none, or the message as it was read"),)) from error
 
 
 def _derived_id(request_id: str, place: int) -> str:

@@ -107,6 +107,7 @@ class _Chat(_Shape):
 class _Document(_Shape):
     messages: list[dict[str, Any]]
     system: Any = None
+    systemPrompt: dict[str, str] | None = None  # noqa: N815 - as protobuf's JSON has it
 
 
 def read_document(file: BinaryIO, conversation_id: str, form: Rendering | None = None) -> FileChat | Fault:
@@ -124,7 +125,11 @@ def read_document(file: BinaryIO, conversation_id: str, form: Rendering | None =
     entries = [_without_place(entry) for entry in found.messages]
     chat = _Chat(conversation_id=conversation_id, messages=entries, system=found.system)
     is_contract = all(str(entry.get("role", "")).startswith("ROLE_") for entry in entries)
-    return _contract_chat(chat) if is_contract else _api_chat(1, chat, form or _form_of(chat) or Rendering.OPENAI)
+    return (
+        _contract_chat(chat, found.systemPrompt)
+        if is_contract
+        else _api_chat(1, chat, form or _form_of(chat) or Rendering.OPENAI)
+    )
 
 
 def read_chats(file: BinaryIO, form: Rendering | None = None) -> Iterator[FileChat | Fault]:
@@ -185,7 +190,7 @@ def _api_chat(line: int, chat: _Chat, form: Rendering) -> FileChat | Fault:
     return FileChat(line, chat.conversation_id, tuple(messages), (), read.system_prompt)
 
 
-def _contract_chat(chat: _Chat) -> FileChat | Fault:
+def _contract_chat(chat: _Chat, prompt: dict[str, str] | None) -> FileChat | Fault:
     """The chat as the contract's JSON has its messages."""
     messages: list[Message] = []
     for place, raw in enumerate(chat.messages):
@@ -193,7 +198,8 @@ def _contract_chat(chat: _Chat) -> FileChat | Fault:
             messages.append(message_from_proto(ParseDict(raw, message_pb2.Message())))
         except ParseError as error:
             return Fault(1, "", f"messages.{place} {error}")
-    return FileChat(1, chat.conversation_id, tuple(messages), ())
+    named = SystemPrompt(prompt.get("content", ""), prompt.get("extraJson", "")) if prompt else None
+    return FileChat(1, chat.conversation_id, tuple(messages), (), named)
 
 
 def _without_place(entry: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ characters are escaped.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -23,7 +24,9 @@ def as_json(message: Message, *, indent: int | None = None) -> str:
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """Any JSON value as text that is safe to print."""
-    return escaped(json.dumps(value, ensure_ascii=False, indent=indent))
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    # Half a surrogate pair is written as it is escaped: no encoding can carry it on.
+    return escaped(re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text))
 
 
 def word(message: Message, field: str) -> str:

@@ -163,6 +163,11 @@ async def _settle(client: AsyncConversations, conversation_id: str, playing: Pla
 def _rule_faults(conversation_id: str, chat: FileChat, playing: Playing, limits: Limits) -> list[Fault]:
     """The rules that the chat breaks, found before any of it is appended."""
     new_ids, validation = count(), Validation()
+    known: set[str] = set()
+    for message in chat.messages:
+        if message.id in known:
+            return [Fault(chat.line, message.id, "the id is that of another message of the chat")]
+        known.add(message.id)
     for start in range(0, len(chat.messages), playing.batch):
         batch = chat.messages[start : start + playing.batch]
         request = AppendMessagesRequest(

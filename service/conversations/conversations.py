@@ -42,7 +42,7 @@ from abridged.service.conversations.state_size import window_size
 from abridged.service.conversations.table import Projected
 from abridged.service.domain.amendments import needed
 from abridged.service.domain.commands import AppendMessages, ChangeSettings, Command, CountedMessage, ForkConversation
-from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.conversation import Conversation, holdings
 from abridged.service.domain.decide import decide, require_possible, require_version
 from abridged.service.domain.errors import (
     ConversationExists,
@@ -58,6 +58,7 @@ from abridged.service.domain.message import Message
 from abridged.service.domain.preparation import may_prepare, preparable
 from abridged.service.domain.profiles.profile import DecisionContext
 from abridged.service.domain.profiles.registry import profile_of
+from abridged.service.domain.ranges import covers
 from abridged.service.domain.tokens import calibrated_tokens
 from abridged.service.turn import TURN_WEIGHT_MAX, run_off_loop
 
@@ -180,9 +181,6 @@ class Conversations:
         WrongMessageVersion, VersionNotReached, what the decision raises, or an EventLogError.
         """
         now = await self.state(key)
-        require_version(now, expected_version)
-        if to is not None and to > now.message_version:
-            raise VersionNotReached(wanted=to, actual=now.message_version)
         fork = StreamId(key.namespace, fork_id)
         queue = self._queue(fork)
         async with queue.turn:
@@ -192,7 +190,11 @@ class Conversations:
                 if not _is_fork(existing, now, to):
                     raise ConversationExists(fork_id)
                 return existing, []
-            then = now if to in (None, now.message_version) else await self.log.as_of(key, now, to)
+            require_version(now, expected_version)
+            if to is not None and to > now.message_version:
+                raise VersionNotReached(wanted=to, actual=now.message_version)
+            stands = to is None or (to == now.message_version and not covers(now.removed, to))
+            then = now if to is None or stands else await self.log.as_of(key, now, to)
             in_use = {record.id for record in then.records}
             revoked = tuple(record.id for record in now.revoked if record.id in in_use)
             command = ForkConversation(fork_id, now.settings, revoked)
@@ -477,8 +479,10 @@ def _is_fork(existing: Conversation, source: Conversation, to: int | None) -> bo
     if not existing.ancestors:
         return False
     origin = existing.ancestors[0]
-    streams = {source.id, *(ancestor.conversation_id for ancestor in source.ancestors)}
-    return origin.conversation_id in streams and to in (None, origin.message_version)
+    if to is None:
+        return origin.conversation_id == source.id
+    held = next(h for h in holdings(source.id, source.ancestors) if to <= h.numbers.last)
+    return origin.conversation_id in (source.id, held.conversation_id) and origin.message_version == to
 
 
 def _asks_for_another_policy(new: Settings, old: Settings) -> bool:

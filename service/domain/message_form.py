@@ -55,7 +55,8 @@ def form_of(message: Message) -> Form | None:
     if not isinstance(raw, dict) or not isinstance(raw.get("api"), str) or "body" not in raw:
         raise ValueError("is no form of a message")
     members = raw.get("members", {})
-    if raw.keys() - {"api", "body", "continues", "members"} or not isinstance(members, dict):
+    is_own = isinstance(members, dict) and not members.keys() & {"role", "content"}
+    if raw.keys() - {"api", "body", "continues", "members"} or not is_own:
         raise ValueError("is no form of a message")
     return Form(raw["api"], raw["body"], raw.get("continues") is True, members)
 
@@ -87,9 +88,7 @@ def extra_text(message: Message) -> str:
 def has_hole_name(value: Any) -> bool:
     """Whether JSON from outside has a member that a form would take for a hole."""
     if isinstance(value, dict):
-        # The arguments of a call stand in a hole, whole.
-        own = "input" if value.get("type") == "tool_use" else ""
-        return FROM in value or any(has_hole_name(item) for name, item in value.items() if name != own)
+        return FROM in value or any(has_hole_name(item) for item in value.values())
     return isinstance(value, list) and any(has_hole_name(item) for item in value)
 
 
@@ -146,7 +145,7 @@ def _holes(value: Any) -> Iterator[list[Any]]:
             yield from _holes(item)
     elif isinstance(value, dict):
         if FROM in value:
-            yield value[FROM] if isinstance(value[FROM], list) else [None]
+            yield value[FROM] if value[FROM] and isinstance(value[FROM], list) else [None]
         else:
             for item in value.values():
                 yield from _holes(item)

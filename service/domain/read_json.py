@@ -24,6 +24,9 @@ ANY_IMAGE: Final = "image/*"
 VALUES_MAX: Final = 500_000
 """Bounds the memory that JSON takes when it is parsed, by the signs that come before a value."""
 
+NAME_CHARS: Final = 64
+"""Characters of an unknown member's name that a refusal quotes."""
+
 _JOINER: Final = "\n"
 """Stands between two texts of one message."""
 
@@ -45,6 +48,12 @@ _ANTHROPIC_BLOCKS: Final = frozenset(
         "document",
         "image",
         "search_result",
+        "container_upload",
+        "mcp_tool_use",
+        "mcp_tool_result",
+        "web_search_tool_result",
+        "web_fetch_tool_result",
+        "code_execution_tool_result",
     ]
 )
 """Types of blocks that only Anthropic's messages have."""
@@ -71,7 +80,7 @@ def read_json(text: str, rendering: Rendering, *, messages_max: int | None = Non
 
     Raises NotMessages, also for more than `messages_max`. Ollama's messages have no ids of calls, and are not read.
     """
-    if sum(map(text.count, "[{,")) > VALUES_MAX:
+    if sum(map(nested_json.outline(text).count, "[{,")) > VALUES_MAX:
         raise NotMessages("", f"has more than {VALUES_MAX:,} values")
     try:
         value = nested_json.strictly_parsed(text)
@@ -90,7 +99,7 @@ def read_value(value: Any, rendering: Rendering, *, messages_max: int | None = N
     is_whole = isinstance(value, dict) and "messages" in value
     if is_whole:
         if unknown := value.keys() - {"messages", "system"}:
-            raise NotMessages(min(unknown), "belongs to a request, not to its messages")
+            raise NotMessages(ascii(min(unknown))[:NAME_CHARS], "belongs to a request, not to its messages")
         if "system" in value:
             if rendering is not Rendering.ANTHROPIC:
                 raise NotMessages("system", "is a message of its own in OpenAI's form")
@@ -195,6 +204,7 @@ def _openai(body: dict[str, Any], place: str) -> Iterator[Message]:
         form["refusal"] = parts.text(body["refusal"])
     call_id = _openai_calls(body, form, parts, role, place)
     message = parts.message(role, name=name, tool_call_id=call_id)
+    _require_text(message, place)
     if openai_body(message) == body:
         yield message
         return
@@ -421,22 +431,22 @@ def require_own_form(message: Message) -> None:
     if form is None:
         return
     body = filled(form, message)
-    if form.api == Rendering.ANTHROPIC.value:
+    if form.api == Rendering.ANTHROPIC.value and message.role is Role.SYSTEM:
+        read: tuple[Message, ...] = (_system(body).message,)
+    elif form.api == Rendering.ANTHROPIC.value:
         role = "assistant" if message.role is Role.ASSISTANT else "user"
-        body = {**form.members, "role": role, "content": body}
-    elif form.api != Rendering.OPENAI.value:
-        raise ValueError("is of an API that is not read")
-    if message.role is Role.SYSTEM and form.api == Rendering.ANTHROPIC.value:
-        read: tuple[Message, ...] = (_system(filled(form, message)).message,)
+        read = read_value([{**form.members, "role": role, "content": body}], Rendering.ANTHROPIC).messages
+    elif form.api == Rendering.OPENAI.value:
+        read = read_value([body], Rendering.OPENAI).messages
     else:
-        read = read_value(body, Rendering(form.api)).messages
+        raise ValueError("is of an API that is not read")
     if len(read) != 1 or _said(read[0]) != _said(message):
         raise ValueError("says another message")
 
 
 def _said(message: Message) -> tuple[Any, ...]:
     attached = tuple(attachment.uri for attachment in message.attachments)
-    return message.role, message.content, message.tool_calls, message.tool_call_id, attached
+    return message.role, message.name, message.content, message.tool_calls, message.tool_call_id, attached
 
 
 def _is_encodable(text: str) -> bool:

@@ -15,25 +15,37 @@ DEPTH_MAX: Final = 200
 """Limit on brackets open at a time, including those in strings. People and programs nest a few."""
 
 _BRACKET_RE: Final = re.compile(r"[][{}]")
+_STRING_RE: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 def parsed(text: str, **options: Any) -> Any:
     """The value of a JSON text, with the options of `json.loads`. Raises ValueError if it is not JSON or too deep."""
+    require_depth(text)
+    return json.loads(text, **options)
+
+
+def require_depth(text: str) -> None:
+    """Raise ValueError if more than DEPTH_MAX brackets are open at a time."""
     depth = 0
     for bracket in _BRACKET_RE.finditer(text):
         depth += 1 if bracket[0] in "[{" else -1
         if depth > DEPTH_MAX:
             raise ValueError("too deep")
-    return json.loads(text, **options)
 
 
 def strictly_parsed(text: str) -> Any:
     """The value of a JSON text. Raises ValueError for NaN and infinities too, which are not JSON, though Python reads
-    them and makes them of large numbers."""
+    them and makes them of large numbers. Brackets in strings do not count."""
     try:
-        return parsed(text, parse_constant=_refused, parse_float=_finite)
+        require_depth(outline(text))
+        return json.loads(text, parse_constant=_refused, parse_float=_finite)
     except RecursionError:
         raise ValueError("too deep") from None
+
+
+def outline(text: str) -> str:
+    """A JSON text with its strings empty."""
+    return _STRING_RE.sub('""', text)
 
 
 def _refused(constant: str) -> NoReturn:

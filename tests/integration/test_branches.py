@@ -222,6 +222,31 @@ async def test_a_fork_is_repeated_and_takes_no_conversation_s_place(tmp_path):
                 await s.conversations.ForkConversation(api.ForkConversationRequest(conversation_id="main", **fields))
 
 
+async def test_a_fork_of_an_ancestor_is_none_of_its_fork(tmp_path):
+    """It has what the fork never had; and a repeat is known whatever its source has become since."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat("a")
+        await chat.talk(3)
+        branch = await fork(chat, "b", to_version=1)
+        await branch.append(said(9))
+        await fork(chat, "x")
+        async with refused("ALREADY_EXISTS", "CONVERSATION_EXISTS"):
+            await fork(branch, "x")
+        for _ in range(2):
+            await fork(branch, "y", expected_version=2)
+            await branch.append(said(10))
+
+
+async def test_the_newest_message_can_be_forked_at_though_it_was_rewound(tmp_path):
+    """Before and after another follows."""
+    async with sidecar(tmp_path) as s:
+        chat = s.chat("a")
+        await chat.talk(3)
+        await s.conversations.RewindConversation(api.RewindConversationRequest(conversation_id="a", to_version=1))
+        branch = await fork(chat, "b", to_version=3)
+        assert [n for n, _ in await originals(branch)] == [1, 2, 3]
+
+
 async def test_a_fork_that_cannot_be_is_refused_and_leaves_nothing(tmp_path):
     """Of no conversation, of a version that is not reached, of another version than expected."""
     async with sidecar(tmp_path) as s:

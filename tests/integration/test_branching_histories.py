@@ -74,7 +74,7 @@ class Branch:
         fields = {} if to is None else {"to_version": to}
         await self._ask("ForkConversation", fork_id=name, **fields)
         version = self.version if to is None else to
-        messages = self.messages if version == self.version else self.stood[version]
+        messages = self.messages if to is None else self.stood[version]
         return Branch(Chat(self.chat.sidecar, name, self.chat.settings), dict(messages), version, dict(self.stood))
 
     async def revoke(self, rng: random.Random) -> None:
