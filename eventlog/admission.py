@@ -155,7 +155,7 @@ def _admit_one(
     else:
         if append.expected not in (None, state.version):
             raise WrongExpectedVersion(expected=append.expected, actual=state.version)
-        sealed = _seal(append, hashes, state, head, time_us, salts)
+        sealed = _seal(append, hashes, state, head, append.time_us or time_us, salts)
         events = tuple(row.event for row in sealed)
         result = AppendResult(events[0].position, events[-1].position, events[-1].version, events)
         admitted.events.extend(sealed)

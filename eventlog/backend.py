@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from abridged.eventlog.log import AppendHook, EventLog
@@ -86,6 +87,14 @@ class StoredBackend(Backend, Protocol):
     def verification(self, rows: Any) -> AbstractContextManager[LogVerification]:
         """Open the log, with its `rows`, for checks. Raises LogLocked when a process owns it, LogOlder or LogNewer when
         another version wrote it, and what `log_id` raises."""
+        ...
+
+    def copy(self, log_id: str, fill: Callable[[EventLog], None], check: Callable[[Path], None]) -> None:
+        """Make a log here with another one's id, whole or not at all.
+
+        `fill` appends to it, and `check`, which may open it in its place until then, raises what forbids it. Raises
+        FileExistsError for a log that is there, and what `open` raises; nothing is in its place then.
+        """
         ...
 
     def rewrite(self, rows: Any, *, goes_on: Callable[[], bool]) -> bool:

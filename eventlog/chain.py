@@ -40,9 +40,9 @@ class LogIdentity:
     key: bytes = field(repr=False)
 
     @classmethod
-    def new(cls) -> LogIdentity:
-        """The identity of a new log, at random."""
-        return cls(uuid.uuid4().hex, secrets.token_bytes(KEY_BYTES))
+    def new(cls, log_id: str = "") -> LogIdentity:
+        """The identity of a new log, with a secret of its own; the id is at random unless it copies that of another."""
+        return cls(log_id or uuid.uuid4().hex, secrets.token_bytes(KEY_BYTES))
 
     def secret(self, purpose: str) -> bytes:
         """A secret of KEY_BYTES, derived from `key` for one purpose, which does not reveal it."""

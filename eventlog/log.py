@@ -39,7 +39,8 @@ class Append(NamedTuple):
     """One atomic append of at least one event.
 
     `expected` is the version that the stream must have, 0 if it must not exist; None accepts any. `projected` is passed
-    to the hook unchanged. An event id that occurs twice in `events` with equal content is written once.
+    to the hook unchanged. `time_us` is when the events were first written, for a copy of a log; 0 is now. An event
+    id that occurs twice in `events` with equal content is written once.
     """
 
     stream: StreamId
@@ -47,6 +48,7 @@ class Append(NamedTuple):
     expected: int | None = None
     request: RequestKey | None = None
     projected: Any = None
+    time_us: int = 0
 
 
 class AppendResult(NamedTuple):

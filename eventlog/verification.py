@@ -135,6 +135,10 @@ class LogVerification(Protocol):
         or 0."""
         ...
 
+    def read_all(self, *, after: int, limit: int) -> list[RecordedEvent]:
+        """Events of the whole log by position, as EventLog reads them."""
+        ...
+
     def read_stream(self, stream: StreamId, *, after: int, limit: int, backward: bool) -> list[RecordedEvent]:
         """A page of a stream, as EventLog reads it."""
         ...

@@ -12,8 +12,9 @@ from sqlalchemy import Connection
 
 from abridged.eventlog.backend import Kept, Notice, Opened
 from abridged.eventlog.errors import LogUnsafe
-from abridged.eventlog.log import AppendHook
+from abridged.eventlog.log import AppendHook, EventLog
 from abridged.eventlog.rows import R, RowTable
+from abridged.eventlog.sqlite.copy import copied
 from abridged.eventlog.sqlite.file import (
     MOUNTINFO,
     refuse_network_file_system,
@@ -85,6 +86,9 @@ class SqliteBackend:
 
     def verification(self, rows: SqliteRows[Any]) -> AbstractContextManager[SqliteVerification]:
         return SqliteVerification.opened(self._path, rows)
+
+    def copy(self, log_id: str, fill: Callable[[EventLog], None], check: Callable[[Path], None]) -> None:
+        copied(self._path, log_id, fill, check)
 
     def rewrite(self, rows: SqliteRows[Any], *, goes_on: Callable[[], bool] = lambda: True) -> bool:
         return rewritten(self._path, Rewrite(rows.refuse_lost_end, volume_free_bytes, goes_on, carried))

@@ -244,12 +244,12 @@ def _require_schema(connection: Connection) -> None:
             raise LogCorrupt(f"the table {table.name} is not as it was made")
 
 
-def identity_of(connection: Connection, *, clock_us: Callable[[], int]) -> LogIdentity:
-    """The log's identity; a new file gets its id and secret here."""
+def identity_of(connection: Connection, *, clock_us: Callable[[], int], log_id: str = "") -> LogIdentity:
+    """The log's identity; a new file gets its secret here, and its id unless that is given."""
     stored = stored_identity(connection)
     if stored is not None:
         return stored
-    identity = LogIdentity.new()
+    identity = LogIdentity.new(log_id)
     connection.execute(insert(log).values(log_id=identity.log_id, key=identity.key, created_us=clock_us()))
     return identity
 

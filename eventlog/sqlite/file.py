@@ -43,7 +43,7 @@ class FileLock:
     """Exclusive ownership of the log in `path` by one process, until it is released or the process ends."""
 
     def __init__(self, path: Path) -> None:
-        path = path.with_name(f"{path.name}.lock")
+        path = lock_of(path)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -178,6 +178,11 @@ def has_room(path: Path) -> bool:
             return os.pwrite(probe.fileno(), bytes(PROBE_BYTES), end) == PROBE_BYTES
     except OSError as error:
         return error.errno not in NO_ROOM
+
+
+def lock_of(path: Path) -> Path:
+    """The file whose lock says who owns the log in `path`."""
+    return path.with_name(f"{path.name}.lock")
 
 
 def wal_of(path: Path) -> Path:

@@ -123,8 +123,9 @@ class SqliteEventLog:
         check: Callable[[Connection], object] | None = None,
         prepare: Callable[[Connection], None] | None = None,
         on_fatal: Callable[[Exception], None] | None = None,
+        log_id: str = "",
     ) -> Self:
-        """Open or create the log.
+        """Open or create the log; `log_id` is the id of one that is created, at random if empty.
 
         `check` reads a log that exists before anything is written to it, and raises what forbids to open it. `prepare`
         runs once in the opening transaction, so that the hook's owner can create its own tables. `on_fatal` is called
@@ -149,7 +150,7 @@ class SqliteEventLog:
                 with connection.begin():
                     if not has_tables(connection, path):
                         make_tables(connection)
-                    identity = identity_of(connection, clock_us=clock_us)
+                    identity = identity_of(connection, clock_us=clock_us, log_id=log_id)
                     if prepare is not None:
                         prepare(connection)
             except BaseException:

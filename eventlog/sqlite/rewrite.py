@@ -104,13 +104,13 @@ def rewritten(path: Path, rewrite: Rewrite) -> bool:
         resources.callback(new.unlink, missing_ok=True)
         if not _copied(path, new, rewrite):
             return False
-        _settle(path)
+        settle(path)
         new.replace(path)
         flush_folder(path)
         return True
 
 
-def _settle(path: Path) -> None:
+def settle(path: Path) -> None:
     """Put all of the write-ahead log into the file, and remove it: beside the new file it would be taken for its."""
     flush_recovered(path)
     engine = writer_engine(path)

@@ -92,6 +92,10 @@ class SqliteVerification:
         return self._identity.log_id
 
     @cached_property
+    def _head(self) -> int:
+        return self._sources.positions()[1]
+
+    @cached_property
     def fault(self) -> Fault | None:
         """The fault of the table of rows; None when its rows can be read."""
         try:
@@ -230,6 +234,10 @@ class SqliteVerification:
     def gave_up(self) -> bool:
         """Whether reading ended after too many failures: more of the file may be lost than is named."""
         return self._sources.is_cut
+
+    def read_all(self, *, after: int, limit: int) -> list[RecordedEvent]:
+        """Events of the whole log by position, as EventLog reads them."""
+        return self.reader.read_all(after=after, limit=limit, backward=False, head=self._head)
 
     def read_stream(self, stream: StreamId, *, after: int, limit: int, backward: bool) -> list[RecordedEvent]:
         """A page of a stream, as EventLog reads it."""

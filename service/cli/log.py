@@ -1,4 +1,4 @@
-"""`abridged log`: checks a log file, or rebuilds its read table or search index."""
+"""`abridged log`: checks a log file, copies it as lines, or rebuilds its read table or search index."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
@@ -31,7 +32,7 @@ SEE_OPERATIONS = "see docs/production.md"
 _file = click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
 
 
-@click.group(short_help="Check a log file, or rebuild its read table or search index.")
+@click.group(short_help="Check, export or import a log, or rebuild its read table or search index.")
 def log() -> None:
     """Work on a log file that no sidecar is using."""
 
@@ -125,6 +126,58 @@ def reindex(invocation: Invocation, file: Path | None) -> None:
             reindexed(of_file, environment(), lambda at, head: say(f"{at.words:,} of {head:,} events", is_error=True))
         )
     say(f"ok: {done.words:,} events")
+
+
+@log.command("export")
+@_file
+@settings_options
+@click.pass_obj
+def export(invocation: Invocation, file: Path | None) -> None:
+    """Write every event of FILE, or of the configured log, to standard output, as a line of JSON each.
+
+    The lines have all messages of all namespaces in clear. `abridged log import` makes the same log of them. The file
+    is not changed. Exits with 1 if an event is damaged; the lines before it are no log then.
+    """
+    settings = configuration(invocation).settings
+    path = _existing(file or settings.log.path)
+    # This command alone writes lines.
+    from abridged.service.bootstrap.backends import stored_backend
+    from abridged.service.conversations.log_copy import lines_of_log
+    from abridged.service.conversations.row import READ_TABLE
+
+    with _as_served(settings, path) as of_file:
+        backend = stored_backend(of_file.log)
+        with backend.verification(backend.rows(READ_TABLE)) as verification:
+            for line in lines_of_log(verification, _Progress()):
+                sys.stdout.buffer.write(line.encode())
+    sys.stdout.buffer.flush()
+
+
+@log.command("import")
+@click.argument("lines", type=click.File("rb"))
+@_file
+@settings_options
+@click.pass_obj
+def import_(invocation: Invocation, lines: BinaryIO, file: Path | None) -> None:
+    """Make FILE, or the configured log, of the LINES that `abridged log export` wrote, or `-`, whole or not at all.
+
+    It is the same log, with its id, positions and event ids: serve only one of both. Exits with 1 if there is a log in
+    that place, or at the first line that is not one of a whole log; no file is there then.
+    """
+    settings = configuration(invocation).settings
+    path = file or settings.log.path
+    # This command alone reads lines.
+    from abridged.service.bootstrap.log_import import imported
+    from abridged.service.conversations.log_copy import LogLinesRefused
+
+    with _as_served(settings, path) as of_file:
+        try:
+            done = imported(of_file, environment(), lines, _Progress())
+        except FileExistsError as error:
+            raise CommandFailed(f"there is a log at {path}", hint="name another file, or move it away") from error
+        except LogLinesRefused as error:
+            raise CommandFailed(f"{lines.name}: {error}", details=("no log was made",)) from error
+    say(f"ok: {done.conversations:,} conversations from {done.events:,} events")
 
 
 def _existing(path: Path) -> Path:

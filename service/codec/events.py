@@ -92,6 +92,11 @@ def sent_content(payload: bytes) -> bytes:
     return canonical(event_pb2.MessageAppended.FromString(payload).message)
 
 
+def content_of(type_name: str, payload: bytes) -> bytes:
+    """Return the bytes by which a repeat of a stored event is known: of a message, those that its client sent."""
+    return sent_content(payload) if type_name == domain.MessageAppended.__name__ else payload
+
+
 def _appended_around(event: domain.MessageAppended, sent: bytes) -> bytes:
     """The payload with the message's own bytes in it, its fields in the order in which protobuf writes them."""
     count = _count(event.tokens, event.source, event.counter)

@@ -12,12 +12,11 @@ from abridged.eventlog.errors import LogCorrupt
 from abridged.eventlog.event import SealedEvent, StreamId
 from abridged.eventlog.rows import Fault
 from abridged.eventlog.verification import FAILURES_MAX, RANGES_MAX, LogVerification, Loss, Ranges, listed
-from abridged.service.codec.events import UnknownEvent, sent_content
+from abridged.service.codec.events import UnknownEvent, content_of
 from abridged.service.conversations.replay import PAGE_EVENTS, evolved
 from abridged.service.conversations.snapshots import ConversationSnapshots, Snapshot
 from abridged.service.conversations.table import ConversationTable, ListQuery, is_row_of
 from abridged.service.domain.conversation import initial_state
-from abridged.service.domain.events import MessageAppended
 
 
 class Damage(NamedTuple):
@@ -133,7 +132,7 @@ def _of_conversation(
         for page in log.pages(stream):
             for sealed in page:
                 version, position = sealed.event.version, sealed.event.position
-                if not log.has_content(sealed, _content(sealed)):
+                if not log.has_content(sealed, content_of(sealed.event.type, sealed.event.payload)):
                     repeatable.add(position)
                 state = evolved(log, stream, state, (sealed.event,))
                 if snapshot == Snapshot(state, version, position, sealed.chain):
@@ -232,8 +231,3 @@ def _snapshot(snapshots: ConversationSnapshots | None, stream: StreamId) -> tupl
         return (None, "its snapshot is not what was written") if damaged else (snapshots.of(stream), "")
     except LogCorrupt as error:
         return None, f"its snapshot: {error}"
-
-
-def _content(sealed: SealedEvent) -> bytes:
-    is_message = sealed.event.type == MessageAppended.__name__
-    return sent_content(sealed.event.payload) if is_message else sealed.event.payload

@@ -273,7 +273,7 @@ OWN_OUTPUT = {
     "demo": "is for a person",
     "bench": "writes its figures to a file",
     "protos": "writes files",
-    "log": "checks and rebuilds files, while no sidecar runs",
+    "log": "works on files while no sidecar runs; its export is JSON",
 }
 """Commands without `--json`, and why."""
 

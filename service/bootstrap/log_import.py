@@ -1,0 +1,43 @@
+"""Makes a log from the lines of another one, with its read table."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import BinaryIO
+
+from abridged.eventlog.event import StreamId
+from abridged.service.bootstrap.backends import stored_backend
+from abridged.service.bootstrap.core import open_core
+from abridged.service.config.settings import Settings
+from abridged.service.conversations.log_copy import LogLinesRefused, Walked, filled, head_of_lines
+from abridged.service.conversations.rebuild import RebuildReport, Rebuilt
+
+
+def imported(settings: Settings, environ: Mapping[str, str], lines: BinaryIO, walked: Walked) -> Rebuilt:
+    """Make the log of `settings` from `lines`, whole or not at all: every conversation is folded before it is there.
+
+    Raises LogLinesRefused, FileExistsError for a log that is there, and an EventLogError if it cannot be written.
+    """
+    head = head_of_lines(lines)
+    done: list[Rebuilt] = []
+
+    def check(path: Path) -> None:
+        of_copy = settings.model_copy(update={"log": settings.log.model_copy(update={"path": path})})
+        done.append(asyncio.run(_folded(of_copy, environ)))
+
+    stored_backend(settings.log).copy(head.log_id, lambda log: filled(log, head, lines, walked), check)
+    return done[0]
+
+
+async def _folded(settings: Settings, environ: Mapping[str, str]) -> Rebuilt:
+    def refused(stream: StreamId, error: Exception) -> None:
+        raise LogLinesRefused(f"conversation {stream.namespace}/{stream.name}: {error}") from error
+
+    async with AsyncExitStack() as resources:
+        core = open_core(settings, environ, resources, on_fatal=lambda _: None, now_us=lambda: time.time_ns() // 1_000)
+        assert core.rebuild is not None, "the log is a file"
+        return await asyncio.to_thread(core.rebuild, RebuildReport(left_out=refused))
