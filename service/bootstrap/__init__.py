@@ -38,13 +38,14 @@ WITHOUT_MODEL = (
 _log = structlog.get_logger()
 
 
-def run(settings: Settings, environ: Mapping[str, str]) -> None:
-    """Serve until SIGTERM or SIGINT, on a new event loop. Raises what `serve` raises."""
+def run(settings: Settings, environ: Mapping[str, str], *, ready: Callable[[Running], None] = lambda _: None) -> None:
+    """Serve until SIGTERM or SIGINT, on a new event loop; call `ready` once calls are accepted. Raises what `serve`
+    raises."""
     take_all_descriptors()
     undo_logs = logging_as_set(settings.telemetry)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(_until_signalled(settings, environ))
+            runner.run(_until_signalled(settings, environ, ready))
     finally:
         undo_logs()
 
@@ -144,12 +145,16 @@ async def _remedy(settings: Settings) -> str:
     return WITHOUT_MODEL
 
 
-async def _until_signalled(settings: Settings, environ: Mapping[str, str]) -> None:
+async def _until_signalled(settings: Settings, environ: Mapping[str, str], ready: Callable[[Running], None]) -> None:
+    def settled(running: Running) -> None:
+        settle_memory()
+        ready(running)
+
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await serve(settings, environ, stop=stop, ready=lambda _: settle_memory())
+    await serve(settings, environ, stop=stop, ready=settled)
 
 
 def settle_memory() -> None:

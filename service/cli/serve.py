@@ -7,6 +7,8 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,7 +23,18 @@ from abridged.service.domain.errors import InvalidPolicy
 from abridged.service.models.settings import SettingUnusable
 from abridged.service.recall.errors import RecallError
 
+if TYPE_CHECKING:
+    from abridged.service.bootstrap import Running
+
 _READ_BYTES = 4_096
+
+_EPHEMERAL = (
+    "log.backend=memory",
+    "server.listen=127.0.0.1:0",
+    "server.http_listen=",
+    "summarizer.models=scripted:default",
+)
+"""The settings of a sidecar for a test, which flags change and nothing else does."""
 
 _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (RecallError, "`abridged log reindex` makes the index again"),
@@ -39,22 +52,35 @@ _HINTS: tuple[tuple[type[Exception], str], ...] = (
 @click.option(
     "--stop-with-stdin", is_flag=True, help="Stop when standard input ends, as it does with the program that writes it."
 )
+@click.option(
+    "--ephemeral",
+    is_flag=True,
+    help="For a test: keep nothing, ask no model, listen on a free port, print the address, stop with standard input.",
+)
 @settings_options
 @click.pass_obj
-def serve(invocation: Invocation, *, stop_with_stdin: bool) -> None:
+def serve(invocation: Invocation, *, stop_with_stdin: bool, ephemeral: bool) -> None:
     """Run the sidecar until SIGTERM or Ctrl-C.
 
-    It listens on server.listen (gRPC) and server.http_listen (health and metrics), and keeps its log at log.path.
+    It listens on server.listen (gRPC) and server.http_listen (health and metrics), and keeps its log at log.path. With
+    --ephemeral it keeps its log in memory, summarizes by summarizer.models=scripted:default, and writes its address to
+    standard output once it serves; --set changes any of this.
     """
+    if ephemeral:
+        invocation = replace(invocation, assignments=(*_EPHEMERAL, *invocation.assignments))
     found = configuration(invocation)
     check_prerequisites(found)
     # The import loads the server, which no other command needs.
     from abridged.service.bootstrap import run
 
-    if stop_with_stdin:
+    if stop_with_stdin or ephemeral:
         threading.Thread(target=_stop_with_stdin, daemon=True).start()
     with explained():
-        run(found.settings, environment())
+        run(found.settings, environment(), ready=_print_address if ephemeral else lambda _: None)
+
+
+def _print_address(running: Running) -> None:
+    print(running.grpc_addresses[0], flush=True)
 
 
 def _stop_with_stdin() -> None:

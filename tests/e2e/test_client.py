@@ -25,6 +25,7 @@ from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 HELLO = {"role": "user", "content": "Good morning"}
+SMALL = {"tokens.default_context_length": "1024"}
 STUBBORN = Patience(attempts_max=1_000, pause_base_s=0.05, pause_max_s=0.1)
 
 
@@ -168,6 +169,40 @@ def test_a_sidecar_of_a_program_lives_as_long_as_the_block(tmp_path):
         ):
             assert chats.append("chat-1", [HELLO]).message_version == expected
         assert not Path(address.removeprefix("unix:")).parent.exists()
+
+
+def test_a_sidecar_for_a_test_summarizes_without_a_model_and_keeps_nothing():
+    """Each begins empty, and the same messages give the same window."""
+    windows = []
+    for _ in range(2):
+        with start_local(settings=SMALL, command=COMMAND) as address, Conversations(address) as chats:
+            for number in range(12):
+                chats.append("chat-1", [{"role": "user", "content": f"Order {number} goes to dock {number}. " * 8}])
+            assert chats.wait_idle("chat-1", wait_s=PATIENCE_S)
+            assert [record.id for record in chats.summaries("chat-1")]
+            windows.append(chats.context("chat-1", rendering="openai").rendered_json)
+
+    assert windows[0] == windows[1]
+
+
+def test_a_sidecar_for_a_test_prints_its_address_and_ends_with_its_input(tmp_path):
+    """So that a test in any language needs a process and its first line. It writes no file."""
+    process = subprocess.Popen(
+        [*COMMAND, "serve", "--ephemeral"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "ABRIDGED_LOG__PATH": str(tmp_path / "a.db"), "PYTHONPATH": str(ROOT / "src")},
+    )
+    assert process.stdout is not None
+    with Conversations(process.stdout.readline().strip()) as chats:
+        assert chats.append("chat-1", [HELLO]).message_version == 1
+    process.communicate(timeout=PATIENCE_S)
+
+    assert process.returncode == 0
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_sidecar_of_a_program_ends_with_the_program(tmp_path):

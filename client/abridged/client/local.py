@@ -20,7 +20,7 @@ _LOOK = Patience(attempts_max=1)
 
 @contextmanager
 def start_local(
-    log_path: str | Path,
+    log_path: str | Path | None = None,
     *,
     settings: Mapping[str, str] | None = None,
     command: Sequence[str] = ("abridged",),
@@ -28,14 +28,18 @@ def start_local(
 ) -> Iterator[str]:
     """Start a sidecar that keeps its log at `log_path`; yields its address, a socket that only this user can open.
 
-    It stops with the block, and with the program, however that ends. `settings` are those of docs/configuration.md, by
-    name. Raises FileNotFoundError without the command, and SidecarError if it does not serve within `within_s` seconds,
-    with what it has written.
+    Without a path it is one for tests: its log is in memory, and its summaries are made of the messages' own sentences,
+    without a model. It stops with the block, and with the program, however that ends. `settings` are those of
+    docs/configuration.md, by name. Raises FileNotFoundError without the command, and SidecarError if it does not serve
+    within `within_s` seconds, with what it has written.
     """
     with tempfile.TemporaryDirectory(prefix="abridged-") as folder, (Path(folder) / "log").open("w+b") as written:
         address = f"unix:{folder}/sidecar.sock"
-        asked = {**(settings or {}), "server.listen": address, "server.http_listen": "", "log.path": str(log_path)}
-        options = [part for name, value in asked.items() for part in ("--set", f"{name}={value}")]
+        asked = {**(settings or {}), "server.listen": address, "server.http_listen": ""}
+        if log_path is not None:
+            asked["log.path"] = str(log_path)
+        options = [] if log_path is not None else ["--ephemeral"]
+        options += [part for name, value in asked.items() for part in ("--set", f"{name}={value}")]
         process = subprocess.Popen(
             [*command, "serve", "--stop-with-stdin", *options],
             stdin=subprocess.PIPE,
