@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
@@ -22,6 +22,9 @@ from abridged.service.cli.terminal import say
 from abridged.service.config.settings import LogSettings, Settings
 from abridged.service.config.sources import environment
 from abridged.service.recall.errors import RecallError
+
+if TYPE_CHECKING:
+    from abridged.service.conversations.rebuild import Rebuilt
 
 PROGRESS_EVENTS = 20_000
 LINES_MAX = 100
@@ -165,19 +168,23 @@ def import_(invocation: Invocation, lines: BinaryIO, file: Path | None) -> None:
     that place, or at the first line that is not one of a whole log; no file is there then.
     """
     settings = configuration(invocation).settings
-    path = file or settings.log.path
-    # This command alone reads lines.
+    done = imported_log(settings, file or settings.log.path, lines)
+    say(f"ok: {done.conversations:,} conversations from {done.events:,} events")
+
+
+def imported_log(settings: Settings, path: Path, lines: BinaryIO) -> Rebuilt:
+    """Make the log at `path` of the lines of an export, whole or not at all. Raises CommandFailed."""
+    # Few commands read lines.
     from abridged.service.bootstrap.log_import import imported
     from abridged.service.conversations.log_copy import LogLinesRefused
 
     with _as_served(settings, path) as of_file:
         try:
-            done = imported(of_file, environment(), lines, _Progress())
+            return imported(of_file, environment(), lines, _Progress())
         except FileExistsError as error:
             raise CommandFailed(f"there is a log at {path}", hint="name another file, or move it away") from error
         except LogLinesRefused as error:
             raise CommandFailed(f"{lines.name}: {error}", details=("no log was made",)) from error
-    say(f"ok: {done.conversations:,} conversations from {done.events:,} events")
 
 
 def _existing(path: Path) -> Path:

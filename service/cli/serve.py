@@ -6,15 +6,18 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from abridged.eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogLocked, LogNewer, LogUnsafe
 from abridged.service.api.listeners import AddressTaken, AddressUnusable
 from abridged.service.cli.failures import CommandFailed, Misconfigured
+from abridged.service.cli.log import imported_log
 from abridged.service.cli.options import Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
 from abridged.service.cli.sidecar import configuration
@@ -57,25 +60,42 @@ _HINTS: tuple[tuple[type[Exception], str], ...] = (
     is_flag=True,
     help="For a test: keep nothing, ask no model, listen on a free port, print the address, stop with standard input.",
 )
+@click.option(
+    "--log",
+    "lines",
+    type=click.File("rb"),
+    metavar="LINES",
+    help="With --ephemeral: begin with a log that `abridged log export` wrote.",
+)
 @settings_options
 @click.pass_obj
-def serve(invocation: Invocation, *, stop_with_stdin: bool, ephemeral: bool) -> None:
+def serve(invocation: Invocation, *, stop_with_stdin: bool, ephemeral: bool, lines: BinaryIO | None) -> None:
     """Run the sidecar until SIGTERM or Ctrl-C.
 
     It listens on server.listen (gRPC) and server.http_listen (health and metrics), and keeps its log at log.path. With
     --ephemeral it keeps its log in memory, summarizes by summarizer.models=scripted:default, and writes its address to
-    standard output once it serves; --set changes any of this.
+    standard output once it serves; --set changes any of this. With --log it begins with the events of an export, in a
+    file that it removes at its end.
     """
-    if ephemeral:
-        invocation = replace(invocation, assignments=(*_EPHEMERAL, *invocation.assignments))
-    found = configuration(invocation)
-    check_prerequisites(found)
-    # The import loads the server, which no other command needs.
-    from abridged.service.bootstrap import run
+    if lines is not None and not ephemeral:
+        raise click.UsageError("--log goes with --ephemeral; `abridged log import` makes a log that stays")
+    with ExitStack() as resources:
+        if ephemeral:
+            invocation = replace(invocation, assignments=(*_EPHEMERAL, *invocation.assignments))
+        if lines is not None:
+            folder = Path(resources.enter_context(TemporaryDirectory(prefix="abridged-")))
+            kept = ("log.backend=sqlite", f"log.path={folder / 'abridged.db'}")
+            invocation = replace(invocation, assignments=(*invocation.assignments, *kept))
+        found = configuration(invocation)
+        check_prerequisites(found)
+        if lines is not None:
+            imported_log(found.settings, found.settings.log.path, lines)
+        # The import loads the server, which no other command needs.
+        from abridged.service.bootstrap import run
 
-    if stop_with_stdin or ephemeral:
-        threading.Thread(target=_stop_with_stdin, daemon=True).start()
-    with explained():
+        if stop_with_stdin or ephemeral:
+            threading.Thread(target=_stop_with_stdin, daemon=True).start()
+        resources.enter_context(explained())
         run(found.settings, environment(), ready=_print_address if ephemeral else lambda _: None)
 
 

@@ -20,11 +20,12 @@ from abridged.client import AsyncConversations, Conversations, Patience, Sidecar
 from abridged.v1.conversation_service_pb2 import AppendMessagesResponse, GetConversationRequest
 from abridged.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from abridged.v1.message_pb2 import ROLE_USER, Message
-from tests.support.command import PROGRAM, served
+from tests.support.command import PROGRAM, abridged, served
 from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 HELLO = {"role": "user", "content": "Good morning"}
+RECORDED = {"tokens.default_context_length": "1024", "summarizer.models": "scripted:default"}
 SMALL = {"tokens.default_context_length": "1024"}
 STUBBORN = Patience(attempts_max=1_000, pause_base_s=0.05, pause_max_s=0.1)
 
@@ -183,6 +184,37 @@ def test_a_sidecar_for_a_test_summarizes_without_a_model_and_keeps_nothing():
             windows.append(chats.context("chat-1", rendering="openai").rendered_json)
 
     assert windows[0] == windows[1]
+
+
+def test_a_recorded_log_is_served_to_a_test(tmp_path):
+    """What one run recorded, another one asserts on, and appends to; the lines stay as they are."""
+    lines = tmp_path / "log.jsonl"
+    with start_local(tmp_path / "a.db", settings=RECORDED, command=COMMAND) as address, Conversations(address) as chats:
+        for number in range(12):
+            chats.append("chat-1", [{"role": "user", "content": f"Order {number} goes to dock {number}. " * 8}])
+        assert chats.wait_idle("chat-1", wait_s=PATIENCE_S)
+        recorded = chats.context("chat-1", rendering="openai").rendered_json
+    lines.write_text(abridged("log", "export", str(tmp_path / "a.db")).out, encoding="utf-8")
+    before = lines.read_bytes()
+
+    for _ in range(2):
+        with start_local(lines=lines, command=COMMAND) as address, Conversations(address) as chats:
+            assert chats.context("chat-1", rendering="openai").rendered_json == recorded
+            assert len(list(chats.summaries("chat-1"))) > 0
+            assert chats.append("chat-1", [HELLO]).message_version == 13
+    assert lines.read_bytes() == before
+
+
+@pytest.mark.parametrize("given", [(), ("--ephemeral",)])
+def test_lines_that_are_no_log_are_not_served(tmp_path, given):
+    """The message says why, and nothing runs."""
+    lines = tmp_path / "log.jsonl"
+    lines.write_text('{"format": "abridged-log-1", "logId": "a", "events": 1}\n{"position": 7}\n', encoding="utf-8")
+
+    ran = abridged("serve", *given, "--log", str(lines))
+
+    assert ran.code == (1 if given else 2)
+    assert ("line 2" if given else "--log goes with --ephemeral") in ran.err
 
 
 def test_a_sidecar_for_a_test_prints_its_address_and_ends_with_its_input(tmp_path):

@@ -22,6 +22,7 @@ _LOOK = Patience(attempts_max=1)
 def start_local(
     log_path: str | Path | None = None,
     *,
+    lines: str | Path | None = None,
     settings: Mapping[str, str] | None = None,
     command: Sequence[str] = ("abridged",),
     within_s: float = 30.0,
@@ -29,7 +30,8 @@ def start_local(
     """Start a sidecar that keeps its log at `log_path`; yields its address, a socket that only this user can open.
 
     Without a path it is one for tests: its log is in memory, and its summaries are made of the messages' own sentences,
-    without a model. It stops with the block, and with the program, however that ends. `settings` are those of
+    without a model. It begins with the `lines` of a log that `abridged log export` wrote, if given, and leaves them
+    as they are. It stops with the block, and with the program, however that ends. `settings` are those of
     docs/configuration.md, by name. Raises FileNotFoundError without the command, and SidecarError if it does not serve
     within `within_s` seconds, with what it has written.
     """
@@ -39,6 +41,8 @@ def start_local(
         if log_path is not None:
             asked["log.path"] = str(log_path)
         options = [] if log_path is not None else ["--ephemeral"]
+        if lines is not None:
+            options += ["--log", str(lines)]
         options += [part for name, value in asked.items() for part in ("--set", f"{name}={value}")]
         process = subprocess.Popen(
             [*command, "serve", "--stop-with-stdin", *options],
