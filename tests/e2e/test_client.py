@@ -217,6 +217,53 @@ def test_lines_that_are_no_log_are_not_served(tmp_path, given):
     assert ("line 2" if given else "--log goes with --ephemeral") in ran.err
 
 
+SUITE = """
+import sys
+import pytest
+from abridged.client import AsyncConversations
+
+@pytest.fixture
+def abridged_command():
+    return COMMAND
+
+HELLO = {"role": "user", "content": "Good morning"}
+
+@pytest.mark.parametrize("_", range(2))
+def test_begins_empty(abridged, _):
+    assert abridged.append("chat-1", [HELLO]).message_version == 1
+
+@pytest.mark.abridged(lines="log.jsonl", settings={"server.message_bytes_max": "2000"})
+@pytest.mark.asyncio
+async def test_begins_with_what_was_recorded(abridged_address):
+    async with AsyncConversations(abridged_address) as chats:
+        assert (await chats.append("chat-1", [HELLO])).message_version == 2
+"""
+
+
+def test_the_fixtures_of_pytest_give_each_test_a_sidecar(tmp_path):
+    """Empty, or with recorded lines; in a suite that knows no mark but those that are declared."""
+    with start_local(tmp_path / "a.db", settings=RECORDED, command=COMMAND) as address, Conversations(address) as chats:
+        chats.append("chat-1", [HELLO])
+    (tmp_path / "log.jsonl").write_text(abridged("log", "export", str(tmp_path / "a.db")).out, encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    (tmp_path / "test_suite.py").write_text(SUITE.replace("COMMAND", repr(COMMAND)), encoding="utf-8")
+    options = (
+        "-q",
+        "-p",
+        "abridged.client.pytest_plugin",
+        "-p",
+        "no:cacheprovider",
+        "--strict-markers",
+        "test_suite.py",
+    )
+
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", *options], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S
+    )
+
+    assert "3 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
 def test_a_sidecar_for_a_test_prints_its_address_and_ends_with_its_input(tmp_path):
     """So that a test in any language needs a process and its first line. It writes no file."""
     process = subprocess.Popen(
