@@ -113,7 +113,9 @@ and is not part of the window. The next record is made with the `raw` before it 
 ```
 
 `record` leaves missing fields empty; `error` is one of `unavailable`, `missing`, `refused`, `truncated`, `looped`;
-`hang` returns nothing until the deadline. `context_length` is optional. An invalid file is refused at start."""
+`hang` returns nothing until the deadline. `context_length` is optional. With `"repeat": false` a call after the last
+step is refused: with `policy.fallback=never` the pass fails with the number of the call in its cause. An invalid
+file is refused at start."""
 _PLAIN_TYPES = {bool: "true or false", int: "integer", float: "number", str: "text", Path: "path", SecretStr: "secret"}
 
 

@@ -217,6 +217,20 @@ def test_lines_that_are_no_log_are_not_served(tmp_path, given):
     assert ("line 2" if given else "--log goes with --ephemeral") in ran.err
 
 
+def test_a_script_that_runs_out_says_at_which_call(tmp_path):
+    """A pass that a test did not foresee is a failure that names itself, not one more of the last answer."""
+    script = tmp_path / "script.json"
+    script.write_text('{"repeat": false, "steps": [{"default": true}]}', encoding="utf-8")
+    settings = {**SMALL, "summarizer.models": f"scripted:{script}", "policy.fallback": "never"}
+    with start_local(settings=settings, command=COMMAND) as address, Conversations(address) as chats:
+        for number in range(40):
+            chats.append("chat-1", [{"role": "user", "content": f"Order {number} goes to dock {number}. " * 8}])
+        assert chats.wait_idle("chat-1", wait_s=PATIENCE_S)
+        causes = [ended.cause for ended in chats.summarizations("chat-1") if ended.cause]
+
+    assert "the script ends after step 1, and this is call 2" in causes[-1]
+
+
 SUITE = """
 import sys
 import pytest

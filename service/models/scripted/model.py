@@ -1,8 +1,10 @@
 """A model that follows a script: for tests and demonstrations, deterministic and without any network.
 
-A script is a list of steps, one for each call; the last step repeats. As a JSON file (`scripted:<path>`):
+A script is a list of steps, one for each call; the last step repeats, unless `repeat` is false: then a call after the
+last step is refused, and says which call it is. As a JSON file (`scripted:<path>`):
 
     {"context_length": 8192,
+     "repeat": true,
      "steps": [{"default": true},
                {"default": true, "delay_s": 5},
                {"text": "not JSON"},
@@ -102,8 +104,10 @@ class ScriptedModel:
         clock: Callable[[], float],
         script: str = "default",
         context_length: int = CONTEXT_LENGTH,
+        repeat: bool = True,
     ) -> None:
         assert steps, "a script has a step"
+        self._repeat = repeat
         self._steps = tuple(steps)
         self._clock = clock
         self._script = script
@@ -118,8 +122,10 @@ class ScriptedModel:
     async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
         """Perform the next step."""
         started = self._clock()
-        step = self._steps[min(self.asked, len(self._steps) - 1)]
         self.asked += 1
+        if self.asked > len(self._steps) and not self._repeat:
+            raise ModelRefused(f"the script ends after step {len(self._steps)}, and this is call {self.asked}")
+        step = self._steps[min(self.asked, len(self._steps)) - 1]
         async with Deadline(deadline_s, clock=self._clock).rest(self.name):
             # A step must be cancellable like a call on a network.
             await asyncio.sleep(0)
@@ -178,8 +184,11 @@ def load_script(script: str, *, clock: Callable[[], float]) -> ScriptedModel:
     context_length = parsed.get("context_length", CONTEXT_LENGTH)
     if not isinstance(context_length, int) or context_length <= 0:
         raise ScriptError(f"{script}: context_length is a number of tokens")
+    repeat = parsed.get("repeat", True)
+    if not isinstance(repeat, bool):
+        raise ScriptError(f"{script}: repeat is true or false")
     steps = [_read_step(step, f"{script}: step {number}") for number, step in enumerate(parsed["steps"], start=1)]
-    return ScriptedModel(steps, clock=clock, script=script, context_length=context_length)
+    return ScriptedModel(steps, clock=clock, script=script, context_length=context_length, repeat=repeat)
 
 
 @dataclass(frozen=True, slots=True)
