@@ -1,16 +1,17 @@
-"""The HTTP port: liveness, readiness, start-up and metrics, for kubelets and Prometheus.
+"""The HTTP port: liveness, readiness, start-up and metrics, for kubelets and Prometheus, and the contract's calls.
 
-Invariant: no response contains text of a conversation, and no peer can hold one of `CONNECTIONS_MAX` places for longer
-than its route takes plus twice `PATIENCE_S`; when all are taken, the slowest unfinished request gives up its place.
-Only GET and HEAD, one request a connection, no bodies. h11 reads the heads; docs/adr/0040 says why it does no more.
+Invariant: no route's response contains text of a conversation, and no peer can hold one of `CONNECTIONS_MAX` places for
+longer than its route takes plus twice `PATIENCE_S`; when all are taken, the slowest unfinished request gives up its
+place. Calls have `CALLS_MAX` places apart. One request a connection. h11 reads the requests; docs/adr/0040 says why it
+does no more.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -18,48 +19,27 @@ import h11
 import structlog
 
 from abridged.observability.metrics import Metrics
+from abridged.service.api.http_exchange import HttpExchange, HttpRequest, HttpResponse, plain
 
 HEAD_BYTES_MAX = 8 * 1024
 PATIENCE_S = 5.0
 """Seconds that a peer may take to send its head, and again to receive the answer."""
 CHECK_TIMEOUT_S = 1.0
 CONNECTIONS_MAX = 64
+CALLS_MAX = 512
+"""Calls at once over this port. Each has a connection of its own."""
 BACKLOG = 64
 LINGER_S = 0.5
+KEEPALIVE_S = 30
 LINGER_BYTES_MAX = 1024 * 1024
-
-_HEADERS = (
-    "Cache-Control: no-store",
-    "Connection: close",
-    "Content-Security-Policy: default-src 'none'; frame-ancestors 'none'",
-    "Cross-Origin-Resource-Policy: same-origin",
-    "Referrer-Policy: no-referrer",
-    "X-Content-Type-Options: nosniff",
-)
 
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
-    """The head of a request. Names of `headers` are in lower case."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
-    """An answer; `headers` are whole lines beside those that every answer has."""
-
-    status: HTTPStatus
-    body: bytes = b""
-    content_type: str = "text/plain; charset=utf-8"
-    headers: tuple[str, ...] = ()
-
-
 Route = Callable[[HttpRequest], Awaitable[HttpResponse]]
+
+Calls = Callable[[HttpExchange], Awaitable[None]]
+"""Serves a request with a body, and writes its response."""
 
 Check = Callable[[], Awaitable[str]]
 """Returns an empty string when all is well, else the reason in our own words: it is shown to every caller."""
@@ -81,13 +61,13 @@ def health_routes(
     """
 
     async def livez(_: HttpRequest) -> HttpResponse:
-        return _plain(HTTPStatus.OK, "alive")
+        return plain(HTTPStatus.OK, "alive")
 
     async def startupz(_: HttpRequest) -> HttpResponse:
         return (
-            _plain(HTTPStatus.OK, "started")
+            plain(HTTPStatus.OK, "started")
             if started() or busy()
-            else _plain(HTTPStatus.SERVICE_UNAVAILABLE, "starting")
+            else plain(HTTPStatus.SERVICE_UNAVAILABLE, "starting")
         )
 
     async def readyz(_: HttpRequest) -> HttpResponse:
@@ -103,10 +83,10 @@ def health_routes(
     return {"/livez": livez, "/readyz": readyz, "/startupz": startupz}
 
 
-def http_server_at(address: str, routes: Mapping[str, Route]) -> HttpServer:
-    """A server of `routes` at `address`, HOST:PORT with an IPv6 host in brackets."""
+def http_server_at(address: str, routes: Mapping[str, Route], calls: Calls | None = None) -> HttpServer:
+    """A server of `routes` and `calls` at `address`, HOST:PORT with an IPv6 host in brackets."""
     host, _, port = address.rpartition(":")
-    return HttpServer(host.strip("[]"), int(port), routes=routes)
+    return HttpServer(host.strip("[]"), int(port), routes=routes, calls=calls)
 
 
 def metrics_route(metrics: Metrics, *, look: Callable[[], Awaitable[None]] | None = None) -> dict[str, Route]:
@@ -121,13 +101,26 @@ def metrics_route(metrics: Metrics, *, look: Callable[[], Awaitable[None]] | Non
     return {"/metrics": scrape}
 
 
-class HttpServer:
-    """Serves `routes` by exact path."""
+_Received = tuple[HttpRequest, h11.Connection]
 
-    def __init__(self, host: str, port: int, *, routes: Mapping[str, Route], patience_s: float = PATIENCE_S) -> None:
+
+class HttpServer:
+    """Serves `routes` by exact path, and by `calls` whatever else has the path of a call, `/package.Service/Method`."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        routes: Mapping[str, Route],
+        calls: Calls | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         self._host = host
         self._port = port
         self._routes = dict(routes)
+        self._calls = calls
+        self._calling: set[asyncio.Task[None]] = set()
         self._patience_s = patience_s
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -145,9 +138,10 @@ class HttpServer:
         """Stop listening and drop what is open. Calling it twice is allowed."""
         if self._server is not None:
             self._server.close()
-        for task in self._connections:
+        open_connections = self._connections | self._calling
+        for task in open_connections:
             task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.gather(*open_connections, return_exceptions=True)
         if self._server is not None:
             await self._server.wait_closed()
 
@@ -166,6 +160,7 @@ class HttpServer:
         def forget(_: asyncio.Task[None]) -> None:
             # Not in the task's own `finally`: one that is cancelled before its first step never comes there.
             self._connections.discard(task)
+            self._calling.discard(task)
             self._reading.pop(task, None)
             writer.transport.abort()
 
@@ -180,10 +175,14 @@ class HttpServer:
             match parsed:
                 case None:
                     return
-                case HttpRequest():
-                    raw = _encode(await self._answer(parsed), head_only=parsed.method == "HEAD")
                 case HttpResponse():
-                    raw = _encode(parsed, head_only=False)
+                    raw = parsed.encoded()
+                case request, connection if self._calls is not None and _is_call(request) and self._may_call(task):
+                    _notice_when_gone(writer)
+                    await self._calls(HttpExchange(request, connection, reader, writer))
+                    raw = b""
+                case request, _:
+                    raw = (await self._answer(request)).encoded(head_only=request.method == "HEAD")
             async with asyncio.timeout(self._patience_s):
                 writer.write(raw)
                 await writer.drain()
@@ -193,70 +192,76 @@ class HttpServer:
         except OSError:
             return  # the peer is gone or too slow; both are its own affair
 
-    async def _read(self, reader: asyncio.StreamReader) -> HttpRequest | HttpResponse | None:
+    def _may_call(self, task: asyncio.Task[None]) -> bool:
+        """Move the connection to the places of calls. Without room it keeps the other kind, and is refused."""
+        if len(self._calling) >= CALLS_MAX:
+            return False
+        self._connections.discard(task)
+        self._calling.add(task)
+        return True
+
+    async def _read(self, reader: asyncio.StreamReader) -> _Received | HttpResponse | None:
         """The request, or the answer that refuses it, or None when the peer has gone."""
         try:
             async with asyncio.timeout(self._patience_s):
                 head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
-            return _plain(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "request head too large")
+            return plain(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "request head too large")
         except asyncio.IncompleteReadError:
             return None
         except TimeoutError:
-            return _plain(HTTPStatus.REQUEST_TIMEOUT, "request head too slow")
+            return plain(HTTPStatus.REQUEST_TIMEOUT, "request head too slow")
         return _parse(head)
 
     async def _answer(self, request: HttpRequest) -> HttpResponse:
         route = self._routes.get(request.path)
+        if route is None and self._calls is not None and _is_call(request):
+            return plain(HTTPStatus.SERVICE_UNAVAILABLE, "too many calls over this port", "Retry-After: 1")
         if route is None:
-            return _plain(HTTPStatus.NOT_FOUND, "not found")
+            return plain(HTTPStatus.NOT_FOUND, "not found")
         if request.method not in {"GET", "HEAD"}:
-            return HttpResponse(HTTPStatus.METHOD_NOT_ALLOWED, b"method not allowed\n", headers=("Allow: GET, HEAD",))
+            return plain(HTTPStatus.METHOD_NOT_ALLOWED, "method not allowed", "Allow: GET, HEAD")
         try:
             return await route(request)
         except Exception as error:  # noqa: BLE001 -- supervision: one route's bug must not take the port down
             _log.error("http.route_failed", path=request.path, exc_info=error)
-            return _plain(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error")
+            return plain(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error")
 
 
-def _parse(head: bytes) -> HttpRequest | HttpResponse:
+def _parse(head: bytes) -> _Received | HttpResponse:
     connection = h11.Connection(h11.SERVER)
     connection.receive_data(head)
     try:
         request = connection.next_event()
         path = urlsplit(request.target.decode()).path if isinstance(request, h11.Request) else ""
     except h11.RemoteProtocolError as error:
-        return _plain(HTTPStatus(error.error_status_hint), "bad request")
+        return plain(HTTPStatus(error.error_status_hint), "bad request")
     except ValueError:
-        return _plain(HTTPStatus.BAD_REQUEST, "bad target")
+        return plain(HTTPStatus.BAD_REQUEST, "bad target")
     assert isinstance(request, h11.Request), "a head that ends is a request or an error"
     if request.http_version not in {b"1.0", b"1.1"}:
-        return _plain(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.0 and HTTP/1.1 only")
+        return plain(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "HTTP/1.0 and HTTP/1.1 only")
     # h11 unfolds what RFC 9112 calls obsolete; a server may refuse it, and nobody here sends it.
     if b"\r\n " in head or b"\r\n\t" in head:
-        return _plain(HTTPStatus.BAD_REQUEST, "folded header")
+        return plain(HTTPStatus.BAD_REQUEST, "folded header")
     headers: dict[str, str] = {}
     for raw_name, raw_value in request.headers:
         name, value = raw_name.decode(), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return HttpRequest(request.method.decode(), path, headers)
+    return HttpRequest(request.method.decode(), path, headers), connection
 
 
-def _plain(status: HTTPStatus, text: str) -> HttpResponse:
-    return HttpResponse(status, f"{text}\n".encode())
+def _is_call(request: HttpRequest) -> bool:
+    """Whether the path is one of gRPC's, `/package.Service/Method`."""
+    return request.path.count("/") == 2 and "." in request.path.rpartition("/")[0]
 
 
-def _encode(response: HttpResponse, *, head_only: bool) -> bytes:
-    lines = (
-        f"HTTP/1.1 {response.status.value} {response.status.phrase}",
-        f"Content-Type: {response.content_type}",
-        f"Content-Length: {len(response.body)}",
-        *_HEADERS,
-        *response.headers,
-        "\r\n",
-    )
-    head = "\r\n".join(lines).encode("latin-1")
-    return head if head_only else head + response.body
+def _notice_when_gone(writer: asyncio.StreamWriter) -> None:
+    """Have the kernel ask a silent peer whether it is still there: a stream may last for days."""
+    peer: socket.socket = writer.get_extra_info("socket")
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_S)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_S)
 
 
 async def _linger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

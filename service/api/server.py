@@ -20,6 +20,7 @@ from abridged.service.api.reflection import reflection_handlers
 from abridged.service.api.server_info_servicer import ServerInfoServicer
 from abridged.service.api.text_servicer import TextServicer
 from abridged.service.api.validation import Validation
+from abridged.service.api.web_server import EVERYBODY_HERE, WebAccess, WebServer
 from abridged.v1 import (
     conversation_service_pb2,
     conversation_service_pb2_grpc,
@@ -31,8 +32,8 @@ from abridged.v1 import (
     text_service_pb2_grpc,
 )
 
-SERVICES = tuple(
-    file.DESCRIPTOR.services_by_name[name].full_name
+_DESCRIPTORS = tuple(
+    file.DESCRIPTOR.services_by_name[name]
     for file, name in (
         (conversation_service_pb2, "ConversationService"),
         (event_log_service_pb2, "EventLogService"),
@@ -40,6 +41,7 @@ SERVICES = tuple(
         (text_service_pb2, "TextService"),
     )
 )
+SERVICES = tuple(descriptor.full_name for descriptor in _DESCRIPTORS)
 
 RECEIVE_BYTES_MAX = 10 << 20
 """Three of the largest appends that can be set: what is too large by mistake is refused by us, with a reason and the
@@ -89,7 +91,7 @@ class Servicers:
 
 
 class GrpcServer:
-    """One server on one event loop. `stopping` is set when streams should end."""
+    """One server on one event loop, and the same calls over HTTP, `web`. `stopping` is set when streams should end."""
 
     def __init__(
         self,
@@ -100,6 +102,7 @@ class GrpcServer:
         request_bytes_max: int,
         stopping: asyncio.Event,
         connections: Connections = Connections(),
+        web: WebAccess = EVERYBODY_HERE,
     ) -> None:
         self._stopping = stopping
         self._drain = pipeline.drain
@@ -136,6 +139,15 @@ class GrpcServer:
         health = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
         guard.add_generic_rpc_handlers(reflection_handlers((*SERVICES, health)))
         guard.refuse_the_rest()
+        parts = (servicers.conversations, servicers.event_log, servicers.server_info, servicers.texts)
+        self.web = WebServer(
+            zip(_DESCRIPTORS, parts, strict=True),
+            pipeline,
+            validation,
+            request_bytes_max=request_bytes_max,
+            receive_bytes_max=RECEIVE_BYTES_MAX,
+            access=web,
+        )
 
     def listen(self, addresses: Sequence[str]) -> tuple[str, ...]:
         """Take the addresses, which are `guarded`; returns them with their real ports. Raises ListenError."""
@@ -145,6 +157,7 @@ class GrpcServer:
         """Serve what comes to the addresses that `listen` took."""
         await self._server.start()
         await self._health.start()
+        self.web.open()
 
     async def stop(self, *, grace_s: float) -> None:
         """Say that nothing new should come, end the streams, give running calls `grace_s`, then end them."""

@@ -21,7 +21,7 @@ from abridged.service.api.contexts import ContextCalls
 from abridged.service.api.conversation_servicer import ConversationServicer
 from abridged.service.api.conversations import ConversationCalls
 from abridged.service.api.event_log_servicer import EventLogServicer
-from abridged.service.api.http import HttpServer, health_routes, http_server_at, metrics_route
+from abridged.service.api.http import Calls, HttpServer, health_routes, http_server_at, metrics_route
 from abridged.service.api.look import Look
 from abridged.service.api.pages import Pages
 from abridged.service.api.passes import PassCalls
@@ -35,6 +35,7 @@ from abridged.service.api.slow_calls import SlowCalls
 from abridged.service.api.text_servicer import TextServicer
 from abridged.service.api.validation import Validation
 from abridged.service.api.watch import WatchCalls, Watching
+from abridged.service.api.web_server import WebAccess
 from abridged.service.bootstrap.backends import stored_backend
 from abridged.service.bootstrap.core import Core, new_id
 from abridged.service.bootstrap.descriptors import for_connections
@@ -106,6 +107,8 @@ class Sidecar:
             await self.http.close()
 
 
+_CLOSED = "calls from other machines need server.tokens; without, let server.http_listen be on loopback"
+
 REQUEST_FACTOR = 2
 """The limit of one request, in largest appends: that limit counts messages, without the rest of their request."""
 
@@ -131,18 +134,20 @@ def assembled(
         metrics=core.metrics,
         slow=SlowCalls(settings.telemetry.slow_call_s),
     )
+    grpc = GrpcServer(
+        servicers(settings, core, resources, admission, stopping, recall, validation),
+        pipeline,
+        validation,
+        request_bytes_max=REQUEST_FACTOR * server.batch_bytes_max,
+        stopping=stopping,
+        connections=Connections(max(1, for_connections(CONNECTIONS_MAX) // len(server.listen))),
+        web=WebAccess(frozenset(server.http_origins), "" if server.takes_http_calls else _CLOSED),
+    )
     return Sidecar(
         server=server,
         core=core,
-        grpc=GrpcServer(
-            servicers(settings, core, resources, admission, stopping, recall, validation),
-            pipeline,
-            validation,
-            request_bytes_max=REQUEST_FACTOR * server.batch_bytes_max,
-            stopping=stopping,
-            connections=Connections(max(1, for_connections(CONNECTIONS_MAX) // len(server.listen))),
-        ),
-        http=_http(settings, core, started, free_bytes, recall),
+        grpc=grpc,
+        http=_http(settings, core, started, free_bytes, recall, grpc.web),
         recall=recall,
         started=started,
     )
@@ -240,6 +245,7 @@ def _http(
     started: asyncio.Event,
     free_bytes: Callable[[Path], int],
     recall: Recall | None,
+    calls: Calls,
 ) -> HttpServer | None:
     if not settings.server.http_listen:
         return None
@@ -265,7 +271,7 @@ def _http(
         (lambda: _measured(settings.log, free_bytes)) if on_disk else None,
         recall=None if recall is None else partial(_behind, core, recall),
     )
-    return http_server_at(settings.server.http_listen, health | metrics_route(core.metrics, look=look))
+    return http_server_at(settings.server.http_listen, health | metrics_route(core.metrics, look=look), calls)
 
 
 def _measured(log: LogSettings, free_bytes: Callable[[Path], int]) -> LogMeasured:

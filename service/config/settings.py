@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import ipaddress
+import re
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -78,6 +79,12 @@ def _http_address(value: str) -> str:
     return _listen_address(value) if value else value
 
 
+def _web_origin(value: str) -> str:
+    if not re.fullmatch(r"https?://[^/?#\s]+", value):
+        raise PydanticCustomError("origin", "an origin is 'https://host' or 'http://host:port', without a path")
+    return value
+
+
 def _provider_model(value: str) -> str:
     prefix, _, model = value.partition(":")
     examples = {kind.name: kind.example for kind in _known_providers.get()} | {EXTRACTIVE_PREFIX: ""}
@@ -101,6 +108,7 @@ def _embedder(value: str) -> str:
 
 ListenAddress = Annotated[str, AfterValidator(_listen_address)]
 HttpAddress = Annotated[str, AfterValidator(_http_address)]
+WebOrigin = Annotated[str, AfterValidator(_web_origin)]
 ProviderModel = Annotated[str, AfterValidator(_provider_model)]
 Scope = Literal["append", "read", "read-all", "admin"]
 
@@ -129,7 +137,13 @@ class ServerSettings(SettingsGroup):
     )
     http_listen: HttpAddress = Field(
         default="127.0.0.1:7421",
-        description="Address of `/livez /readyz /startupz /metrics`, which expose no text; empty disables them.",
+        description="Address of `/livez /readyz /startupz /metrics`, which expose no text, and of calls by Connect and "
+        "gRPC-Web, which an address beyond loopback takes only with tokens; empty disables them.",
+    )
+    http_origins: tuple[WebOrigin, ...] = Field(
+        default=(),
+        description="Pages that may call `http_listen`, by origin, `https://host:port`. Without their origin here "
+        "browsers are refused.",
     )
     tokens: tuple[TokenGrant, ...] = Field(
         default=(),
@@ -170,6 +184,11 @@ class ServerSettings(SettingsGroup):
     shutdown_grace_s: Seconds = Field(
         default=4.0, description="How long calls and a running pass may take to finish after SIGTERM, in seconds."
     )
+
+    @property
+    def takes_http_calls(self) -> bool:
+        """Whether calls are taken at `http_listen`: only this machine reaches it, or callers need a token."""
+        return bool(self.tokens) or is_local_address(self.http_listen)
 
     @property
     def is_shared(self) -> bool:

@@ -15,13 +15,12 @@ from abridged.service.api.http import (
     CONNECTIONS_MAX,
     HEAD_BYTES_MAX,
     Check,
-    HttpRequest,
-    HttpResponse,
     HttpServer,
     Route,
     health_routes,
     metrics_route,
 )
+from abridged.service.api.http_exchange import HttpRequest, HttpResponse
 from abridged.service.telemetry.telemetry import metric_labels
 from tests.support.patience import PATIENCE_S
 

@@ -1,0 +1,229 @@
+"""The two protocols that carry calls over plain HTTP: Connect (https://connectrpc.com/docs/protocol) and gRPC-Web
+(https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-WEB.md). How each frames messages, deadlines and errors."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import quote
+
+from google.protobuf.json_format import MessageToDict, MessageToJson, Parse, ParseError
+from google.protobuf.message import Message
+from google.rpc.code_pb2 import Code
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, ResourceInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+
+from abridged.service.api.errors import InvalidRequest
+from abridged.service.api.http_exchange import HttpResponse
+from abridged.service.api.request_reader import FIELDS_MAX
+from abridged.service.api.rich_status import retry_ms
+
+ENVELOPE_BYTES: Final = 5
+"""A byte of flags and a length, before each message of a stream and of gRPC-Web."""
+
+_COMPRESSED: Final = 0x01
+_CONNECT_END: Final = 0x02
+_WEB_TRAILERS: Final = 0x80
+
+_STATUSES: Mapping[str, int] = {
+    "canceled": 499,
+    "unknown": 500,
+    "invalid_argument": 400,
+    "deadline_exceeded": 504,
+    "not_found": 404,
+    "already_exists": 409,
+    "permission_denied": 403,
+    "resource_exhausted": 429,
+    "failed_precondition": 400,
+    "aborted": 409,
+    "out_of_range": 400,
+    "unimplemented": 501,
+    "internal": 500,
+    "unavailable": 503,
+    "data_loss": 500,
+    "unauthenticated": 401,
+}
+"""Connect's own table of codes and HTTP statuses."""
+
+_UNITS_S: Mapping[str, float] = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
+_DETAILS = {detail.DESCRIPTOR.full_name: detail for detail in (BadRequest, ErrorInfo, ResourceInfo, RetryInfo)}
+
+_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_MARKS = b",:[{"
+_MARKS_MAX = 4 * FIELDS_MAX
+"""Marks between the values of a JSON request, and so values: a field has at most four."""
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How a message is written: its bytes in the body, and a response in them."""
+
+    read: Callable[[bytes, type[Message]], bytes]
+    write: Callable[[Any, type[Message]], bytes]
+
+
+def _json_read(data: bytes, kind: type[Message]) -> bytes:
+    """The message's own bytes. Raises InvalidRequest for what is no message of this kind.
+
+    A field that this version does not know is left out, as it is of a message in bytes.
+    """
+    text = _STRINGS.sub(b"", data)
+    if sum(text.count(mark) for mark in _MARKS) > _MARKS_MAX:
+        raise InvalidRequest((("", f"the request has more than {FIELDS_MAX} fields; send it in parts"),))
+    try:
+        return Parse(data or b"{}", kind(), ignore_unknown_fields=True).SerializeToString()
+    except ParseError as error:
+        raise InvalidRequest((("", f"the request is no JSON of this method: {_named(str(error))}"),)) from error
+    except (RecursionError, UnicodeDecodeError, ValueError) as error:
+        raise InvalidRequest((("", "the request is no JSON of this method"),)) from error
+
+
+def _named(words: str) -> str:
+    """The place that the parser names, without what it found there: a value may be a message's text."""
+    place = re.match(r"Failed to parse (\S{1,128}) field", words)
+    return f"field {place[1]}" if place else "it cannot be read"
+
+
+def _json_written(answer: Any, kind: type[Message]) -> bytes:
+    message = kind.FromString(answer) if isinstance(answer, bytes) else answer
+    return MessageToJson(message, indent=None, ensure_ascii=False).encode()
+
+
+def _proto_written(answer: Any, _: type[Message]) -> bytes:
+    return answer if isinstance(answer, bytes) else answer.SerializeToString()
+
+
+_JSON = Codec(_json_read, _json_written)
+_PROTO = Codec(lambda data, _: data, _proto_written)
+
+
+@dataclass(frozen=True, slots=True)
+class WebProtocol:
+    """One content type of requests and responses.
+
+    `is_enveloped` is whether messages have envelopes, `takes_unary` and `takes_streams` which methods it is for;
+    `is_text` that the body is base64.
+    """
+
+    content_type: str
+    codec: Codec
+    is_grpc: bool
+    takes_unary: bool
+    takes_streams: bool
+    is_text: bool = False
+
+    @property
+    def is_enveloped(self) -> bool:
+        return self.is_grpc or self.takes_streams
+
+    def timeout_s(self, headers: Mapping[str, str]) -> float | None:
+        """The seconds that the caller gives; None without a deadline. Raises InvalidRequest."""
+        name = "grpc-timeout" if self.is_grpc else "connect-timeout-ms"
+        value = headers.get(name)
+        if value is None:
+            return None
+        number, unit = (value[:-1], value[-1:]) if self.is_grpc else (value, "m")
+        if not (number.isascii() and number.isdigit() and len(number) <= 10 and unit in _UNITS_S):
+            raise InvalidRequest(((name, "is no timeout of the protocol"),))
+        return int(number) * _UNITS_S[unit]
+
+    def is_compressed(self, headers: Mapping[str, str]) -> bool:
+        """Whether the request's body, or the messages in it, are compressed."""
+        names = ("content-encoding", "connect-content-encoding", "grpc-encoding")
+        return any(headers.get(name, "identity") not in ("identity", "") for name in names)
+
+    def framed(self, message: bytes) -> bytes:
+        """A message as it stands in the body."""
+        return self._coded(_envelope(0, message)) if self.is_enveloped else message
+
+    def head(self) -> HttpResponse:
+        """The head of a response that goes well, or that has its error at its end."""
+        return HttpResponse(HTTPStatus.OK, content_type=self.content_type)
+
+    def end(self, status: Status | None) -> bytes:
+        """The last frame of a body with envelopes; without `status` the call went well."""
+        if not self.is_grpc:
+            error = {} if status is None else {"error": _connect_error(status)}
+            return _envelope(_CONNECT_END, json.dumps(error).encode())
+        lines = [f"grpc-status: {0 if status is None else status.code}"]
+        if status is not None:
+            encoded = base64.b64encode(status.SerializeToString()).decode().rstrip("=")
+            lines += [f"grpc-message: {quote(status.message, safe=' !,;:()[]{}=+*&@#?/')}"]
+            lines += [f"grpc-status-details-bin: {encoded}"]
+        return self._coded(_envelope(_WEB_TRAILERS, "".join(f"{line}\r\n" for line in lines).encode()))
+
+    def refused(self, status: Status) -> HttpResponse:
+        """The whole response of a call that ends in an error before anything was sent."""
+        if self.is_enveloped:
+            return HttpResponse(HTTPStatus.OK, self.end(status), self.content_type)
+        error = _connect_error(status)
+        wait_ms = retry_ms(status)
+        again = () if wait_ms is None else (f"Retry-After: {max(1, -(-wait_ms // 1_000))}",)
+        body = json.dumps(error, ensure_ascii=False).encode()
+        return HttpResponse(_http_status(error["code"]), body, "application/json", again)
+
+    def _coded(self, frame: bytes) -> bytes:
+        return base64.b64encode(frame) if self.is_text else frame
+
+
+def _envelope(flags: int, message: bytes) -> bytes:
+    return bytes((flags,)) + len(message).to_bytes(4, "big") + message
+
+
+def opened(envelope: bytes) -> int:
+    """The length of the message after these ENVELOPE_BYTES. Raises InvalidRequest for flags that no request has."""
+    if envelope[0] != 0:
+        what = "compressed requests are not read" if envelope[0] == _COMPRESSED else "the request has unknown flags"
+        raise InvalidRequest((("", what),))
+    return int.from_bytes(envelope[1:], "big")
+
+
+def _connect_error(status: Status) -> dict[str, Any]:
+    """Connect's error: details as base64, and beside each in JSON where this version knows its type."""
+    details = []
+    for wrapped in status.details:
+        name = wrapped.type_url.rpartition("/")[2]
+        detail: dict[str, Any] = {"type": name, "value": base64.b64encode(wrapped.value).decode().rstrip("=")}
+        if name in _DETAILS:
+            detail["debug"] = MessageToDict(_DETAILS[name].FromString(wrapped.value))
+        details.append(detail)
+    code = Code.Name(status.code).lower().replace("cancelled", "canceled")
+    return {"code": code, "message": status.message, "details": details}
+
+
+def _http_status(code: str) -> HTTPStatus:
+    number = _STATUSES[code]
+    return HTTPStatus(number) if number != 499 else HTTPStatus.BAD_REQUEST
+
+
+def _protocols() -> dict[str, WebProtocol]:
+    made = [
+        WebProtocol(f"application/{name}", codec, is_grpc=False, takes_unary=True, takes_streams=False)
+        for name, codec in (("json", _JSON), ("proto", _PROTO))
+    ]
+    made += [
+        WebProtocol(f"application/connect+{name}", codec, is_grpc=False, takes_unary=False, takes_streams=True)
+        for name, codec in (("json", _JSON), ("proto", _PROTO))
+    ]
+    made += [
+        WebProtocol(
+            f"application/grpc-web{text}{suffix}",
+            _JSON if suffix == "+json" else _PROTO,
+            is_grpc=True,
+            takes_unary=True,
+            takes_streams=True,
+            is_text=bool(text),
+        )
+        for text in ("", "-text")
+        for suffix in ("", "+proto", "+json")
+    ]
+    return {protocol.content_type: protocol for protocol in made}
+
+
+PROTOCOLS: Mapping[str, WebProtocol] = _protocols()
+"""By content type."""

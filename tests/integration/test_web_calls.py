@@ -1,0 +1,312 @@
+"""The contract's calls over plain HTTP: equal to those over gRPC, and closed to pages that nobody has let in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from google.rpc.code_pb2 import Code
+from google.rpc.status_pb2 import Status
+from grpc_status import rpc_status
+
+from abridged.service.api.web_protocols import PROTOCOLS
+from abridged.v1 import (
+    conversation_service_pb2,
+    event_log_service_pb2,
+    server_info_service_pb2,
+    text_service_pb2,
+)
+from abridged.v1 import conversation_service_pb2 as api
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import Sidecar, said, sidecar
+from tests.support.web_calls import CONTENT_TYPES, Answered, answer_of, body_of, enveloped, web_client
+
+CHAT = "/abridged.v1.ConversationService"
+NOW_US = 1_790_000_000_000_000
+_DRAWN = re.compile(r"latency \{\s+nanos: \d+|payload: .*|[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
+_FILES = (conversation_service_pb2, event_log_service_pb2, server_info_service_pb2, text_service_pb2)
+METHODS = {
+    f"{service.full_name}/{rpc.name}": rpc
+    for file in _FILES
+    for service in file.DESCRIPTOR.services_by_name.values()
+    for rpc in service.methods
+}
+UNARY = sorted(name for name, rpc in METHODS.items() if not (rpc.client_streaming or rpc.server_streaming))
+
+
+async def unary(served: Sidecar, name: str, request: Message, content_type: str = "") -> Answered:
+    """Call a method over HTTP, or over gRPC without a content type."""
+    kind = GetMessageClass(METHODS[name].output_type)
+    if content_type:
+        async with web_client(served.http_address) as client:
+            body = body_of(request, content_type)
+            return answer_of(await client.post(f"/{name}", content=body, headers={"content-type": content_type}), kind)
+    call = served.channel.unary_unary(f"/{name}", type(request).SerializeToString, kind.FromString)
+    try:
+        return Answered([await call(request, timeout=PATIENCE_S)], None)
+    except grpc.aio.AioRpcError as error:
+        return Answered([], rpc_status.from_call(error))
+
+
+def script() -> list[tuple[str, Message]]:
+    """Each unary method with an empty request, in a chat that is played once for each transport, and with one that
+    asks for what is not there."""
+    turns = [said(n, tokens=150) for n in range(1, 16)]
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("ConversationService/AppendMessages", {"messages": turns, "settings": {"context_length": 2_000}}),
+        ("ConversationService/AppendMessages", {"messages": turns}),
+        ("ServerInfoService/WaitIdle", {"timeout": {"seconds": int(PATIENCE_S)}}),
+        ("ConversationService/GetContext", {}),
+        ("ConversationService/GetConversation", {}),
+        ("ConversationService/ListSummaries", {}),
+        ("ConversationService/ListSummarizations", {}),
+        ("ConversationService/PinMessages", {"numbers": [1]}),
+        ("ConversationService/UnpinMessages", {"numbers": [1]}),
+        ("ConversationService/ReportUsage", {"prompt_tokens": 1_234, "message_version": 15}),
+        ("ConversationService/CloseConversation", {}),
+        ("ConversationService/AppendMessages", {"messages": [said(99, tokens=10)]}),
+        ("ConversationService/ReopenConversation", {}),
+        ("EventLogService/ReadEvents", {"limit": 5}),
+        ("TextService/CountTokens", {"texts": ["a text to count"]}),
+    ]
+    made = []
+    for short, fields in calls:
+        made.append(_request(f"abridged.v1.{short}", "c1", fields))
+    for name in UNARY:
+        made += [_request(name, "", {}), _request(name, "missing", {}), _request(name, "not an id!", {})]
+    return made
+
+
+def _request(name: str, conversation_id: str, fields: dict[str, Any]) -> tuple[str, Message]:
+    kind = GetMessageClass(METHODS[name].input_type)
+    known = {key: value for key, value in fields.items() if key in kind.DESCRIPTOR.fields_by_name}
+    assert len(known) == len(fields), f"{name} has no {set(fields) - set(known)}"
+    if conversation_id and "conversation_id" in kind.DESCRIPTOR.fields_by_name:
+        known["conversation_id"] = conversation_id
+    return name, kind(**known)
+
+
+def shown(answered: Answered) -> tuple[list[str], str]:
+    """The messages and the error in full, but for what each sidecar draws or measures anew."""
+    return [_DRAWN.sub("ID", str(m)) for m in answered.messages], _DRAWN.sub("ID", str(answered.error))
+
+
+@pytest.mark.timeout(300)
+async def test_every_unary_method_answers_alike_over_each_transport(tmp_path: Path) -> None:
+    """gRPC, Connect in JSON and in bytes, and gRPC-Web in three forms: equal messages and equal errors, method by
+    method, from sidecars that have seen the same calls."""
+    transports: Sequence[str] = ("", *CONTENT_TYPES)
+    async with AsyncExitStack() as stack:
+        sidecars = []
+        for number in range(len(transports)):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            sidecars.append(await stack.enter_async_context(sidecar(folder, now_us=lambda: NOW_US)))
+        seen: set[str] = set()
+        failed: set[str] = set()
+        for name, request in script():
+            answers = [
+                await unary(served, name, request, content_type)
+                for served, content_type in zip(sidecars, transports, strict=True)
+            ]
+            for content_type, answer in zip(transports, answers, strict=True):
+                assert shown(answer) == shown(answers[0]), f"{name} over {content_type or 'gRPC'}"
+            (failed if answers[0].error else seen).add(name)
+
+        assert len(UNARY) >= 27
+        assert failed | seen == set(UNARY)
+        assert {"abridged.v1.ConversationService/GetContext", "abridged.v1.TextService/CountTokens"} <= seen
+
+
+async def test_a_stream_comes_over_http(tmp_path: Path) -> None:
+    """WatchConversation yields the same responses over Connect and gRPC-Web as they happen; the end says that the
+    server stopped."""
+    async with sidecar(tmp_path) as served:
+        chat = served.chat()
+        await chat.talk(2)
+        request = api.WatchConversationRequest(conversation_id="c1")
+        kinds = ("application/connect+json", "application/connect+proto", "application/grpc-web+proto")
+
+        async def watched(content_type: str) -> Answered:
+            async with web_client(served.http_address) as client:
+                body = body_of(request, content_type)
+                response = await client.post(
+                    f"{CHAT}/WatchConversation", content=body, headers={"content-type": content_type}
+                )
+                return answer_of(response, api.WatchConversationResponse)
+
+        watching = [asyncio.create_task(watched(kind)) for kind in kinds]
+        async with asyncio.timeout(PATIENCE_S):
+            while (await served.http("/metrics")).count("abridged_subscribers 3") == 0:
+                continue
+        await chat.talk(2)
+        await served.stop()
+        answers = await asyncio.gather(*watching)
+
+    for answer in answers:
+        versions = [m.event.version for m in answer.messages if m.WhichOneof("item") == "event"]
+        assert versions == list(range(1, len(versions) + 1))
+        assert len(versions) >= 2
+        assert answer.error is None or answer.error.code == Code.UNAVAILABLE
+
+
+async def test_a_stream_of_appends_comes_over_http(tmp_path: Path) -> None:
+    """IngestMessages takes one envelope after another, and answers each in order."""
+    async with sidecar(tmp_path) as served, web_client(served.http_address) as client:
+        requests = [
+            api.IngestMessagesRequest(
+                append=api.AppendMessagesRequest(conversation_id="c1", messages=[said(n, tokens=10)])
+            )
+            for n in range(1, 4)
+        ]
+        body = b"".join(enveloped(request.SerializeToString()) for request in requests)
+        response = await client.post(
+            f"{CHAT}/IngestMessages", content=body, headers={"content-type": "application/connect+proto"}
+        )
+        answer = answer_of(response, api.IngestMessagesResponse)
+
+        assert (len(answer.messages), answer.error) == (3, None)
+        assert (await served.chat().state()).message_version == 3
+
+
+async def test_a_person_calls_by_curl(tmp_path: Path) -> None:
+    """JSON in, JSON out; a refusal has an HTTP status, and its reason can be read without a decoder."""
+    async with sidecar(tmp_path) as served, web_client(served.http_address) as client:
+        body = {"conversationId": "c1", "messages": [{"role": "ROLE_USER", "content": "hello", "id": "m1"}]}
+        appended = await client.post(f"{CHAT}/AppendMessages", json=body)
+        refused = await client.post(f"{CHAT}/GetContext", json={"conversationId": "c2"})
+        later = await client.post(f"{CHAT}/GetContext", json={"conversationId": "c1", "fieldOfTomorrow": 1})
+        wrong = await client.post(f"{CHAT}/GetContext", json={"conversationId": 5})
+
+        assert (appended.status_code, appended.headers["content-type"]) == (200, "application/json")
+        assert appended.json()["messageVersion"] == "1"
+        assert (refused.status_code, refused.json()["code"]) == (404, "not_found")
+        assert refused.json()["details"][0]["debug"]["reason"] == "CONVERSATION_NOT_FOUND"
+        assert later.status_code == 200
+        assert (wrong.status_code, wrong.json()["code"]) == (400, "invalid_argument")
+        assert "conversationId" in wrong.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status"),
+    [
+        ({"content-type": "text/plain"}, b"{}", 415),
+        ({"content-type": "application/connect+json"}, enveloped(b"{}"), 415),
+        ({"content-type": "application/json", "content-encoding": "gzip"}, b"{}", 501),
+        ({"content-type": "application/json", "connect-timeout-ms": "soon"}, b"{}", 400),
+        ({"content-type": "application/json"}, b"", 400),
+        ({"content-type": "application/json"}, b"[" * 100_000, 400),
+        ({"content-type": "application/json"}, b'{"messages":[' + b"{}," * 100_000 + b"{}]}", 400),
+        ({"content-type": "application/json"}, b'{"conversationId": "\xff"}', 400),
+        ({"content-type": "application/json"}, b'{"conversationId": "' + b"x" * (11 << 20) + b'"}', 400),
+    ],
+    ids=["type", "stream", "gzip", "timeout", "empty", "deep", "many", "bytes", "large"],
+)
+async def test_bad_requests_are_refused(tmp_path: Path, headers: dict[str, str], body: bytes, status: int) -> None:
+    """Each ends with the status of its kind, and the next call is served."""
+    async with sidecar(tmp_path) as served, web_client(served.http_address) as client:
+        refused = await client.post(f"{CHAT}/AppendMessages", content=body, headers=headers)
+
+        assert refused.status_code == status
+        assert (await client.post("/abridged.v1.ServerInfoService/GetServerInfo", json={})).status_code == 200
+        assert not [line for line in served.logs if line["event"] == "rpc.failed"]
+
+
+async def test_a_method_that_is_not_there_says_so(tmp_path: Path) -> None:
+    """A method that this version lacks is UNIMPLEMENTED; GET is no call."""
+    async with sidecar(tmp_path) as served, web_client(served.http_address) as client:
+        unknown = await client.post(f"{CHAT}/Nothing", json={})
+        got = await client.get(f"{CHAT}/GetContext")
+
+        assert (unknown.status_code, unknown.json()["code"]) == (501, "unimplemented")
+        assert (got.status_code, got.headers["allow"]) == (405, "POST")
+
+
+async def test_a_page_of_a_foreign_origin_is_refused(tmp_path: Path) -> None:
+    """Without its origin in the settings a page gets nothing, not even by its preflight; one that is named may call."""
+    known, foreign = "http://localhost:5173", "http://evil.example"
+    async with (
+        sidecar(tmp_path, {"server.http_origins": [known]}) as served,
+        web_client(served.http_address) as client,
+    ):
+        path = "/abridged.v1.ServerInfoService/GetServerInfo"
+        for origin, status in ((known, 200), (foreign, 403), ("null", 403)):
+            called = await client.post(path, json={}, headers={"origin": origin})
+            asked = await client.options(path, headers={"origin": origin, "access-control-request-method": "POST"})
+
+            assert called.status_code == status
+            assert asked.status_code == (204 if status == 200 else 403)
+            shown = called.headers.get("access-control-allow-origin")
+            assert shown == (origin if status == 200 else None)
+
+
+async def test_calls_need_their_token(tmp_path: Path) -> None:
+    """The same credential as over gRPC, and the same refusal."""
+    token = "0123456789abcdef0123456789abcdef"
+    settings = {"server.tokens": [{"token": token, "namespace": "a", "scopes": ["read", "append"]}]}
+    async with sidecar(tmp_path, settings) as served, web_client(served.http_address) as client:
+        path = f"{CHAT}/GetConversation"
+        refused = await client.post(path, json={"conversationId": "c1"})
+        taken = await client.post(path, json={"conversationId": "c1"}, headers={"authorization": f"Bearer {token}"})
+
+        assert (refused.status_code, refused.json()["code"]) == (401, "unauthenticated")
+        assert taken.json()["code"] == "not_found"
+
+
+async def test_other_machines_call_with_tokens_alone(tmp_path: Path) -> None:
+    """Beyond loopback the port serves probes and metrics, and no calls unless tokens are set."""
+    async with sidecar(tmp_path, {"server.http_listen": "0.0.0.0:0"}) as served:
+        address = served.http_address.replace("0.0.0.0", "127.0.0.1")
+        async with web_client(address) as client:
+            refused = await client.post("/abridged.v1.ServerInfoService/GetServerInfo", json={})
+
+            assert (refused.status_code, "server.tokens" in refused.text) == (403, True)
+            assert (await client.get("/livez")).status_code == 200
+
+
+async def test_a_deadline_ends_a_wait(tmp_path: Path) -> None:
+    """`connect-timeout-ms` is a deadline like gRPC's: the wait ends, and the call says so."""
+    async with sidecar(tmp_path) as served, web_client(served.http_address) as client:
+        await served.chat().talk(1)
+        body = {"conversationId": "c1", "minVersion": 50, "wait": "30s"}
+        late = await client.post(f"{CHAT}/GetContext", json=body, headers={"connect-timeout-ms": "300"})
+
+        assert (late.status_code, late.json()["code"]) == (504, "deadline_exceeded")
+
+
+async def test_a_caller_that_goes_ends_its_call(tmp_path: Path) -> None:
+    """A wait whose caller has gone is cancelled, and gives its place back."""
+    settings = {"server.waits_max": 1}
+    async with sidecar(tmp_path, settings) as served:
+        await served.chat().talk(1)
+        host, _, port = served.http_address.rpartition(":")
+        body = json.dumps({"conversationId": "c1", "minVersion": 50, "wait": "60s"}).encode()
+        for _ in range(3):
+            _, writer = await asyncio.open_connection(host, int(port))
+            writer.write(
+                f"POST {CHAT}/GetContext HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n".encode()
+                + body
+            )
+            await writer.drain()
+            writer.transport.abort()
+        async with asyncio.timeout(PATIENCE_S):
+            while (await served.http("/metrics")).count('code="CANCELLED"') == 0:
+                continue
+        assert isinstance((await served.chat().context()).message_version, int)
+
+
+def test_the_statuses_of_errors_are_complete() -> None:
+    """Every code of gRPC has an HTTP status."""
+    for code in range(1, 17):
+        response = PROTOCOLS["application/json"].refused(Status(code=code, message="x"))
+        assert 400 <= response.status.value < 600
