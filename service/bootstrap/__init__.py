@@ -22,12 +22,13 @@ from abridged.service.bootstrap.core import open_core
 from abridged.service.bootstrap.descriptors import take_all as take_all_descriptors
 from abridged.service.bootstrap.edge import Running, Sidecar, assembled
 from abridged.service.bootstrap.providers import unused_settings
+from abridged.service.bootstrap.virtual_clock import VirtualClock
 from abridged.service.config.settings import Settings, TelemetrySettings
 from abridged.service.config.token_strength import weak_tokens
 from abridged.service.event_loop import loop_factory
 from abridged.service.models.model import ModelMissing, SummaryModel
 
-__all__ = ["Running", "logging_as_set", "run", "serve", "settle_memory"]
+__all__ = ["Running", "VirtualClock", "logging_as_set", "run", "serve", "settle_memory"]
 
 GC_ALLOCATIONS = 2_000
 WITHOUT_MODEL = (
@@ -38,14 +39,20 @@ WITHOUT_MODEL = (
 _log = structlog.get_logger()
 
 
-def run(settings: Settings, environ: Mapping[str, str], *, ready: Callable[[Running], None] = lambda _: None) -> None:
-    """Serve until SIGTERM or SIGINT, on a new event loop; call `ready` once calls are accepted. Raises what `serve`
-    raises."""
+def run(
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    ready: Callable[[Running], None] = lambda _: None,
+    clock: VirtualClock | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, on a new event loop; call `ready` in it once calls are accepted. Goes by `clock`
+    instead of the machine's, if given. Raises what `serve` raises."""
     take_all_descriptors()
     undo_logs = logging_as_set(settings.telemetry)
     try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(_until_signalled(settings, environ, ready))
+        with asyncio.Runner(loop_factory=clock.new_loop if clock else loop_factory()) as runner:
+            runner.run(_until_signalled(settings, environ, ready, clock.now_us if clock else _now_us))
     finally:
         undo_logs()
 
@@ -145,7 +152,9 @@ async def _remedy(settings: Settings) -> str:
     return WITHOUT_MODEL
 
 
-async def _until_signalled(settings: Settings, environ: Mapping[str, str], ready: Callable[[Running], None]) -> None:
+async def _until_signalled(
+    settings: Settings, environ: Mapping[str, str], ready: Callable[[Running], None], now_us: Callable[[], int]
+) -> None:
     def settled(running: Running) -> None:
         settle_memory()
         ready(running)
@@ -154,7 +163,7 @@ async def _until_signalled(settings: Settings, environ: Mapping[str, str], ready
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await serve(settings, environ, stop=stop, ready=settled)
+    await serve(settings, environ, stop=stop, ready=settled, now_us=now_us)
 
 
 def settle_memory() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -49,11 +49,13 @@ from abridged.service.version import VERSION
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A serving sidecar. `http_address` is empty if there is no HTTP port."""
+    """A serving sidecar. `http_address` is empty if there is no HTTP port; `woken` returns when everything has been
+    requested whose time has come."""
 
     grpc_addresses: tuple[str, ...]
     http_address: str
     log_id: str
+    woken: Callable[[], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -90,7 +92,7 @@ class Sidecar:
             await self.stop()
             raise
         self.started.set()
-        return Running(addresses, http_address, self.core.log.log_id)
+        return Running(addresses, http_address, self.core.log.log_id, self.core.reactor.woken)
 
     async def stop(self) -> None:
         """Within the grace: end the calls, then the running passes; the rest stays pending in the log."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -72,10 +74,11 @@ _HINTS: tuple[tuple[type[Exception], str], ...] = (
 def serve(invocation: Invocation, *, stop_with_stdin: bool, ephemeral: bool, lines: BinaryIO | None) -> None:
     """Run the sidecar until SIGTERM or Ctrl-C.
 
-    It listens on server.listen (gRPC) and server.http_listen (health and metrics), and keeps its log at log.path. With
-    --ephemeral it keeps its log in memory, summarizes by summarizer.models=scripted:default, and writes its address to
-    standard output once it serves; --set changes any of this. With --log it begins with the events of an export, in a
-    file that it removes at its end.
+    It listens on server.listen (gRPC) and server.http_listen (health, metrics, calls over HTTP), and keeps its log at
+    log.path. With --ephemeral it keeps its log in memory, summarizes by summarizer.models=scripted:default, and writes
+    its address to standard output once it serves; --set changes any of this. A line `advance SECONDS` on its standard
+    input moves its clock, with everything that waits for it, and is answered by the time that it is then. With --log it
+    begins with the events of an export, in a file that it removes at its end.
     """
     if lines is not None and not ephemeral:
         raise click.UsageError("--log goes with --ephemeral; `abridged log import` makes a log that stays")
@@ -91,22 +94,48 @@ def serve(invocation: Invocation, *, stop_with_stdin: bool, ephemeral: bool, lin
         if lines is not None:
             imported_log(found.settings, found.settings.log.path, lines)
         # The import loads the server, which no other command needs.
-        from abridged.service.bootstrap import run
+        from abridged.service.bootstrap import VirtualClock, run
+
+        clock = VirtualClock() if ephemeral else None
+        advance: Future[Callable[[float], str]] = Future()
+
+        def ready(running: Running) -> None:
+            loop = asyncio.get_running_loop()
+            if clock is None:
+                return
+            print(running.grpc_addresses[0], flush=True)
+            advance.set_result(lambda s: _in(loop, clock.advance(s, running.woken)))
 
         if stop_with_stdin or ephemeral:
-            threading.Thread(target=_stop_with_stdin, daemon=True).start()
+            threading.Thread(target=_obey_stdin, args=(advance if ephemeral else None,), daemon=True).start()
         resources.enter_context(explained())
-        run(found.settings, environment(), ready=_print_address if ephemeral else lambda _: None)
+        run(found.settings, environment(), ready=ready, clock=clock)
 
 
-def _print_address(running: Running) -> None:
-    print(running.grpc_addresses[0], flush=True)
+def _in(loop: asyncio.AbstractEventLoop, moving: Coroutine[Any, Any, str]) -> str:
+    return asyncio.run_coroutine_threadsafe(moving, loop).result()
 
 
-def _stop_with_stdin() -> None:
-    while os.read(0, _READ_BYTES):
-        pass
+def _obey_stdin(advance: Future[Callable[[float], str]] | None) -> None:
+    """Answer each line `advance SECONDS` by the time that it is then, on a line; end the process with the input."""
+    unread = b""
+    while part := os.read(0, _READ_BYTES):
+        if advance is None:
+            continue
+        *lines, unread = (unread + part).split(b"\n")
+        for line in lines:
+            print(_answer(line.decode(errors="replace"), advance.result()), flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _answer(line: str, advance: Callable[[float], str]) -> str:
+    command, _, seconds = line.strip().partition(" ")
+    if command != "advance":
+        return "error: the one command is `advance SECONDS`"
+    try:
+        return f"now {advance(float(seconds))}"
+    except ValueError as error:
+        return f"error: {error}"
 
 
 @contextmanager

@@ -162,6 +162,10 @@ class Reactor:
         self._wakeups.changed(key, state)
         self._preparations.changed(key, state)
 
+    async def woken(self) -> None:
+        """Return when every pass whose time has come has been requested."""
+        await self._wakeups.woken()
+
     def loaded(self, key: StreamId, state: Conversation) -> None:
         """Act on a state read from the log, and take up what the start did not know about."""
         if state.pending is not None and key not in self.backlog:

@@ -62,6 +62,11 @@ class Wakeups:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    async def woken(self) -> None:
+        """Return when every pass whose time has come has been requested, or found to be none."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
     def changed(self, key: StreamId, state: Conversation) -> None:
         """Act on the state after a commit."""
         if state.pending is None and state.waiting(self._conversations.now_us()):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ ROOT = Path(__file__).parents[2]
 HELLO = {"role": "user", "content": "Good morning"}
 RECORDED = {"tokens.default_context_length": "1024", "summarizer.models": "scripted:default"}
 SMALL = {"tokens.default_context_length": "1024"}
+SILENT = {"policy.profile": "episodes", "summarizer.models": "scripted:default"}
 STUBBORN = Patience(attempts_max=1_000, pause_base_s=0.05, pause_max_s=0.1)
 
 
@@ -229,6 +231,49 @@ def test_a_script_that_runs_out_says_at_which_call(tmp_path):
         causes = [ended.cause for ended in chats.summarizations("chat-1") if ended.cause]
 
     assert "the script ends after step 1, and this is call 2" in causes[-1]
+
+
+def test_a_test_moves_the_clock_by_a_day():
+    """What waits for a moment begins when the clock has passed it, and events have the time that it shows."""
+    with start_local(settings=SILENT, command=COMMAND) as address, Conversations(address) as chats:
+        for number in range(4):
+            asked = {"role": "user", "content": f"Where does order {number} go? " * 16}
+            chats.append("chat-1", [asked, {"role": "assistant", "content": f"To dock {number}. " * 16}])
+        before = list(chats.summarizations("chat-1"))
+        now = address.advance(86_400)
+        assert chats.wait_idle("chat-1", wait_s=PATIENCE_S)
+        (ended,) = chats.summarizations("chat-1")
+        chats.append("chat-1", [HELLO])
+        updated = chats.conversation("chat-1").update_time.ToDatetime(UTC)
+        with pytest.raises(ValueError, match="not back"):
+            address.advance(-1)
+
+    assert before == []
+    assert timedelta(days=1, minutes=-5) < now - datetime.now(UTC) < timedelta(days=1)
+    assert ended.summary_id
+    assert timedelta() <= updated - now < timedelta(minutes=5)
+
+
+def test_a_sidecar_that_keeps_its_log_goes_by_the_machines_clock(tmp_path):
+    """Its events would have times that nobody lived through."""
+    with (
+        start_local(tmp_path / "a.db", settings=RECORDED, command=COMMAND) as address,
+        pytest.raises(ValueError, match="the machine's clock"),
+    ):
+        address.advance(1)
+
+
+@pytest.mark.parametrize("line", ["advance", "advance soon", "advance nan", "advance -1", "advance 1e300", "stop", ""])
+def test_a_line_that_moves_no_clock_is_answered_so(tmp_path, line):
+    """On a line of its own, and the sidecar goes on."""
+    with subprocess.Popen(
+        [*COMMAND, "serve", "--ephemeral"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as process:
+        out, _ = process.communicate(f"{line}\nadvance 0.5\n", timeout=PATIENCE_S)
+
+    _, refused, moved = out.splitlines()
+    assert refused.startswith("error: ")
+    assert moved.startswith("now 2")
 
 
 SUITE = """

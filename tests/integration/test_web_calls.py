@@ -32,6 +32,7 @@ from tests.support.web_calls import CONTENT_TYPES, Answered, answer_of, body_of,
 
 CHAT = "/abridged.v1.ConversationService"
 NOW_US = 1_790_000_000_000_000
+VALID = b'{"conversationId":"c1","messages":[{"id":"m1","role":"ROLE_USER","content":"hello"}]'
 _DRAWN = re.compile(r"latency \{\s+nanos: \d+|payload: .*|[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}")
 _FILES = (conversation_service_pb2, event_log_service_pb2, server_info_service_pb2, text_service_pb2)
 METHODS = {
@@ -206,10 +207,11 @@ async def test_a_person_calls_by_curl(tmp_path: Path) -> None:
         ({"content-type": "application/json"}, b"", 400),
         ({"content-type": "application/json"}, b"[" * 100_000, 400),
         ({"content-type": "application/json"}, b'{"messages":[' + b"{}," * 100_000 + b"{}]}", 400),
+        ({"content-type": "application/json"}, VALID + b',"unknown":[' + b"1," * 100_000 + b"1]}", 400),
         ({"content-type": "application/json"}, b'{"conversationId": "\xff"}', 400),
         ({"content-type": "application/json"}, b'{"conversationId": "' + b"x" * (11 << 20) + b'"}', 400),
     ],
-    ids=["type", "stream", "gzip", "timeout", "empty", "deep", "many", "bytes", "large"],
+    ids=["type", "stream", "gzip", "timeout", "empty", "deep", "many", "unknown", "bytes", "large"],
 )
 async def test_bad_requests_are_refused(tmp_path: Path, headers: dict[str, str], body: bytes, status: int) -> None:
     """Each ends with the status of its kind, and the next call is served."""
@@ -281,6 +283,22 @@ async def test_a_deadline_ends_a_wait(tmp_path: Path) -> None:
         late = await client.post(f"{CHAT}/GetContext", json=body, headers={"connect-timeout-ms": "300"})
 
         assert (late.status_code, late.json()["code"]) == (504, "deadline_exceeded")
+
+
+async def test_a_deadline_ends_a_request_that_does_not_come(tmp_path: Path) -> None:
+    """A body that was announced and never sent holds a call no longer than its deadline."""
+    async with sidecar(tmp_path) as served:
+        host, _, port = served.http_address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(
+            f"POST {CHAT}/GetContext HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            "Connect-Timeout-Ms: 100\r\nContent-Length: 100\r\n\r\n".encode()
+        )
+        answer = await asyncio.wait_for(reader.read(), PATIENCE_S)
+        writer.transport.abort()
+
+    assert answer.startswith(b"HTTP/1.1 504 ")
+    assert b'"deadline_exceeded"' in answer
 
 
 async def test_a_caller_that_goes_ends_its_call(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 from abridged.client.blocking import Conversations
@@ -18,6 +19,30 @@ STOP_S = 10.0
 _LOOK = Patience(attempts_max=1)
 
 
+class LocalAddress(str):
+    """The address of a sidecar that `start_local` started."""
+
+    __slots__ = ("_process",)
+
+    _process: subprocess.Popen[bytes]
+
+    def advance(self, seconds: float) -> datetime:
+        """Move the clock of a sidecar for tests, and all that waits for it; returns the time that it is then.
+
+        Passes that became due have been requested: wait for them with `wait_idle`. Raises ValueError for a time that
+        lies before, and for a sidecar whose log stays, which goes by the machine's clock.
+        """
+        stdin, stdout = self._process.stdin, self._process.stdout
+        if stdin is None or stdout is None:
+            raise ValueError("a sidecar whose log stays goes by the machine's clock")
+        stdin.write(f"advance {seconds!r}\n".encode())
+        stdin.flush()
+        kind, _, answer = stdout.readline().decode().strip().partition(" ")
+        if kind != "now":
+            raise ValueError(answer or "the sidecar has ended")
+        return datetime.fromisoformat(answer)
+
+
 @contextmanager
 def start_local(
     log_path: str | Path | None = None,
@@ -26,7 +51,7 @@ def start_local(
     settings: Mapping[str, str] | None = None,
     command: Sequence[str] = ("abridged",),
     within_s: float = 30.0,
-) -> Iterator[str]:
+) -> Iterator[LocalAddress]:
     """Start a sidecar that keeps its log at `log_path`; yields its address, a socket that only this user can open.
 
     Without a path it is one for tests: its log is in memory, and its summaries are made of the messages' own sentences,
@@ -47,12 +72,16 @@ def start_local(
         process = subprocess.Popen(
             [*command, "serve", "--stop-with-stdin", *options],
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL if log_path is not None else subprocess.PIPE,
             stderr=written,
         )
         try:
             _wait_ready(process, address, within_s=within_s)
-            yield address
+            if process.stdout is not None:
+                process.stdout.readline()  # its address
+            started = LocalAddress(address)
+            started._process = process
+            yield started
         except SidecarError as error:
             if process.poll() is None:
                 raise
@@ -84,3 +113,5 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

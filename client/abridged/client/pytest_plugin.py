@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from abridged.client.blocking import Conversations
-from abridged.client.local import start_local
+from abridged.client.local import LocalAddress, start_local
 
 _MARK = "abridged"
 
@@ -33,8 +33,9 @@ def abridged_command() -> Sequence[str]:
 
 
 @pytest.fixture
-def abridged_address(request: pytest.FixtureRequest, abridged_command: Sequence[str]) -> Iterator[str]:
-    """The address of a sidecar that lives as long as the test, with its log in memory and without a model.
+def abridged_address(request: pytest.FixtureRequest, abridged_command: Sequence[str]) -> Iterator[LocalAddress]:
+    """The address of a sidecar that lives as long as the test, with its log in memory and without a model. Its clock is
+    moved with `advance`.
 
     The mark `abridged` has its settings, and the lines of a log to begin with, as `start_local` takes them.
     """
