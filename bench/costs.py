@@ -1,7 +1,6 @@
 """The costs of chats at their model's API under a prompt cache: with passes, with clearing, cut to six messages, whole.
 
-Before each message of the assistant the window is a prompt; in a chat that has no assistant, before each message. What
-is the start of the conversation's last prompt is read from the cache; whoever uses the cache writes the rest to it.
+Before each message of the assistant the window is a prompt; in a chat that has no assistant, before each message.
 Deterministic: tokens are estimated, the summarizer's model is scripted.
 """
 
@@ -18,12 +17,10 @@ from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.message import Message, Role, ToolCall
 from abridged.service.domain.policy import Policy, SummaryRole
 from abridged.service.domain.profiles import chain, rolling
-from abridged.service.domain.render import RenderedMessage, rendered_window
+from abridged.service.domain.prompt_bill import PromptBill, answered
+from abridged.service.domain.render import rendered_window
 from abridged.service.domain.sequence import Sequence as Window
 from bench.player import PlayedChat, played
-
-READ, WRITE, UNCACHED = 0.1, 1.25, 1.0
-"""Prices of an input token that is read from the cache, written to it, or neither: those of Anthropic's API (2026)."""
 
 CONTEXT_LENGTH: Final = 6_144
 """Tokens. Real windows are larger and so are their chats; in this one the chats of a benchmark have passes."""
@@ -57,27 +54,6 @@ STRATEGIES = (
 )
 
 
-@dataclass(slots=True)
-class Bill:
-    """The sum of the prompts of a file of chats, in tokens.
-
-    `rewritten` is how many of them are not the last one with more at its end, `over` how many exceed the context.
-    """
-
-    prompts: int = 0
-    tokens: int = 0
-    stable: int = 0
-    rewritten: int = 0
-    over: int = 0
-    summarizer: int = 0
-
-    @property
-    def cost(self) -> float:
-        """The price in uncached input tokens, with the cache, or without it if that is cheaper."""
-        cached = READ * self.stable + WRITE * (self.tokens - self.stable)
-        return min(cached, UNCACHED * self.tokens) + UNCACHED * self.summarizer
-
-
 def chats_of(path: Path) -> list[PlayedChat]:
     """The chats of a JSON-lines file; what is malformed is left out."""
     with path.open("rb") as file:
@@ -109,20 +85,14 @@ def _generated(rng: random.Random) -> list[Message]:
 _WORDS = ("order", "table", "host", "import", "queue", "report", "branch", "ticket", "invoice", "release")
 
 
-async def billed(chats: Sequence[PlayedChat], strategy: Strategy) -> Bill:
+async def billed(chats: Sequence[PlayedChat], strategy: Strategy) -> PromptBill:
     """Play the chats, keep their windows in this way, and return the costs."""
-    bill = Bill()
-    messages = dict(chats)
-    last: dict[str, tuple[RenderedMessage, ...]] = {}
-
-    has_assistant = {name: any(m.role is Role.ASSISTANT for m in said) for name, said in chats}
+    bill = PromptBill()
+    prompts = {name: answered(messages) for name, messages in chats}
 
     def prompt(name: str, count: int, state: Conversation) -> None:
-        following = messages[name][count : count + 1]
-        if following and (following[0].role is Role.ASSISTANT or not has_assistant[name]):
-            now = rendered_window(_cut(state, strategy.kept), SummaryRole.USER)
-            _add(bill, last.get(name, ()), now)
-            last[name] = now
+        if count in prompts[name]:
+            bill.sent(name, rendered_window(_cut(state, strategy.kept), SummaryRole.USER), budget=CONTEXT_LENGTH)
 
     costs = await played(chats, context_length=CONTEXT_LENGTH, policy=strategy.policy, on_window=prompt)
     bill.summarizer = costs.call_tokens
@@ -136,18 +106,6 @@ def _cut(state: Conversation, kept: int) -> Conversation:
         return state
     window = Window([m for m in state.window if m.message.role is Role.SYSTEM or m.number >= chat[-kept]])
     return state._replace(window=window)
-
-
-def _add(bill: Bill, before: Sequence[RenderedMessage], now: Sequence[RenderedMessage]) -> None:
-    same = 0
-    while same < min(len(before), len(now)) and before[same].message == now[same].message:
-        same += 1
-    tokens = sum(m.tokens for m in now)
-    bill.prompts += 1
-    bill.tokens += tokens
-    bill.stable += sum(m.tokens for m in now[:same])
-    bill.rewritten += same < len(before)
-    bill.over += tokens > CONTEXT_LENGTH
 
 
 def chats_in(folder: Path | None) -> dict[str, list[PlayedChat]]:
@@ -169,7 +127,7 @@ async def rows(files: Mapping[str, Sequence[PlayedChat]]) -> list[tuple[str, ...
     return found
 
 
-def _figures(bill: Bill) -> tuple[str, ...]:
+def _figures(bill: PromptBill) -> tuple[str, ...]:
     share = bill.stable / max(1, bill.tokens)
     counts = (bill.rewritten, bill.over, bill.summarizer, round(bill.cost))
     return (f"{bill.prompts:,}", f"{bill.tokens:,}", f"{share:.0%}", *(f"{count:,}" for count in counts))

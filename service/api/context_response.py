@@ -12,7 +12,7 @@ from abridged.service.api.wire import context_message, message_digest, usage_of
 from abridged.service.codec.enums import HELD_BY, HISTORY_TOOLS, OMISSIONS, SUMMARY_ROLES
 from abridged.service.codec.records import ledger_to_proto
 from abridged.service.codec.values import system_prompt_to_proto
-from abridged.service.conversations.cache import Sent
+from abridged.service.conversations.cache import NOTHING_SENT, Sent
 from abridged.service.conversations.conversations import Conversations
 from abridged.service.conversations.prefixes import NO_PREFIXES, Prefixes, ResponseForm, segment_digest
 from abridged.service.domain.conversation import Conversation
@@ -115,6 +115,13 @@ async def context_of(
         answer, sent = await run_off_loop(conversations.window_weight(key), lambda: answering.window(before))
     conversations.keep_sent(key, state, sent)
     return answer
+
+
+def window_of(state: Conversation, policy: Policy, now_us: int) -> _pb.GetContextResponse:
+    """The whole window of a state, without options, to a caller to whom none was sent before."""
+    query = ContextQuery.of(_pb.GetContextRequest(), default_role=policy.summary_role)
+    data, _ = _Answering(state, query, policy, now_us).window(NOTHING_SENT)
+    return _pb.GetContextResponse.FromString(data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from abridged.service.conversations.conversations import Conversations
 from abridged.service.conversations.policies import Policies
 from abridged.service.conversations.table import row_of
 from abridged.service.domain.conversation import Conversation, EndedPass
+from abridged.service.domain.policy import Policy
 from abridged.service.domain.triggers import held_by
 from abridged.service.turn import run_off_loop
 from abridged.v1 import conversation_pb2
@@ -27,15 +28,21 @@ async def conversation_shown(
 ) -> conversation_pb2.Conversation:
     """The conversation with everything that its state says and the caller may read: labels are texts of others, and a
     title is made from messages."""
-    policy, now_us = policies.of(state.settings), conversations.now_us()
-    held = await run_off_loop(conversations.window_weight(key), partial(held_by, state, policy, now_us))
+    view = partial(conversation_view, key, state, policies.of(state.settings), conversations.now_us())
+    shown = await run_off_loop(conversations.window_weight(key), view)
+    if not current_caller().may("read"):
+        shown.ClearField("title")
+        shown.ClearField("settings")
+    return shown
+
+
+def conversation_view(key: StreamId, state: Conversation, policy: Policy, now_us: int) -> conversation_pb2.Conversation:
+    """The conversation with everything that its state says."""
+    held = held_by(state, policy, now_us)
     shown = wire.conversation_view(row_of(key, state), state.settings, held_by=held)
     shown.epoch = state.epoch
     shown.pinned_numbers.extend(sorted(state.pins))
     shown.removed.extend(ranges_to_proto(state.removed))
-    if not current_caller().may("read"):
-        shown.ClearField("title")
-        shown.ClearField("settings")
     return shown
 
 

@@ -97,20 +97,20 @@ def open_core(
     *,
     on_fatal: Callable[[Exception], None],
     now_us: Callable[[], int],
+    stand_in: SummaryModel | None = None,
 ) -> Core:
     """Everything below the servers, wired. `resources` closes it in the right order.
 
-    `on_fatal` is called on the event loop when the log has failed for good.
+    `on_fatal` is called on the event loop when the log has failed for good. A `stand_in` makes the records in place of
+    the models of the settings.
     """
     tracing = _tracing(environ, resources)
     metrics = Metrics(version=VERSION, labels=_labels(settings))
     executor = _read_threads(resources)
-
     providers = Providers(settings, metrics=metrics, clock_s=time.monotonic, cache_dir=_cache_dir(settings))
-    counter = model_counters(settings.tokens, providers)
-    resources.push_async_callback(counter.close)
+    counter = _counters(settings, providers, resources)
     # Each by itself: the call of a missing model and that of the next one are two spans.
-    model = providers.preferred(settings.summarizer.models, traced=lambda model: TracedModel(model, tracing))
+    model = stand_in or providers.preferred(settings.summarizer.models, traced=lambda m: TracedModel(m, tracing))
     summarizers = summarizers_of(settings, model, counter, own_forms(settings.summarizer))
     policies = _policies(settings, summarizers)
     board = ProgressBoard()
@@ -169,6 +169,12 @@ def _tracing(environ: Mapping[str, str], resources: AsyncExitStack) -> Tracing:
     tracing = open_tracing(settings)
     resources.callback(tracing.close)
     return tracing
+
+
+def _counters(settings: Settings, providers: Providers, resources: AsyncExitStack) -> ModelCounters:
+    counter = model_counters(settings.tokens, providers)
+    resources.push_async_callback(counter.close)
+    return counter
 
 
 def _policies(settings: Settings, summarizers: Summarizers) -> Policies:

@@ -11,7 +11,8 @@ from abridged.service.cli.sidecar import call
 from abridged.service.cli.terminal import excerpt, say, width
 from abridged.v1.conversation_pb2 import Conversation
 
-ROW = "{:<32} {:>8} {:>8} {:>10} {:>6}  {}"
+_ROW = "{:<32} {:>8} {:>8} {:>10} {:>6}  {}"
+HEADINGS = _ROW.format("CONVERSATION", "VERSION", "MESSAGES", "TOKENS", "RATIO", "STATE")
 LIMIT_MAX = 10_000
 
 
@@ -48,18 +49,19 @@ def conversations(
         for state in found[:limit]:
             say(as_json(state))
     elif found:
-        say(ROW.format("CONVERSATION", "VERSION", "MESSAGES", "TOKENS", "RATIO", "STATE"))
+        say(HEADINGS)
         for state in found[:limit]:
-            say(_row(state, columns=width()))
+            say(conversation_row(state, columns=width()))
     else:
         say("no conversations")
     if len(found) > limit:
         say(f"note: only the first {limit}; --limit shows more", is_error=True, mark="yellow")
 
 
-def _row(state: Conversation, *, columns: int) -> str:
+def conversation_row(state: Conversation, *, columns: int) -> str:
+    """The conversation as a line under HEADINGS."""
     usage = state.usage
-    row = ROW.format(
+    row = _ROW.format(
         state.id,
         state.message_version,
         state.window_messages,

@@ -1,11 +1,12 @@
-"""`abridged log`: checks a log file, copies it as lines, or rebuilds its read table or search index."""
+"""`abridged log`: checks a log file, copies it as lines, replays those, or rebuilds its read table or search index."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -172,6 +173,41 @@ def import_(invocation: Invocation, lines: BinaryIO, file: Path | None) -> None:
     say(f"ok: {done.conversations:,} conversations from {done.events:,} events")
 
 
+@log.command("replay")
+@click.argument("files", nargs=-1, required=True, type=click.File("rb"))
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="SETTINGS",
+    help="Append the chats once more under these settings, such as presets/s0.toml; repeatable.",
+)
+@click.option("--json", "as_json", is_flag=True, help="JSON lines: one conversation each, or one policy each.")
+@settings_options
+@click.pass_obj
+def replay_(
+    invocation: Invocation, *, files: Sequence[BufferedReader], policies: Sequence[Path], as_json: bool
+) -> None:
+    """Fold the logs in FILES, which `abridged log export` wrote, and print their conversations.
+
+    No sidecar runs, and no model is asked. With --policy the messages are appended once more instead, of logs and of
+    chats as `abridged append --file` takes them, by the sidecar's own parts under those settings: PASSES and their
+    CALLS and tokens of the SUMMARIZER; the TOKENS of all PROMPTS, the share that is STABLE under a prompt cache, the
+    COST of both in tokens that no cache has; and the prompts OVER their budget. A script stands in for the model, and
+    its records hold the messages' own sentences.
+
+    Exits with 1 at the first line that is not one of a whole log, or of a chat.
+    """
+    # This command alone folds lines.
+    from abridged.service.cli.log_replay import print_folds, print_policies
+
+    if policies:
+        print_policies(invocation, files, policies, _Progress("messages"), as_json=as_json)
+    else:
+        print_folds(invocation, files, _Progress(), as_json=as_json)
+
+
 def imported_log(settings: Settings, path: Path, lines: BinaryIO) -> Rebuilt:
     """Make the log at `path` of the lines of an export, whole or not at all. Raises CommandFailed."""
     # Few commands read lines.
@@ -226,12 +262,13 @@ def _explained(otherwise: Callable[[Exception], CommandFailed], *, if_locked: st
 
 
 class _Progress:
-    """Reports progress on standard error, every PROGRESS_EVENTS events."""
+    """Reports progress on standard error, every PROGRESS_EVENTS events, or other things of that `noun`."""
 
-    def __init__(self) -> None:
+    def __init__(self, noun: str = "events") -> None:
+        self._noun = noun
         self._next = PROGRESS_EVENTS
 
     def __call__(self, done: int, total: int) -> None:
         if done >= self._next:
             self._next = done + PROGRESS_EVENTS
-            say(f"{done:,} of {total:,} events", is_error=True)
+            say(f"{done:,} of {total:,} {self._noun}", is_error=True)

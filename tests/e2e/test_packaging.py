@@ -18,7 +18,7 @@ from abridged.service.version import VERSION
 from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("service", "eventlog", "observability", "client/abridged", "proto/abridged/v1")
+PACKAGES = ("service", "eventlog", "observability", "testing", "client/abridged", "proto/abridged/v1")
 """Folders of the checkout that are shipped, inside one package."""
 
 

@@ -102,7 +102,7 @@ class ScriptedModel:
         steps: Sequence[Step],
         *,
         clock: Callable[[], float],
-        script: str = "default",
+        name: str = f"{PROVIDER}:default",
         context_length: int = CONTEXT_LENGTH,
         repeat: bool = True,
     ) -> None:
@@ -110,14 +110,14 @@ class ScriptedModel:
         self._repeat = repeat
         self._steps = tuple(steps)
         self._clock = clock
-        self._script = script
+        self._name = name
         self._context_length = context_length
         self.asked = 0
 
     @property
     def name(self) -> str:
-        """`scripted:script`."""
-        return f"{PROVIDER}:{self._script}"
+        """`scripted:` and the script, unless it stands in for another model."""
+        return self._name
 
     async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
         """Perform the next step."""
@@ -188,7 +188,8 @@ def load_script(script: str, *, clock: Callable[[], float]) -> ScriptedModel:
     if not isinstance(repeat, bool):
         raise ScriptError(f"{script}: repeat is true or false")
     steps = [_read_step(step, f"{script}: step {number}") for number, step in enumerate(parsed["steps"], start=1)]
-    return ScriptedModel(steps, clock=clock, script=script, context_length=context_length, repeat=repeat)
+    name = f"{PROVIDER}:{script}"
+    return ScriptedModel(steps, clock=clock, name=name, context_length=context_length, repeat=repeat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +256,7 @@ def default_answer(request: CompletionRequest) -> str:
     if "long_summary" in fields:
         sentences = _taken(_first_sentences(quoted, SENTENCE_CHARS_MAX), LONG_SENTENCES, chars_left)
         long = ". ".join((record["summary"].rstrip("."), *sentences)) + "."
-        return json.dumps({"short_summary": ". ".join(sentences[:1]) or record["summary"], "long_summary": long})
+        return json.dumps({"short_summary": _most_telling(sentences) or record["summary"], "long_summary": long})
     if fields == {"summary"}:
         sentences = _taken(_first_sentences(quoted, SENTENCE_CHARS_MAX), KEY_POINTS_MAX, chars_left)
         return json.dumps({"summary": ". ".join(sentences) or record["summary"]}, ensure_ascii=False)
@@ -292,6 +293,11 @@ def _first_sentences(quoted: Quotations, chars_max: int) -> Iterator[str]:
         found = _SENTENCE.search(message.text)
         if found is not None and found[0].strip():
             yield _clip(found[0].strip(), chars_max)
+
+
+def _most_telling(sentences: Sequence[str]) -> str:
+    """The two longest sentences, which have most words of their own."""
+    return ". ".join(sorted(sentences, key=len, reverse=True)[:2])
 
 
 def _taken(texts: Iterator[str], count_max: int, chars_max: int) -> list[str]:

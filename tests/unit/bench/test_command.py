@@ -71,12 +71,6 @@ async def test_a_bill_counts_what_is_stable_rewritten_and_over_the_context():
     assert len({bill.prompts for bill in bills.values()}) == 1
 
 
-def test_a_cost_is_the_cheaper_of_using_the_cache_and_not():
-    """Whoever rewrites every prompt would pay for writing what nobody reads."""
-    assert costs.Bill(tokens=1_000, stable=900, summarizer=10).cost == pytest.approx(0.1 * 900 + 1.25 * 100 + 10)
-    assert costs.Bill(tokens=1_000, stable=100).cost == 1_000
-
-
 def test_the_names_to_choose_from_are_those_of_the_measurements():
     """And each of them has figures."""
     assert NAMES == rounds.NAMES

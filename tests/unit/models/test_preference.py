@@ -21,7 +21,7 @@ from tests.support.patience import PATIENCE_S
 
 
 def scripted(name, *steps, context_length=8_192) -> ScriptedModel:
-    return ScriptedModel(steps, clock=time.monotonic, script=name, context_length=context_length)
+    return ScriptedModel(steps, clock=time.monotonic, name=f"scripted:{name}", context_length=context_length)
 
 
 async def ask(model: SummaryModel) -> Completion:
