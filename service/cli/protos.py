@@ -21,6 +21,7 @@ from abridged.v1 import (
 )
 
 _PACKAGE = Path("abridged", "v1")
+OPENAPI = "openapi.json"
 _RULES = "(buf.validate."
 _IMPORT = 'import "buf/validate/validate.proto";\n'
 _STATEMENT = re.compile(r"^[ \t]*option \(buf\.validate\.", re.MULTILINE)
@@ -34,10 +35,12 @@ _MODULE = "version: v2\nmodules:\n  - path: .\n"
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The folder to write to.")
 @click.option("--go-package", help="Import path of the generated Go code, such as `example.com/you/abridgedv1`.")
 def protos(out: Path, go_package: str | None) -> None:
-    """Write the contract's .proto files to a folder, with a buf.yaml and a service_config.json beside them.
+    """Write the contract's .proto files to a folder, with a buf.yaml, a service_config.json and an openapi.json beside
+    them.
 
     They need no other project's files: rules of the fields, which the server checks, are left out. Generate with
-    `protoc -I DIR` and your language's plug-ins, or with `buf generate DIR`.
+    `protoc -I DIR` and your language's plug-ins, or with `buf generate DIR`. The OpenAPI page has the calls that are no
+    streams, as `server.http_listen` takes them in JSON.
     """
     folder = out / _PACKAGE
     folder.mkdir(parents=True, exist_ok=True)
@@ -49,6 +52,7 @@ def protos(out: Path, go_package: str | None) -> None:
             text = _GO_PACKAGE.sub(f'option go_package = "{go_package}";', text)
         (folder / source.name).write_text(text, encoding="utf-8")
         say(str(folder / source.name))
+    (out / OPENAPI).write_bytes(files("abridged.v1").joinpath(OPENAPI).read_bytes())
     (out / "buf.yaml").write_text(_MODULE, encoding="utf-8")
     (out / "service_config.json").write_text(f"{json.dumps(service_config(), indent=2)}\n", encoding="utf-8")
 
