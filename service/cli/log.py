@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 import click
 
@@ -143,8 +143,12 @@ def export(invocation: Invocation, file: Path | None) -> None:
     is not changed. Exits with 1 if an event is damaged; the lines before it are no log then.
     """
     settings = configuration(invocation).settings
-    path = _existing(file or settings.log.path)
-    # This command alone writes lines.
+    export_log(settings, _existing(file or settings.log.path), sys.stdout.buffer)
+
+
+def export_log(settings: Settings, path: Path, out: IO[bytes]) -> None:
+    """Write every event of the log at `path` to `out`. Raises CommandFailed."""
+    # Whoever writes no lines does not load what does.
     from abridged.service.bootstrap.backends import stored_backend
     from abridged.service.conversations.log_copy import lines_of_log
     from abridged.service.conversations.row import READ_TABLE
@@ -152,9 +156,8 @@ def export(invocation: Invocation, file: Path | None) -> None:
     with _as_served(settings, path) as of_file:
         backend = stored_backend(of_file.log)
         with backend.verification(backend.rows(READ_TABLE)) as verification:
-            for line in lines_of_log(verification, _Progress()):
-                sys.stdout.buffer.write(line.encode())
-    sys.stdout.buffer.flush()
+            out.writelines(line.encode() for line in lines_of_log(verification, _Progress()))
+    out.flush()
 
 
 @log.command("import")

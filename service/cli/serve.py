@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
@@ -19,10 +19,11 @@ import click
 from abridged.eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogLocked, LogNewer, LogUnsafe
 from abridged.service.api.listeners import AddressTaken, AddressUnusable
 from abridged.service.cli.failures import CommandFailed, Misconfigured
-from abridged.service.cli.log import imported_log
+from abridged.service.cli.log import export_log, imported_log
 from abridged.service.cli.options import Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
 from abridged.service.cli.sidecar import configuration
+from abridged.service.config.settings import Settings
 from abridged.service.config.sources import environment
 from abridged.service.domain.errors import InvalidPolicy
 from abridged.service.models.settings import SettingUnusable
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
 _READ_BYTES = 4_096
 
 _EPHEMERAL = (
-    "log.backend=memory",
     "server.listen=127.0.0.1:0",
     "server.http_listen=",
+    "server.shutdown_grace_s=0.1",
     "summarizer.models=scripted:default",
 )
 """The settings of a sidecar for a test, which flags change and nothing else does."""
@@ -69,23 +70,37 @@ _HINTS: tuple[tuple[type[Exception], str], ...] = (
     metavar="LINES",
     help="With --ephemeral: begin with a log that `abridged log export` wrote.",
 )
+@click.option(
+    "--record",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="LINES",
+    help="With --ephemeral: write its log, as `abridged log export` does, when it stops.",
+)
 @settings_options
 @click.pass_obj
-def serve(invocation: Invocation, *, stop_with_stdin: bool, ephemeral: bool, lines: BinaryIO | None) -> None:
+def serve(
+    invocation: Invocation, *, stop_with_stdin: bool, ephemeral: bool, lines: BinaryIO | None, record: Path | None
+) -> None:
     """Run the sidecar until SIGTERM or Ctrl-C.
 
     It listens on server.listen (gRPC) and server.http_listen (health, metrics, calls over HTTP), and keeps its log at
     log.path. With --ephemeral it keeps its log in memory, summarizes by summarizer.models=scripted:default, and writes
     its address to standard output once it serves; --set changes any of this. A line `advance SECONDS` on its standard
     input moves its clock, with everything that waits for it, and is answered by the time that it is then. With --log it
-    begins with the events of an export, in a file that it removes at its end.
+    begins with the events of an export, and with --record it leaves those of its own life as one, whole, when it stops;
+    with either the log is in a file that it removes at its end.
     """
-    if lines is not None and not ephemeral:
-        raise click.UsageError("--log goes with --ephemeral; `abridged log import` makes a log that stays")
+    if not ephemeral and (lines is not None or record is not None):
+        raise click.UsageError("--log and --record go with --ephemeral; `abridged log import` makes a log that stays")
+    if record is not None and not record.parent.is_dir():
+        raise Misconfigured(f"{record}: there is no such folder", hint="name a file in one that is there")
     with ExitStack() as resources:
         if ephemeral:
-            invocation = replace(invocation, assignments=(*_EPHEMERAL, *invocation.assignments))
-        if lines is not None:
+            # A log that is named is one that stays.
+            named = any(one.startswith("log.path=") for one in invocation.assignments)
+            backend = ("log.backend=sqlite",) if named else ("log.backend=memory",)
+            invocation = replace(invocation, assignments=(*_EPHEMERAL, *backend, *invocation.assignments))
+        if lines is not None or record is not None:
             folder = Path(resources.enter_context(TemporaryDirectory(prefix="abridged-")))
             kept = ("log.backend=sqlite", f"log.path={folder / 'abridged.db'}")
             invocation = replace(invocation, assignments=(*invocation.assignments, *kept))
@@ -108,8 +123,21 @@ def serve(invocation: Invocation, *, stop_with_stdin: bool, ephemeral: bool, lin
 
         if stop_with_stdin or ephemeral:
             threading.Thread(target=_obey_stdin, args=(advance if ephemeral else None,), daemon=True).start()
-        resources.enter_context(explained())
-        run(found.settings, environment(), ready=ready, clock=clock)
+        with explained():
+            run(found.settings, environment(), ready=ready, clock=clock)
+        if record is not None:
+            _write_whole(found.settings, record)
+
+
+def _write_whole(settings: Settings, record: Path) -> None:
+    """Write the lines of the log beside `record`, and put them in its place when they are complete."""
+    try:
+        with NamedTemporaryFile(dir=record.parent, prefix=f".{record.name}-", delete=False) as lines:
+            export_log(settings, settings.log.path, lines)
+            lines.flush()
+        Path(lines.name).replace(record)
+    except OSError as error:
+        raise CommandFailed(f"{record}: {error.strerror or error}", hint="name a file that can be written") from error
 
 
 def _in(loop: asyncio.AbstractEventLoop, moving: Coroutine[Any, Any, str]) -> str:

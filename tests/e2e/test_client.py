@@ -18,6 +18,7 @@ import grpc
 import pytest
 
 from abridged.client import AsyncConversations, Conversations, Patience, SidecarError, reason, start_local
+from abridged.testing import replay
 from abridged.v1.conversation_service_pb2 import AppendMessagesResponse, GetConversationRequest
 from abridged.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from abridged.v1.message_pb2 import ROLE_USER, Message
@@ -207,6 +208,31 @@ def test_a_recorded_log_is_served_to_a_test(tmp_path):
     assert lines.read_bytes() == before
 
 
+def test_a_sidecar_leaves_the_log_that_it_is_asked_for(tmp_path):
+    """As lines when it stops, whole, also of what it began with; or as a file, which a path names."""
+    lines, again = tmp_path / "log.jsonl", tmp_path / "again.jsonl"
+    with start_local(record=lines, command=COMMAND) as address, Conversations(address) as chats:
+        chats.append("chat-1", [HELLO])
+        assert not lines.exists()
+    with start_local(lines=lines, record=again, command=COMMAND) as address, Conversations(address) as chats:
+        chats.append("chat-1", [HELLO])
+    named = {"log.path": str(tmp_path / "a.db")}
+    with start_local(settings=named, command=COMMAND) as address, Conversations(address) as chats:
+        chats.append("chat-1", [HELLO])
+
+    assert replay(lines)["chat-1"].context.message_version == 1
+    assert replay(again)["chat-1"].context.message_version == 2
+    assert abridged("log", "verify", str(tmp_path / "a.db")).out.startswith("ok: 2 events")
+    assert {path.name for path in tmp_path.glob("*jsonl*")} == {"again.jsonl", "log.jsonl"}
+
+
+def test_a_log_that_cannot_be_left_is_an_error(tmp_path):
+    """Before anything runs: the program that asked for it would assert on nothing."""
+    ran = abridged("serve", "--ephemeral", "--record", str(tmp_path / "nowhere" / "log.jsonl"))
+
+    assert (ran.code, "nowhere/log.jsonl: there is no such folder" in ran.err) == (2, True)
+
+
 @pytest.mark.parametrize("given", [(), ("--ephemeral",)])
 def test_lines_that_are_no_log_are_not_served(tmp_path, given):
     """The message says why, and nothing runs."""
@@ -216,7 +242,7 @@ def test_lines_that_are_no_log_are_not_served(tmp_path, given):
     ran = abridged("serve", *given, "--log", str(lines))
 
     assert ran.code == (1 if given else 2)
-    assert ("line 2" if given else "--log goes with --ephemeral") in ran.err
+    assert ("line 2" if given else "--log and --record go with --ephemeral") in ran.err
 
 
 def test_a_script_that_runs_out_says_at_which_call(tmp_path):
@@ -304,23 +330,39 @@ def test_the_fixtures_of_pytest_give_each_test_a_sidecar(tmp_path):
     with start_local(tmp_path / "a.db", settings=RECORDED, command=COMMAND) as address, Conversations(address) as chats:
         chats.append("chat-1", [HELLO])
     (tmp_path / "log.jsonl").write_text(abridged("log", "export", str(tmp_path / "a.db")).out, encoding="utf-8")
-    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    (tmp_path / "test_suite.py").write_text(SUITE.replace("COMMAND", repr(COMMAND)), encoding="utf-8")
-    options = (
-        "-q",
-        "-p",
-        "abridged.client.pytest_plugin",
-        "-p",
-        "no:cacheprovider",
-        "--strict-markers",
-        "test_suite.py",
-    )
+    assert "3 passed" in suite_of(tmp_path, SUITE)
 
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", *options], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S
-    )
 
-    assert "3 passed" in ran.stdout, ran.stdout + ran.stderr
+SHARED = """
+import pytest
+
+pytestmark = pytest.mark.abridged(record="log.jsonl")
+HELLO = {"role": "user", "content": "Good morning"}
+
+@pytest.fixture(scope="module")
+def abridged_command():
+    return COMMAND
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_goes_on(abridged, version):
+    assert abridged.append("chat-1", [HELLO]).message_version == version
+"""
+
+
+def test_tests_may_share_a_sidecar_and_record_its_log(tmp_path):
+    """By a setting of pytest, for suites in which a second a test is too long."""
+    assert "2 passed" in suite_of(tmp_path, SHARED, "abridged_scope = module")
+
+    assert replay(tmp_path / "log.jsonl")["chat-1"].context.message_version == 2
+
+
+def suite_of(folder: Path, text: str, setting: str = "") -> str:
+    """The output of pytest on a suite of its own, with the plug-in that the installed packages register."""
+    (folder / "pytest.ini").write_text(f"[pytest]\n{setting}\n", encoding="utf-8")
+    (folder / "test_suite.py").write_text(text.replace("COMMAND", repr(COMMAND)), encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--strict-markers", "test_suite.py"]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S)
+    return ran.stdout + ran.stderr
 
 
 def test_a_sidecar_for_a_test_prints_its_address_and_ends_with_its_input(tmp_path):

@@ -89,6 +89,7 @@ def append(
     form: str = "",
     system: Any = None,
     settings: ConversationSettings | None = None,
+    request_id: str = "",
     expected_version: int | None = None,
     replace_after: int | None = None,
     rendering: str = "",
@@ -102,7 +103,8 @@ def append(
     for a pass that is pending. `replace_after` removes the messages after this number in the same commit.
 
     With a `form` of FORMS, each message is what that API's requests have in `messages`, or what its library returned;
-    all of it is kept. `system`, Anthropic's, becomes the system prompt, in place of the one before.
+    all of it is kept. `system`, Anthropic's, becomes the system prompt, in place of the one before. These messages have
+    no ids: a `request_id` of the caller's makes the same append after a crash append nothing twice.
     """
     if form:
         request = _rendered_request(conversation_id, messages, form, system, settings)
@@ -110,6 +112,8 @@ def append(
         raise ValueError("system is of the form anthropic; otherwise send a message, or settings.system_prompt")
     else:
         request = append_request(conversation_id, messages, settings)
+    if request_id:
+        request.request_id = request_id
     if expected_version is not None:
         request.expected_version = expected_version
     if replace_after is not None:

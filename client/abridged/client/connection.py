@@ -30,6 +30,10 @@ OPTIONS = (
     ("grpc.enable_http_proxy", 0),
     # Each client has one channel; sharing the process's connection pool would share another one's backoff.
     ("grpc.use_local_subchannel_pool", 1),
+    # A sidecar that starts is there within a second; gRPC's own first pause is as long.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_permit_without_calls", 0),
     # The retries here know what the sidecar says of them; two loops would multiply.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import subprocess
 import tempfile
 import time
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import IO
 
 from abridged.client.blocking import Conversations
 from abridged.client.errors import Patience, SidecarError
@@ -48,6 +50,7 @@ def start_local(
     log_path: str | Path | None = None,
     *,
     lines: str | Path | None = None,
+    record: str | Path | None = None,
     settings: Mapping[str, str] | None = None,
     command: Sequence[str] = ("abridged",),
     within_s: float = 30.0,
@@ -55,10 +58,10 @@ def start_local(
     """Start a sidecar that keeps its log at `log_path`; yields its address, a socket that only this user can open.
 
     Without a path it is one for tests: its log is in memory, and its summaries are made of the messages' own sentences,
-    without a model. It begins with the `lines` of a log that `abridged log export` wrote, if given, and leaves them
-    as they are. It stops with the block, and with the program, however that ends. `settings` are those of
-    docs/configuration.md, by name. Raises FileNotFoundError without the command, and SidecarError if it does not serve
-    within `within_s` seconds, with what it has written.
+    without a model. It begins with the `lines` of a log that `abridged log export` wrote, if given, and leaves them as
+    they are; it writes such lines of its own log to `record` when it stops. It stops with the block, and with the
+    program, however that ends. `settings` are those of docs/configuration.md, by name. Raises FileNotFoundError without
+    the command, and SidecarError if it does not serve within `within_s` seconds, with what it has written.
     """
     with tempfile.TemporaryDirectory(prefix="abridged-") as folder, (Path(folder) / "log").open("w+b") as written:
         address = f"unix:{folder}/sidecar.sock"
@@ -68,6 +71,8 @@ def start_local(
         options = [] if log_path is not None else ["--ephemeral"]
         if lines is not None:
             options += ["--log", str(lines)]
+        if record is not None:
+            options += ["--record", str(record)]
         options += [part for name, value in asked.items() for part in ("--set", f"{name}={value}")]
         process = subprocess.Popen(
             [*command, "serve", "--stop-with-stdin", *options],
@@ -76,9 +81,10 @@ def start_local(
             stderr=written,
         )
         try:
-            _wait_ready(process, address, within_s=within_s)
-            if process.stdout is not None:
-                process.stdout.readline()  # its address
+            if process.stdout is None:
+                _wait_ready(process, address, within_s=within_s)
+            else:
+                _wait_address(process, process.stdout, within_s=within_s)
             started = LocalAddress(address)
             started._process = process
             yield started
@@ -90,6 +96,16 @@ def start_local(
             raise SidecarError("UNAVAILABLE", "", f"the sidecar has ended: {text}", metadata={}) from error
         finally:
             _stop(process)
+
+
+def _wait_address(process: subprocess.Popen[bytes], stdout: IO[bytes], *, within_s: float) -> None:
+    """Read the line that a sidecar for tests prints once it serves. Raises SidecarError when none comes."""
+    readable, _, _ = select.select([stdout], [], [], within_s)
+    if readable and stdout.readline():
+        return
+    if readable:
+        process.wait(STOP_S)  # its output has ended, and so will it
+    raise SidecarError("UNAVAILABLE", "", f"the sidecar does not serve within {within_s:g} s", metadata={})
 
 
 def _wait_ready(process: subprocess.Popen[bytes], address: str, *, within_s: float) -> None:

@@ -7,11 +7,14 @@ def test_the_window_fits(abridged):
 @pytest.mark.abridged(lines="tests/log.jsonl", settings={"policy.trigger_token_ratio": "0.9"})
 async def test_a_recorded_chat(abridged_address):
     async with AsyncConversations(abridged_address) as chats: ...
+
+A start takes a second. With `abridged_scope = module` in the settings of pytest the tests of a file share a sidecar.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -19,33 +22,44 @@ from abridged.client.blocking import Conversations
 from abridged.client.local import LocalAddress, start_local
 
 _MARK = "abridged"
+_SCOPE = "abridged_scope"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the mark known, which pytest may be asked to refuse otherwise."""
-    config.addinivalue_line("markers", f"{_MARK}(lines=None, settings=None): what the sidecar of a test begins with")
+    config.addinivalue_line("markers", f"{_MARK}(lines, record, settings): as `start_local` takes them")
 
 
-@pytest.fixture
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the setting that says which tests share a sidecar."""
+    parser.addini(_SCOPE, "which tests share a sidecar: function, class, module, package, session", default="function")
+
+
+def _scope(fixture_name: str, config: pytest.Config) -> Any:  # noqa: ARG001 -- pytest names both
+    return config.getini(_SCOPE)
+
+
+@pytest.fixture(scope=_scope)
 def abridged_command() -> Sequence[str]:
     """The command that runs abridged; a fixture of this name in a conftest.py takes its place."""
     return ("abridged",)
 
 
-@pytest.fixture
+@pytest.fixture(scope=_scope)
 def abridged_address(request: pytest.FixtureRequest, abridged_command: Sequence[str]) -> Iterator[LocalAddress]:
-    """The address of a sidecar that lives as long as the test, with its log in memory and without a model. Its clock is
-    moved with `advance`.
+    """The address of a sidecar that lives as long as `abridged_scope` says, by default for one test, with its log in
+    memory and without a model. Its clock is moved with `advance`.
 
-    The mark `abridged` has its settings, and the lines of a log to begin with, as `start_local` takes them.
+    The mark `abridged`, of the test or of the module, has what `start_local` takes: settings, and the lines of a log to
+    begin with.
     """
     mark = request.node.get_closest_marker(_MARK)
     with start_local(command=abridged_command, **(mark.kwargs if mark else {})) as address:
         yield address
 
 
-@pytest.fixture
+@pytest.fixture(scope=_scope)
 def abridged(abridged_address: str) -> Iterator[Conversations]:
-    """A client of the test's own sidecar."""
+    """A client of that sidecar."""
     with Conversations(abridged_address) as chats:
         yield chats
