@@ -4,7 +4,7 @@
 PYTHON ?=
 export PYTHON
 
-.PHONY: help install run test check format test-llm test-crash test-hostile test-outages test-histories test-languages test-recall bench quality coverage release protos config-docs designs lock clean
+.PHONY: help install run test check format test-llm test-crash test-hostile test-outages test-histories test-languages clients-table test-recall bench quality coverage release protos config-docs designs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,8 +41,11 @@ test-outages: ## ten thousand random chats in outages, against the rules alone
 test-histories: ## ten thousand random histories that are revoked, pinned and rewound, two thousand that branch
 	@HISTORIES=10000 BRANCHING_HISTORIES=2000 scripts/test -q -n 2 tests/unit/domain/test_amendments_fold.py tests/integration/test_branching_histories.py
 
-test-languages: ## clients in Go, Java, Rust and TypeScript, from the contract alone; fetches their packages
+test-languages: ## the examples in six languages and their fits, and the table of cases; fetches their packages
 	@scripts/test -q -rs -m languages tests/languages
+
+clients-table: ## the same, and write what was seen into docs/clients.md
+	@WRITE_CLIENTS_TABLE=1 scripts/test -q -rs -m languages tests/languages
 
 test-recall: ## how well searches find what has left the window, on the shared chats
 	@scripts/test -q -m recall tests/quality
