@@ -1,4 +1,4 @@
-// A chat with a tool, by the sidecar whose HTTP address is ABRIDGED_HTTP: what its model sees stays small and whole.
+// A chat with a tool, by the sidecar whose HTTP address is SIDECAR_HTTP: what its model sees stays small and whole.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
@@ -53,7 +53,7 @@ const dock = tool({
 
 test("a model sees a compacted window", async () => {
   const chat = randomUUID();
-  const fit = () => abridged(chat, { contextLength: CONTEXT_LENGTH }, `http://${process.env.ABRIDGED_HTTP}`);
+  const fit = () => abridged(chat, { contextLength: CONTEXT_LENGTH }, `http://${process.env.SIDECAR_HTTP}`);
   const prepareStep = fit();
   const history: ModelMessage[] = [];
   for (let turn = 1; turn <= TURNS; turn += 1) {

@@ -169,7 +169,7 @@ def test_a_fit_sends_the_window_of_a_framework(fit, tmp_path):
     with served(tmp_path, "summarizer.models=scripted:default") as sidecar:
         commands = _commands(folder).replace("ADDRESS", sidecar.http_address).replace("../..", str(ROOT))
 
-        done(folder, commands, ABRIDGED_ADDRESS=sidecar.address)
+        done(folder, commands, SIDECAR_ADDRESS=sidecar.address)
 
 
 def test_the_table_in_the_docs_is_what_was_seen():
@@ -200,7 +200,7 @@ def _table() -> str:
         ["---"] * (len(LANGUAGES) + 1),
         ["stubs by", *(tools.stubs for tools in LANGUAGES.values())],
         *(
-            [f"{group}: {count} cases", *(f"{count - failed[language][group]} hold" for language in LANGUAGES)]
+            [f"{group}: {count} case{'s' * (count > 1)}", *(f"{count - failed[language][group]} hold" for language in LANGUAGES)]
             for group, count in cases.items()
         ),
         *(

@@ -31,7 +31,7 @@ import org.springframework.ai.chat.model.ChatModel;
 import org.springframework.ai.chat.model.ChatResponse;
 import org.springframework.ai.chat.model.Generation;
 
-/** Talks to a model that keeps its prompts, over a memory in the sidecar at ABRIDGED_ADDRESS. */
+/** Talks to a model that keeps its prompts, over a memory in the sidecar at SIDECAR_ADDRESS. */
 class AbridgedChatMemoryTest {
   private static final int TURNS = 24;
   private static final Object SUMMARY = 0L;
@@ -55,7 +55,7 @@ class AbridgedChatMemoryTest {
 
   @BeforeAll
   static void connect() {
-    var address = Objects.requireNonNull(System.getenv("ABRIDGED_ADDRESS"), "ABRIDGED_ADDRESS");
+    var address = Objects.requireNonNull(System.getenv("SIDECAR_ADDRESS"), "SIDECAR_ADDRESS");
     channel = Grpc.newChannelBuilder(address, InsecureChannelCredentials.create()).build();
     stub = ConversationServiceGrpc.newBlockingStub(channel);
   }
