@@ -200,7 +200,10 @@ def _table() -> str:
         ["---"] * (len(LANGUAGES) + 1),
         ["stubs by", *(tools.stubs for tools in LANGUAGES.values())],
         *(
-            [f"{group}: {count} case{'s' * (count > 1)}", *(f"{count - failed[language][group]} hold" for language in LANGUAGES)]
+            [
+                f"{group}: {count} case{'s' * (count > 1)}",
+                *(f"{count - failed[language][group]} hold" for language in LANGUAGES),
+            ]
             for group, count in cases.items()
         ),
         *(
