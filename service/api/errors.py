@@ -107,13 +107,16 @@ class RequestTooLarge(EdgeError):
 class CompressedRequest(EdgeError):
     """The request is compressed, so its size is unknown."""
 
+    def __init__(self) -> None:
+        super().__init__("compressed requests are not read; send it as it is")
+
 
 class UnknownMethod(EdgeError):
     """This version does not have the method."""
 
 
 class DeadlinePassed(EdgeError):
-    """The call has no deadline from its client, and took longer than its method may."""
+    """The call took longer than its deadline, or without one than its method may."""
 
 
 class WaitTooShort(EdgeError):

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import BinaryIO
 
-from abridged.eventlog.errors import LogCorrupt
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import PAGE_EVENTS_MAX, EventLog
 from abridged.eventlog.memory import MemoryEventLog
@@ -15,9 +14,8 @@ from abridged.service.api import wire
 from abridged.service.api.context_response import window_of
 from abridged.service.api.event_wire import EventEncoder
 from abridged.service.api.views import conversation_view
-from abridged.service.codec.events import UnknownEvent
 from abridged.service.config.settings import Settings
-from abridged.service.conversations.log_copy import LogLinesRefused, Walked, filled, head_of_lines
+from abridged.service.conversations.log_copy import Walked, filled, head_of_lines, unfoldable
 from abridged.service.conversations.policies import Policies
 from abridged.service.conversations.replay import recorded_events, recorded_originals, replayed
 from abridged.service.domain.conversation import Conversation
@@ -100,5 +98,6 @@ def _streams(log: EventLog) -> Iterator[StreamId]:
 def _state(log: EventLog, key: StreamId) -> Conversation:
     try:
         return replayed(log, key).state
-    except (LogCorrupt, UnknownEvent) as error:
-        raise LogLinesRefused(f"conversation {key.namespace}/{key.name}: {error}") from error
+    except Exception as error:
+        # An edited line may contradict the fold in any way.
+        raise unfoldable(log, error) from error

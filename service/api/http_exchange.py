@@ -14,6 +14,9 @@ PART_BYTES = 64 * 1024
 PART_S = 10.0
 """Seconds that a peer may take to send more of a body that is waited for."""
 
+RESPONSE_S = 60.0
+"""Seconds that a peer may take for a response with a length: 16 MiB at two megabits a second."""
+
 _HEADERS = (
     "Cache-Control: no-store",
     "Connection: close",
@@ -54,7 +57,7 @@ def plain(status: HTTPStatus, text: str, *headers: str) -> HttpResponse:
 
 
 class HttpExchange:
-    """A request and its response. Its task is cancelled by `until_gone` ending, which whoever serves it waits for."""
+    """A request and its response. Whoever serves it ends its task when `until_gone` returns."""
 
     def __init__(
         self,
@@ -112,10 +115,18 @@ class HttpExchange:
             return
 
     async def respond(self, response: HttpResponse) -> None:
-        """Write the whole response."""
+        """Write the whole response. A peer that takes longer than RESPONSE_S for it is cut off."""
         self.began = True
         self._writer.write(response.encoded())
-        await self._writer.drain()
+        try:
+            async with asyncio.timeout(RESPONSE_S):
+                await self._writer.drain()
+        except TimeoutError:
+            self.abort()
+
+    def abort(self) -> None:
+        """End the connection in the middle of a response."""
+        self._writer.transport.abort()
 
     async def begin(self, response: HttpResponse) -> None:
         """Write the head of a response, whose body `write` and `end` make."""

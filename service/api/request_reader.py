@@ -47,7 +47,7 @@ class RequestReader:
         if len(data) > self._bytes_max:
             raise RequestTooLarge(size=len(data), limit=self._bytes_max, field=self._largest_field(data))
         if data.startswith(_COMPRESSED):
-            raise CompressedRequest("compressed requests are not read; send it as it is")
+            raise CompressedRequest
         try:
             left = _left(data, 0, len(data), self._nested, FIELDS_MAX)
             request = self._deserialize(data)

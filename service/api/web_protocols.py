@@ -12,13 +12,14 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
-from google.protobuf.json_format import MessageToDict, MessageToJson, Parse, ParseError
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.json_format import MessageToDict, MessageToJson, ParseDict, ParseError
 from google.protobuf.message import Message
 from google.rpc.code_pb2 import Code
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, ResourceInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
-from abridged.service.api.errors import InvalidRequest
+from abridged.service.api.errors import CompressedRequest, InvalidRequest
 from abridged.service.api.http_exchange import HttpResponse
 from abridged.service.api.request_reader import FIELDS_MAX
 from abridged.service.api.rich_status import retry_ms
@@ -30,30 +31,32 @@ _COMPRESSED: Final = 0x01
 _CONNECT_END: Final = 0x02
 _WEB_TRAILERS: Final = 0x80
 
-_STATUSES: Mapping[str, int] = {
-    "canceled": 499,
-    "unknown": 500,
-    "invalid_argument": 400,
-    "deadline_exceeded": 504,
-    "not_found": 404,
-    "already_exists": 409,
-    "permission_denied": 403,
-    "resource_exhausted": 429,
-    "failed_precondition": 400,
-    "aborted": 409,
-    "out_of_range": 400,
-    "unimplemented": 501,
-    "internal": 500,
-    "unavailable": 503,
-    "data_loss": 500,
-    "unauthenticated": 401,
+_STATUSES: Mapping[str, HTTPStatus] = {
+    "canceled": HTTPStatus.BAD_REQUEST,
+    "unknown": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "invalid_argument": HTTPStatus.BAD_REQUEST,
+    "deadline_exceeded": HTTPStatus.GATEWAY_TIMEOUT,
+    "not_found": HTTPStatus.NOT_FOUND,
+    "already_exists": HTTPStatus.CONFLICT,
+    "permission_denied": HTTPStatus.FORBIDDEN,
+    "resource_exhausted": HTTPStatus.TOO_MANY_REQUESTS,
+    "failed_precondition": HTTPStatus.BAD_REQUEST,
+    "aborted": HTTPStatus.CONFLICT,
+    "out_of_range": HTTPStatus.BAD_REQUEST,
+    "unimplemented": HTTPStatus.NOT_IMPLEMENTED,
+    "internal": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
+    "data_loss": HTTPStatus.INTERNAL_SERVER_ERROR,
+    "unauthenticated": HTTPStatus.UNAUTHORIZED,
 }
-"""Connect's own table of codes and HTTP statuses."""
+"""Connect's own table of codes and HTTP statuses, but for its 499, which nobody is there to read."""
 
 _UNITS_S: Mapping[str, float] = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 _DETAILS = {detail.DESCRIPTOR.full_name: detail for detail in (BadRequest, ErrorInfo, ResourceInfo, RetryInfo)}
 
-_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
+"""Also one without an end: to look for its end from each quote in it would take time with the square of its length."""
+
 _MARKS = b",:[{"
 _MARKS_MAX = 4 * FIELDS_MAX
 """Marks between the values of a JSON request, and so values: a field has at most four."""
@@ -68,25 +71,78 @@ class Codec:
 
 
 def _json_read(data: bytes, kind: type[Message]) -> bytes:
-    """The message's own bytes. Raises InvalidRequest for what is no message of this kind.
-
-    A field that this version does not know is left out, as it is of a message in bytes.
-    """
+    """The message's own bytes. Raises InvalidRequest for what is no message of this kind, and for a member that is no
+    field: a misspelt one would be left out of a log that keeps it so for good."""
     text = _STRINGS.sub(b"", data)
     if sum(text.count(mark) for mark in _MARKS) > _MARKS_MAX:
         raise InvalidRequest((("", f"the request has more than {FIELDS_MAX} fields; send it in parts"),))
     try:
-        return Parse(data or b"{}", kind(), ignore_unknown_fields=True).SerializeToString()
+        members = json.loads(data or b"{}")
+        if not isinstance(members, dict):
+            raise InvalidRequest((("", "the request is no object of JSON"),))
+        return ParseDict(members, kind()).SerializeToString()
     except ParseError as error:
-        raise InvalidRequest((("", f"the request is no JSON of this method: {_named(str(error))}"),)) from error
+        raise InvalidRequest((_fault(str(error), members, kind.DESCRIPTOR),)) from error
     except (RecursionError, UnicodeDecodeError, ValueError) as error:
         raise InvalidRequest((("", "the request is no JSON of this method"),)) from error
 
 
-def _named(words: str) -> str:
-    """The place that the parser names, without what it found there: a value may be a message's text."""
-    place = re.match(r"Failed to parse (\S{1,128}) field", words)
-    return f"field {place[1]}" if place else "it cannot be read"
+_PARENT = re.compile(r"Failed to parse ([A-Za-z0-9_]{1,64}) field: ")
+_PLACE = re.compile(r" at \"?\w+((?:\.\w{1,64}|\[\d{1,9}\])+)")
+_STEP = re.compile(r"\w+|\[\d+\]")
+_NO_FIELD = re.compile(r"has no field named \"([A-Za-z0-9_]{1,64})\"")
+
+
+def _fault(words: str, members: Any, message: Any) -> tuple[str, str]:
+    """The place that the parser names and what would be right there, without what it found: that may be a message's
+    text."""
+    field: FieldDescriptor | None = None
+    parents = _PARENT.findall(words)
+    for name in parents:
+        field = message.fields_by_camelcase_name.get(name) or message.fields_by_name.get(name)
+        if field is None:
+            break
+        message = field.message_type or message
+    place = _PLACE.search(words)
+    path = place[1].lstrip(".") if place else ".".join(parents)
+    unknown = _NO_FIELD.search(words)
+    if unknown is not None:
+        if not isinstance(_at(members, path), dict):
+            return path, "must be an object"
+        return ".".join(filter(None, (path, unknown[1]))), "is no field of this version"
+    return (path, _wanted(field)) if field is not None else ("", "the request is no JSON of this method")
+
+
+def _at(members: Any, path: str) -> Any:
+    """The value at a place, such as a text in that of an object, whose letters the parser takes for members."""
+    for step in _STEP.findall(path):
+        members = members[int(step[1:-1])] if step[0] == "[" else members.get(step, {})
+    return members
+
+
+def _wanted(field: FieldDescriptor) -> str:
+    """Say which values a field takes, in the words of JSON."""
+    if field.enum_type is not None:
+        return f"must be one of {', '.join(value.name for value in field.enum_type.values if value.number)}"
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        return "must be an object, each member of it a text"
+    if field.message_type is not None:
+        kind = _MESSAGES_AS.get(field.message_type.full_name, "an object")
+    else:
+        kind = _SCALARS_AS.get(field.cpp_type, "a whole number")
+    return f"must be {f'a list, each of it {kind}' if field.is_repeated else kind}"
+
+
+_MESSAGES_AS: Mapping[str, str] = {
+    "google.protobuf.Duration": 'a duration such as "30s"',
+    "google.protobuf.Timestamp": 'a time such as "2026-11-25T09:00:00Z"',
+    "google.protobuf.FieldMask": 'names of fields such as "title,labels"',
+}
+_SCALARS_AS: Mapping[int, str] = {
+    FieldDescriptor.CPPTYPE_STRING: "a text",
+    FieldDescriptor.CPPTYPE_BOOL: "true or false",
+    FieldDescriptor.CPPTYPE_DOUBLE: "a number",
+}
 
 
 def _json_written(answer: Any, kind: type[Message]) -> bytes:
@@ -141,9 +197,9 @@ class WebProtocol:
         """A message as it stands in the body."""
         return self._coded(_envelope(0, message)) if self.is_enveloped else message
 
-    def head(self) -> HttpResponse:
-        """The head of a response that goes well, or that has its error at its end."""
-        return HttpResponse(HTTPStatus.OK, content_type=self.content_type)
+    def takes(self, *, streams: bool) -> bool:
+        """Whether it is for methods that stream, or for those that do not."""
+        return self.takes_streams if streams else self.takes_unary
 
     def end(self, status: Status | None) -> bytes:
         """The last frame of a body with envelopes; without `status` the call went well."""
@@ -165,7 +221,7 @@ class WebProtocol:
         wait_ms = retry_ms(status)
         again = () if wait_ms is None else (f"Retry-After: {max(1, -(-wait_ms // 1_000))}",)
         body = json.dumps(error, ensure_ascii=False).encode()
-        return HttpResponse(_http_status(error["code"]), body, "application/json", again)
+        return HttpResponse(_STATUSES[error["code"]], body, "application/json", again)
 
     def _coded(self, frame: bytes) -> bytes:
         return base64.b64encode(frame) if self.is_text else frame
@@ -176,10 +232,12 @@ def _envelope(flags: int, message: bytes) -> bytes:
 
 
 def opened(envelope: bytes) -> int:
-    """The length of the message after these ENVELOPE_BYTES. Raises InvalidRequest for flags that no request has."""
+    """The length of the message after these ENVELOPE_BYTES. Raises CompressedRequest, and InvalidRequest for flags that
+    no request has."""
+    if envelope[0] == _COMPRESSED:
+        raise CompressedRequest
     if envelope[0] != 0:
-        what = "compressed requests are not read" if envelope[0] == _COMPRESSED else "the request has unknown flags"
-        raise InvalidRequest((("", what),))
+        raise InvalidRequest((("", "a message begins with five bytes: a zero, and its length"),))
     return int.from_bytes(envelope[1:], "big")
 
 
@@ -194,11 +252,6 @@ def _connect_error(status: Status) -> dict[str, Any]:
         details.append(detail)
     code = Code.Name(status.code).lower().replace("cancelled", "canceled")
     return {"code": code, "message": status.message, "details": details}
-
-
-def _http_status(code: str) -> HTTPStatus:
-    number = _STATUSES[code]
-    return HTTPStatus(number) if number != 499 else HTTPStatus.BAD_REQUEST
 
 
 def _protocols() -> dict[str, WebProtocol]:

@@ -12,7 +12,7 @@ import binascii
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
@@ -123,9 +123,9 @@ class WebServer:
             await exchange.respond(HttpResponse(HTTPStatus.NO_CONTENT, headers=(*_shared_with(origin), *_ALLOWED)))
         elif request.method != "POST":
             await exchange.respond(plain(HTTPStatus.METHOD_NOT_ALLOWED, "calls are made by POST", "Allow: POST"))
-        elif found is None or (served and not (found.takes_streams if served.streams else found.takes_unary)):
+        elif found is None or (served and not found.takes(streams=served.streams)):
             streams = served is not None and served.streams
-            takes = ", ".join(name for name, p in PROTOCOLS.items() if (p.takes_streams if streams else p.takes_unary))
+            takes = ", ".join(name for name, protocol in PROTOCOLS.items() if protocol.takes(streams=streams))
             await exchange.respond(
                 plain(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send one of {takes}", f"Accept-Post: {takes}")
             )
@@ -195,13 +195,14 @@ class _WebCall:
         self._callbacks: list[Callable[[object], None]] = []
         self._unread = bytearray()
         self._ended = False
+        self._is_answered = False
 
     def begin(self) -> None:
         """Take the call's deadline. Raises an EdgeError for a head that no call has."""
         left_s = self._protocol.timeout_s(self.metadata)
         self._deadline_s = None if left_s is None else time.monotonic() + left_s
         if self._protocol.is_compressed(self.metadata):
-            raise CompressedRequest("compressed requests are not read; send it as it is")
+            raise CompressedRequest
 
     @property
     def requests(self) -> Any:
@@ -225,6 +226,10 @@ class _WebCall:
         received = await self.read_next()
         if received is None:
             raise InvalidRequest((("", "no request came"),))
+        # The exchange hears that the caller has gone only after the body's end.
+        await _soon(self._more(1))
+        if self._unread:
+            raise InvalidRequest((("", "the call takes one request"),))
         return received
 
     async def read_next(self) -> tuple[Any, int] | None:
@@ -249,9 +254,9 @@ class _WebCall:
     async def answer(self, message: bytes) -> None:
         """Write the response of a unary call."""
         ended = self._protocol.end(None) if self._protocol.is_enveloped else b""
-        head = self._protocol.head()
         body = self._protocol.framed(message) + ended
-        await self._exchange.respond(HttpResponse(head.status, body, head.content_type, self._headers))
+        self._is_answered = True
+        await self._exchange.respond(self._response(body))
 
     async def send(self, message: bytes) -> None:
         """Write one response of a stream."""
@@ -265,27 +270,30 @@ class _WebCall:
         await self._exchange.end()
 
     async def refuse(self, status: Status) -> None:
-        """End the call in an error, wherever its response stands."""
-        if self._exchange.began:
+        """End the call in an error, wherever its response stands: one that is written with its length is cut off."""
+        if self._is_answered:
+            self._exchange.abort()
+        elif self._exchange.began:
             await self.end(status)
-            return
-        refused = self._protocol.refused(status)
-        headers = (*refused.headers, *self._headers)
-        await self._exchange.respond(HttpResponse(refused.status, refused.body, refused.content_type, headers))
+        else:
+            refused = self._protocol.refused(status)
+            await self._exchange.respond(replace(refused, headers=(*refused.headers, *self._headers)))
 
     async def _begun(self) -> None:
         if not self._exchange.began:
-            head = self._protocol.head()
-            await self._exchange.begin(HttpResponse(head.status, b"", head.content_type, self._headers))
+            await self._exchange.begin(self._response(b""))
 
-    async def _whole(self) -> bytes | None:
-        """The body as it is; None when it was read before. Raises RequestTooLarge."""
-        if self._ended:
-            return None
+    def _response(self, body: bytes) -> HttpResponse:
+        return HttpResponse(HTTPStatus.OK, body, self._protocol.content_type, self._headers)
+
+    async def _whole(self) -> bytes:
+        """The body as it is. Raises RequestTooLarge."""
         await _soon(self._more(self._bytes_max + 1))
         if not self._ended:
             raise RequestTooLarge(size=len(self._unread), limit=self._bytes_max, field="")
-        return bytes(self._unread)
+        whole = bytes(self._unread)
+        self._unread.clear()
+        return whole
 
     async def _enveloped(self) -> bytes | None:
         """The message of the next envelope; None when no more come. Raises an EdgeError."""
@@ -308,7 +316,8 @@ class _WebCall:
     async def _more(self, wanted: int) -> None:
         """Have `wanted` bytes that are not read yet, or the body's end."""
         if self._protocol.is_text:
-            wanted = 2 * self._bytes_max
+            # Base64 has four letters for three bytes; it is decoded when it is whole.
+            wanted = 4 * (ENVELOPE_BYTES + self._bytes_max) // 3 + 4
         while not self._ended and len(self._unread) < wanted:
             part = await self._exchange.read()
             self._unread += part
@@ -316,6 +325,8 @@ class _WebCall:
                 self._ended = True
                 if self._protocol.is_text:
                     self._unread = _decoded(self._unread)
+        if self._protocol.is_text and not self._ended:
+            raise RequestTooLarge(size=len(self._unread), limit=self._bytes_max, field="")
 
 
 async def _soon(reading: Awaitable[None]) -> None:

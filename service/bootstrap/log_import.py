@@ -9,11 +9,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import BinaryIO
 
+from abridged.eventlog.errors import EventLogError
 from abridged.eventlog.event import StreamId
 from abridged.service.bootstrap.backends import stored_backend
 from abridged.service.bootstrap.core import open_core
 from abridged.service.config.settings import Settings
-from abridged.service.conversations.log_copy import LogLinesRefused, Walked, filled, head_of_lines
+from abridged.service.conversations.log_copy import LogLinesRefused, Walked, filled, head_of_lines, unfoldable
 from abridged.service.conversations.rebuild import RebuildReport, Rebuilt
 
 
@@ -40,4 +41,9 @@ async def _folded(settings: Settings, environ: Mapping[str, str]) -> Rebuilt:
     async with AsyncExitStack() as resources:
         core = open_core(settings, environ, resources, on_fatal=lambda _: None, now_us=lambda: time.time_ns() // 1_000)
         assert core.rebuild is not None, "the log is a file"
-        return await asyncio.to_thread(core.rebuild, RebuildReport(left_out=refused))
+        try:
+            return await asyncio.to_thread(core.rebuild, RebuildReport(left_out=refused))
+        except (LogLinesRefused, EventLogError):
+            raise
+        except Exception as error:
+            raise unfoldable(core.log, error) from error

@@ -8,7 +8,7 @@ after the first one move with them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -54,14 +54,14 @@ class Outcome:
 
 
 async def replayed(
-    settings: Settings, environ: Mapping[str, str], chats: Iterable[Chat], appended: Callable[[int], None]
+    settings: Settings, environ: Mapping[str, str], chats: Sequence[Chat], appended: Callable[[int, int], None]
 ) -> Outcome:
     """Append each chat, a message an append, each after the passes of the one before.
 
-    `appended` is called with the messages that are done. Memory holds the chats. Raises InvalidRequest and its like for
-    messages that no sidecar takes, and what a start raises for the settings.
+    `appended` is called with the messages that are done, and all of them. Memory holds the chats. Raises InvalidRequest
+    and its like for messages that no sidecar takes, and what a start raises for the settings.
     """
-    outcome, done = Outcome(), 0
+    outcome, done, total = Outcome(), 0, sum(len(chat.messages) for chat in chats)
     async with AsyncExitStack() as resources:
         core = open_core(
             _alone(settings),
@@ -73,10 +73,10 @@ async def replayed(
         )
         core.reactor.start([])
         resources.push_async_callback(core.reactor.stop, grace_s=1)
-        for chat in chats:
+        for chat in filter(lambda chat: chat.messages, chats):
             await _append(core, chat, outcome)
             done += len(chat.messages)
-            appended(done)
+            appended(done, total)
     return outcome
 
 

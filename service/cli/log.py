@@ -182,9 +182,9 @@ def import_(invocation: Invocation, lines: BinaryIO, file: Path | None) -> None:
     "--policy",
     "policies",
     multiple=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=click.Path(dir_okay=False, path_type=Path),
     metavar="SETTINGS",
-    help="Append the chats once more under these settings, such as presets/s0.toml; repeatable.",
+    help="Append the chats once more under these settings: a file such as presets/s0.toml, or `default`; repeatable.",
 )
 @click.option("--json", "as_json", is_flag=True, help="JSON lines: one conversation each, or one policy each.")
 @settings_options
@@ -197,8 +197,8 @@ def replay_(
     No sidecar runs, and no model is asked. With --policy the messages are appended once more instead, of logs and of
     chats as `abridged append --file` takes them, by the sidecar's own parts under those settings: PASSES and their
     CALLS and tokens of the SUMMARIZER; the TOKENS of all PROMPTS, the share that is STABLE under a prompt cache, the
-    COST of both in tokens that no cache has; and the prompts OVER their budget. A script stands in for the model, and
-    its records hold the messages' own sentences.
+    COST of both in tokens at full price, of which one from the cache counts 0.1 and one written to it 1.25; and the
+    prompts OVER their budget. A script stands in for the model, and its records hold the messages' own sentences.
 
     Exits with 1 at the first line that is not one of a whole log, or of a chat.
     """
@@ -206,7 +206,7 @@ def replay_(
     from abridged.service.cli.log_replay import print_folds, print_policies
 
     if policies:
-        print_policies(invocation, files, policies, _Progress("messages"), as_json=as_json)
+        print_policies(invocation, files, policies, _Progress, as_json=as_json)
     else:
         print_folds(invocation, files, _Progress(), as_json=as_json)
 

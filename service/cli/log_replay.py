@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from io import BufferedReader
 from pathlib import Path
@@ -30,6 +31,7 @@ from abridged.service.domain.errors import DomainError
 from abridged.service.domain.events import Settings as ChatSettings
 
 _ROW = "{:<24} {:>7} {:>7} {:>6} {:>8} {:>12} {:>7} {:>12} {:>12} {:>6}"
+_DEFAULT = Path("default")
 _HEADINGS = ("POLICY", "PASSES", "CLEARED", "CALLS", "PROMPTS", "TOKENS", "STABLE", "SUMMARIZER", "COST", "OVER")
 
 
@@ -52,23 +54,33 @@ def print_folds(invocation: Invocation, files: Sequence[BufferedReader], walked:
 
 
 def print_policies(
-    invocation: Invocation, files: Sequence[BufferedReader], policies: Sequence[Path], walked: Walked, *, as_json: bool
+    invocation: Invocation,
+    files: Sequence[BufferedReader],
+    policies: Sequence[Path],
+    progress: Callable[[str], Walked],
+    *,
+    as_json: bool,
 ) -> None:
-    """Print the result of the chats of all files under each policy. Raises CommandFailed and Misconfigured."""
-    found = {path: configuration(replace(invocation, config_path=path)) for path in policies}
+    """Print the result of the chats of all files under each policy; `progress` reports a walk over things of a noun.
+
+    Raises CommandFailed and Misconfigured.
+    """
+    files_of = {path: None if path == _DEFAULT else path for path in policies}
+    if missing := [str(path) for path in files_of.values() if path is not None and not path.is_file()]:
+        raise CommandFailed(f"there is no file {missing[0]}", hint="name a settings file, or `default`")
+    found = {path: configuration(replace(invocation, config_path=file)) for path, file in files_of.items()}
     for each in found.values():
         check_prerequisites(each)
-    chats = [chat for file in files for chat in _chats(configuration(invocation).settings, file, walked)]
-    twice = {chat.id for chat in chats if sum(chat.id == other.id for other in chats) > 1} if len(files) > 1 else ()
-    if twice:
-        raise CommandFailed(f"conversation {min(twice)} is in two of the files", hint="replay each file by itself")
-    total = sum(len(chat.messages) for chat in chats)
+    chats = [chat for file in files for chat in _chats(configuration(invocation).settings, file, progress("events"))]
+    counts = Counter(chat.id for chat in chats)
+    if twice := [name for name, count in counts.items() if count > 1]:
+        raise CommandFailed(f"conversation {min(twice)} is there twice", hint="replay each of them by itself")
     if not as_json:
         say(_ROW.format(*_HEADINGS))
     for path, each in found.items():
         undo_logs = logging_as_set(each.settings.telemetry.model_copy(update={"log_level": "error"}))
         try:
-            outcome = asyncio.run(replayed(each.settings, environment(), chats, lambda done: walked(done, total)))
+            outcome = asyncio.run(replayed(each.settings, environment(), chats, progress("messages")))
         except DomainError as error:
             raise CommandFailed(f"{path}: {error}") from error
         finally:
@@ -80,7 +92,9 @@ def _folded(settings: Settings, file: BufferedReader, walked: Walked) -> FoldedL
     try:
         return folded_log(settings, file, walked)
     except LogLinesRefused as error:
-        raise CommandFailed(f"{file.name}: {error}", hint="name a log that `abridged log export` wrote") from error
+        raise CommandFailed(
+            f"{file.name}: {error}", hint="name a log that `abridged log export` wrote; --policy takes chats, too"
+        ) from error
 
 
 def _chats(settings: Settings, file: BufferedReader, walked: Walked) -> Iterator[Chat]:
@@ -92,7 +106,8 @@ def _chats(settings: Settings, file: BufferedReader, walked: Walked) -> Iterator
     for chat in read_chats(file):
         faults = chat.faults if isinstance(chat, FileChat) else (chat,)
         if not isinstance(chat, FileChat) or faults:
-            raise CommandFailed(f"{file.name}: line {faults[0].line}: {faults[0].message_id} {faults[0].what}")
+            subject = " ".join(filter(None, (faults[0].message_id, faults[0].what)))
+            raise CommandFailed(f"{file.name}: line {faults[0].line}: {subject}")
         yield Chat(chat.conversation_id, chat.messages, ChatSettings(system_prompt=chat.system_prompt))
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from tempfile import NamedTemporaryFile, TemporaryDirectory
-from typing import TYPE_CHECKING, Any, BinaryIO
+from tempfile import TemporaryDirectory
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -23,11 +24,11 @@ from abridged.service.cli.log import export_log, imported_log
 from abridged.service.cli.options import Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
 from abridged.service.cli.sidecar import configuration
-from abridged.service.config.settings import Settings
 from abridged.service.config.sources import environment
 from abridged.service.domain.errors import InvalidPolicy
 from abridged.service.models.settings import SettingUnusable
 from abridged.service.recall.errors import RecallError
+from abridged.service.whole_file import whole_file
 
 if TYPE_CHECKING:
     from abridged.service.bootstrap import Running
@@ -35,12 +36,15 @@ if TYPE_CHECKING:
 _READ_BYTES = 4_096
 
 _EPHEMERAL = (
+    "log.backend=memory",
     "server.listen=127.0.0.1:0",
     "server.http_listen=",
     "server.shutdown_grace_s=0.1",
     "summarizer.models=scripted:default",
 )
 """The settings of a sidecar for a test, which flags change and nothing else does."""
+
+_KEEPING = frozenset({"log.backend", "log.path"})
 
 _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (RecallError, "`abridged log reindex` makes the index again"),
@@ -92,14 +96,16 @@ def serve(
     """
     if not ephemeral and (lines is not None or record is not None):
         raise click.UsageError("--log and --record go with --ephemeral; `abridged log import` makes a log that stays")
-    if record is not None and not record.parent.is_dir():
-        raise Misconfigured(f"{record}: there is no such folder", hint="name a file in one that is there")
+    if ephemeral and any(one.partition("=")[0] in _KEEPING for one in invocation.assignments):
+        raise click.UsageError(
+            "--ephemeral keeps no log; --record leaves one, and `abridged serve` keeps it at log.path"
+        )
+    if record is not None and (not record.parent.is_dir() or (record.exists() and not record.is_file())):
+        raise Misconfigured(f"{record}: this is no place for a file", hint="name a file in a folder that is there")
     with ExitStack() as resources:
+        resources.enter_context(_ending_in_order())
         if ephemeral:
-            # A log that is named is one that stays.
-            named = any(one.startswith("log.path=") for one in invocation.assignments)
-            backend = ("log.backend=sqlite",) if named else ("log.backend=memory",)
-            invocation = replace(invocation, assignments=(*_EPHEMERAL, *backend, *invocation.assignments))
+            invocation = replace(invocation, assignments=(*_EPHEMERAL, *invocation.assignments))
         if lines is not None or record is not None:
             folder = Path(resources.enter_context(TemporaryDirectory(prefix="abridged-")))
             kept = ("log.backend=sqlite", f"log.path={folder / 'abridged.db'}")
@@ -126,18 +132,27 @@ def serve(
         with explained():
             run(found.settings, environment(), ready=ready, clock=clock)
         if record is not None:
-            _write_whole(found.settings, record)
+            with _written(record) as out:
+                export_log(found.settings, found.settings.log.path, out)
 
 
-def _write_whole(settings: Settings, record: Path) -> None:
-    """Write the lines of the log beside `record`, and put them in its place when they are complete."""
+@contextmanager
+def _written(record: Path) -> Iterator[IO[bytes]]:
     try:
-        with NamedTemporaryFile(dir=record.parent, prefix=f".{record.name}-", delete=False) as lines:
-            export_log(settings, settings.log.path, lines)
-            lines.flush()
-        Path(lines.name).replace(record)
+        with whole_file(record) as out:
+            yield out
     except OSError as error:
         raise CommandFailed(f"{record}: {error.strerror or error}", hint="name a file that can be written") from error
+
+
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Have SIGTERM unwind what was begun before the event loop takes it over."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _in(loop: asyncio.AbstractEventLoop, moving: Coroutine[Any, Any, str]) -> str:
@@ -147,12 +162,14 @@ def _in(loop: asyncio.AbstractEventLoop, moving: Coroutine[Any, Any, str]) -> st
 def _obey_stdin(advance: Future[Callable[[float], str]] | None) -> None:
     """Answer each line `advance SECONDS` by the time that it is then, on a line; end the process with the input."""
     unread = b""
-    while part := os.read(0, _READ_BYTES):
-        if advance is None:
-            continue
-        *lines, unread = (unread + part).split(b"\n")
-        for line in lines:
-            print(_answer(line.decode(errors="replace"), advance.result()), flush=True)
+    # Whoever asked may be gone before the answer is written.
+    with suppress(OSError):
+        while part := os.read(0, _READ_BYTES):
+            if advance is None:
+                continue
+            *lines, unread = (unread + part).split(b"\n")
+            for line in lines:
+                print(_answer(line.decode(errors="replace"), advance.result()), flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -10,10 +10,12 @@ import json
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.message import EncodeError
 
 from abridged.eventlog.event import EVENT_ID_BYTES, RecordedEvent, StreamId
 from abridged.service.codec.events import UnknownEvent, current_form, decode, parsed
 from abridged.service.codec.values import timestamp, timestamp_us
+from abridged.service.domain.events import ConversationForked, ConversationOpened, Event
 from abridged.service.text.nested_json import strictly_parsed
 from abridged.v1 import event_pb2
 
@@ -48,15 +50,18 @@ def event_line(log_id: str, event: RecordedEvent) -> str:
     return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
 
 
-def event_of_line(text: str, *, log_id: str) -> RecordedEvent:
-    """The event in a line of JSON. Raises ValueError, saying why, for one that this version cannot store as it was."""
+def event_of_line(text: str, *, log_id: str) -> tuple[RecordedEvent, Event]:
+    """The event in a line of JSON, as it is stored and as it is folded. Raises ValueError, saying why, for one that
+    this version cannot store as it was, or that a conversation does not have in its place."""
     line = strictly_parsed(text)
     if not isinstance(line, dict):
         raise ValueError("a line is an object")
     namespace = line.pop("namespace", None)
     try:
         of_event = ParseDict(line, _Event())
-    except ParseError as error:
+        of_event.SerializeToString()
+    except (ParseError, EncodeError, SystemError, UnicodeError) as error:
+        # Half a surrogate pair is text to JSON, and none to protobuf.
         raise ValueError(str(error)) from error
     if of_event.log_id != log_id:
         raise ValueError(f"the event is of log {of_event.log_id[:64] or 'without id'}, not of {log_id}")
@@ -79,10 +84,13 @@ def event_of_line(text: str, *, log_id: str) -> RecordedEvent:
     if event.time_us <= 0:
         raise ValueError("time is needed, and after 1970")
     try:
-        decode(event.type, event.schema_version, event.payload)
+        decoded = decode(event.type, event.schema_version, event.payload)
     except (UnknownEvent, ValueError) as error:
         raise ValueError(f"this version cannot read the event: {error}") from error
-    return event
+    opens = decoded.conversation_id if isinstance(decoded, ConversationOpened | ConversationForked) else ""
+    if opens != (event.stream.name if event.version == 1 else ""):
+        raise ValueError("the first event of a conversation, and no other, opens it by its id")
+    return event, decoded
 
 
 def _payload(of_event: event_pb2.Event) -> bytes:

@@ -8,8 +8,9 @@ the lines; a repeated request is known by the ids of its messages.
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import BinaryIO, NamedTuple
 
@@ -19,6 +20,9 @@ from abridged.eventlog.log import APPEND_EVENTS_MAX, PAGE_EVENTS_MAX, Append, Ap
 from abridged.eventlog.verification import LogVerification
 from abridged.service.codec.event_json import event_line, event_of_line
 from abridged.service.codec.events import content_of
+from abridged.service.conversations.replay import evolved, recorded_events
+from abridged.service.domain.conversation import initial_state
+from abridged.service.domain.events import ConversationForked
 from abridged.service.text.nested_json import strictly_parsed
 
 FORMAT = "abridged-log-1"
@@ -110,12 +114,16 @@ def _events(head: Head, lines: BinaryIO) -> Iterator[tuple[int, RecordedEvent]]:
     while line := lines.readline(LINE_BYTES_MAX + 1):
         position += 1
         try:
-            event = event_of_line(_text(line), log_id=head.log_id)
+            event, decoded = event_of_line(_text(line), log_id=head.log_id)
             if event.position != position:
                 raise ValueError(f"position {event.position} stands in the place of {position}")
             version = versions.get(event.stream, 0) + 1
             if event.version != version:
                 raise ValueError(f"version {event.version} of its conversation stands in the place of {version}")
+            if isinstance(decoded, ConversationForked):
+                parent = StreamId(event.stream.namespace, decoded.parent_id)
+                if not 1 <= decoded.parent_event_version <= versions.get(parent, 0):
+                    raise ValueError("the conversation that it begins from does not stand before it")
         except ValueError as error:
             raise LogLinesRefused(f"line {position + 1}: {error}") from error
         versions[event.stream] = version
@@ -124,6 +132,31 @@ def _events(head: Head, lines: BinaryIO) -> Iterator[tuple[int, RecordedEvent]]:
         raise LogLinesRefused(
             f"line {position + 1}: the last of {position} events, of which the head has {head.events}"
         )
+
+
+def unfoldable(log: EventLog, error: Exception) -> LogLinesRefused:
+    """Name the line of the first event, by conversation, that does not follow from those before it. `error` is what
+    the fold of all of them has met."""
+    seen: dict[StreamId, None] = {}
+    after = 0
+    while page := log.read_all(after=after, limit=PAGE_EVENTS_MAX):
+        seen |= dict.fromkeys(event.stream for event in page)
+        after = page[-1].position
+    for key in seen:
+        events = list(recorded_events(log, key))
+        whole = len(events)
+        last = bisect_left(range(1, whole + 1), x=True, key=lambda n: not _folds(log, key, events[:n]))
+        if last < whole:
+            return LogLinesRefused(f"line {events[last].position + 1}: the event does not follow from those before it")
+    return LogLinesRefused(f"the conversations cannot be folded: {error}")
+
+
+def _folds(log: EventLog, key: StreamId, events: Sequence[RecordedEvent]) -> bool:
+    try:
+        evolved(log, key, initial_state(), iter(events))
+    except Exception:  # noqa: BLE001 -- whatever contradicts the fold, a line has it
+        return False
+    return True
 
 
 def _runs(events: Iterator[tuple[int, RecordedEvent]]) -> Iterator[tuple[int, list[RecordedEvent]]]:

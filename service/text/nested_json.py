@@ -15,7 +15,8 @@ DEPTH_MAX: Final = 200
 """Limit on brackets open at a time, including those in strings. People and programs nest a few."""
 
 _BRACKET_RE: Final = re.compile(r"[][{}]")
-_STRING_RE: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING_RE: Final = re.compile(r'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
+"""Also one without an end: to look for its end from each quote in it would take time with the square of its length."""
 
 
 def parsed(text: str, **options: Any) -> Any:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -209,20 +210,16 @@ def test_a_recorded_log_is_served_to_a_test(tmp_path):
 
 
 def test_a_sidecar_leaves_the_log_that_it_is_asked_for(tmp_path):
-    """As lines when it stops, whole, also of what it began with; or as a file, which a path names."""
+    """As lines when it stops, whole, also of what it began with."""
     lines, again = tmp_path / "log.jsonl", tmp_path / "again.jsonl"
     with start_local(record=lines, command=COMMAND) as address, Conversations(address) as chats:
         chats.append("chat-1", [HELLO])
         assert not lines.exists()
     with start_local(lines=lines, record=again, command=COMMAND) as address, Conversations(address) as chats:
         chats.append("chat-1", [HELLO])
-    named = {"log.path": str(tmp_path / "a.db")}
-    with start_local(settings=named, command=COMMAND) as address, Conversations(address) as chats:
-        chats.append("chat-1", [HELLO])
 
     assert replay(lines)["chat-1"].context.message_version == 1
     assert replay(again)["chat-1"].context.message_version == 2
-    assert abridged("log", "verify", str(tmp_path / "a.db")).out.startswith("ok: 2 events")
     assert {path.name for path in tmp_path.glob("*jsonl*")} == {"again.jsonl", "log.jsonl"}
 
 
@@ -230,7 +227,80 @@ def test_a_log_that_cannot_be_left_is_an_error(tmp_path):
     """Before anything runs: the program that asked for it would assert on nothing."""
     ran = abridged("serve", "--ephemeral", "--record", str(tmp_path / "nowhere" / "log.jsonl"))
 
-    assert (ran.code, "nowhere/log.jsonl: there is no such folder" in ran.err) == (2, True)
+    assert (ran.code, "nowhere/log.jsonl: this is no place for a file" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize("said", ["", "advance 10\n"])
+def test_a_sidecar_whose_test_ends_at_once_leaves_nothing(tmp_path, said):
+    """Not even what it had begun to read, and no failure: there was nothing to do."""
+    lines = tmp_path / "log.jsonl"
+    with start_local(record=lines, command=COMMAND) as address, Conversations(address) as chats:
+        chats.append("chat-1", [HELLO])
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+
+    ran = subprocess.run(
+        [*COMMAND, "serve", "--ephemeral", "--log", str(lines)],
+        input=said,
+        env={**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+
+    assert (ran.returncode, list(folder.iterdir())) == (0, [])
+
+
+def test_a_sidecar_ends_though_nobody_reads_its_answers(tmp_path):
+    """A test run that is killed in the middle of an advance leaves no process."""
+    process = subprocess.Popen(
+        [*COMMAND, "serve", "--ephemeral"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    process.stdin.write(b"advance 5\n")
+    process.stdin.close()
+
+    assert process.wait(PATIENCE_S) == 0
+
+
+def test_a_sidecar_that_has_died_says_so_once(tmp_path):
+    """When the clock is to be moved, and when the log that was asked for is not there."""
+    with ExitStack() as local:
+        address = local.enter_context(start_local(record=tmp_path / "a.jsonl", command=COMMAND))
+        address._process.kill()
+        address._process.wait()
+        with pytest.raises(SidecarError, match="has ended"):
+            address.advance(1)
+        with pytest.raises(SidecarError, match="left no"):
+            local.close()
+
+
+@pytest.mark.parametrize(
+    ("setting", "mark", "message"),
+    [
+        ("abridged_scope = module", 'lines="log.jsonl"', "mark the module or class instead"),
+        ("", '"log.jsonl"', "name what the sidecar begins with"),
+        ("abridged_scope = bogus", "", "abridged_scope is one of function, class"),
+    ],
+)
+def test_a_mark_that_nobody_reads_is_refused(tmp_path, setting, mark, message):
+    """A test that began with an empty sidecar would fail far from the cause."""
+    suite = f"import pytest\n\n@pytest.mark.abridged({mark})\ndef test_one(abridged): ...\n"
+
+    assert message in suite_of(tmp_path, suite, setting)
+
+
+def test_a_log_that_stays_is_none_for_a_test():
+    """A path would be ignored, or filled by a clock that a test moves."""
+    ran = abridged("serve", "--ephemeral", "--set", "log.path=keep.db")
+
+    assert (ran.code, "--record leaves one" in ran.err) == (2, True)
 
 
 @pytest.mark.parametrize("given", [(), ("--ephemeral",)])

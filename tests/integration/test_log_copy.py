@@ -82,6 +82,18 @@ def edited(line: str, **members: object) -> str:
     return json.dumps(json.loads(line) | members) + "\n"
 
 
+def _contradicting(lines: list[str]) -> list[str]:
+    """The lines with the pass of a completed summarization under another id."""
+    changed = list(lines)
+    for place, line in enumerate(lines):
+        event = json.loads(line)
+        if event.get("type") == "SummarizationCompleted":
+            event["summarizationCompleted"]["summarizationId"] = "another"
+            changed[place] = json.dumps(event) + "\n"
+            return changed
+    raise AssertionError("the log has a pass")
+
+
 BROKEN: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
     "cut": (lambda lines: [*lines[:3], lines[3][:40] + "\n", *lines[4:]], "line 4"),
     "without its end": (lambda lines: [*lines[:-1], lines[-1].rstrip("\n")], "has no end"),
@@ -102,6 +114,19 @@ BROKEN: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
     "with an event id twice": (
         lambda lines: [*lines[:3], edited(lines[3], eventId=json.loads(lines[2])["eventId"]), *lines[4:]],
         "line",
+    ),
+    "of a conversation by another name": (
+        lambda lines: [lines[0], edited(lines[1], conversationId="other"), *lines[2:]],
+        "line 2: the first event of a conversation, and no other, opens it by its id",
+    ),
+    "with an opening in the middle": (
+        lambda lines: [*lines[:2], edited(lines[2], type=json.loads(lines[1])["type"]), *lines[3:]],
+        "line 3",
+    ),
+    "that contradicts the fold": (_contradicting, "the event does not follow from those before it"),
+    "with half a surrogate pair": (
+        lambda lines: [*lines[:2], lines[2].replace('"type"', '"\\ud800"', 1), *lines[3:]],
+        "line 3",
     ),
     "without a head": (lambda lines: lines[1:], "line 1"),
     "empty": (lambda lines: [], "line 1"),

@@ -148,6 +148,20 @@ def test_policies_are_compared_in_a_table(tmp_path):
     assert {len(row) for row in rows} == {len(rows[0])}
 
 
+def test_the_settings_without_a_file_are_a_policy_too(tmp_path):
+    """What a sidecar does that nobody has configured; a file that is not there is named."""
+    chats = str(written(tmp_path, random_chats(1)))
+    (tmp_path / "empty.toml").write_text("", encoding="utf-8")
+
+    default, empty = (
+        abridged("log", "replay", chats, "--policy", policy) for policy in ("default", str(tmp_path / "empty.toml"))
+    )
+    missing = abridged("log", "replay", chats, "--policy", "nowhere.toml")
+
+    assert default.out.splitlines()[1].split()[1:] == empty.out.splitlines()[1].split()[1:]
+    assert (missing.code, "there is no file nowhere.toml" in missing.err) == (1, True)
+
+
 def test_a_log_is_replayed_like_the_chats_that_it_was_made_of(tmp_path):
     """An export holds the messages and the context length; its own passes have no part in a replay."""
     chats = random_chats(2)
@@ -191,10 +205,26 @@ def test_a_line_that_does_not_fit_is_named(tmp_path, text, cause):
 
 
 def test_the_same_conversation_in_two_files_is_refused(tmp_path):
-    """Its messages would be one chat, or the second would be left out."""
+    """Its messages would be one chat, or the second would be left out; in one file, too."""
     chats = str(written(tmp_path, random_chats(1)))
 
-    ran = abridged("log", "replay", chats, chats, "--policy", str(policy_file(tmp_path, "early")))
+    policy = str(policy_file(tmp_path, "early"))
+    (tmp_path / "twice.jsonl").write_text(f"{Path(chats).read_text()}\n{Path(chats).read_text()}\n", encoding="utf-8")
+    ran = abridged("log", "replay", chats, chats, "--policy", policy)
+    assert abridged("log", "replay", str(tmp_path / "twice.jsonl"), "--policy", policy).err == ran.err
 
     assert (ran.code, ran.out) == (1, "")
-    assert "chat-0 is in two of the files" in ran.err
+    assert "chat-0 is there twice" in ran.err
+
+
+def test_a_chat_of_which_nothing_is_left_has_no_part(tmp_path):
+    """One that was rewound to its beginning is no reason to replay nothing."""
+    with start_local(record=tmp_path / "log.jsonl", command=COMMAND) as address, Conversations(address) as client:
+        for name in ("emptied", "kept"):
+            client.append(name, [_message(message) for message in random_chats(1)["chat-0"]])
+        client.rewind("emptied", to_version=0)
+
+    ran = abridged("log", "replay", str(tmp_path / "log.jsonl"), "--policy", "default", "--json")
+
+    assert (ran.code, ran.err) == (0, "")
+    assert list(json.loads(ran.out)["summarizations"]) == ["default/kept"]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -185,16 +184,47 @@ async def test_a_person_calls_by_curl(tmp_path: Path) -> None:
         body = {"conversationId": "c1", "messages": [{"role": "ROLE_USER", "content": "hello", "id": "m1"}]}
         appended = await client.post(f"{CHAT}/AppendMessages", json=body)
         refused = await client.post(f"{CHAT}/GetContext", json={"conversationId": "c2"})
-        later = await client.post(f"{CHAT}/GetContext", json={"conversationId": "c1", "fieldOfTomorrow": 1})
-        wrong = await client.post(f"{CHAT}/GetContext", json={"conversationId": 5})
 
         assert (appended.status_code, appended.headers["content-type"]) == (200, "application/json")
         assert appended.json()["messageVersion"] == "1"
         assert (refused.status_code, refused.json()["code"]) == (404, "not_found")
         assert refused.json()["details"][0]["debug"]["reason"] == "CONVERSATION_NOT_FOUND"
-        assert later.status_code == 200
-        assert (wrong.status_code, wrong.json()["code"]) == (400, "invalid_argument")
-        assert "conversationId" in wrong.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"messages": [{"contents": "secret"}]}, "messages[0].contents: is no field of this version"),
+        ({"bogus": "secret"}, "bogus: is no field of this version"),
+        (
+            {"messages": [{"role": "user"}]},
+            "messages[0].role: must be one of ROLE_SYSTEM, ROLE_USER, ROLE_ASSISTANT, ROLE_TOOL",
+        ),
+        ({"settings": {"contextLength": "secret"}}, "settings.contextLength: must be a whole number"),
+        ({"wait": 30}, 'wait: must be a duration such as "30s"'),
+        ({"messages": {"role": "secret"}}, "messages: must be a list, each of it an object"),
+        ({"conversationId": 5}, "conversationId: must be a text"),
+        ({"settings": {"labels": {"secret": 5}}}, "settings.labels: must be an object, each member of it a text"),
+        ({"messages": ["secret"]}, "messages[0]: must be an object"),
+        (
+            {"messages": [{"toolCalls": [{"secret": 1}]}]},
+            "messages[0].toolCalls[0].secret: is no field of this version",
+        ),
+        (
+            {"messages": [{"createTime": "secret"}]},
+            'messages[0].createTime: must be a time such as "2026-11-25T09:00:00Z"',
+        ),
+        (["secret"], "the request is no object of JSON"),
+        ("secret", "the request is no object of JSON"),
+    ],
+)
+async def test_a_member_that_does_not_fit_is_named_without_its_value(tmp_path: Path, body: Any, message: str) -> None:
+    """A misspelt member is refused, so that no log keeps a message without its text."""
+    async with sidecar(tmp_path) as served, web_client(served.http_address) as client:
+        refused = await client.post(f"{CHAT}/AppendMessages", json=body)
+
+        assert (refused.status_code, refused.json()["code"]) == (400, "invalid_argument")
+        assert refused.json()["message"] == message
 
 
 @pytest.mark.parametrize(
@@ -210,8 +240,24 @@ async def test_a_person_calls_by_curl(tmp_path: Path) -> None:
         ({"content-type": "application/json"}, VALID + b',"unknown":[' + b"1," * 100_000 + b"1]}", 400),
         ({"content-type": "application/json"}, b'{"conversationId": "\xff"}', 400),
         ({"content-type": "application/json"}, b'{"conversationId": "' + b"x" * (11 << 20) + b'"}', 400),
+        # Time with the square of its length would be hours.
+        ({"content-type": "application/json"}, b'{"conversationId": "' + b'\\"' * (1 << 20), 400),
+        ({"content-type": "application/json", "connect-timeout-ms": "1" * 11}, b"{}", 400),
     ],
-    ids=["type", "stream", "gzip", "timeout", "empty", "deep", "many", "unknown", "bytes", "large"],
+    ids=[
+        "type",
+        "stream",
+        "gzip",
+        "timeout",
+        "empty",
+        "deep",
+        "many",
+        "unknown",
+        "bytes",
+        "large",
+        "quotes",
+        "long timeout",
+    ],
 )
 async def test_bad_requests_are_refused(tmp_path: Path, headers: dict[str, str], body: bytes, status: int) -> None:
     """Each ends with the status of its kind, and the next call is served."""
@@ -221,6 +267,74 @@ async def test_bad_requests_are_refused(tmp_path: Path, headers: dict[str, str],
         assert refused.status_code == status
         assert (await client.post("/abridged.v1.ServerInfoService/GetServerInfo", json={})).status_code == 200
         assert not [line for line in served.logs if line["event"] == "rpc.failed"]
+
+
+FRAME = enveloped(b'{"conversationId": "c1"}')
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "code", "message"),
+    [
+        ("application/connect+json", b"\1" + FRAME[1:], Code.UNIMPLEMENTED, "compressed"),
+        ("application/connect+json", b'{"conversationId": "c1"}', Code.INVALID_ARGUMENT, "begins with five bytes"),
+        ("application/connect+json", FRAME[:3], Code.INVALID_ARGUMENT, "ends in the middle"),
+        ("application/connect+json", FRAME[:-3], Code.INVALID_ARGUMENT, "ends in the middle"),
+        ("application/connect+json", FRAME + FRAME, Code.INVALID_ARGUMENT, "takes one request"),
+        ("application/connect+json", b"\0\xff\0\0\0", Code.INVALID_ARGUMENT, "limit"),
+        ("application/connect+json", b"", Code.INVALID_ARGUMENT, "no request came"),
+        ("application/grpc-web-text", b"not base64!", Code.INVALID_ARGUMENT, "no base64"),
+        ("application/grpc-web-text", b"A" * (14 << 20), Code.INVALID_ARGUMENT, "limit"),
+    ],
+)
+async def test_bad_frames_are_refused(tmp_path: Path, content_type: str, body: bytes, code: int, message: str) -> None:
+    """A stream's error stands at its end, in the words of what is wrong with the request."""
+    async with sidecar(tmp_path) as served, web_client(served.http_address) as client:
+        await served.chat().talk(1)
+        response = await client.post(f"{CHAT}/WatchConversation", content=body, headers={"content-type": content_type})
+        error = answer_of(response, api.WatchConversationResponse).error
+
+        assert error is not None
+        assert (error.code, message in error.message) == (code, True)
+
+
+async def test_marks_in_a_text_are_no_fields(tmp_path: Path) -> None:
+    """A message may have as many commas and brackets as it likes."""
+    async with sidecar(tmp_path) as served, web_client(served.http_address) as client:
+        message = {"id": "m1", "role": "ROLE_USER", "content": ',:[{\\"' * 30_000}
+        body = {"conversationId": "c1", "messages": [message]}
+
+        assert (await client.post(f"{CHAT}/AppendMessages", json=body)).status_code == 200
+        assert (await served.chat().context()).messages[0].message.content == message["content"]
+
+
+async def test_a_deadline_in_the_middle_of_a_response_cuts_it_off(tmp_path: Path) -> None:
+    """Nothing follows what was announced: a reader that is too slow is told by the end of its connection."""
+    async with sidecar(tmp_path, {"server.message_bytes_max": 1_000_000}) as served:
+        chat = served.chat()
+        for number in range(24):
+            await chat.append(said(number, "x" * 900_000, tokens=1))
+        host, _, port = served.http_address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port), limit=1_024)
+        body = b'{"conversationId":"c1"}'
+        writer.write(
+            f"POST {CHAT}/GetContext HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            f"Connect-Timeout-Ms: 1500\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+        head = await reader.readuntil(b"\r\n\r\n")
+        async with asyncio.timeout(PATIENCE_S):
+            while "DEADLINE_EXCEEDED" not in await served.http("/metrics") and not reader.at_eof():
+                continue
+        rest = b""
+        with suppress(ConnectionResetError):
+            while part := await reader.read(1 << 20):
+                rest += part
+        writer.close()
+
+    announced = re.search(rb"Content-Length: (\d+)", head)
+    assert announced is not None
+    assert len(rest) <= int(announced[1])
+    assert b"deadline_exceeded" not in rest
 
 
 async def test_a_method_that_is_not_there_says_so(tmp_path: Path) -> None:
@@ -247,6 +361,7 @@ async def test_a_page_of_a_foreign_origin_is_refused(tmp_path: Path) -> None:
 
             assert called.status_code == status
             assert asked.status_code == (204 if status == 200 else 403)
+            assert (called.headers.get("vary") == "Origin") == (status == 200)
             shown = called.headers.get("access-control-allow-origin")
             assert shown == (origin if status == 200 else None)
 
@@ -301,26 +416,60 @@ async def test_a_deadline_ends_a_request_that_does_not_come(tmp_path: Path) -> N
     assert b'"deadline_exceeded"' in answer
 
 
-async def test_a_caller_that_goes_ends_its_call(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content_type", CONTENT_TYPES)
+async def test_a_caller_that_goes_ends_its_call(tmp_path: Path, content_type: str) -> None:
     """A wait whose caller has gone is cancelled, and gives its place back."""
-    settings = {"server.waits_max": 1}
-    async with sidecar(tmp_path, settings) as served:
+    request = api.GetContextRequest(conversation_id="c1", min_version=50)
+    request.wait.FromSeconds(60)
+    async with sidecar(tmp_path, {"server.waits_max": 1}) as served, web_client(served.http_address) as client:
         await served.chat().talk(1)
-        host, _, port = served.http_address.rpartition(":")
-        body = json.dumps({"conversationId": "c1", "minVersion": 50, "wait": "60s"}).encode()
-        for _ in range(3):
-            _, writer = await asyncio.open_connection(host, int(port))
-            writer.write(
-                f"POST {CHAT}/GetContext HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-                f"Content-Length: {len(body)}\r\n\r\n".encode()
-                + body
-            )
-            await writer.drain()
-            writer.transport.abort()
+        for gone in range(1, 4):
+            await gone_after(served, "GetContext", content_type, body_of(request, content_type))
+            async with asyncio.timeout(PATIENCE_S):
+                while cancelled(await served.http("/metrics")) < gone:
+                    continue
+        # Each protocol has its own name for a deadline.
+        soon = {"content-type": content_type, "connect-timeout-ms": "100", "grpc-timeout": "100m"}
+        late = await client.post(f"{CHAT}/GetContext", content=body_of(request, content_type), headers=soon)
+        error = answer_of(late, api.GetContextResponse).error
+
+    assert error is not None
+    assert error.code == Code.DEADLINE_EXCEEDED
+
+
+@pytest.mark.parametrize("content_type", ["application/connect+json", "application/grpc-web+proto"])
+async def test_a_watcher_that_goes_is_let_go(tmp_path: Path, content_type: str) -> None:
+    """Its stream does not wait for an event that nobody hears."""
+    request = api.WatchConversationRequest(conversation_id="c1")
+    body = enveloped(b'{"conversationId":"c1"}' if "json" in content_type else request.SerializeToString())
+    async with sidecar(tmp_path) as served:
+        await served.chat().talk(1)
+        await gone_after(served, "WatchConversation", content_type, body, until="abridged_subscribers 1")
         async with asyncio.timeout(PATIENCE_S):
-            while (await served.http("/metrics")).count('code="CANCELLED"') == 0:
+            while "abridged_subscribers 0" not in await served.http("/metrics"):
                 continue
-        assert isinstance((await served.chat().context()).message_version, int)
+
+
+async def gone_after(served: Sidecar, method: str, content_type: str, body: bytes, *, until: str = "") -> None:
+    """Make a call and go, when the metrics have `until`."""
+    host, _, port = served.http_address.rpartition(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    writer.write(
+        f"POST {CHAT}/{method} HTTP/1.1\r\nHost: x\r\nContent-Type: {content_type}\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n".encode()
+        + body
+    )
+    await writer.drain()
+    async with asyncio.timeout(PATIENCE_S):
+        while until not in await served.http("/metrics"):
+            continue
+    writer.transport.abort()
+
+
+def cancelled(metrics: str) -> int:
+    """How many calls of GetContext were cancelled."""
+    found = re.search(r'abridged_grpc_server_calls_total\{code="CANCELLED",method="[^"]*GetContext"\} (\d+)', metrics)
+    return int(found[1]) if found else 0
 
 
 def test_the_statuses_of_errors_are_complete() -> None:

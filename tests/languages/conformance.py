@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -143,7 +144,7 @@ class _Player(ExitStack):
             self._ask({"call": "ServerInfoService/GetServerInfo", "request": {}}, 0)
             if json.loads(self._answers.get(timeout=ANSWER_S))["code"] == "OK":
                 return
-            threading.Event().wait(RETRY_S)
+            time.sleep(RETRY_S)
         raise AssertionError("the runner's channel does not connect again")
 
     def _start(self) -> None:

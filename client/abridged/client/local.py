@@ -7,13 +7,16 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import IO
 
 from abridged.client.blocking import Conversations
 from abridged.client.errors import Patience, SidecarError
+
+ADVANCE_S = 60.0
+"""Seconds in which a clock that is moved has to be answered."""
 
 STOP_S = 10.0
 """Seconds that a sidecar has to end its work, once the program has closed its standard input."""
@@ -32,16 +35,19 @@ class LocalAddress(str):
         """Move the clock of a sidecar for tests, and all that waits for it; returns the time that it is then.
 
         Passes that became due have been requested: wait for them with `wait_idle`. Raises ValueError for a time that
-        lies before, and for a sidecar whose log stays, which goes by the machine's clock.
+        lies before, and for a sidecar whose log stays, which goes by the machine's clock; SidecarError when it has
+        ended.
         """
         stdin, stdout = self._process.stdin, self._process.stdout
-        if stdin is None or stdout is None:
+        assert stdin is not None, "it was started with a pipe"
+        if stdout is None:
             raise ValueError("a sidecar whose log stays goes by the machine's clock")
-        stdin.write(f"advance {seconds!r}\n".encode())
-        stdin.flush()
-        kind, _, answer = stdout.readline().decode().strip().partition(" ")
+        with suppress(BrokenPipeError):
+            stdin.write(f"advance {seconds!r}\n".encode())
+            stdin.flush()
+        kind, _, answer = _line(self._process, stdout, within_s=ADVANCE_S).partition(" ")
         if kind != "now":
-            raise ValueError(answer or "the sidecar has ended")
+            raise ValueError(answer)
         return datetime.fromisoformat(answer)
 
 
@@ -61,7 +67,8 @@ def start_local(
     without a model. It begins with the `lines` of a log that `abridged log export` wrote, if given, and leaves them as
     they are; it writes such lines of its own log to `record` when it stops. It stops with the block, and with the
     program, however that ends. `settings` are those of docs/configuration.md, by name. Raises FileNotFoundError without
-    the command, and SidecarError if it does not serve within `within_s` seconds, with what it has written.
+    the command, and SidecarError if it does not serve within `within_s` seconds, with what it has written, and at the
+    end if it has not left the `record`.
     """
     with tempfile.TemporaryDirectory(prefix="abridged-") as folder, (Path(folder) / "log").open("w+b") as written:
         address = f"unix:{folder}/sidecar.sock"
@@ -84,7 +91,7 @@ def start_local(
             if process.stdout is None:
                 _wait_ready(process, address, within_s=within_s)
             else:
-                _wait_address(process, process.stdout, within_s=within_s)
+                _line(process, process.stdout, within_s=within_s)
             started = LocalAddress(address)
             started._process = process
             yield started
@@ -96,16 +103,22 @@ def start_local(
             raise SidecarError("UNAVAILABLE", "", f"the sidecar has ended: {text}", metadata={}) from error
         finally:
             _stop(process)
+        if record is not None and process.returncode:
+            written.seek(0)
+            text = written.read().decode(errors="replace").strip()
+            raise SidecarError("UNAVAILABLE", "", f"the sidecar has left no {record}: {text}", metadata={})
 
 
-def _wait_address(process: subprocess.Popen[bytes], stdout: IO[bytes], *, within_s: float) -> None:
-    """Read the line that a sidecar for tests prints once it serves. Raises SidecarError when none comes."""
+def _line(process: subprocess.Popen[bytes], stdout: IO[bytes], *, within_s: float) -> str:
+    """The next line that a sidecar for tests prints: its address once it serves, then an answer for each line that it
+    was sent. Raises SidecarError when none comes."""
     readable, _, _ = select.select([stdout], [], [], within_s)
-    if readable and stdout.readline():
-        return
+    if readable and (line := stdout.readline()):
+        return line.decode().strip()
     if readable:
         process.wait(STOP_S)  # its output has ended, and so will it
-    raise SidecarError("UNAVAILABLE", "", f"the sidecar does not serve within {within_s:g} s", metadata={})
+        raise SidecarError("UNAVAILABLE", "", "the sidecar has ended", metadata={})
+    raise SidecarError("UNAVAILABLE", "", f"the sidecar says nothing within {within_s:g} s", metadata={})
 
 
 def _wait_ready(process: subprocess.Popen[bytes], address: str, *, within_s: float) -> None:
@@ -123,7 +136,8 @@ def _wait_ready(process: subprocess.Popen[bytes], address: str, *, within_s: flo
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None, "it was started with a pipe"
-    process.stdin.close()
+    with suppress(BrokenPipeError):
+        process.stdin.close()
     try:
         process.wait(STOP_S)
     except subprocess.TimeoutExpired:

@@ -23,10 +23,13 @@ from abridged.client.local import LocalAddress, start_local
 
 _MARK = "abridged"
 _SCOPE = "abridged_scope"
+_SCOPES = ("function", "class", "module", "package", "session")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the mark known, which pytest may be asked to refuse otherwise."""
+    if config.getini(_SCOPE) not in _SCOPES:
+        raise pytest.UsageError(f"{_SCOPE} is one of {', '.join(_SCOPES)}")
     config.addinivalue_line("markers", f"{_MARK}(lines, record, settings): as `start_local` takes them")
 
 
@@ -56,6 +59,17 @@ def abridged_address(request: pytest.FixtureRequest, abridged_command: Sequence[
     mark = request.node.get_closest_marker(_MARK)
     with start_local(command=abridged_command, **(mark.kwargs if mark else {})) as address:
         yield address
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse marks that no fixture would read."""
+    shared = config.getini(_SCOPE) != "function"
+    for item in items:
+        own = [mark for mark in item.own_markers if mark.name == _MARK]
+        if shared and own:
+            raise pytest.UsageError(f"{item.nodeid}: it shares its sidecar, so mark the module or class instead")
+        if any(mark.args for mark in item.iter_markers(_MARK)):
+            raise pytest.UsageError(f"{item.nodeid}: name what the sidecar begins with, such as lines=...")
 
 
 @pytest.fixture(scope=_scope)

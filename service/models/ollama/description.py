@@ -7,15 +7,14 @@ means "unknown", never an error.
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from abridged.service.models.http.fields import NotAnObject, count_of, name_of, read_object
 from abridged.service.models.model import ModelDescription
+from abridged.service.whole_file import whole_file
 
 Version = tuple[int, int, int]
 
@@ -117,7 +116,8 @@ class DescriptionCache:
         )
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_private(self._directory / f"{description.digest}.json", text.encode())
+            with whole_file(self._directory / f"{description.digest}.json") as file:
+                file.write(text.encode())
         except OSError:
             return
 
@@ -135,18 +135,6 @@ class DescriptionCache:
         except (OSError, NotAnObject, KeyError):
             # An unreadable cache is an empty cache: the host is asked again.
             return None
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write the file atomically, readable only by its owner."""
-    descriptor, new = tempfile.mkstemp(dir=path.parent, suffix=".new")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        os.replace(new, path)
-    except BaseException:
-        Path(new).unlink(missing_ok=True)
-        raise
 
 
 def _entries(answer: dict[str, Any], model: str) -> list[dict[str, Any]]:

@@ -11,12 +11,13 @@ from typing import Any, Final
 from abridged.service.models.deadline import Deadline
 from abridged.service.models.http.fields import NotAnObject, read_object
 from abridged.service.models.model import ModelError
-from abridged.service.models.ollama.description import digest_of, write_private
+from abridged.service.models.ollama.description import digest_of
 from abridged.service.models.ollama.host import OllamaHost
 from abridged.service.models.ollama.settings import OllamaSettings
 from abridged.service.tokenizers.errors import VocabularyAway, VocabularyUnknown
 from abridged.service.tokenizers.exact import TOKENIZER_BYTES_MAX
 from abridged.service.tokenizers.rebuilt import rebuilt
+from abridged.service.whole_file import whole_file
 
 DESCRIPTION_BYTES_MAX: Final = 32_000_000
 """Largest verbose description: those of vocabularies with 150,000 to 260,000 tokens have 8 to 20 MB."""
@@ -102,6 +103,7 @@ def _saved(path: Path) -> str | None:
 def _save(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_private(path, text.encode())
+        with whole_file(path) as file:
+            file.write(text.encode())
     except OSError:
         return

@@ -1,0 +1,26 @@
+"""JSON of clients and tools: how deep it may be, and that reading it takes time in proportion to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from abridged.service.text.nested_json import DEPTH_MAX, outline, strictly_parsed
+from tests.support.growth import grows_linearly
+
+
+def test_a_string_without_an_end_takes_time_in_proportion():
+    """Source code that was cut off has a quote in every line."""
+    assert grows_linearly(outline, lambda size: '{"a":"' + '\\"' * size, size=20_000)
+
+
+@pytest.mark.parametrize("text", ['{"a":"[[[', '"\\', '{"a":"\\"'])
+def test_a_string_without_an_end_is_no_json(text):
+    """Refused like any other text that is none."""
+    with pytest.raises(ValueError):
+        strictly_parsed(text)
+
+
+def test_brackets_in_strings_do_not_count():
+    """An outline has the structure alone."""
+    assert outline('{"a":"[\\"[","b":[]}') == '{"":"","":[]}'
+    assert strictly_parsed(f'["{"[" * (DEPTH_MAX + 1)}"]') == ["[" * (DEPTH_MAX + 1)]
