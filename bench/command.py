@@ -45,10 +45,10 @@ NAMED_ONLY = frozenset({"open", "recall", "prepared"})
 
 USUAL = tuple(name for name in NAMES if name not in NAMED_ONLY)
 
-COST, QUALITY, EXTRACTION, GROWTH, MEMORY = "cost", "quality", "extraction", "growth", "memory"
-"""Measurements without rounds: the first three count and do not time, the others compare figures of one run."""
+COST, QUALITY, WRITTEN, EXTRACTION, GROWTH, MEMORY = "cost", "quality", "written", "extraction", "growth", "memory"
+"""Measurements without rounds: the first four count and do not time, the others compare figures of one run."""
 
-ALONE = (COST, QUALITY, EXTRACTION, GROWTH, MEMORY)
+ALONE = (COST, QUALITY, WRITTEN, EXTRACTION, GROWTH, MEMORY)
 
 HEADINGS = ("figure", "what", "median", "spread", "ratio", "target", "")
 DISTURBED_LOAD = 0.5
@@ -69,8 +69,8 @@ DISTURBED_LOAD = 0.5
     "only",
     type=click.Choice((*NAMES, *ALONE)),
     multiple=True,
-    help="One measurement; repeatable. `open`, `recall`, `prepared`, `cost`, `quality`, `extraction`, `growth` and "
-    "`memory` run only so.",
+    help="One measurement; repeatable. `open`, `recall`, `prepared`, `cost`, `quality`, `written`, `extraction`, "
+    "`growth` and `memory` run only so.",
 )
 @click.option(
     "--data",
@@ -96,9 +96,10 @@ def bench(
 
     Everything runs on this machine and ends with the command; a whole run takes six minutes. `--only cost` counts what
     chats cost under a prompt cache, and takes a minute. `--only quality` counts what windows still know after many
-    passes, beside its goals, writes that as a page of Markdown, and takes some minutes. `--only extraction --data
-    FOLDER` judges extracts of real chats. `--only growth` takes the ledger and evidence through ten megabytes of
-    hostile texts. `--only memory` appends 100,000 messages and takes six minutes.
+    passes, beside its goals, writes that as a page of Markdown, and takes some minutes. `--only written` counts the
+    same in chats that others have written, and takes half a minute. `--only extraction --data FOLDER` judges extracts
+    of real chats. `--only growth` takes the ledger and evidence through ten megabytes of hostile texts. `--only memory`
+    appends 100,000 messages and takes six minutes.
     """
     if not set(ALONE).isdisjoint(only):
         if json_path is not None or len(only) > 1:
@@ -123,7 +124,7 @@ def bench(
 
 
 def _print_counted(what: str, data: Path | None, model: str | None, address: str) -> None:
-    """The table of `cost`, `extraction`, `growth` or `memory`, or the page of `quality`."""
+    """The table of `cost`, `written`, `extraction`, `growth` or `memory`, or the page of `quality`."""
     from abridged.observability.logs import LogSettings, configure_logs
 
     undo = configure_logs(LogSettings(level="error", style="auto", content=False), sys.stderr)
@@ -137,6 +138,10 @@ def _print_counted(what: str, data: Path | None, model: str | None, address: str
         if data is None:
             raise click.UsageError("--only extraction judges the chats of a folder: name it with --data")
         _print(extraction.HEADINGS, tuple(extraction.rows(data)))
+    elif what == WRITTEN:
+        from bench.quality import written
+
+        _print(written.HEADINGS, tuple(asyncio.run(written.rows(data or written.CHATS))))
     elif what == GROWTH:
         from bench import growth
 

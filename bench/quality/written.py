@@ -1,0 +1,251 @@
+"""Chats that writers who never saw the code have written, with what is to survive of each, scored in windows.
+
+A chat is `NAME.txt`, paragraphs `role: text` divided by lines `---`, and `NAME.yaml` with its facts, rules, decisions,
+open points and the statements that a summarizer might make of it, honest and false. Of the two folders of a corpus the
+chats of `seen` may be read by whoever writes the code; those of `scored` are only scored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from abridged.service.domain.conversation import Conversation, initial_state
+from abridged.service.domain.message import Message, Role, ToolCall
+from abridged.service.domain.policy import SummaryRole
+from abridged.service.domain.render import rendered_window
+from abridged.service.grounding.claims import evidence_of, texts_of, unsupported
+from abridged.service.grounding.support import Concordance, concordance_of
+from abridged.service.summarizer.statements import judged
+from bench.player import MODEL_WINDOW, PlayedChat, played
+from bench.quality.examined import Share
+from bench.quality.lossy import LossyModel
+
+BESIDE_CHARS: Final = 160
+"""A value belongs to a name within this many characters."""
+
+_WORDS_ALIVE: Final = 0.7
+"""Share of an open point's words that a window must have."""
+
+_ROLE: Final = re.compile(r"(user|assistant|tool|system):\s?", re.IGNORECASE)
+_WORD: Final = re.compile(r"\w+")
+LIES: Final = ("other_value", "inverted", "wrong_speaker", "old_value", "invented_value", "invented_event")
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenChat:
+    """A chat and its annotations, as its writer made them."""
+
+    name: str
+    messages: Sequence[Message]
+    notes: Mapping[str, Any]
+
+    @property
+    def played(self) -> PlayedChat:
+        """As the player takes it."""
+        return self.name, self.messages
+
+
+def written_chats(folder: Path) -> list[WrittenChat]:
+    """The chats of a folder, by name."""
+    return [
+        WrittenChat(path.stem, tuple(_messages(path)), yaml.safe_load(path.with_suffix(".yaml").read_text("utf-8")))
+        for path in sorted(folder.glob("*.txt"))
+    ]
+
+
+def _messages(path: Path) -> Iterator[Message]:
+    """The messages, with a call for each result whose turn of the assistant stands before it."""
+    before: Message | None = None
+    for message in _paragraphs(path):
+        if message.role is Role.TOOL and before is not None and before.role is Role.ASSISTANT:
+            before = before._replace(tool_calls=(ToolCall(f"{message.id}-call", "look_up", "{}"),))
+        if before is not None:
+            yield before
+        before = message
+    assert before is not None, f"{path.name} has messages"
+    yield before
+
+
+def _paragraphs(path: Path) -> Iterator[Message]:
+    for number, paragraph in enumerate(re.split(r"^---\s*$", path.read_text("utf-8"), flags=re.MULTILINE), 1):
+        said = _ROLE.match(paragraph.strip())
+        assert said is not None, f"{path.name}: message {number} has no role"
+        text = paragraph.strip()[said.end() :].strip()
+        role = Role(said[1].casefold())
+        call_id = f"m{number}-call" if role is Role.TOOL else ""
+        yield Message(f"m{number}", role, text, tool_call_id=call_id)
+
+
+@dataclass(slots=True)
+class Survived:
+    """The share of messages that have left the windows that these still say at the end.
+
+    Attributes:
+        values: Current values.
+        named: Those beside one of their names.
+        old_alone: Replaced values that stand without the current one.
+        equals: Replaced values beside the current one that nothing marks as replaced.
+        rules: Standing rules, letter by letter.
+        open_points: Open points, by most of their words.
+        decisions: Decisions, by most of their words.
+        tokens: Tokens of the windows, as a share of their budgets.
+        missing: What did not survive: chat, kind, text.
+    """
+
+    values: Share = field(default_factory=Share)
+    named: Share = field(default_factory=Share)
+    old_alone: Share = field(default_factory=Share)
+    equals: Share = field(default_factory=Share)
+    rules: Share = field(default_factory=Share)
+    open_points: Share = field(default_factory=Share)
+    decisions: Share = field(default_factory=Share)
+    tokens: Share = field(default_factory=Share)
+    missing: list[tuple[str, str, str]] = field(default_factory=list)
+
+
+async def survived(chats: Sequence[WrittenChat], *, context_length: int, **options: Any) -> Survived:
+    """Play the chats, and look for what they annotate in the window at the end of each. `options` are of `played`."""
+    found = Survived()
+    for chat in chats:
+        last = initial_state()
+
+        def seen(_name: str, _count: int, state: Conversation) -> None:
+            nonlocal last
+            last = state
+
+        await played([chat.played], context_length=context_length, on_window=seen, **options)
+        _look(found, chat, last)
+    return found
+
+
+def _look(found: Survived, chat: WrittenChat, state: Conversation) -> None:
+    text = "\n".join(m.message.content for m in rendered_window(state, SummaryRole.SYSTEM))
+    inside = {m.number for m in state.window}
+    found.tokens.add(state.window_tokens, state.budget)
+    for fact in chat.notes["facts"]:
+        if fact["message"] in inside:
+            continue
+        value, is_alive = str(fact["value"]), _has(text, str(fact["value"]))
+        found.values.add(is_alive, 1)
+        found.named.add(is_alive and _is_beside(text, value, fact["names"]), 1)
+        if not is_alive:
+            found.missing.append((chat.name, "value", f"{fact['names'][0]}: {value}"))
+        elif not _is_beside(text, value, fact["names"]):
+            found.missing.append((chat.name, "name", f"{fact['names']}: {value}"))
+        for old in fact.get("was", ()):
+            # A value may be a part of the one that replaced it.
+            is_old = _has(text.replace(value, " "), str(old))
+            found.old_alone.add(is_old and not is_alive, 1)
+            equals = is_old and is_alive and not _is_marked(text, str(old))
+            found.equals.add(equals, 1)
+            if is_old:
+                found.missing.append((chat.name, "equals" if equals else "old", f"{old} -> {value}"))
+    for kind, tally in (("rules", found.rules), ("open_points", found.open_points), ("decisions", found.decisions)):
+        for one in chat.notes[kind]:
+            if one["message"] in inside or one.get("revoked"):
+                continue
+            is_alive = one["text"] in text if kind == "rules" else _says(text, one["text"])
+            tally.add(is_alive, 1)
+            if not is_alive:
+                found.missing.append((chat.name, kind, one["text"]))
+
+
+def _has(text: str, value: str) -> bool:
+    """Whether the text has the value by itself, and not within a longer one."""
+    edges = (
+        (r"(?<!\w)" if value[0].isalnum() and value[0].isascii() else ""),
+        (r"(?!\w)" if value[-1].isalnum() and value[-1].isascii() else ""),
+    )
+    return re.search(f"{edges[0]}{re.escape(value)}{edges[1]}", text, re.ASCII) is not None
+
+
+def _is_beside(text: str, value: str, names: Sequence[str]) -> bool:
+    folded = text.casefold()
+    at = folded.find(value.casefold())
+    while at >= 0:
+        around = folded[max(0, at - BESIDE_CHARS) : at + len(value) + BESIDE_CHARS]
+        if any(str(name).casefold() in around for name in names):
+            return True
+        at = folded.find(value.casefold(), at + 1)
+    return False
+
+
+def _is_marked(text: str, old: str) -> bool:
+    return re.search(rf"(?:was|now|→|->|instead|replac|statt|no longer)[^\n]{{0,40}}{re.escape(old)}", text) is not None
+
+
+def _says(text: str, point: str) -> bool:
+    if point in text:
+        return True
+    words = _WORD.findall(point.casefold()) if " " in point else [point[i : i + 2] for i in range(len(point) - 1)]
+    return sum(word in text.casefold() for word in words) >= _WORDS_ALIVE * len(words)
+
+
+@dataclass(slots=True)
+class Statements:
+    """The fate of statements in drafts: of lies how many are caught, of honest ones how many are refused."""
+
+    by_kind: dict[str, Share] = field(default_factory=dict)
+    wrong: list[tuple[str, str, str]] = field(default_factory=list)
+
+
+def statements_judged(chats: Sequence[WrittenChat]) -> Statements:
+    """Judge every statement as a draft of the whole chat would be: what is taken out, or left without a message."""
+    found = Statements()
+    for chat in chats:
+        numbered = list(enumerate(chat.messages, 1))
+        concordance = concordance_of(numbered)
+        known = evidence_of(text for _, message in numbered for text in texts_of(message))
+        for one in chat.notes["statements"]:
+            is_out = bool(unsupported(one["text"], known)) or _is_taken_out(one, concordance)
+            found.by_kind.setdefault(one["kind"], Share()).add(is_out, 1)
+            if is_out is (one["kind"] == "honest"):
+                found.wrong.append((chat.name, one["kind"], one["text"]))
+    return found
+
+
+def _is_taken_out(one: Mapping[str, Any], concordance: Concordance) -> bool:
+    lists = dict.fromkeys(("key_points", "decisions", "action_items", "unresolved"), tuple[str, ...]())
+    result = judged(lists | {one["section"]: (one["text"],)}, concordance)
+    if one["text"] in result.taken_out[one["section"]]:
+        return True
+    return one["kind"] != "honest" and not any(getattr(result.evidence, one["section"]))
+
+
+CHATS: Final = Path(__file__).parents[1] / "written"
+HALVES: Final = ("seen", "scored")
+CONTEXT_LENGTHS: Final = (4_096, 2_048)
+HEADINGS = (
+    "chats", "context", "summarizer", "values", "beside a name", "old alone", "old beside", "rules", "open points",
+    "decisions", "window",
+)  # fmt: skip
+
+
+async def rows(folder: Path) -> list[tuple[str, ...]]:
+    """The share that windows keep of each half of a corpus, by context length and summarizer; then, by kind, of
+    lies those that are caught, of honest ones those that are refused."""
+    made: list[tuple[str, ...]] = []
+    for half in HALVES:
+        chats = written_chats(folder / half)
+        for context_length in CONTEXT_LENGTHS:
+            lossy = LossyModel(window=MODEL_WINDOW)
+            for name, options in (("extractive", {"extractive": True}), (lossy.name, {"model": lossy})):
+                found = await survived(chats, context_length=context_length, **options)
+                made.append((half, f"{context_length:,}", name, *_shares(found)))
+        by_kind = statements_judged(chats).by_kind
+        made.append((half, "statements", *(f"{kind} {by_kind[kind].value:.2f}" for kind in (*LIES, "honest")), "", ""))
+    return made
+
+
+def _shares(found: Survived) -> tuple[str, ...]:
+    counted = (
+        found.values, found.named, found.old_alone, found.equals, found.rules, found.open_points, found.decisions,
+        found.tokens,
+    )  # fmt: skip
+    return tuple(f"{share.value:.2f}" for share in counted)
