@@ -20,6 +20,9 @@ from abridged.service.text.mentions import Mention, mentions
 FOUND_MAX: Final = 4_096
 """Identifiers that are held while messages are read; of more the oldest that were named once are forgotten."""
 
+SAID_CHARS_MAX: Final = 600
+"""A longer message is a document or the output of a program, whose numbers nobody said."""
+
 _REPLACEABLE: Final = VALUES | {IdentifierKind.CODE}
 
 _SAID: Final = {Role.USER: Use.USER, Role.ASSISTANT: Use.ASSISTANT, Role.TOOL: Use.TOOL}
@@ -82,8 +85,8 @@ class _Reading:
     def read(self, m: MessageAppended) -> None:
         """Read one message; they come in order."""
         for text, use in _texts(m.message):
-            named = list(mentions(text))
             is_data = use is Use.TOOL or (use is not Use.CALL and text.lstrip()[:1] in ("{", "["))
+            named = list(mentions(text, said=not is_data and use is not Use.CALL and len(text) <= SAID_CHARS_MAX))
             # The model chooses what a call names, so calls count rows only within one of them.
             rows = serial(mention.text for mention in named) if use is Use.CALL else frozenset()
             for mention in named:

@@ -181,6 +181,12 @@ def identifiers_of_masked(text: str) -> list[Identifier]:
     return [found for found in _scan_masked(text) if found.kind is not IdentifierKind.DECIMAL]
 
 
+def form_of(text: str) -> IdentifierKind | None:
+    """The kind whose form the whole text has; None for none of them."""
+    match = _SHAPE.fullmatch(text)
+    return None if match is None or match.lastindex is None else _SHAPES[match.lastindex - 1][0]
+
+
 def _scan(text: str) -> list[Identifier]:
     return _scan_masked(mask_secrets(text))
 

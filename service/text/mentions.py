@@ -22,6 +22,7 @@ from abridged.service.text.identifiers import (
 )
 from abridged.service.text.phrases import Words, words_of
 from abridged.service.text.secrets import MASK, mask_secrets
+from abridged.service.text.values import values
 
 BLOCK_CHARS: Final = 65_536
 """Characters that are looked at at once. Only what a space joins, such as a date in words, can be cut between two."""
@@ -131,13 +132,16 @@ class Mention(NamedTuple):
     is_quantity: bool = False
 
 
-def mentions(text: str) -> Iterator[Mention]:
-    """Every identifier of the text that is worth a place in a ledger, in order, without secrets."""
+def mentions(text: str, *, said: bool = False) -> Iterator[Mention]:
+    """Every identifier of the text that is worth a place in a ledger, in order, without secrets.
+
+    Of what somebody `said` values count whatever their form; tools return too many.
+    """
     masked = mask_secrets(text)
     start = 0
     while start < len(masked):
         end = _block_end(masked, start)
-        yield from _of_block(masked[start:end])
+        yield from _of_block(masked[start:end], said=said)
         start = end
 
 
@@ -153,10 +157,11 @@ def _block_end(text: str, start: int) -> int:
     return end
 
 
-def _of_block(block: str) -> Iterator[Mention]:
-    named, pairs = _by_place(block)
-    taken = [(found.start, found.start + len(found.text)) for found in named]
-    everything = [*named, *_outside(identifiers_of_masked(block), taken)]
+def _of_block(block: str, *, said: bool) -> Iterator[Mention]:
+    everything, pairs = _by_place(block)
+    if said:
+        everything += _outside(list(values(block.replace(MASK, " " * len(MASK)))), _places(everything))
+    everything += _outside(identifiers_of_masked(block), _places(everything))
     everything.sort(key=lambda found: found.start)
     seen: deque[Identifier] = deque(maxlen=CONTEXT_CHARS_MAX // 2)
     for found in everything:
@@ -164,6 +169,10 @@ def _of_block(block: str) -> Iterator[Mention]:
             continue
         yield _mention(found, seen, block, pairs.get(found.start, ""))
         seen.append(found)
+
+
+def _places(found: list[Identifier]) -> list[tuple[int, int]]:
+    return [(one.start, one.start + len(one.text)) for one in found]
 
 
 def _by_place(block: str) -> tuple[list[Identifier], dict[int, str]]:

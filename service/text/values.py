@@ -1,0 +1,203 @@
+"""Values as people write them: codes, amounts, dates, quantities and ranges, by shape and in any language.
+
+A value is a run of neighbours that no sentence needs: a chunk with a digit in it, and behind it units, currencies,
+names of months, codes of capitals and further groups of digits. `FR76 1780 6004`, `16 A gG`, `10 mm x 2 m`, `64,20 €`,
+`3. Oktober 2026`, `60時間` and `rel/24.12-lts` are one value each; so is a span of code. Words of dates, units and
+currencies are those of Unicode's CLDR (`cldr.json`, written by scripts/gen-calendar); no form is listed. Runs are
+bounded, so the work is linear in the text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Final, NamedTuple
+
+from abridged.service.text.identifiers import NUMBER_CHARS_MIN, Identifier, IdentifierKind, form_of
+from abridged.service.text.phrases import Words, words_of
+
+RUN_CHUNKS_MAX: Final = 10
+"""Chunks of one value: an IBAN in groups of four has nine."""
+
+_CJK: Final = "\u2e80-\u303f\u3040-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef"
+_CHUNK: Final = re.compile(rf"`(?P<code>[^`\n]{{2,60}})`|[^\s{_CJK}`<>{{}}|;\u201c\u201d\u201e\u00ab\u00bb\"]{{1,120}}")
+_COUNTER: Final = re.compile(
+    # Dates and times chain their counters; any other quantity has one, of one or two characters.
+    r"(?:[年月日号號時时点點分秒](?:[前后後半间間]|[0-9]{1,4}(?=[年月日号號時时点點分秒]))?){1,4}[间間]?"
+    r"|[\u30a1-\u30fa\u30fc]{1,6}|[\u4e00-\u9fff][\u4e00-\u9fff]?(?![\u4e00-\u9fff])|[\u4e00-\u9fff\uac00-\ud7af]"
+)
+_NUMBER_WORDS: Final = re.compile(
+    r"[一二三四五六七八九十百千万两〇零]{1,6}[元块円圆人名度点个個日号天周月年件台]|[一二三四五六七八九十百千万两]{2,6}"
+)
+_EDGES: Final = ".,:;!?()'\u2019\u2026~=&"
+_CAPITALS: Final = re.compile(r"[A-Z]{1,5}(?:/[A-Z]{1,3})?")
+_MIXED: Final = re.compile(
+    r"(?=.{2,6}$)[a-zµμ]{1,3}[A-Z]\w*(?:\([A-Z]\))?|[A-Za-zµμ$€£¥]{1,4}/[A-Za-z]{1,5}[²³]?|[°%‰]\w?"
+)
+_SIGNS: Final = re.compile(r"[\u00d7x*/+\u2013\u2014\u2212-]|->|→")
+_CODED: Final = re.compile(r"[A-Z0-9]{1,5}")
+_JOINING_CHARS_MAX: Final = 3
+_PART_CHARS_MAX: Final = 2
+_GROUP: Final = re.compile(r"[(+]?[0-9*][0-9:.,()/*-]*|[A-Z0-9]{1,5}|[A-Z]{0,3}[0-9]+[A-Z]?")
+_PLAIN: Final = re.compile(r"[~<>\u2264\u2265\u00b1+-]?[0-9][0-9.,:/+\u2013-]*")
+_SPACE: Final = re.compile(r"[ \u00a0\u202f]{0,2}")
+_WORD: Final = re.compile(r"[^\W\d_]{3,}(?:-[^\W\d_]+)*")
+_JOINED: Final = re.compile(r"[^\W_]+(?:[./_-]{1,2}[^\W_]+)+")
+_CAPITAL_PARTS: Final = re.compile(r"[A-Z][^\W_]*(?:/[A-Z][^\W_]*)+")
+
+_LETTER: Final = re.compile(r"[^\W\d_]")
+_DIGIT: Final = re.compile(r"[0-9]")
+
+
+class _Chunk(NamedTuple):
+    """A chunk without the punctuation around it, and whether a sentence goes on after it."""
+
+    text: str
+    start: int
+    end: int
+    goes_on: bool
+    is_code: bool
+
+
+def values(text: str) -> Iterator[Identifier]:
+    """Every value of prose, in order; a run once, as it is written."""
+    chunks = [_chunk(match) for match in _CHUNK.finditer(text)]
+    at = taken = 0
+    while at < len(chunks):
+        chunk = chunks[at]
+        if chunk.start < taken:
+            at += 1
+            continue
+        if chunk.is_code or _DIGIT.search(chunk.text) or _is_joined(chunk.text):
+            last = _last_of_run(text, chunks, at)
+            end = _with_counter(text, chunks[last].end) if not chunk.is_code else chunk.end
+            run = text[chunk.start : end]
+            if run and not (chunk.is_code and not _is_name(run)):
+                yield Identifier(_kind(run, chunks[at : last + 1]), run, chunk.start)
+            at, taken = last, end
+        at += 1
+    for match in _NUMBER_WORDS.finditer(text):
+        yield Identifier(IdentifierKind.AMOUNT, match[0], match.start())
+
+
+def _is_joined(chunk: str) -> bool:
+    """Whether a slash or a low line joins words as no sentence does: `fix/ledger-dup`, `Europe/Madrid`, `max_conns`."""
+    if _JOINED.fullmatch(chunk) is None:
+        return False
+    is_path = "/" in chunk and ("-" in chunk or "." in chunk or _CAPITAL_PARTS.fullmatch(chunk) is not None)
+    return "_" in chunk or is_path
+
+
+def _chunk(match: re.Match[str]) -> _Chunk:
+    if match["code"] is not None:
+        return _Chunk(match["code"], match.start("code"), match.end("code"), goes_on=False, is_code=True)
+    raw = match[0]
+    left = raw.lstrip(_EDGES)
+    right = left.rstrip(_EDGES) or left[:1]
+    if right.count("(") > right.count(")") and left[len(right) : len(right) + 1] == ")":
+        right += ")"
+    start = match.start() + len(raw) - len(left)
+    rest = left[len(right) :]
+    # A full stop after a number may be that of an ordinal: the next chunk decides.
+    return _Chunk(
+        right, start, start + len(right), goes_on=not rest or (rest == "." and right.isdigit()), is_code=False
+    )
+
+
+def _last_of_run(text: str, chunks: list[_Chunk], first: int) -> int:
+    """The place of the last chunk of the run that begins at `first`."""
+    last = first
+    while chunks[last].goes_on and not chunks[last].is_code and last - first + 1 < RUN_CHUNKS_MAX:
+        step = _continues(text, chunks, first, last)
+        if not step:
+            break
+        last += step
+    return last
+
+
+def _continues(text: str, chunks: list[_Chunk], first: int, last: int) -> int:
+    """How many further chunks belong to the run; 0 at its end."""
+    before, *following = chunks[last : last + 3]
+    if not following or not following[0].text or following[0].is_code:
+        return 0
+    after, *next_one = following
+    is_ordinal = text[before.end : before.end + 1] == "."
+    if not _SPACE.fullmatch(text, before.end + is_ordinal, after.start):
+        return 0
+    if is_ordinal or _is_month(after.text):
+        return int(_is_month(after.text))
+    if _SIGNS.fullmatch(after.text):
+        return int(bool(next_one) and _goes_on_after_sign(next_one[0].text))
+    if _DIGIT.search(after.text):
+        return int(_is_next_group(before.text, after.text))
+    if _is_unit_of(before.text, after.text):
+        return 1
+    if after.text.casefold() in words_of(Words.GRAMMAR):
+        # `3 de marzo`, `3rd of May`: the word between belongs to the date.
+        return 2 * (bool(next_one) and len(after.text) <= _JOINING_CHARS_MAX and _is_month(next_one[0].text))
+    is_quantity = last == first and before.text.isdigit() and len(before.text) < NUMBER_CHARS_MIN
+    return int(is_quantity and _WORD.fullmatch(after.text) is not None)
+
+
+def _is_month(chunk: str) -> bool:
+    return chunk.casefold().rstrip(".") in _table()["months"]
+
+
+def _goes_on_after_sign(chunk: str) -> bool:
+    return _DIGIT.search(chunk) is not None or _SIGNS.fullmatch(chunk) is not None
+
+
+def _is_next_group(before: str, after: str) -> bool:
+    """Whether a chunk with a digit goes on with the value before it: `1780 6004`, `7014 CE P4A`, `16 h 15`, `2 x 32`. A
+    measurement after a code is a value of its own."""
+    if _SIGNS.fullmatch(before) or _is_month(before):
+        return True
+    if before in _table()["units"]:
+        return after.isdigit() and len(after) <= _PART_CHARS_MAX
+    if _CAPITALS.fullmatch(before):
+        return _CODED.fullmatch(after) is not None
+    is_code = _LETTER.search(before) is not None
+    is_measured = _PLAIN.fullmatch(after) is not None and not after.isdigit()
+    return bool(_GROUP.fullmatch(before) and _GROUP.fullmatch(after)) and not (is_code and is_measured)
+
+
+def _is_unit_of(before: str, after: str) -> bool:
+    """Whether a chunk without a digit is the unit, the currency or the suffix of the chunk before it."""
+    if after in words_of(Words.GRAMMAR):
+        return False
+    is_unit = after in _table()["units"] or after.strip(".") in _table()["currencies"]
+    if is_unit and _PLAIN.fullmatch(before):
+        return True
+    is_suffix = _CAPITALS.fullmatch(after) is not None and after.casefold() not in words_of(Words.GRAMMAR)
+    return is_suffix or _MIXED.fullmatch(after) is not None
+
+
+def _with_counter(text: str, end: int) -> int:
+    """The end of the value with the counter that follows its number in scripts without spaces."""
+    counter = _COUNTER.match(text, end) if text[end - 1 : end].isdigit() else None
+    return counter.end() if counter else end
+
+
+def _is_name(code: str) -> bool:
+    """Whether a span of code names something, and is no command or statement of several words."""
+    return _LETTER.search(code) is not None and code.count(" ") <= 5
+
+
+def _kind(run: str, chunks: list[_Chunk]) -> IdentifierKind:
+    known = form_of(run)
+    if known is not None and known not in (IdentifierKind.DECIMAL, IdentifierKind.TIME):
+        return known
+    words = {word.casefold().rstrip(".") for chunk in chunks for word in (chunk.text,)}
+    if words & _table()["months"] or known is IdentifierKind.TIME or ("年" in run or "月" in run):
+        return IdentifierKind.DATE
+    return IdentifierKind.AMOUNT if _PLAIN.match(run) or known is IdentifierKind.DECIMAL else IdentifierKind.CODE
+
+
+@cache
+def _table() -> dict[str, frozenset[str]]:
+    """The words of CLDR, by what they are."""
+    read = json.loads((files(__package__) / "cldr.json").read_text(encoding="utf-8"))
+    return {name: frozenset(words) for name, words in read.items()}
