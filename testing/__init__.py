@@ -1,4 +1,4 @@
-"""For the tests of programs that use a sidecar: a recorded log without a process.
+"""Folds a recorded log without a sidecar, for tests of programs that use one.
 
 from abridged.testing import replay
 
