@@ -131,7 +131,7 @@ def test_a_replay_makes_the_passes_that_a_sidecar_makes(tmp_path, name):
     live = live_passes(name, chats)
     compared = {chat: seen(passes) for chat, passes in live.items()}
     assert {chat: seen(passes) for chat, passes in replayed.items()} == compared
-    assert sum(map(len, compared.values())) > 0.9 * sum(map(len, live.values())) > CHATS / 2
+    assert sum(map(len, compared.values())) > 0.8 * sum(map(len, live.values())) > CHATS / 2
 
 
 def test_policies_are_compared_in_a_table(tmp_path):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -17,7 +17,11 @@ from google.rpc.code_pb2 import Code
 from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
 
+from abridged.service.api.http import HttpServer
+from abridged.service.api.pipeline import Pipeline
+from abridged.service.api.validation import Validation
 from abridged.service.api.web_protocols import PROTOCOLS
+from abridged.service.api.web_server import EVERYBODY_HERE, WebServer
 from abridged.v1 import (
     conversation_service_pb2,
     event_log_service_pb2,
@@ -470,6 +474,22 @@ def cancelled(metrics: str) -> int:
     """How many calls of GetContext were cancelled."""
     found = re.search(r'abridged_grpc_server_calls_total\{code="CANCELLED",method="[^"]*GetContext"\} (\d+)', metrics)
     return int(found[1]) if found else 0
+
+
+async def test_a_call_that_comes_before_the_server_is_open_is_refused() -> None:
+    """The port answers probes while the log is still read; calls are served once gRPC takes them too."""
+    unused = cast(Pipeline, None)
+    closed = WebServer(
+        (), unused, Validation(), request_bytes_max=1_000, receive_bytes_max=1_000, access=EVERYBODY_HERE
+    )
+    server = HttpServer("127.0.0.1", 0, routes={}, calls=closed)
+    try:
+        async with web_client(f"127.0.0.1:{await server.start()}") as client:
+            early = await client.post(f"{CHAT}/GetContext", json={"conversationId": "c1"})
+    finally:
+        await server.close()
+
+    assert (early.status_code, early.json()["code"]) == (503, "unavailable")
 
 
 def test_the_statuses_of_errors_are_complete() -> None:
