@@ -38,7 +38,7 @@ class Said(NamedTuple):
 
 
 class Crash(Exception):
-    """What ends a turn between its append and its answer."""
+    """Ends a turn between its append and its answer."""
 
 
 Replies = deque[Said | Crash]
@@ -50,7 +50,7 @@ def dock(order: int) -> str:
 
 
 def turn(number: int) -> list[Said]:
-    """What is said in a turn: every fourth looks the order up."""
+    """The messages of a turn: every fourth looks the order up."""
     asked = Said("user", f"Where does order {number} go? {'It has to be there by noon. ' * 4}")
     answer = Said("assistant", f"It goes to dock D-{number}. {'Please have the papers ready. ' * 4}")
     call = f"call-{number}"

@@ -190,8 +190,7 @@ def _kind(run: str, chunks: list[_Chunk]) -> IdentifierKind:
     known = form_of(run)
     if known is not None and known not in (IdentifierKind.DECIMAL, IdentifierKind.TIME):
         return known
-    words = {word.casefold().rstrip(".") for chunk in chunks for word in (chunk.text,)}
-    if words & _table()["months"] or known is IdentifierKind.TIME or ("年" in run or "月" in run):
+    if any(_is_month(chunk.text) for chunk in chunks) or known is IdentifierKind.TIME or ("年" in run or "月" in run):
         return IdentifierKind.DATE
     return IdentifierKind.AMOUNT if _PLAIN.match(run) or known is IdentifierKind.DECIMAL else IdentifierKind.CODE
 

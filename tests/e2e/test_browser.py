@@ -115,7 +115,7 @@ def site() -> Iterator[_Site]:
 
 
 def opened(page: _Site, profile: Path) -> Any:
-    """What the page says once a browser has opened it."""
+    """The text of the page once a browser has opened it."""
     assert CHROMIUM is not None
     process = subprocess.Popen(
         [CHROMIUM, *OPTIONS, f"--user-data-dir={profile}", page.origin], stderr=subprocess.DEVNULL

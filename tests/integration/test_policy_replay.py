@@ -149,7 +149,7 @@ def test_policies_are_compared_in_a_table(tmp_path):
 
 
 def test_the_settings_without_a_file_are_a_policy_too(tmp_path):
-    """What a sidecar does that nobody has configured; a file that is not there is named."""
+    """The policy `default` makes the passes of a sidecar without settings; an error names a missing file."""
     chats = str(written(tmp_path, random_chats(1)))
     (tmp_path / "empty.toml").write_text("", encoding="utf-8")
 

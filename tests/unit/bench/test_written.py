@@ -45,7 +45,7 @@ def chat_of(*texts: str, **notes: object) -> WrittenChat:
 
 
 def test_a_value_that_is_gone_is_missing_and_one_that_stands_is_not():
-    """What is still verbatim in the window is not counted at all."""
+    """The shares leave out each value that is still verbatim in the window."""
     filler = [f"Nothing of note happened on the way to the {n}th hill. " * 3 for n in range(60)]
     gone, there = ({"names": ["code"], "value": value, "message": 1} for value in ("ZZ-nowhere-9", "KX-5512093-R"))
     said = chat_of("The code of the crate is KX-5512093-R.", *filler, facts=[gone, there])

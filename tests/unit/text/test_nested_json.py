@@ -15,7 +15,7 @@ def test_a_string_without_an_end_takes_time_in_proportion():
 
 @pytest.mark.parametrize("text", ['{"a":"[[[', '"\\', '{"a":"\\"'])
 def test_a_string_without_an_end_is_no_json(text):
-    """Refused like any other text that is none."""
+    """The reader refuses such a text as it does any other that is no JSON."""
     with pytest.raises(ValueError):
         strictly_parsed(text)
 
