@@ -7,7 +7,7 @@ is still in the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import accumulate
 from types import MappingProxyType
@@ -27,6 +27,11 @@ _GROUP_TOKENS: Final = 3
 
 _REPEATS_MAX: Final = 5
 
+_WAS: Final = "was "
+"""The word before a value that a newer one has replaced, and its tokens."""
+
+_WAS_TOKENS: Final = 2
+
 
 class Use(StrEnum):
     """Who named an identifier, the strongest of all: what only a tool's result contains is mostly noise."""
@@ -44,6 +49,7 @@ _USE_WEIGHTS: Final[Mapping[Use, float]] = MappingProxyType(
 _NOISE: Final = 4.0
 """Ranks an identifier that one tool result names once below all that were used."""
 
+FACT_NOISE_SHARE: Final = 0.9
 NOISE_SHARE: Final = 0.5
 """Part of the limit that these may fill: a window is better used by messages."""
 
@@ -77,14 +83,18 @@ class LedgerEntry(NamedTuple):
     Attributes:
         kind: Its kind.
         text: The identifier as it was written last.
-        context: The words before it in the newest message that names it; empty without any.
+        context: The words that say what it is, from the newest message that names it, with what joins a fact to them;
+            empty without any.
         numbers: The messages that name it, ascending: the first one and the newest, NUMBERS_MAX at most.
         times: How many messages name it, as far as their numbers say it: only NUMBERS_MAX are known, so that a rewind
             past the newest of these leaves as many as are still known.
         use: Who named it.
         tokens: Its tokens in the window, uncorrected.
-        context_tokens: What the words before it take more; 0 for kinds that are shown without.
+        context_tokens: What these words take more; 0 for kinds that are shown without.
         replaced_by: The message that gave a newer value; 0 while it holds.
+        is_fact: Whether the window shows it as a fact, its name and its value, or not at all. Logs of earlier versions
+            have identifiers alone, which are listed by kind.
+        rest: The words after a fact that are read with it; empty without any.
     """
 
     kind: IdentifierKind
@@ -96,6 +106,8 @@ class LedgerEntry(NamedTuple):
     tokens: int
     context_tokens: int = 0
     replaced_by: int = 0
+    is_fact: bool = False
+    rest: str = ""
 
     @property
     def key(self) -> str:
@@ -200,20 +212,34 @@ def entry_text(entry: LedgerEntry) -> str:
     return f"{entry.context} {entry.text}" if entry.kind in VALUES and entry.context else entry.text
 
 
+def fact_text(entry: LedgerEntry) -> str:
+    """The fact as a line of the window; one that a newer value has replaced says so."""
+    return f"{_WAS if entry.replaced_by else ''}{entry.context}{entry.text}{entry.rest}"
+
+
 def ledger_lines(ledger: Ledger) -> list[str]:
-    """The entries of the window by kind, each kind on a line, the most needed of it first; empty without any."""
+    """The entries of the window: facts in the order in which they were first said, those of one name on one line, and
+    identifiers by kind, each kind on a line, the most needed of it first; empty without any."""
     groups: dict[IdentifierKind, list[str]] = {}
+    facts: list[LedgerEntry] = []
     for place, entry in enumerate(ledger.in_window):
-        groups.setdefault(entry.kind, []).append(entry_text(entry) if place < ledger.explained else entry.text)
-    if not groups:
-        return []
-    lines = (f"{kind.value}:{_line(groups[kind])}" for kind in sorted(groups, key=lambda kind: _PLACES[kind]))
-    return ["Identifiers as written:", *lines]
+        if entry.is_fact:
+            facts.append(entry)
+        else:
+            groups.setdefault(entry.kind, []).append(entry_text(entry) if place < ledger.explained else entry.text)
+    lines = [f"{kind.value}:{_line(groups[kind])}" for kind in sorted(groups, key=lambda kind: _PLACES[kind])]
+    return [
+        *(["Facts as written:", *_fact_lines(facts)] if facts else ()),
+        *(["Identifiers as written:", *lines] if lines else ()),
+    ]
 
 
-def entry_piece(text: str) -> str:
-    """Return the longest text that an entry adds to its line; `text` is without the words before it, or with them."""
-    return f"; {text};" if " " in text else f" {text}"
+def _fact_lines(facts: list[LedgerEntry]) -> list[str]:
+    lines: dict[tuple[str, bool], str] = {}
+    for fact in sorted(facts, key=lambda fact: (fact.numbers[0], fact.key)):
+        name = (fact.context or fact.key, fact.replaced_by > 0)
+        lines[name] = f"{lines[name]}; {fact.text}{fact.rest}" if name in lines else fact_text(fact)
+    return list(lines.values())
 
 
 def _line(texts: Sequence[str]) -> str:
@@ -260,6 +286,7 @@ def _kept_to(entry: LedgerEntry, holds: Callable[[int], bool], exists: Callable[
         return None
     return entry._replace(
         context=entry.context if numbers[-1] == entry.numbers[-1] else "",
+        rest=entry.rest if numbers[-1] == entry.numbers[-1] else "",
         context_tokens=entry.context_tokens if numbers[-1] == entry.numbers[-1] else 0,
         numbers=numbers,
         times=_times_left(entry, numbers),
@@ -286,25 +313,29 @@ def _fitted(
     beside it say, or another entry, is not shown twice.
     """
     newest = max((entry.numbers[-1] for entry in entries), default=1)
-    # Of equals the newer one, and then the order of the alphabet: never that in which they were found.
-    ranked = sorted(entries, key=lambda entry: (-_need(entry, newest), -entry.numbers[-1], entry.key))
+    # Of equals the newer one, one that says more, and then the alphabet's: never the order in which they were found.
+    ranked = sorted(entries, key=lambda entry: (-_need(entry, newest), -entry.numbers[-1], -len(entry.rest), entry.key))
     shown: list[LedgerEntry] = []
     others: list[LedgerEntry] = []
     tokens = LEDGER_FRAME_TOKENS
     kinds: set[IdentifierKind] = set()
     said = beside.casefold()
     for entry in ranked:
-        after = tokens + entry.tokens + (0 if entry.kind in kinds else _GROUP_TOKENS)
-        most = limit_tokens * NOISE_SHARE if _is_noise(entry) else limit_tokens
-        if entry.replaced_by or after > most or _names_identifier(said, entry):
+        after = tokens + _least_tokens(entry, kinds)
+        most = limit_tokens * (FACT_NOISE_SHARE if entry.is_fact else NOISE_SHARE) if _is_noise(entry) else limit_tokens
+        if (entry.replaced_by and not entry.is_fact) or after > most or _is_said(entry, said):
             others.append(entry)
             continue
-        kinds.add(entry.kind)
+        if not entry.is_fact:
+            kinds.add(entry.kind)
         tokens = after
-        said = f"{said}\n{entry.key}"
+        said = f"{said}\n{fact_text(entry).casefold() if entry.is_fact else entry.key}"
         shown.append(entry)
     explained = 0
     for entry in shown:
+        if entry.is_fact:
+            explained += 1
+            continue
         if tokens + entry.context_tokens > limit_tokens:
             break
         tokens += entry.context_tokens
@@ -313,6 +344,25 @@ def _fitted(
     remembered = sum(total <= room for total in accumulate(entry.tokens for entry in others))
     kept = (*shown, *others[:remembered])
     return Ledger(kept, len(shown), explained, tokens if shown else 0, limit_tokens, memory_tokens, source)
+
+
+def _least_tokens(entry: LedgerEntry, kinds: Collection[IdentifierKind]) -> int:
+    """The fewest tokens with which the window can show an entry beside those of these kinds."""
+    if entry.is_fact:
+        return entry.tokens + entry.context_tokens + (_WAS_TOKENS if entry.replaced_by else 0)
+    return entry.tokens + (0 if entry.kind in kinds else _GROUP_TOKENS)
+
+
+def _is_said(entry: LedgerEntry, text: str) -> bool:
+    """Whether the text names the entry; a fact has to be in a line with a word of its name."""
+    if entry.key not in text or not entry.is_fact or not entry.context:
+        return _names_identifier(text, entry)
+    words = entry.context.casefold().rstrip(":= ").split()
+    return any(
+        any(word in line for word in words) and _names_identifier(line, entry)
+        for line in text.splitlines()
+        if entry.key in line
+    )
 
 
 def _names_identifier(text: str, entry: LedgerEntry) -> bool:
@@ -343,6 +393,9 @@ def _need(entry: LedgerEntry, newest: int) -> float:
     """Rank an entry by a reader's need: replaced ones last, before them those that one tool result named once."""
     if entry.replaced_by:
         return -2 * _NOISE
+    if entry.is_fact and _is_noise(entry):
+        labelled = entry.context.endswith("=")
+        return KIND_WEIGHTS[entry.kind] + labelled + 0.3 * entry.numbers[-1] / newest - _NOISE
     needed = (
         KIND_WEIGHTS[entry.kind]
         + _USE_WEIGHTS[entry.use]

@@ -1,7 +1,9 @@
-"""Makes ledger entries of messages: their identifiers with counts, and those that newer values have replaced.
+"""Makes ledger entries of messages: the facts in them with counts, and those that newer values have replaced.
 
-Values are replaced across messages alone, since one message often lists several of a kind, and only by what somebody
-says: a tool's result has a price for each flight, and an argument of a call is not a statement.
+A fact is replaced across messages alone, since one message often lists several of a kind, and only by what somebody
+says: a tool's result has a price for each flight, and an argument of a call is not a statement. `superseded` weighs
+what speaks for two values being of one thing: words that both have around them and few other values have, and a form
+that they share.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from typing import Final
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.ledger import NUMBERS_MAX, Ledger, LedgerEntry, Replaced, Use
 from abridged.service.domain.message import Message, Role
+from abridged.service.domain.standing_values import StandingValues
 from abridged.service.text.envelope import unwrap_envelope
-from abridged.service.text.identifiers import VALUES, IdentifierKind, serial
+from abridged.service.text.identifiers import IdentifierKind, serial
 from abridged.service.text.mentions import Mention, mentions
+from abridged.service.text.words import word_keys
 
 FOUND_MAX: Final = 4_096
 """Identifiers that are held while messages are read; of more the oldest that were named once are forgotten."""
@@ -23,7 +27,8 @@ FOUND_MAX: Final = 4_096
 SAID_CHARS_MAX: Final = 600
 """A longer message is a document or the output of a program, whose numbers nobody said."""
 
-_REPLACEABLE: Final = VALUES | {IdentifierKind.CODE}
+READ_CHARS_MAX: Final = 2_000
+"""A longer result of a tool has a value in every line, so that only identifiers count."""
 
 _SAID: Final = {Role.USER: Use.USER, Role.ASSISTANT: Use.ASSISTANT, Role.TOOL: Use.TOOL}
 _USES: Final = tuple(Use)
@@ -31,7 +36,7 @@ _USES: Final = tuple(Use)
 
 @dataclass(slots=True)
 class Found:
-    """An identifier as the messages name it so far. `is_said` tells that prose names it, not rows of data alone."""
+    """A fact as the messages name it so far. `is_said` tells that prose names it, not rows of data alone."""
 
     kind: IdentifierKind
     text: str
@@ -40,15 +45,26 @@ class Found:
     first: int
     numbers: list[int] = field(default_factory=list)
     count: int = 0
-    matters: set[tuple[str, ...]] = field(default_factory=set)
     replaced_by: int = 0
     is_said: bool = False
+    rest: str = ""
 
     def entry(self) -> LedgerEntry:
         """Return an entry of it without counted tokens."""
         newest = self.numbers if self.count <= NUMBERS_MAX else self.numbers[1 - NUMBERS_MAX :]
         numbers = tuple(sorted({self.first, *newest}))
-        return LedgerEntry(self.kind, self.text, self.context, numbers, self.count, self.use, 0, 0, self.replaced_by)
+        return LedgerEntry(
+            self.kind,
+            self.text,
+            self.context,
+            numbers,
+            self.count,
+            self.use,
+            tokens=0,
+            replaced_by=self.replaced_by,
+            is_fact=True,
+            rest=self.rest,
+        )
 
 
 def found_in(
@@ -72,21 +88,19 @@ class _Reading:
         self.found: dict[str, Found] = {}
         self.replaced: dict[str, int] = {}
         self.only_replaces = False
-        self._newest: dict[tuple[str, ...], tuple[int, str]] = {}
         self._named_at: dict[str, int] = {}
-        for entry in ledger.entries:
+        self._standing = StandingValues()
+        for entry in sorted(ledger.entries, key=lambda entry: entry.numbers[-1]):
             self._named_at[entry.key] = entry.numbers[-1]
-            if entry.kind in _REPLACEABLE and not entry.replaced_by:
-                for matter in _matters_of(entry):
-                    known = self._newest.get(matter)
-                    if known is None or known[0] < entry.numbers[-1]:
-                        self._newest[matter] = (entry.numbers[-1], entry.key)
+            if not entry.replaced_by:
+                self._standing.stands(entry.key, entry.kind, word_keys(entry.context), entry.numbers[-1])
 
     def read(self, m: MessageAppended) -> None:
         """Read one message; they come in order."""
         for text, use in _texts(m.message):
             is_data = use is Use.TOOL or (use is not Use.CALL and text.lstrip()[:1] in ("{", "["))
-            named = list(mentions(text, said=not is_data and use is not Use.CALL and len(text) <= SAID_CHARS_MAX))
+            most = READ_CHARS_MAX if is_data else SAID_CHARS_MAX
+            named = list(mentions(text, said=use is not Use.CALL and len(text) <= most))
             # The model chooses what a call names, so calls count rows only within one of them.
             rows = serial(mention.text for mention in named) if use is Use.CALL else frozenset()
             for mention in named:
@@ -105,36 +119,28 @@ class _Reading:
         if not self.only_replaces:
             found = self.found.get(key)
             if found is None:
-                found = self.found[key] = Found(mention.kind, mention.text, mention.context, use, number)
+                found = self.found[key] = Found(mention.kind, mention.text, mention.words.name, use, number)
             found.is_said = found.is_said or not is_data
             _count(found, mention, number, use)
-        if use in (Use.USER, Use.ASSISTANT):
-            self._replace(mention, key, number)
-        if not mention.dropped and self._named_at.get(key, 0) < number:
+        self._replace(mention, key, number, is_data=is_data)
+        if not mention.words.dropped and self._named_at.get(key, 0) < number:
             self._named_at[key] = number
             if self.replaced.get(key, number) < number:
                 del self.replaced[key]
             if key in self.found and self.found[key].replaced_by < number:
                 self.found[key].replaced_by = 0
 
-    def _replace(self, mention: Mention, key: str, number: int) -> None:
-        if mention.replaces:
-            self._give_way(mention.replaces.casefold(), number)
-        if mention.dropped:
-            self._give_way(key, number)
-            return
-        if mention.kind not in _REPLACEABLE or not mention.matter:
-            return
-        for matter in _matters(mention):
-            known = self._newest.get(matter)
-            if known is not None and known[1] != key and known[0] < number:
-                # The last word alone names the same thing only if nothing else tells the two apart.
-                sure = len(matter) > 2 or (mention.changes and len(mention.matter) == 1)
-                if sure and self._named_at.get(known[1], 0) < number:
-                    self._give_way(known[1], number)
-            self._newest[matter] = (number, key)
+    def _replace(self, mention: Mention, key: str, number: int, *, is_data: bool) -> None:
+        words = mention.words
+        if not is_data:
+            old = self._standing.superseded_by(key, mention.kind, words.about, number, changes=words.changes)
+            for gone in filter(None, (mention.replaces.casefold(), old, key if words.dropped else "")):
+                self._give_way(gone, number)
+        if not words.dropped:
+            self._standing.stands(key, mention.kind, words.about, number)
 
     def _give_way(self, key: str, number: int) -> None:
+        self._standing.falls(key)
         if key in self.found:
             self.found[key].replaced_by = number
         self.replaced[key] = number
@@ -146,11 +152,10 @@ class _Reading:
 
 
 def _is_worth_a_place(mention: Mention) -> bool:
-    """Whether an identifier that only a tool's result names is one: not a quantity, and no date that nothing names.
-
-    A log has durations, sizes and times of its own on every line. Repeated, they are as meaningless.
-    """
-    return not mention.is_quantity and not (mention.kind is IdentifierKind.DATE and not mention.context)
+    """Whether a value that only a tool's result names is one: every line of a log has numbers and times that no word
+    stands beside."""
+    is_loose = not mention.words.name or mention.words.name.endswith(": ")
+    return not is_loose or mention.kind not in (IdentifierKind.NUMBER, IdentifierKind.DATE)
 
 
 def _texts(message: Message) -> Iterator[tuple[str, Use]]:
@@ -162,26 +167,12 @@ def _texts(message: Message) -> Iterator[tuple[str, Use]]:
 
 def _count(found: Found, mention: Mention, number: int, use: Use) -> None:
     found.use = min(found.use, use, key=_USES.index)
-    if mention.matter:
-        found.matters.add(mention.matter)
     if found.numbers and found.numbers[-1] == number:
         return
-    found.text, found.context = mention.text, mention.context or found.context
+    found.text = mention.text
+    if mention.words.name or not found.context:
+        found.context, found.rest = mention.words.name, mention.words.rest
     found.count += 1
     found.numbers.append(number)
     if len(found.numbers) > 2 * NUMBERS_MAX:
         del found.numbers[:NUMBERS_MAX]
-
-
-def _matters(mention: Mention) -> Iterator[tuple[str, ...]]:
-    """Return the names by which a value is looked up: its kind with both words before it, and with the last of them."""
-    kind = mention.kind.value
-    if len(mention.matter) > 1:
-        yield (kind, *mention.matter)
-    yield (kind, mention.matter[-1])
-
-
-def _matters_of(entry: LedgerEntry) -> Iterator[tuple[str, ...]]:
-    for mention in mentions(f"{entry.context} {entry.text}"):
-        if mention.text.casefold() == entry.key and mention.matter:
-            yield from _matters(mention)

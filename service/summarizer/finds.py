@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from abridged.service.domain.events import MessageAppended
-from abridged.service.domain.ledger import Ledger, LedgerEntry, LedgerFinds, entry_piece, entry_text
+from abridged.service.domain.ledger import Ledger, LedgerEntry, LedgerFinds, fact_text
 from abridged.service.domain.ledger_entries import found_in
 from abridged.service.domain.tokens import TokenCounter, TokenSource
 
@@ -30,9 +30,9 @@ def finds_of(
 
 
 def _counted(entry: LedgerEntry, counter: TokenCounter) -> LedgerEntry:
-    alone = _tokens(entry_piece(entry.text), counter)
-    explained = _tokens(entry_piece(entry_text(entry)), counter)
-    return entry._replace(tokens=alone, context_tokens=max(0, explained - alone))
+    alone = _tokens(f"\n{entry.text}", counter)
+    named = _tokens(f"\n{fact_text(entry._replace(replaced_by=0))}", counter)
+    return entry._replace(tokens=alone, context_tokens=max(0, named - alone))
 
 
 def _tokens(piece: str, counter: TokenCounter) -> int:

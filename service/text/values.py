@@ -23,11 +23,17 @@ RUN_CHUNKS_MAX: Final = 10
 """Chunks of one value: an IBAN in groups of four has nine."""
 
 _CJK: Final = "\u2e80-\u303f\u3040-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef"
-_CHUNK: Final = re.compile(rf"`(?P<code>[^`\n]{{2,60}})`|[^\s{_CJK}`<>{{}}|;\u201c\u201d\u201e\u00ab\u00bb\"]{{1,120}}")
+_CHUNK: Final = re.compile(
+    rf"`(?P<code>[^`\n]{{2,60}})`|[^\s{_CJK}`<>{{}}\[\]|;\u201c\u201d\u201e\u00ab\u00bb\"]{{1,120}}"
+)
 _COUNTER: Final = re.compile(
     # Dates and times chain their counters; any other quantity has one, of one or two characters.
     r"(?:[年月日号號時时点點分秒](?:[前后後半间間]|[0-9]{1,4}(?=[年月日号號時时点點分秒]))?){1,4}[间間]?"
     r"|[\u30a1-\u30fa\u30fc]{1,6}|[\u4e00-\u9fff][\u4e00-\u9fff]?(?![\u4e00-\u9fff])|[\u4e00-\u9fff\uac00-\ud7af]"
+)
+_ADDITION: Final = re.compile(
+    r"/[\u4e00-\u9fff]{1,2}(?![\u4e00-\u9fff])"
+    r"|(?: ?\((?=[^()]*[0-9])[A-Za-z0-9./-]{2,12}\)|[(\uff08][\u3040-\u30ff\u4e00-\u9fff]{1,4}[)\uff09])"
 )
 _NUMBER_WORDS: Final = re.compile(
     r"[一二三四五六七八九十百千万两〇零]{1,6}[元块円圆人名度点个個日号天周月年件台]|[一二三四五六七八九十百千万两]{2,6}"
@@ -35,9 +41,29 @@ _NUMBER_WORDS: Final = re.compile(
 _EDGES: Final = ".,:;!?()'\u2019\u2026~=&"
 _CAPITALS: Final = re.compile(r"[A-Z]{1,5}(?:/[A-Z]{1,3})?")
 _MIXED: Final = re.compile(
-    r"(?=.{2,6}$)[a-zµμ]{1,3}[A-Z]\w*(?:\([A-Z]\))?|[A-Za-zµμ$€£¥]{1,4}/[A-Za-z]{1,5}[²³]?|[°%‰]\w?"
+    r"(?=.{2,6}$)[a-zµμ]{1,3}[A-Z]\w*(?:\([A-Z]\))?|[A-Za-zµμ$€£¥]{1,4}/[A-Za-z]{1,5}[²³]?|[°%‰]\w?|[\u0391-\u03c9]"
 )
+_ANY: Final = re.compile(r"\*(?:/[0-9]{1,2})?")
+"""A field of a schedule, as in `17 3 * * 1-5`."""
+
 _SIGNS: Final = re.compile(r"[\u00d7x*/+\u2013\u2014\u2212-]|->|→")
+_PREFIX: Final = re.compile(r"[A-Z]{1,5}(?:[-/][A-Z]{1,3})?|[a-z]/[a-z]")
+_PREFIXES_MAX: Final = 2
+_CLOCK: Final = re.compile(r"[0-2]?[0-9](?:[:.h][0-5][0-9]){1,2}(?:[-\u2013][0-2]?[0-9][:.h][0-5][0-9])?")
+_YEAR: Final = re.compile(r"(?:19|20)[0-9]{2}")
+_MOMENT: Final = re.compile(
+    rf"{_CLOCK.pattern}|[0-3]?[0-9][./-][01]?[0-9](?:[./-](?:[0-9]{{4}}|[0-9]{{2}})?)?|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}|{_YEAR.pattern}"
+)
+"""A time of day; that, a date or a year."""
+
+_ORDINAL: Final = re.compile(r"[0-3]?[0-9](?:[a-zº°]{1,3})?\.?")
+_DAY_GAP: Final = re.compile(r"[.,]{0,2}[ \u00a0\u202f]{1,2}")
+_VOWELS: Final = frozenset("aeiouy\u0430\u0443\u0438")
+"""Units of one letter that are words of grammar somewhere."""
+
+_DAY_MARKS: Final = (",", ".")
+_DAY_CHARS_MIN: Final = 4
+_JOINT_CHARS_MAX: Final = 4
 _CODED: Final = re.compile(r"[A-Z0-9]{1,5}")
 _JOINING_CHARS_MAX: Final = 3
 _PART_CHARS_MAX: Final = 2
@@ -72,11 +98,12 @@ def values(text: str) -> Iterator[Identifier]:
             at += 1
             continue
         if chunk.is_code or _DIGIT.search(chunk.text) or _is_joined(chunk.text):
-            last = _last_of_run(text, chunks, at)
+            first = _first_of_run(text, chunks, at, taken)
+            last = _last_of_run(text, chunks, first, at)
             end = _with_counter(text, chunks[last].end) if not chunk.is_code else chunk.end
-            run = text[chunk.start : end]
+            run = text[chunks[first].start : end]
             if run and not (chunk.is_code and not _is_name(run)):
-                yield Identifier(_kind(run, chunks[at : last + 1]), run, chunk.start)
+                yield Identifier(_kind(run, chunks[first : last + 1]), run, chunks[first].start)
             at, taken = last, end
         at += 1
     for match in _NUMBER_WORDS.finditer(text):
@@ -107,19 +134,44 @@ def _chunk(match: re.Match[str]) -> _Chunk:
     )
 
 
-def _last_of_run(text: str, chunks: list[_Chunk], first: int) -> int:
-    """The place of the last chunk of the run that begins at `first`."""
-    last = first
-    while chunks[last].goes_on and not chunks[last].is_code and last - first + 1 < RUN_CHUNKS_MAX:
-        step = _continues(text, chunks, first, last)
+def _first_of_run(text: str, chunks: list[_Chunk], at: int, taken: int) -> int:
+    """The place of the first chunk of the run whose number is at `at`: codes may stand before it, as in `PO 4500`."""
+    first = at
+    while first > 0 and at - first < _PREFIXES_MAX and _PLAIN.match(chunks[at].text):
+        before, after = chunks[first - 1], chunks[first]
+        gap = text[before.end : after.start]
+        is_prefix = _PREFIX.fullmatch(before.text) and not _is_grammar(before.text)
+        is_date = _DAY_GAP.fullmatch(gap) and _opens_date(before.text, gap, chunks[first : at + 2])
+        if before.start < taken or not (is_date or (is_prefix and _SPACE.fullmatch(gap))):
+            break
+        first -= 1
+    return first
+
+
+def _opens_date(before: str, gap: str, following: list[_Chunk]) -> bool:
+    """Whether a chunk is the month or the day of the week before the rest of a date: `May` 15, `Freitag`, 28.03."""
+    after = following[0].text
+    if _is_month(before):
+        return _ORDINAL.fullmatch(after) is not None
+    is_day = _is_day(before, is_marked=gap[:1] in _DAY_MARKS)
+    return is_day and (_MOMENT.match(after) is not None or any(_is_month(chunk.text) for chunk in following))
+
+
+def _last_of_run(text: str, chunks: list[_Chunk], first: int, last: int) -> int:
+    """The place of the last chunk of the run that begins at `first` and has its number at `last`."""
+    while not chunks[last].is_code and last - first + 1 < RUN_CHUNKS_MAX:
+        step = _continues(text, chunks, first, last) if chunks[last].goes_on else 0
+        step = step or _continues_moment(text, chunks, first, last)
         if not step:
             break
         last += step
-    return last
+    # Nothing follows a sign that stands before another mark, as in `OPS-1 -> OPS-2`.
+    is_sign = _SIGNS.fullmatch(chunks[last].text) and not _ANY.fullmatch(chunks[last].text)
+    return last - 1 if last > first and is_sign else last
 
 
 def _continues(text: str, chunks: list[_Chunk], first: int, last: int) -> int:
-    """How many further chunks belong to the run; 0 at its end."""
+    """How many further chunks belong to the run of a quantity or a code; 0 at its end."""
     before, *following = chunks[last : last + 3]
     if not following or not following[0].text or following[0].is_code:
         return 0
@@ -128,7 +180,9 @@ def _continues(text: str, chunks: list[_Chunk], first: int, last: int) -> int:
     if not _SPACE.fullmatch(text, before.end + is_ordinal, after.start):
         return 0
     if is_ordinal or _is_month(after.text):
-        return int(_is_month(after.text))
+        return int(_is_month(after.text) and _ORDINAL.fullmatch(before.text) is not None)
+    if _ANY.fullmatch(after.text) and (_ANY.fullmatch(before.text) or _PLAIN.fullmatch(before.text)):
+        return 1
     if _SIGNS.fullmatch(after.text):
         return int(bool(next_one) and _goes_on_after_sign(next_one[0].text))
     if _DIGIT.search(after.text):
@@ -137,9 +191,36 @@ def _continues(text: str, chunks: list[_Chunk], first: int, last: int) -> int:
         return 1
     if after.text.casefold() in words_of(Words.GRAMMAR):
         # `3 de marzo`, `3rd of May`: the word between belongs to the date.
-        return 2 * (bool(next_one) and len(after.text) <= _JOINING_CHARS_MAX and _is_month(next_one[0].text))
+        is_date = bool(next_one) and _is_month(next_one[0].text) and _ORDINAL.fullmatch(before.text) is not None
+        return 2 * (is_date and len(after.text) <= _JOINING_CHARS_MAX)
     is_quantity = last == first and before.text.isdigit() and len(before.text) < NUMBER_CHARS_MIN
     return int(is_quantity and _WORD.fullmatch(after.text) is not None)
+
+
+def _continues_moment(text: str, chunks: list[_Chunk], first: int, last: int) -> int:
+    """How many further chunks belong to a date: `Freitag, 28.03., 10:40`, `3 June at 07:30`, `20:00 bis 08:00`."""
+    if last + 1 >= len(chunks) or not any(_is_of_moment(chunk.text) for chunk in chunks[first : last + 1]):
+        return 0
+    before, after = chunks[last], chunks[last + 1]
+    gap = text[before.end : after.start]
+    if _DAY_GAP.fullmatch(gap) and (_MOMENT.fullmatch(after.text) or _is_day(after.text, is_marked=False)):
+        return 1
+    is_joint = _SPACE.fullmatch(gap) and after.goes_on and len(after.text) <= _JOINT_CHARS_MAX
+    if not is_joint or last + 2 >= len(chunks):
+        return 0
+    ending = chunks[last + 2].text
+    return 2 * bool(_CLOCK.fullmatch(ending) or (_is_month(before.text) and _YEAR.fullmatch(ending)))
+
+
+def _is_of_moment(chunk: str) -> bool:
+    return _CLOCK.fullmatch(chunk) is not None or _MOMENT.fullmatch(chunk) is not None or _is_month(chunk)
+
+
+def _is_day(chunk: str, *, is_marked: bool) -> bool:
+    """Whether it names a day of the week; a short name, which may be any word, needs a mark behind it."""
+    name = chunk.casefold()
+    days = _table()["days"]
+    return (len(name) >= _DAY_CHARS_MIN or is_marked) and (name in days or name.removesuffix("s") in days)
 
 
 def _is_month(chunk: str) -> bool:
@@ -168,17 +249,24 @@ def _is_unit_of(before: str, after: str) -> bool:
     """Whether a chunk without a digit is the unit, the currency or the suffix of the chunk before it."""
     if after in words_of(Words.GRAMMAR):
         return False
-    is_unit = after in _table()["units"] or after.strip(".") in _table()["currencies"]
+    is_unit = (after in _table()["units"] and after not in _VOWELS) or after.strip(".") in _table()["currencies"]
     if is_unit and _PLAIN.fullmatch(before):
         return True
-    is_suffix = _CAPITALS.fullmatch(after) is not None and after.casefold() not in words_of(Words.GRAMMAR)
+    is_suffix = _CAPITALS.fullmatch(after) is not None and not _is_grammar(after)
     return is_suffix or _MIXED.fullmatch(after) is not None
 
 
+def _is_grammar(capitals: str) -> bool:
+    """Whether it is a capital letter that is a word, as `I` is: two capitals are a code, whatever word they spell."""
+    return len(capitals) == 1 and capitals.casefold() in words_of(Words.GRAMMAR)
+
+
 def _with_counter(text: str, end: int) -> int:
-    """The end of the value with the counter that follows its number in scripts without spaces."""
+    """The end of the value with the counter that follows its number in scripts without spaces, and with a code or a
+    word of such a script in brackets."""
     counter = _COUNTER.match(text, end) if text[end - 1 : end].isdigit() else None
-    return counter.end() if counter else end
+    addition = _ADDITION.match(text, counter.end() if counter else end)
+    return addition.end() if addition else counter.end() if counter else end
 
 
 def _is_name(code: str) -> bool:

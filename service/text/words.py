@@ -108,6 +108,11 @@ def folded(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold()
 
 
+def is_spaceless(word: str) -> bool:
+    """Whether a word or key, which is not empty, begins in a script of ideographs, where no space ends a word."""
+    return "\u2e80" <= word[0] <= "\u9fff" or "\uf900" <= word[0] <= "\ufaff"
+
+
 def script_runs(text: str) -> Iterator[tuple[str, int]]:
     """Each word of a folded text with 0, and each run of a script without spaces with the length of its keys."""
     for match in _RUN.finditer(text):

@@ -447,12 +447,14 @@ class LedgerEntry(_message.Message):
     TOKENS_FIELD_NUMBER: _builtins.int
     REPLACED_BY_FIELD_NUMBER: _builtins.int
     CONTEXT_TOKENS_FIELD_NUMBER: _builtins.int
+    IS_FACT_FIELD_NUMBER: _builtins.int
+    REST_FIELD_NUMBER: _builtins.int
     kind: Global___IdentifierKind.ValueType
     """Its kind."""
     text: _builtins.str
     """The identifier as it was written last."""
     context: _builtins.str
-    """The words before it in the newest message that names it; empty if there are none."""
+    """The words that say what it is, from the newest message that names it; empty if there are none."""
     count: _builtins.int
     """How many messages name it."""
     use: Global___IdentifierUse.ValueType
@@ -462,7 +464,13 @@ class LedgerEntry(_message.Message):
     replaced_by: _builtins.int
     """The message that gave a newer value; 0 while it holds."""
     context_tokens: _builtins.int
-    """Further tokens for the words before it, if the window shows them."""
+    """Further tokens for these words, if the window shows them."""
+    is_fact: _builtins.bool
+    """Whether the window shows it as a fact, its context, text and rest as one, or not at all. Entries of logs of version
+    0.1 are listed by kind.
+    """
+    rest: _builtins.str
+    """The words after a fact that are read with it, as `, 2nd floor` is; empty if there are none."""
     @_builtins.property
     def numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The messages that name it, ascending: the first one and the newest, at most 8. ExpandSummary returns them."""
@@ -479,10 +487,12 @@ class LedgerEntry(_message.Message):
         tokens: _builtins.int = ...,
         replaced_by: _builtins.int = ...,
         context_tokens: _builtins.int = ...,
+        is_fact: _builtins.bool = ...,
+        rest: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "context_tokens", b"context_tokens", "count", b"count", "kind", b"kind", "numbers", b"numbers", "replaced_by", b"replaced_by", "text", b"text", "tokens", b"tokens", "use", b"use"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "context_tokens", b"context_tokens", "count", b"count", "is_fact", b"is_fact", "kind", b"kind", "numbers", b"numbers", "replaced_by", b"replaced_by", "rest", b"rest", "text", b"text", "tokens", b"tokens", "use", b"use"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

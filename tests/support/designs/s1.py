@@ -92,7 +92,7 @@ async def _depth(chat: Chat) -> Row:
 
 async def _cooldown(chat: Chat) -> Row:
     await chat.talk(16, tokens=100, wait_s=PATIENCE_S)
-    await chat.talk(3, tokens=300)
+    await chat.talk(3, tokens=250)
     three = len(await chat.passes())
     await chat.talk(1, tokens=10, wait_s=PATIENCE_S)
     seen = f"{three} after 3 messages more, {len(await chat.passes())} after 4"

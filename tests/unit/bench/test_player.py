@@ -37,7 +37,13 @@ async def test_a_remake_behind_a_chats_end_reads_its_own_messages():
     text = "We walked past the {} and the {}, then {} people told us about a {} near the old {}. "
     first = chat("first", [NAMED.format(n) for n in range(40)])
     second = chat("second", [text.format(*place(n, 1, 5, 7, 3, 11)) for n in range(30)])
-    policy = Policy(fallback=Fallback.ALWAYS, min_identifier_survival=0.9, min_coverage=0.0, min_shared_words=0)
+    policy = Policy(
+        fallback=Fallback.ALWAYS,
+        min_identifier_survival=0.9,
+        min_coverage=0.0,
+        min_shared_words=0,
+        ledger_token_ratio=0.0,
+    )
 
     with capture_logs() as logged:
         await played([first, second], context_length=1_500, policy=policy)

@@ -19,11 +19,10 @@ from abridged.service.domain.ledger import (
     LedgerFinds,
     Replaced,
     Use,
-    entry_piece,
     joined_entries,
     ledger_lines,
 )
-from abridged.service.domain.ledger_entries import found_in
+from abridged.service.domain.ledger_entries import READ_CHARS_MAX, found_in
 from abridged.service.domain.message import Message, Role, ToolCall
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.tokens import TokenSource
@@ -111,14 +110,15 @@ def test_a_replaced_value_is_not_shown():
     [
         ("The deposit is 500 EUR.", "The deposit is 600 EUR now.", True),
         ("The order total is 4500 EUR.", "The order total is 4700 EUR.", True),
-        ("The order total is 4500 EUR.", "The total is now 4700 EUR.", True),
-        ("The order total is 4500 EUR.", "The final shipping total is 30 EUR.", False),
-        ("The invoice total is 4500 EUR.", "There is no hidden total of 300 EUR.", False),
-        ("The invoice total is 4500 EUR.", "The total of the other one is 300 EUR.", False),
+        ("The retry budget is PT45M.", "Then the retry budget has to be PT55M instead.", True),
+        ("Die neue Kaution sind 2.956,50 €.", "Im Vertrag steht als neue Kaution 2.994,00 €.", True),
+        ("キャッシュの有効期限は36時間です。", "キャッシュの有効期限は72時間に変更して。", True),
+        ("The order total is 4500 EUR.", "The shipping costs 30 EUR.", False),
+        ("The order total is 4500 EUR.", "The order has the number 4411902.", False),
     ],
 )
 def test_a_value_is_replaced_by_one_of_the_same_thing(older, newer, is_replaced):
-    """The same two words before both, or a word of change on either side of a value that nothing else tells apart."""
+    """By the words around both and by their form, in any language."""
     said = [
         MessageAppended(n, Message(f"m{n}", Role.USER, text), 9, TokenSource.ESTIMATE)
         for n, text in enumerate((older, newer), 1)
@@ -127,6 +127,55 @@ def test_a_value_is_replaced_by_one_of_the_same_thing(older, newer, is_replaced)
     found, _ = found_in(said, (), NO_LEDGER)
 
     assert bool(found[0].replaced_by) is is_replaced
+
+
+def fact(text: str, *numbers: int, context: str = "", use: Use = Use.USER, replaced_by: int = 0) -> LedgerEntry:
+    """A fact of these messages."""
+    made = entry(text, *numbers, kind=IdentifierKind.AMOUNT, use=use, context=context)
+    return made._replace(context_tokens=3 if context else 0, replaced_by=replaced_by, is_fact=True)
+
+
+def test_a_fact_is_shown_with_its_name_or_not_at_all():
+    """In the order in which facts were first said; those of one name share a line, replaced ones say so."""
+    made = ledger(
+        fact("9.8 kN", 7, context="drawbar force: "),
+        fact("A-17", 3, context="gate "),
+        fact("08:30", 4, context="slots: "),
+        fact("09:15", 5, context="slots: "),
+        fact("14.2 kN", 2, context="drawbar force: ", replaced_by=7),
+        entry("OPS-1", 3),
+    )
+
+    assert ledger_lines(made) == [
+        "Facts as written:",
+        "was drawbar force: 14.2 kN",
+        "gate A-17",
+        "slots: 08:30; 09:15",
+        "drawbar force: 9.8 kN",
+        "Identifiers as written:",
+        "ticket: OPS-1",
+    ]
+    assert ledger(fact("9.8 kN", 7, context="drawbar force: "), limit=LEDGER_FRAME_TOKENS + 7).shown == 0
+
+
+def test_a_fact_that_the_record_says_beside_its_name_is_not_repeated():
+    """The same value elsewhere is another fact."""
+    facts = (fact("120 EUR", 1, context="deposit: "), fact("80 EUR", 2, context="deposit: "))
+    beside = "The room costs 120 EUR.\nThe deposit of 80 EUR is paid."
+
+    assert texts(NO_LEDGER.after(LedgerFinds(facts, (), ROOM, ROOM), beside)) == ["120 EUR"]
+
+
+def test_a_labelled_value_of_a_tool_goes_before_one_that_stands_somewhere():
+    """A key of JSON names its value; and whatever anybody said goes before both."""
+    made = ledger(
+        fact("33 ms", 9, context="waited ", use=Use.TOOL),
+        fact("137", 1, context="exitCode=", use=Use.TOOL),
+        fact("2304Mi", 1, context="limit ", use=Use.ASSISTANT),
+        limit=LEDGER_FRAME_TOKENS + 20,
+    )
+
+    assert texts(made) == ["2304Mi", "137"]
 
 
 def test_what_messages_said_goes_when_they_go():
@@ -174,14 +223,13 @@ def test_values_are_shown_with_the_words_before_them():
 
 
 def test_an_entry_with_a_space_in_it_stands_between_semicolons():
-    """All others between spaces. What an entry is counted as holds the most that it can add to its line."""
+    """All others between spaces."""
     dates = ("1/2/26", "2/2/26", "2 May", "3 May", "4/2/26")
     made = ledger(*(entry(text, 9 - n, kind=IdentifierKind.DATE) for n, text in enumerate(dates)))
 
     _, line = ledger_lines(made)
 
     assert line == "date: 1/2/26 2/2/26; 2 May; 3 May; 4/2/26"
-    assert len(line) <= len("date:" + "".join(entry_piece(one.text) for one in made.in_window))
 
 
 def test_what_a_longer_path_says_is_not_shown_beside_it():
@@ -244,17 +292,25 @@ def test_what_one_tool_result_names_once_stands_behind_everything_else():
     assert ledger(*noise, used, limit=200).tokens <= 100
 
 
-def test_what_a_log_counts_is_an_entry_only_if_somebody_says_it():
-    """Durations, sizes, plain numbers and times of log lines, however often; not prices and dates that are named."""
-    log = "2026-03-01T10:00:00Z waited 33 ms for 250 GB, row 8841207\ntotal: $1,200, launch date 2026-05-15, OPS-4411"
-    results = [appended(n, 10, message=Message(f"m{n}", Role.TOOL, log, tool_call_id=f"c{n}")) for n in (1, 2)]
-    told = appended(3, 10, message=Message("m3", Role.ASSISTANT, "It needs 250 GB, as row 8841207 says."))
+def test_what_a_long_log_counts_is_an_entry_only_if_somebody_says_it():
+    """Durations, sizes and times of log lines, however often; not prices and dates that are named."""
+    log = "2026-03-01T10:00:00Z waited 33 ms for 250 GB\ntotal: $1,200, launch date 2026-05-15, OPS-4411\n"
+    padded = log + "all is well\n" * (READ_CHARS_MAX // 10)
+    results = [appended(n, 10, message=Message(f"m{n}", Role.TOOL, padded, tool_call_id=f"c{n}")) for n in (1, 2)]
+    told = appended(3, 10, message=Message("m3", Role.ASSISTANT, "It needs 250 GB, as the log says."))
 
     alone, _ = found_in(results, (), NO_LEDGER)
     said, _ = found_in([*results, told], (), NO_LEDGER)
 
     assert [found.text for found in alone] == ["$1,200", "2026-05-15", "OPS-4411"]
-    assert {found.text for found in said} - {found.text for found in alone} == {"250 GB", "8841207"}
+    assert {found.text for found in said} - {found.text for found in alone} == {"250 GB"}
+
+
+def test_a_short_result_is_read_as_what_people_say():
+    """It has the few values that somebody asked for."""
+    result = appended(1, 10, message=Message("m1", Role.TOOL, '{"limits": {"memory": "2304Mi"}}', tool_call_id="c"))
+
+    assert [(one.text, one.context) for one in found_in([result], (), NO_LEDGER)[0]] == [("2304Mi", "memory=")]
 
 
 def test_a_record_is_not_repeated_by_the_ledger():

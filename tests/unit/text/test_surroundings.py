@@ -1,0 +1,100 @@
+"""The words around a value: the name of the thing that has it, and whether its sentence speaks of a change."""
+
+from __future__ import annotations
+
+import pytest
+
+from abridged.service.text.mentions import Mention, mentions
+from abridged.service.text.surroundings import NAME_WORDS_MAX, REACH_BEFORE
+from tests.support.growth import grows_linearly
+
+
+def last(text: str) -> Mention:
+    """The last value that somebody who says the text names."""
+    return list(mentions(text, said=True))[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [
+        ("So the retry budget needs to be PT1H15M now.", "retry budget needs: ", "PT1H15M"),
+        ("Ask OPS-4411 first. The release deadline is 2024-05-15.", "first release deadline: ", "2024-05-15"),
+        ("We are down to 9.8 kN of drawbar force.", "drawbar force: ", "9.8 kN"),
+        ("The ribbon is Pantone 7527 C again.", "ribbon Pantone ", "7527 C"),
+        ('{"miete_kalt": "998,00"}', "miete_kalt=", "998,00"),
+        ("limits:\n  memory: 2304Mi", "memory=", "2304Mi"),
+        ("P1851 is at 0.0004 mm", "P1851: ", "0.0004 mm"),
+        ("岸田さんの定期代が月額15,000円から変わります", "岸田 定期代 月額", "15,000円"),
+        ("17 mm", "", "17 mm"),
+    ],
+)
+def test_a_value_has_the_telling_words_that_are_nearest_to_it(text, name, value):
+    """Without other values and words of grammar; what joins them to it says whether they stand beside it."""
+    found = last(text)
+
+    assert (found.words.name, found.text) == (name, value)
+
+
+def test_a_word_after_the_value_names_it_if_none_before_it_does():
+    """It counts as one that stands further away."""
+    assert last("47 % of the pallets").words.name == "pallets: "
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "rest"),
+    [
+        ("Der Wagen steht in Halle 3, Tor 12, bitte sehr.", "3", ", Tor 12"),
+        ("oggi ha portato il Ramipril a 5 mg la sera, aggiornate", "5 mg", " la sera"),
+        ("proszę dzwonić: 22 640 11 93 wew. 214, bo", "22 640 11 93", " wew. 214"),
+        ("Das Konto 47110 haben sie gestern noch einmal geprüft, aber nicht gesperrt.", "47110", ""),
+        ("It is 9.8 kN. Then we stop.", "9.8 kN", ""),
+    ],
+)
+def test_a_short_end_of_the_clause_is_read_with_the_value(text, value, rest):
+    """And further parts with a number in them that only commas set off."""
+    found = next(one for one in mentions(text, said=True) if one.text.endswith(value))
+
+    assert found.words.rest == rest
+
+
+def test_a_name_is_bounded():
+    """By its words, and by their distance."""
+    words = " ".join(f"Hauptwort{letter}" for letter in "abcdefgh")
+
+    assert len(last(f"{words} 2024-05-15").words.name.split()) == NAME_WORDS_MAX
+    assert last(f"Frist {'ist ' * REACH_BEFORE}2024-05-15").words.name == ""
+
+
+def test_a_row_of_data_is_named_by_its_own_line():
+    """As long as the line has any word."""
+    assert last("Kabine und Aufzug\nLast 450 kg").words.name == "Last "
+    assert last("Kabine und Aufzug\n450 kg").words.name == "Kabine Aufzug: "
+
+
+def test_a_secret_names_nothing():
+    """Nor does a part of what may be one."""
+    found = list(mentions("login bob:hunter22abcDEF@x for OPS-4411, password=hunter22abcDEF 2024-05-15", said=True))
+
+    assert not [one for one in found if "hunter22" in one.words.name]
+
+
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [
+        ("The total is now 4700 EUR.", True),
+        ("Der Termin wurde verschoben auf 2024-05-15.", True),
+        ("La reunión pasa a 2024-05-15.", True),
+        ("De vergadering is verzet naar 2024-05-15.", True),
+        ("The total is 4700 EUR.", False),
+        ("It was moved. The total is 4700 EUR.", False),
+    ],
+)
+def test_a_sentence_speaks_of_a_change(text, changes):
+    """That of the value, not one beside it."""
+    assert last(text).words.changes is changes
+
+
+@pytest.mark.parametrize("unit", ["17 ", "word 1.5 ", "-> A-1 ", "statt 3 ", "第3", "\n9", "x_"])
+def test_words_are_found_in_time_in_proportion(unit):
+    """Each value looks no further than its reach."""
+    assert grows_linearly(lambda text: list(mentions(text, said=True)), lambda size: unit * size, size=10_000)
