@@ -7,7 +7,7 @@ is still in the log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import accumulate
 from types import MappingProxyType
@@ -26,6 +26,9 @@ _GROUP_TOKENS: Final = 3
 """The name of a kind, a colon and the line's end."""
 
 _REPEATS_MAX: Final = 5
+
+_BESIDE_CHARS: Final = 80
+"""A name stands beside a value within this many characters of its line."""
 
 _WAS: Final = "was "
 """The word before a value that a newer one has replaced, and its tokens."""
@@ -83,8 +86,8 @@ class LedgerEntry(NamedTuple):
     Attributes:
         kind: Its kind.
         text: The identifier as it was written last.
-        context: The words that say what it is, from the newest message that names it, with what joins a fact to them;
-            empty without any.
+        context: The words that say what it is; empty without any. Those of a fact are of its first message, with what
+            joins it to them; others are of the newest message.
         numbers: The messages that name it, ascending: the first one and the newest, NUMBERS_MAX at most.
         times: How many messages name it, as far as their numbers say it: only NUMBERS_MAX are known, so that a rewind
             past the newest of these leaves as many as are still known.
@@ -255,7 +258,12 @@ def _joined(one: LedgerEntry, other: LedgerEntry) -> LedgerEntry:
     numbers = sorted({*older.numbers, *newer.numbers})
     both = len(older.numbers) + len(newer.numbers) - len(numbers)
     replaced_by = max(older.replaced_by, newer.replaced_by)
+    said_first = min((older, newer), key=lambda entry: entry.numbers[0]) if newer.is_fact else newer
     return newer._replace(
+        context=said_first.context,
+        rest=said_first.rest,
+        tokens=said_first.tokens,
+        context_tokens=said_first.context_tokens,
         numbers=_bounded(numbers),
         times=older.times + newer.times - both,
         use=min(older.use, newer.use, key=_USES.index),
@@ -284,10 +292,12 @@ def _kept_to(entry: LedgerEntry, holds: Callable[[int], bool], exists: Callable[
     numbers = tuple(filter(holds, entry.numbers))
     if not numbers:
         return None
+    place = 0 if entry.is_fact else -1
+    has_context = numbers[place] == entry.numbers[place]
     return entry._replace(
-        context=entry.context if numbers[-1] == entry.numbers[-1] else "",
-        rest=entry.rest if numbers[-1] == entry.numbers[-1] else "",
-        context_tokens=entry.context_tokens if numbers[-1] == entry.numbers[-1] else 0,
+        context=entry.context if has_context else "",
+        rest=entry.rest if has_context else "",
+        context_tokens=entry.context_tokens if has_context else 0,
         numbers=numbers,
         times=_times_left(entry, numbers),
         replaced_by=entry.replaced_by if exists(entry.replaced_by) else 0,
@@ -359,10 +369,18 @@ def _is_said(entry: LedgerEntry, text: str) -> bool:
         return _names_identifier(text, entry)
     words = entry.context.casefold().rstrip(":= ").split()
     return any(
-        any(word in line for word in words) and _names_identifier(line, entry)
+        any(word in near for word in words) and _names_identifier(near, entry)
         for line in text.splitlines()
-        if entry.key in line
+        for near in _around(entry.key, line)
     )
+
+
+def _around(key: str, line: str) -> Iterator[str]:
+    """The stretches of a line around each place of a key."""
+    at = line.find(key)
+    while at >= 0:
+        yield line[max(0, at - _BESIDE_CHARS) : at + len(key) + _BESIDE_CHARS]
+        at = line.find(key, at + len(key))
 
 
 def _names_identifier(text: str, entry: LedgerEntry) -> bool:

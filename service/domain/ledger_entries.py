@@ -119,7 +119,7 @@ class _Reading:
         if not self.only_replaces:
             found = self.found.get(key)
             if found is None:
-                found = self.found[key] = Found(mention.kind, mention.text, mention.words.name, use, number)
+                found = self.found[key] = Found(mention.kind, mention.text, "", use, number)
             found.is_said = found.is_said or not is_data
             _count(found, mention, number, use)
         self._replace(mention, key, number, is_data=is_data)
@@ -167,11 +167,12 @@ def _texts(message: Message) -> Iterator[tuple[str, Use]]:
 
 def _count(found: Found, mention: Mention, number: int, use: Use) -> None:
     found.use = min(found.use, use, key=_USES.index)
+    if number == found.first and not found.context:
+        # A message that goes takes its words along, so that those of a fact are of one message.
+        found.context, found.rest = mention.words.name, mention.words.rest
     if found.numbers and found.numbers[-1] == number:
         return
     found.text = mention.text
-    if mention.words.name or not found.context:
-        found.context, found.rest = mention.words.name, mention.words.rest
     found.count += 1
     found.numbers.append(number)
     if len(found.numbers) > 2 * NUMBERS_MAX:

@@ -128,7 +128,7 @@ def _of_block(block: str, *, said: bool) -> Iterator[Mention]:
     for found in everything:
         if not _counts(found, block, said=said):
             continue
-        words = around.around(found, before)
+        words = around.around(found, before, said=said)
         if found.kind is IdentifierKind.NUMBER and not words.name and not _is_long(found):
             continue
         yield Mention(

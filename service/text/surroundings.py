@@ -60,9 +60,9 @@ _BESIDE: Final = re.compile(r"[ \u00a0\u202f]{0,2}")
 
 _CLAUSE_END: Final = r"(?=[,;!?\n\u3002\uff0c]|\.?\s{0,3}$|\.\s(?![0-9]))"
 _CLAUSE: Final = re.compile(
-    rf"[ \u00a0\u202f]?[^\s,.;:!?\u3002\uff0c\uff1b\uff1a][^,;!?\n\u3002\uff0c]{{0,19}}?{_CLAUSE_END}"
+    rf"[ \u00a0\u202f]?[^\s,.;:!?\u3002\uff0c\uff1b\uff1a][^,;!?\n\u3002\uff0c]{{0,23}}?{_CLAUSE_END}"
 )
-"""The end of a clause of at most 20 characters."""
+"""The end of a clause of at most 24 characters."""
 
 _PART: Final = re.compile(rf", (?=[^,;!?\n]{{0,18}}[0-9])[^,;!?\n]{{1,20}}?{_CLAUSE_END}")
 """A short part of a list or an address, with a number in it, up to the next comma."""
@@ -82,7 +82,7 @@ class Surroundings(NamedTuple):
     Attributes:
         name: The words of its name, in order, with what joins the value to them; empty without any.
         rest: The text after the value that is read with it; empty without any.
-        about: The keys of all words near it in its sentence, for comparison.
+        about: The keys of all words near it in its sentence, for comparison; in a log those of its name.
         changes: Whether its sentence speaks of a change.
         dropped: Whether its sentence says that it holds no longer.
         replaces: The value before an arrow that leads to it; empty for none.
@@ -90,10 +90,10 @@ class Surroundings(NamedTuple):
 
     name: str
     rest: str
-    about: frozenset[str]
-    changes: bool
-    dropped: bool
-    replaces: str
+    about: frozenset[str] = frozenset()
+    changes: bool = False
+    dropped: bool = False
+    replaces: str = ""
 
 
 class Block:
@@ -104,23 +104,24 @@ class Block:
         self._words = _without_values(text.replace(MASK, " " * len(MASK)), found)
         self._named = {one.start: one.start + len(one.text) for one in found if one.kind not in _NEVER_NAMES}
 
-    def around(self, found: Identifier, before: Identifier | None) -> Surroundings:
-        """The words around an identifier; `before` is the one that stands before it in the text."""
-        start, end = found.start, found.start + len(found.text)
-        opening = self._sentence_start(start)
-        closing = self._sentence_end(end)
-        sentence = self._text[opening:closing]
-        changes = pattern_of(Phrase.CORRECTS).search(sentence) is not None
-        is_old = changes and any(start <= opening + at < end for at in _given_up(sentence))
+    def around(self, found: Identifier, before: Identifier | None, *, said: bool) -> Surroundings:
+        """The words around an identifier; `before` is the one that stands before it in the text. Only of what somebody
+        `said` the sentence is read: a log states nothing."""
+        end = found.start + len(found.text)
+        opening, closing = self._sentence_start(found.start), self._sentence_end(end)
         # Only a neighbour of the same kind gives way: `deploy v2 -> prod-7` renames nothing.
         is_turned = before is not None and before.kind is found.kind and self._turns_into(before, found)
-        return Surroundings(
-            self._name(found, closing),
-            self._rest(end),
-            word_keys(f"{self._words[opening:start]} {self._words[end:closing]}"),
-            changes,
-            is_old,
-            before.text if before is not None and is_turned else "",
+        around = Surroundings(
+            self._name(found, closing), self._rest(end), replaces=before.text if before is not None and is_turned else ""
+        )
+        if not said:
+            return around._replace(about=word_keys(around.name))
+        sentence = self._text[opening:closing]
+        changes = pattern_of(Phrase.CORRECTS).search(sentence) is not None
+        return around._replace(
+            about=word_keys(f"{self._words[opening : found.start]} {self._words[end:closing]}"),
+            changes=changes,
+            dropped=changes and any(found.start <= opening + at < end for at in _given_up(sentence)),
         )
 
     def _sentence_start(self, start: int) -> int:

@@ -161,7 +161,7 @@ def test_a_fact_is_shown_with_its_name_or_not_at_all():
 def test_a_fact_that_the_record_says_beside_its_name_is_not_repeated():
     """The same value elsewhere is another fact."""
     facts = (fact("120 EUR", 1, context="deposit: "), fact("80 EUR", 2, context="deposit: "))
-    beside = "The room costs 120 EUR.\nThe deposit of 80 EUR is paid."
+    beside = f"The room costs 120 EUR, {'as we said before, ' * 9} beside a deposit.\nThe deposit of 80 EUR is paid."
 
     assert texts(NO_LEDGER.after(LedgerFinds(facts, (), ROOM, ROOM), beside)) == ["120 EUR"]
 
@@ -185,6 +185,15 @@ def test_what_messages_said_goes_when_they_go():
     left = made.restricted(lambda number: number < 7, lambda _: True)
 
     assert left.entries == (entry("OPS-1", 3),)
+
+
+def test_a_facts_name_is_that_of_its_first_message_and_goes_with_it():
+    """Later messages name it in passing; what a message said stays no longer than the message."""
+    made = ledger(fact("A-17", 7, context="see "), fact("A-17", 3, context="gate "))
+
+    assert [one.context for one in made.entries] == ["gate "]
+    assert [one.context for one in made.restricted(lambda number: number < 7, lambda _: True).entries] == ["gate "]
+    assert [one.context for one in made.restricted(lambda number: number > 3, lambda _: True).entries] == [""]
 
 
 @pytest.mark.parametrize(("end", "times"), [(100, 100), (97, 97), (93, 1), (50, 1)])
