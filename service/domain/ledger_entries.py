@@ -8,6 +8,7 @@ that they share.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -15,9 +16,9 @@ from typing import Final
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.ledger import NUMBERS_MAX, Ledger, LedgerEntry, Replaced, Use
 from abridged.service.domain.message import Message, Role
-from abridged.service.domain.standing_values import StandingValues
+from abridged.service.domain.standing_values import MEASURED, StandingValues
 from abridged.service.text.envelope import unwrap_envelope
-from abridged.service.text.identifiers import IdentifierKind, serial
+from abridged.service.text.identifiers import SERIES_MIN, IdentifierKind, serial
 from abridged.service.text.mentions import Mention, mentions
 from abridged.service.text.words import word_keys
 
@@ -110,9 +111,14 @@ class _Reading:
             self._forget()
 
     def said_or_alone(self) -> dict[str, Found]:
-        """Return the finds without names that only count the rows of data, one a message."""
+        """Return the finds without names that only count the rows of data, and without the columns of such rows."""
         counting = serial(key for key, found in self.found.items() if not found.is_said)
-        return {key: found for key, found in self.found.items() if key not in counting}
+        columns = Counter(found.context for found in self.found.values() if _is_cell(found))
+        return {
+            key: found
+            for key, found in self.found.items()
+            if key not in counting and not (_is_cell(found) and columns[found.context] >= SERIES_MIN)
+        }
 
     def _named(self, mention: Mention, number: int, use: Use, *, is_data: bool) -> None:
         key = mention.text.casefold()
@@ -121,7 +127,7 @@ class _Reading:
             if found is None:
                 found = self.found[key] = Found(mention.kind, mention.text, "", use, number)
             found.is_said = found.is_said or not is_data
-            _count(found, mention, number, use)
+            _count(found, mention, number, use, is_data=is_data)
         self._replace(mention, key, number, is_data=is_data)
         if not mention.words.dropped and self._named_at.get(key, 0) < number:
             self._named_at[key] = number
@@ -151,6 +157,11 @@ class _Reading:
         self.found = dict(ranked[-FOUND_MAX:])
 
 
+def _is_cell(found: Found) -> bool:
+    """Whether it may be a value in a column: a measured one that only a tool's result labels."""
+    return found.use is Use.TOOL and found.context.endswith("=") and found.kind in MEASURED
+
+
 def _is_worth_a_place(mention: Mention) -> bool:
     """Whether a value that only a tool's result names is one: every line of a log has numbers and times that no word
     stands beside."""
@@ -165,11 +176,11 @@ def _texts(message: Message) -> Iterator[tuple[str, Use]]:
         yield call.arguments, Use.CALL
 
 
-def _count(found: Found, mention: Mention, number: int, use: Use) -> None:
+def _count(found: Found, mention: Mention, number: int, use: Use, *, is_data: bool) -> None:
     found.use = min(found.use, use, key=_USES.index)
     if number == found.first and not found.context:
         # A message that goes takes its words along, so that those of a fact are of one message.
-        found.context, found.rest = mention.words.name, mention.words.rest
+        found.context, found.rest = mention.words.name, "" if is_data else mention.words.rest
     if found.numbers and found.numbers[-1] == number:
         return
     found.text = mention.text

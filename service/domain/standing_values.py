@@ -39,7 +39,7 @@ _LETTERS_MIN: Final = 3
 _UNIT_LETTERS_MIN: Final = 2
 """Letters that two values have in common as names do, and as units of measure do."""
 
-_MEASURED: Final = frozenset({IdentifierKind.AMOUNT, IdentifierKind.DATE, IdentifierKind.NUMBER})
+MEASURED: Final = frozenset({IdentifierKind.AMOUNT, IdentifierKind.DATE, IdentifierKind.NUMBER})
 """Kinds whose letters are units, which name nothing."""
 
 _FOLLOWED_MAX: Final = 16
@@ -72,7 +72,7 @@ class StandingValues:
             followed[key] = None
             if len(followed) > _FOLLOWED_MAX:
                 del followed[next(iter(followed))]
-        if kind not in _MEASURED and _letters(letters) >= _LETTERS_MIN:
+        if kind not in MEASURED and _letters(letters) >= _LETTERS_MIN:
             alike = self._by_letters[kind, letters]
             alike.pop(key, None)
             alike[key] = None

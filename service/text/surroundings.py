@@ -112,7 +112,9 @@ class Block:
         # Only a neighbour of the same kind gives way: `deploy v2 -> prod-7` renames nothing.
         is_turned = before is not None and before.kind is found.kind and self._turns_into(before, found)
         around = Surroundings(
-            self._name(found, closing), self._rest(end), replaces=before.text if before is not None and is_turned else ""
+            self._name(found, closing),
+            self._rest(end),
+            replaces=before.text if before is not None and is_turned else "",
         )
         if not said:
             return around._replace(about=word_keys(around.name))

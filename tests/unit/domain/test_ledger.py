@@ -315,6 +315,16 @@ def test_what_a_long_log_counts_is_an_entry_only_if_somebody_says_it():
     assert {found.text for found in said} - {found.text for found in alone} == {"250 GB"}
 
 
+def test_columns_of_a_tools_table_take_no_place():
+    """A label of many measured values is a column; one that has few is a field, and codes stay whatever labels them."""
+    rows = ", ".join(f'{{"price": "{n}.50", "ref": "RX{n}K"}}' for n in range(11, 16))
+    result = appended(1, 10, message=Message("m1", Role.TOOL, f'[{rows}], "fee": "9.90"', tool_call_id="c"))
+
+    found, _ = found_in([result], (), NO_LEDGER)
+
+    assert [one.text for one in found] == [*(f"RX{n}K" for n in range(11, 16)), "9.90"]
+
+
 def test_a_short_result_is_read_as_what_people_say():
     """It has the few values that somebody asked for."""
     result = appended(1, 10, message=Message("m1", Role.TOOL, '{"limits": {"memory": "2304Mi"}}', tool_call_id="c"))
