@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from abridged.eventlog.event import RecordedEvent, StreamId
@@ -19,9 +20,11 @@ from abridged.eventlog.subscription import Batch, CaughtUp, Heartbeat, Item, Tim
 from abridged.service.api.errors import CursorOutOfRange
 from abridged.service.api.event_wire import EventEncoder
 from abridged.service.api.views import key_of
+from abridged.service.api.wire import pass_ahead_to_proto
 from abridged.service.codec.values import timestamp
 from abridged.service.codec.wire_format import field
 from abridged.service.conversations.conversations import Conversations
+from abridged.service.domain.notice import PassAhead
 from abridged.service.telemetry.progress import Progress, ProgressBoard, Stage
 from abridged.v1 import conversation_service_pb2, event_log_service_pb2
 
@@ -60,15 +63,19 @@ class WatchCalls:
     ) -> AsyncIterator[_pb.WatchConversationResponse]:
         key = key_of(request.conversation_id)
         await self._conversations.state(key)
-        async for response in watch(self._watching, key, after=request.after_version):
+        ahead = partial(self._conversations.pass_ahead, key)
+        async for response in watch(self._watching, key, after=request.after_version, ahead=ahead):
             yield response
 
 
-async def watch(watching: Watching, key: StreamId, *, after: int) -> AsyncGenerator[Any, None]:
+async def watch(
+    watching: Watching, key: StreamId, *, after: int, ahead: Callable[[], Awaitable[PassAhead | None]]
+) -> AsyncGenerator[Any, None]:
     """Everything of one conversation after a version, then live, until the server stops or the client goes: each item
     as a WatchConversationResponse or its bytes.
 
-    Raises CursorOutOfRange when the conversation has no such version.
+    `ahead` returns the pass that is near; its notice follows the newest event that is known. Raises CursorOutOfRange
+    when the conversation has no such version.
     """
     version = await asyncio.get_running_loop().run_in_executor(watching.executor, watching.log.stream_version, key)
     if after > version:
@@ -80,6 +87,7 @@ async def watch(watching: Watching, key: StreamId, *, after: int) -> AsyncGenera
 
     pages = stream_pages(watching.log, watching.executor, stream=key, encoded=encoded)
     items = subscribe(pages, watching.wake_up, after=after, clock=watching.now_s, timing=watching.timing)
+    notices, is_live = _Notices(), False
     with watching.board.watching(key) as queue:
         async with watching.noticing(), aclosing(until_stopped(watching.stopping, items, queue)) as taken:
             async for item in taken:
@@ -87,6 +95,21 @@ async def watch(watching: Watching, key: StreamId, *, after: int) -> AsyncGenera
                     await watching.reached(key, item.cursor)
                 for response in _responses(watching, item):
                     yield response
+                is_live = is_live or isinstance(item, CaughtUp)
+                if is_live and isinstance(item, Batch | CaughtUp) and (notice := notices.fresh(await ahead())):
+                    yield _pb.WatchConversationResponse(pass_ahead=pass_ahead_to_proto(notice))
+
+
+class _Notices:
+    """The notices that one watcher has had: one for each time that a pass comes near."""
+
+    def __init__(self) -> None:
+        self._given: int | None = None
+
+    def fresh(self, ahead: PassAhead | None) -> PassAhead | None:
+        """The notice, unless it was given already: it is due again after a pass, or once none was near."""
+        before, self._given = self._given, None if ahead is None else ahead.completed_passes
+        return None if self._given == before else ahead
 
 
 async def until_stopped(

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import click
 
 from abridged.client import RENDERINGS
-from abridged.service.cli.figures import short, usage_line
+from abridged.service.cli.figures import ahead_text, short, usage_line
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import as_json, json_text, word
 from abridged.service.cli.sidecar import call
@@ -85,6 +85,8 @@ def context_lines(answer: GetContextResponse, *, columns: int) -> list[str]:
         lines.append(f"over its {'budget' if answer.over_limit else 'trigger'}{held_by}")
     if answer.pending_summarization_id:
         lines.append(f"pass {short(answer.pending_summarization_id)} is pending")
+    if answer.HasField("pass_ahead"):
+        lines.append(ahead_text(answer.pass_ahead))
     return lines
 
 

@@ -55,6 +55,7 @@ from abridged.service.domain.errors import (
 from abridged.service.domain.events import Event, MessageAppended, PassPlan, Settings
 from abridged.service.domain.fold import fold
 from abridged.service.domain.message import Message
+from abridged.service.domain.notice import PassAhead, pass_ahead
 from abridged.service.domain.preparation import may_prepare, preparable
 from abridged.service.domain.profiles.profile import DecisionContext
 from abridged.service.domain.profiles.registry import profile_of
@@ -215,6 +216,13 @@ class Conversations:
         policy = self._policies.of(state.settings)
         context = DecisionContext(profile_of(policy.profile), policy, self._clock_us(), self._new_id())
         return await run_off_loop(self.window_weight(key), lambda: preparable(state, context))
+
+    async def pass_ahead(self, key: StreamId) -> PassAhead | None:
+        """The pass that is near; None without one."""
+        state = await self.state(key)
+        policy = self._policies.of(state.settings)
+        context = DecisionContext(profile_of(policy.profile), policy, self._clock_us(), "")
+        return await run_off_loop(self.window_weight(key), lambda: pass_ahead(state, context))
 
     def now_us(self) -> int:
         """Microseconds since the epoch."""

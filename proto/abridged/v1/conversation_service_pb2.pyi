@@ -788,6 +788,7 @@ class GetContextResponse(_message.Message):
     TOOLS_JSON_FIELD_NUMBER: _builtins.int
     LEDGER_FIELD_NUMBER: _builtins.int
     SYSTEM_PROMPT_FIELD_NUMBER: _builtins.int
+    PASS_AHEAD_FIELD_NUMBER: _builtins.int
     over_limit: _builtins.bool
     """Whether window and overhead are over the budget."""
     held_by: _conversation_pb2.HeldBy.ValueType
@@ -843,6 +844,12 @@ class GetContextResponse(_message.Message):
     def system_prompt(self) -> _conversation_pb2.SystemPrompt:
         """The system prompt, which `rendered_json` begins with and `messages` do not have."""
 
+    @_builtins.property
+    def pass_ahead(self) -> _conversation_pb2.PassAhead:
+        """The notice of a pass, from notice_token_ratio up to the trigger: what would leave. Absent elsewhere, and in the
+        ORIGINAL view.
+        """
+
     def __init__(
         self,
         *,
@@ -863,10 +870,11 @@ class GetContextResponse(_message.Message):
         tools_json: _builtins.str = ...,
         ledger: _abc.Iterable[_summary_pb2.LedgerEntry] | None = ...,
         system_prompt: _conversation_pb2.SystemPrompt | None = ...,
+        pass_ahead: _conversation_pb2.PassAhead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "depth", b"depth", "system_prompt", b"system_prompt", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "depth", b"depth", "pass_ahead", b"pass_ahead", "system_prompt", b"system_prompt", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "compacted", b"compacted", "depth", b"depth", "epoch", b"epoch", "held_by", b"held_by", "ledger", b"ledger", "message_version", b"message_version", "messages", b"messages", "omitted_attachments", b"omitted_attachments", "over_limit", b"over_limit", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "stable_messages", b"stable_messages", "stable_tokens", b"stable_tokens", "summary_id", b"summary_id", "system_prompt", b"system_prompt", "tools_json", b"tools_json", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "compacted", b"compacted", "depth", b"depth", "epoch", b"epoch", "held_by", b"held_by", "ledger", b"ledger", "message_version", b"message_version", "messages", b"messages", "omitted_attachments", b"omitted_attachments", "over_limit", b"over_limit", "pass_ahead", b"pass_ahead", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "stable_messages", b"stable_messages", "stable_tokens", b"stable_tokens", "summary_id", b"summary_id", "system_prompt", b"system_prompt", "tools_json", b"tools_json", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__depth: _TypeAlias = _typing.Literal["depth"]  # noqa: Y015
     _WhichOneofArgType__depth: _TypeAlias = _typing.Literal["_depth", b"_depth"]  # noqa: Y015
@@ -2352,7 +2360,7 @@ Global___PassProgress: _TypeAlias = PassProgress  # noqa: Y015
 
 @_typing.final
 class WatchConversationResponse(_message.Message):
-    """WatchConversationResponse is one of four things."""
+    """WatchConversationResponse is one of five things."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2360,6 +2368,7 @@ class WatchConversationResponse(_message.Message):
     PROGRESS_FIELD_NUMBER: _builtins.int
     CAUGHT_UP_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
+    PASS_AHEAD_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def event(self) -> _event_pb2.Event:
         """An event of the conversation."""
@@ -2376,6 +2385,13 @@ class WatchConversationResponse(_message.Message):
     def heartbeat(self) -> _event_log_service_pb2.Heartbeat:
         """Nothing has happened for a while."""
 
+    @_builtins.property
+    def pass_ahead(self) -> _conversation_pb2.PassAhead:
+        """A pass is near. Not in the log: sent once when the ratio comes to notice_token_ratio, to a watcher who comes later
+        after `caught_up`, and again after a pass, or when the ratio was below in between. A window that jumps past its
+        trigger gives no notice.
+        """
+
     def __init__(
         self,
         *,
@@ -2383,12 +2399,13 @@ class WatchConversationResponse(_message.Message):
         progress: Global___PassProgress | None = ...,
         caught_up: _event_log_service_pb2.CaughtUp | None = ...,
         heartbeat: _event_log_service_pb2.Heartbeat | None = ...,
+        pass_ahead: _conversation_pb2.PassAhead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["caught_up", b"caught_up", "event", b"event", "heartbeat", b"heartbeat", "item", b"item", "progress", b"progress"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caught_up", b"caught_up", "event", b"event", "heartbeat", b"heartbeat", "item", b"item", "pass_ahead", b"pass_ahead", "progress", b"progress"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caught_up", b"caught_up", "event", b"event", "heartbeat", b"heartbeat", "item", b"item", "progress", b"progress"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caught_up", b"caught_up", "event", b"event", "heartbeat", b"heartbeat", "item", b"item", "pass_ahead", b"pass_ahead", "progress", b"progress"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["event", "progress", "caught_up", "heartbeat"]  # noqa: Y015
+    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["event", "progress", "caught_up", "heartbeat", "pass_ahead"]  # noqa: Y015
     _WhichOneofArgType_item: _TypeAlias = _typing.Literal["item", b"item"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_item) -> _WhichOneofReturnType_item | None: ...
 

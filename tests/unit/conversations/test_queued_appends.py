@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import count
 from random import Random
 from typing import Any
@@ -494,7 +495,7 @@ async def test_other_commands_are_decided_on_what_is_on_disk():
 
 async def watched(p: Pipelined) -> None:
     """A watcher of the conversation is shown what was appended after the version 2."""
-    async for response in watch(p.watching(), KEY, after=2):
+    async for response in watch(p.watching(), KEY, after=2, ahead=partial(p.conversations.pass_ahead, KEY)):
         if isinstance(response, bytes):
             return
 
