@@ -57,6 +57,7 @@ class ContextQuery:
     cache_marks: bool
     tools: frozenset[HistoryTool]
     ledger: bool
+    notice: bool
 
     @property
     def form(self) -> ResponseForm:
@@ -76,6 +77,7 @@ class ContextQuery:
             cache_marks=request.cache_marks and request.rendering == _pb.RENDERING_ANTHROPIC,
             tools=frozenset(HISTORY_TOOLS.to_domain(tool) for tool in request.with_tools),
             ledger=request.with_ledger,
+            notice=request.with_notice,
         )
 
 
@@ -187,7 +189,7 @@ class _Answering:
         numbers = {m.message.id: m.number for m in rendered} if made and made.omitted else {}
         live = state.live if not query.original else None
         held = held_by(state, self.policy, self.now_us)
-        ahead = None if query.original else pass_ahead(state, self._context())
+        ahead = pass_ahead(state, self._context()) if query.notice and not query.original else None
         response = _pb.GetContextResponse(
             usage=usage,
             over_limit=usage.ratio > 1,

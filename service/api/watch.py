@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 from abridged.eventlog.event import RecordedEvent, StreamId
@@ -63,19 +62,37 @@ class WatchCalls:
     ) -> AsyncIterator[_pb.WatchConversationResponse]:
         key = key_of(request.conversation_id)
         await self._conversations.state(key)
-        ahead = partial(self._conversations.pass_ahead, key)
-        async for response in watch(self._watching, key, after=request.after_version, ahead=ahead):
+        notices = Notices(self._conversations, key)
+        async for response in watch(self._watching, key, after=request.after_version, notices=notices):
             yield response
 
 
-async def watch(
-    watching: Watching, key: StreamId, *, after: int, ahead: Callable[[], Awaitable[PassAhead | None]]
-) -> AsyncGenerator[Any, None]:
+class Notices:
+    """The notices for one watcher: one for each time that a pass comes near."""
+
+    def __init__(self, conversations: Conversations, key: StreamId) -> None:
+        self._conversations = conversations
+        self._key = key
+        self._given: int | None = None
+
+    async def fresh(self) -> PassAhead | None:
+        """The notice that is due: after a pass again, or once none was near; None if it was given already."""
+        state = await self._conversations.state(self._key)
+        if not self._conversations.may_be_near(state):
+            self._given = None
+        elif self._given != state.completed_passes and (
+            ahead := await self._conversations.pass_ahead(self._key, state)
+        ):
+            self._given = state.completed_passes
+            return ahead
+        return None
+
+
+async def watch(watching: Watching, key: StreamId, *, after: int, notices: Notices) -> AsyncGenerator[Any, None]:
     """Everything of one conversation after a version, then live, until the server stops or the client goes: each item
     as a WatchConversationResponse or its bytes.
 
-    `ahead` returns the pass that is near; its notice follows the newest event that is known. Raises CursorOutOfRange
-    when the conversation has no such version.
+    A notice follows the newest event that is known. Raises CursorOutOfRange when the conversation has no such version.
     """
     version = await asyncio.get_running_loop().run_in_executor(watching.executor, watching.log.stream_version, key)
     if after > version:
@@ -87,7 +104,7 @@ async def watch(
 
     pages = stream_pages(watching.log, watching.executor, stream=key, encoded=encoded)
     items = subscribe(pages, watching.wake_up, after=after, clock=watching.now_s, timing=watching.timing)
-    notices, is_live = _Notices(), False
+    is_live = False
     with watching.board.watching(key) as queue:
         async with watching.noticing(), aclosing(until_stopped(watching.stopping, items, queue)) as taken:
             async for item in taken:
@@ -96,20 +113,8 @@ async def watch(
                 for response in _responses(watching, item):
                     yield response
                 is_live = is_live or isinstance(item, CaughtUp)
-                if is_live and isinstance(item, Batch | CaughtUp) and (notice := notices.fresh(await ahead())):
+                if is_live and isinstance(item, Batch | CaughtUp) and (notice := await notices.fresh()):
                     yield _pb.WatchConversationResponse(pass_ahead=pass_ahead_to_proto(notice))
-
-
-class _Notices:
-    """The notices that one watcher has had: one for each time that a pass comes near."""
-
-    def __init__(self) -> None:
-        self._given: int | None = None
-
-    def fresh(self, ahead: PassAhead | None) -> PassAhead | None:
-        """The notice, unless it was given already: it is due again after a pass, or once none was near."""
-        before, self._given = self._given, None if ahead is None else ahead.completed_passes
-        return None if self._given == before else ahead
 
 
 async def until_stopped(

@@ -56,6 +56,7 @@ def context(
             original=original,
             rendering=render or "",
             wait_s=wait_s,
+            with_notice=True,
         ),
         hints={"TOO_LARGE": f"`abridged expand {conversation} 1-100` shows them in parts"}
         | ({"WINDOW_TOO_LARGE": CLIPPED_HINT} if clip else {}),

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import SummarizationCleared
-from abridged.service.domain.message import Role
+from abridged.service.domain.policy import Policy
 from abridged.service.domain.profiles.profile import DecisionContext
 from abridged.service.domain.ranges import partitioned, ranges_of, without
 from abridged.service.domain.record import MessageRange
@@ -24,7 +24,6 @@ class PassAhead(NamedTuple):
         token_ratio: The ratio now.
         trigger_token_ratio: The ratio that triggers the pass.
         message_version: The conversation's messages now.
-        completed_passes: The passes before it.
     """
 
     leaving: tuple[MessageRange, ...]
@@ -32,25 +31,29 @@ class PassAhead(NamedTuple):
     token_ratio: float
     trigger_token_ratio: float
     message_version: int
-    completed_passes: int
+
+
+def may_be_near(state: Conversation, policy: Policy, now_us: int) -> bool:
+    """Whether the ratio allows a notice; looks at no message."""
+    if not policy.enabled or not policy.notice_token_ratio or state.closed or state.due_pass or state.waiting(now_us):
+        return False
+    return policy.notice_token_ratio <= state.ratio < policy.trigger_token_ratio
 
 
 def pass_ahead(state: Conversation, context: DecisionContext) -> PassAhead | None:
-    """The pass that is near; None below the policy's notice_token_ratio, at the trigger, and if none would come."""
+    """The pass that is near; None below the policy's notice_token_ratio, at the trigger, and if none would come.
+
+    Takes time linear in the window.
+    """
     policy = context.policy
-    if not policy.enabled or not policy.notice_token_ratio or state.closed or state.due_pass:
-        return None
-    if not policy.notice_token_ratio <= state.ratio < policy.trigger_token_ratio or state.waiting(context.now_us):
-        return None
-    event = context.profile.ahead(state, context)
+    event = context.profile.ahead(state, context) if may_be_near(state, policy, context.now_us) else None
     if event is None:
         return None
     inside, _ = partitioned(state.window, without(event.plan.covered, ranges_of(state.pins)))
     return PassAhead(
-        leaving=ranges_of(m.number for m in inside if m.message.role is not Role.SYSTEM),
+        leaving=ranges_of(m.number for m in inside),
         clears=isinstance(event, SummarizationCleared),
         token_ratio=state.ratio,
         trigger_token_ratio=policy.trigger_token_ratio,
         message_version=state.message_version,
-        completed_passes=state.completed_passes,
     )

@@ -98,12 +98,14 @@ def _texts_by_place(after: Conversation) -> Iterator[tuple[ReceiptPlace, list[st
     yield ReceiptPlace.PINNED, list(_texts(pinned))
     yield ReceiptPlace.RECORD, [said_text(shown) for shown in after.shown]
     yield ReceiptPlace.LEDGER, [quoted("\n".join(ledger_lines(after.ledger)))] if after.shown else []
-    yield ReceiptPlace.WINDOW, list(_texts(_within_budget(after)))
+    yield ReceiptPlace.WINDOW, list(_texts(_newest(after) if after.passes[-1].plan.cut else after.window))
 
 
-def _within_budget(after: Conversation) -> Iterator[MessageAppended]:
-    """The newest messages, as many as the budget has room for: what is older waits for the next pass, and the window
-    is too large to be sent."""
+def _newest(after: Conversation) -> Iterator[MessageAppended]:
+    """The system messages, and the newest others that the budget has room for: what is older waits for the pass that
+    follows, and each of many would read it again."""
+    if len(after.window) > after.chat_messages:
+        yield from (m for m in after.window if m.message.role is Role.SYSTEM)
     tokens = 0
     for m in reversed(after.window):
         tokens += m.tokens
@@ -121,8 +123,8 @@ def _texts(messages: Iterable[MessageAppended]) -> Iterator[str]:
 def _left(before: Conversation, after: Conversation) -> list[MessageAppended]:
     """The messages that the newest record took out of the window; a remake's takes out none."""
     covered = without(after.records[-1].covered, ranges_of(before.pins))
-    inside, _ = partitioned(before.window, covered)
-    return [m for m in inside if m.message.role is not Role.SYSTEM]
+    left, _ = partitioned(before.window, covered)
+    return left
 
 
 def _cleared(before: Conversation, after: Conversation) -> list[MessageAppended]:

@@ -16,7 +16,7 @@ _UNSPACED: Final = (
 """Thai, Lao, Burmese and Khmer; Chinese, Japanese and Korean."""
 
 _WORD: Final = re.compile(rf"[^\W_{_UNSPACED}]+|[{_UNSPACED}]")
-_IN_WORD: Final = re.compile(rf"[^\W_{_UNSPACED}]")
+_IN_WORD: Final = re.compile(rf"[^\W{_UNSPACED}]")
 _JOINING: Final = frozenset("-_/@#")
 """Characters that make a name longer wherever they stand beside it."""
 

@@ -78,20 +78,38 @@ async def test_a_watcher_who_comes_later_is_given_the_notice_that_holds(tmp_path
             assert items[-1].pass_ahead.message_version == 15
 
 
+async def test_a_window_that_fell_below_the_mark_gives_notice_again(tmp_path):
+    """A larger context makes room; the notice of before holds no longer."""
+    async with sidecar(tmp_path, EXTRACTING) as s:
+        chat = s.chat()
+        await talk_one_by_one(chat, 14)
+        stream = watching(s)
+        await until(stream, lambda item: item.HasField("pass_ahead"))
+
+        await chat.update(["context_length"], context_length=4_000)
+        await talk_one_by_one(chat, 15)
+        await until(stream, message(15))
+        await chat.update(["context_length"], context_length=2_000)
+        items = await until(stream, lambda item: item.HasField("pass_ahead"))
+        stream.cancel()
+
+    assert items[-1].pass_ahead.message_version == 15
+
+
 async def test_a_message_that_is_pinned_upon_the_notice_stays(tmp_path):
     """GetContext says what would leave; a pin takes it out of that, and of the pass."""
     async with sidecar(tmp_path, EXTRACTING) as s:
         chat = s.chat()
         await talk_one_by_one(chat, 14)
-        first = (await chat.context()).pass_ahead
+        first = (await chat.context(with_notice=True)).pass_ahead
         assert (first.leaving[0].first, first.message_count, first.clears) == (1, 8, False)
         assert (first.token_ratio, first.trigger_token_ratio) == (0.7, 0.8)
 
         pin = api.PinMessagesRequest(conversation_id="c1", numbers=[1])
         await s.conversations.PinMessages(pin, timeout=PATIENCE_S)
-        second = (await chat.context()).pass_ahead
+        second = (await chat.context(with_notice=True)).pass_ahead
         await talk_one_by_one(chat, 17)
-        context = await chat.context()
+        context = await chat.context(with_notice=True)
 
     assert second.leaving[0].first == 2
     assert context.compacted
@@ -100,13 +118,14 @@ async def test_a_message_that_is_pinned_upon_the_notice_stays(tmp_path):
 
 
 async def test_the_notice_is_given_where_the_conversation_wants_it(tmp_path):
-    """A client's own ratio; the ORIGINAL view is of no window, and has none."""
+    """A client's own ratio, and only if it asks; the ORIGINAL view is of no window, and has none."""
     async with sidecar(tmp_path, EXTRACTING) as s:
         chat = s.chat(policy={"notice_token_ratio": 0.75})
         await talk_one_by_one(chat, 14)
-        assert not (await chat.context()).HasField("pass_ahead")
+        assert not (await chat.context(with_notice=True)).HasField("pass_ahead")
 
         await talk_one_by_one(chat, 15)
 
-        assert (await chat.context()).HasField("pass_ahead")
-        assert not (await chat.context(view=api.CONTEXT_VIEW_ORIGINAL)).HasField("pass_ahead")
+        assert (await chat.context(with_notice=True)).HasField("pass_ahead")
+        assert not (await chat.context()).HasField("pass_ahead")
+        assert not (await chat.context(with_notice=True, view=api.CONTEXT_VIEW_ORIGINAL)).HasField("pass_ahead")

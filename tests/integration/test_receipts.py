@@ -99,6 +99,22 @@ async def test_the_receipt_of_a_hostile_chat_is_true(tmp_path, text):
     assert conversation_pb2.SUMMARIZATION_STATE_COMPLETED in states
 
 
+@pytest.mark.parametrize("profile", ["rolling", "episodes"])
+async def test_the_receipts_of_other_profiles_are_true(tmp_path, profile):
+    """Records beside one another, revised, merged, and shown in short from then on."""
+    settings = EXTRACTING | {"policy.profile": profile, "policy.threshold_tokens": 1_200}
+    looked: Counter[ReceiptPlace] = Counter()
+    wrong: list[str] = []
+    async with sidecar(tmp_path, settings) as s:
+        for written in written_chats(SEEN)[:4]:
+            found, missed = await played(s.chat(written.name, context_length=2_000), written.messages)
+            looked += found
+            wrong += missed
+
+    assert wrong == []
+    assert looked.total() > 100
+
+
 async def test_a_caller_who_may_not_read_learns_counts_alone(tmp_path):
     """Items are texts of others, who may have appended them."""
     grants = [{"token": name, "namespace": "alpha", "scopes": name.split("+")} for name in ("append+read", "append")]

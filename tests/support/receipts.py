@@ -101,7 +101,7 @@ class _Window:
         self._summary = [m.message.content for m in context.messages if not m.number]
         self._said = [_texts(m.message) for m in context.messages if m.number and m.number not in pins]
         self._pinned = [_texts(m.message) for m in context.messages if m.number in pins]
-        self._records = [str(_record_texts(record)) for record in records]
+        self._records = [_as_shown(record, self._summary) for record in records]
         self._ledger = [f"{entry.context} {entry.text}" for entry in context.ledger]
 
     @classmethod
@@ -144,6 +144,12 @@ class _Window:
 
 def _texts(message: message_pb2.Message) -> str:
     return "\n".join((message.content, *(call.arguments for call in message.tool_calls)))
+
+
+def _as_shown(record: Any, summary: Iterable[str]) -> str:
+    """The record's texts, or only its short one, by which the window shows older episodes."""
+    is_whole = any(record.summary in text for text in summary)
+    return _record_texts(record) if is_whole else str(record.short_summary)
 
 
 def _record_texts(record: Any) -> str:

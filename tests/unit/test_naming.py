@@ -47,6 +47,7 @@ def test_a_name_is_found_as_a_whole(name, text):
         ("12", "at 12:30"),
         ("#118", "ticket #1187"),
         ("cat", "concatenate"),
+        ("self.key_field", "call self.key_field._bind()"),
     ],
 )
 def test_a_part_of_a_longer_name_is_none(name, text):

@@ -480,6 +480,7 @@ class ContextOptions(_message.Message):
     CACHE_MARKS_FIELD_NUMBER: _builtins.int
     WITH_TOOLS_FIELD_NUMBER: _builtins.int
     WITH_LEDGER_FIELD_NUMBER: _builtins.int
+    WITH_NOTICE_FIELD_NUMBER: _builtins.int
     max_tokens: _builtins.int
     """Most tokens that the context may cost, without the overhead; 0 for no limit."""
     clip: _builtins.bool
@@ -495,6 +496,8 @@ class ContextOptions(_message.Message):
     cache_marks: _builtins.bool
     """As in GetContextRequest."""
     with_ledger: _builtins.bool
+    """As in GetContextRequest."""
+    with_notice: _builtins.bool
     """As in GetContextRequest."""
     @_builtins.property
     def with_tools(self) -> _containers.RepeatedScalarFieldContainer[Global___HistoryTool.ValueType]:
@@ -512,10 +515,11 @@ class ContextOptions(_message.Message):
         cache_marks: _builtins.bool = ...,
         with_tools: _abc.Iterable[Global___HistoryTool.ValueType] | None = ...,
         with_ledger: _builtins.bool = ...,
+        with_notice: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_failure", b"abort_on_failure", "cache_marks", b"cache_marks", "clip", b"clip", "max_tokens", b"max_tokens", "rendering", b"rendering", "summary_role", b"summary_role", "view", b"view", "with_ledger", b"with_ledger", "with_tools", b"with_tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_failure", b"abort_on_failure", "cache_marks", b"cache_marks", "clip", b"clip", "max_tokens", b"max_tokens", "rendering", b"rendering", "summary_role", b"summary_role", "view", b"view", "with_ledger", b"with_ledger", "with_notice", b"with_notice", "with_tools", b"with_tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -667,6 +671,7 @@ class GetContextRequest(_message.Message):
     CACHE_MARKS_FIELD_NUMBER: _builtins.int
     WITH_TOOLS_FIELD_NUMBER: _builtins.int
     WITH_LEDGER_FIELD_NUMBER: _builtins.int
+    WITH_NOTICE_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation."""
     min_version: _builtins.int
@@ -691,6 +696,8 @@ class GetContextRequest(_message.Message):
     """
     with_ledger: _builtins.bool
     """Return the entries of the ledger that the window shows."""
+    with_notice: _builtins.bool
+    """Return the notice of a pass that is near. It takes time linear in the window."""
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
         """How long to wait for a pending pass, bounded by the call's deadline. If too many calls are already waiting, the
@@ -716,10 +723,11 @@ class GetContextRequest(_message.Message):
         cache_marks: _builtins.bool = ...,
         with_tools: _abc.Iterable[Global___HistoryTool.ValueType] | None = ...,
         with_ledger: _builtins.bool = ...,
+        with_notice: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_failure", b"abort_on_failure", "cache_marks", b"cache_marks", "clip", b"clip", "conversation_id", b"conversation_id", "max_tokens", b"max_tokens", "min_version", b"min_version", "rendering", b"rendering", "summary_role", b"summary_role", "view", b"view", "wait", b"wait", "with_ledger", b"with_ledger", "with_tools", b"with_tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_failure", b"abort_on_failure", "cache_marks", b"cache_marks", "clip", b"clip", "conversation_id", b"conversation_id", "max_tokens", b"max_tokens", "min_version", b"min_version", "rendering", b"rendering", "summary_role", b"summary_role", "view", b"view", "wait", b"wait", "with_ledger", b"with_ledger", "with_notice", b"with_notice", "with_tools", b"with_tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -846,8 +854,8 @@ class GetContextResponse(_message.Message):
 
     @_builtins.property
     def pass_ahead(self) -> _conversation_pb2.PassAhead:
-        """The notice of a pass, from notice_token_ratio up to the trigger: what would leave. Absent elsewhere, and in the
-        ORIGINAL view.
+        """With `with_notice`: what the next pass would take out, from notice_token_ratio up to the trigger. Absent elsewhere,
+        and in the ORIGINAL view.
         """
 
     def __init__(

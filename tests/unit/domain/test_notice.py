@@ -8,11 +8,12 @@ import pytest
 
 from abridged.service.domain.commands import CloseConversation
 from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.message import Message, Role
 from abridged.service.domain.notice import PassAhead, pass_ahead
 from abridged.service.domain.policy import Policy, ProfileName
 from abridged.service.domain.profiles.profile import DecisionContext
 from abridged.service.domain.profiles.registry import profile_of
-from tests.support.chats import OPEN, append, appended, calling, chat, complete, only_plan, ranges, result
+from tests.support.chats import OPEN, append, appended, calling, chat, complete, fail, only_plan, ranges, result
 from tests.support.given import Given, given
 
 POLICY = Policy()
@@ -74,12 +75,24 @@ def test_no_notice_while_a_pass_is_pending_or_the_chat_is_closed():
 
 def test_pins_and_system_messages_do_not_leave():
     """The range goes around them."""
-    state = window_of(75)
+    system = appended(3, message=Message("m3", Role.SYSTEM, "Be terse."))
+    state = given(OPEN, *chat(2), system, *chat(72, first=4)).state
 
     found = ahead(state._replace(pins=frozenset({2})))
 
     assert found is not None
-    assert found.leaving == ranges((1, 1), (3, 69))
+    assert found.leaving == ranges((1, 1), (4, 69))
+
+
+def test_no_notice_while_failures_hold_the_next_pass_back():
+    """It would come at the trigger only if the wait is over by then."""
+    pending = Given(window_of(79)).when(append(appended(80)), POLICY).after
+    waiting = Given(pending).when(fail(pending), POLICY).after
+    below = waiting._replace(settings=replace(waiting.settings, context_length=1_100))
+
+    assert POLICY.notice_token_ratio <= below.ratio < POLICY.trigger_token_ratio
+    assert ahead(below) is None
+    assert ahead(below._replace(failures_in_row=0)) is not None
 
 
 def test_results_that_would_give_way_to_marks_are_said_to():

@@ -6,19 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from abridged.service.domain.commands import RequestPass
-from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.commands import RemakeFallback, RequestPass
+from abridged.service.domain.conversation import Conversation, ShownRecord
 from abridged.service.domain.events import MessageAppended, SummarizationCleared, SummarizationCompleted
 from abridged.service.domain.fold import fold
 from abridged.service.domain.leaving import Hearing, replaced_texts
-from abridged.service.domain.ledger import NO_LEDGER
+from abridged.service.domain.ledger import NO_LEDGER, Ledger, LedgerEntry, Use
 from abridged.service.domain.ledger_entries import found_in
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.receipt import Leaving, Receipt, ReceiptItem, ReceiptKind, ReceiptPlace
 from abridged.service.domain.record import RecordContext, RecordEvidence, SummaryRecord
+from abridged.service.domain.tokens import TokenSource
 from abridged.service.domain.whereabouts import receipt_of, whereabouts_of
 from abridged.service.extraction.decided import decided_in
+from abridged.service.text.identifiers import IdentifierKind
 from tests.support.chats import OPEN, append, appended, calling, chat, complete, pending_in, ranges, record_for, result
 from tests.support.given import Given, given
 
@@ -49,10 +51,10 @@ def read(state: Conversation) -> Leaving:
     return heard.leaving(replaced_texts(state, pending_in(state)), decided_in(leaving))
 
 
-def completed(state: Conversation, record: SummaryRecord) -> Receipt:
+def completed(state: Conversation, record: SummaryRecord, policy: Policy = POLICY) -> Receipt:
     """The receipt in the event of the pass."""
     command = replace(complete(state), record=record, leaving=read(state))
-    event = Given(state).when(command, POLICY).events[0]
+    event = Given(state).when(command, policy).events[0]
     assert isinstance(event, SummarizationCompleted)
     assert event.receipt is not None
     return event.receipt
@@ -142,6 +144,53 @@ def test_an_identifier_of_the_replaced_record_is_accounted_for():
     assert (line.place, line.items) == (ReceiptPlace.REACHABLE, (ReceiptItem("INV-204417-B", 0),))
 
 
+def test_an_episode_that_is_shown_in_short_from_now_on_lets_go_of_its_long_text():
+    """Its statements are in the window no longer, and the identifiers of its long text leave."""
+    state = pending("one", "two", "three", "four", "five", "six")
+    episode = replace(
+        record_for(pending_in(state), summary="The invoice is INV-204417-B.", record_id="e1"),
+        short_summary="An invoice.",
+        key_points=("One.",),
+        evidence=RecordEvidence(key_points=((1,),)),
+    )
+    long, short = (ShownRecord(episode, TokenSource.CALLER, is_short) for is_short in (False, True))
+    plan = replace(pending_in(state), beside_ids=("e1",))
+    before = state._replace(shown=(long,), pending=replace(plan, short_ids=("e1",)))
+
+    assert replaced_texts(before, plan) == []
+    assert replaced_texts(before._replace(shown=(short,)), pending_in(before)) == []
+    receipt = completed(before, record_for(plan))
+
+    assert places(receipt, ReceiptKind.IDENTIFIER) == {ReceiptPlace.REACHABLE: 1}
+    assert places(receipt, ReceiptKind.MESSAGE) == {ReceiptPlace.REACHABLE: 4}
+
+
+def test_an_entry_that_the_ledger_no_longer_shows_leaves():
+    """Its room went to others, and its message left long ago."""
+    state = pending("one", "two", "three", "four", "five", "six")
+    entry = LedgerEntry(IdentifierKind.CODE, "KX-5512093-R", "", (1,), 1, Use.USER, 5)
+    before = state._replace(ledger=Ledger((entry,), 1, 0, 20, 0, 0))
+
+    receipt = completed(before, record_for(pending_in(before)), replace(POLICY, max_ledger_tokens=0))
+
+    (line,) = [line for line in receipt.lines if line.kind is ReceiptKind.IDENTIFIER]
+    assert (line.place, line.items) == (ReceiptPlace.REACHABLE, (ReceiptItem("KX-5512093-R", 1),))
+
+
+def test_by_a_remake_only_the_record_that_it_replaces_leaves():
+    """No message does, and the model's record may be silent about what the extract said."""
+    state = pending("one", "two", "three", "four", "five", "six")
+    extract = record_for(pending_in(state), summary="The invoice is INV-204417-B.")
+    after = Given(state).when(replace(complete(state, fallback=True), record=extract), POLICY).after
+    again = Given(after).when(RemakeFallback(), POLICY, next_pass_id="q").after
+
+    receipt = completed(again, record_for(pending_in(again)))
+
+    (line,) = receipt.lines
+    assert (line.kind, line.place) == (ReceiptKind.IDENTIFIER, ReceiptPlace.REACHABLE)
+    assert line.items == (ReceiptItem("INV-204417-B", 0),)
+
+
 def test_the_identifiers_of_results_that_came_and_were_cleared_during_the_pass_are_read_then():
     """A pass reads before its model answers; a mark may take the place of what came since."""
     policy = replace(POLICY, clear_keep_tool_units=0, clear_min_tokens=64, preserve_recent=2)
@@ -206,9 +255,10 @@ def test_a_message_that_no_call_returns_is_gone():
 
 
 @pytest.mark.parametrize("size", [10_000])
-def test_in_a_window_over_its_budget_only_what_fits_counts_as_said(size):
+def test_after_a_cut_pass_only_what_the_budget_has_room_for_counts_as_said(size):
     """The rest waits for the next pass; a pass of each part of a long chat must not read all that waits."""
     state = pending("one INV-204417-B", "two", "three", "four", "five", "six")
+    state = state._replace(pending=replace(pending_in(state), cut=True))
     waiting = [appended(7, message=Message("m7", Role.USER, "INV-204417-B")), *chat(size, first=8)]
     late = fold([(event, 0) for event in waiting], state)
 
