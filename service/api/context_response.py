@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from abridged.eventlog.event import StreamId
 from abridged.service.api.sent_window import sent_window
-from abridged.service.api.wire import context_message, message_digest, usage_of
+from abridged.service.api.wire import context_message, message_digest, pass_ahead_to_proto, usage_of
 from abridged.service.codec.enums import HELD_BY, HISTORY_TOOLS, OMISSIONS, SUMMARY_ROLES
 from abridged.service.codec.records import ledger_to_proto
 from abridged.service.codec.values import system_prompt_to_proto
@@ -19,7 +19,10 @@ from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.errors import TooLarge, WindowTooLarge
 from abridged.service.domain.events import SYSTEM_PROMPT_ID, MessageAppended, SystemPrompt
 from abridged.service.domain.history_tools import HistoryTool, tools_json
+from abridged.service.domain.notice import pass_ahead
 from abridged.service.domain.policy import Policy, SummaryRole
+from abridged.service.domain.profiles.profile import DecisionContext
+from abridged.service.domain.profiles.registry import profile_of
 from abridged.service.domain.ranges import without
 from abridged.service.domain.record import MessageRange
 from abridged.service.domain.render import RenderedMessage, clipped, rendered_originals, rendered_window
@@ -54,6 +57,7 @@ class ContextQuery:
     cache_marks: bool
     tools: frozenset[HistoryTool]
     ledger: bool
+    notice: bool
 
     @property
     def form(self) -> ResponseForm:
@@ -73,6 +77,7 @@ class ContextQuery:
             cache_marks=request.cache_marks and request.rendering == _pb.RENDERING_ANTHROPIC,
             tools=frozenset(HISTORY_TOOLS.to_domain(tool) for tool in request.with_tools),
             ledger=request.with_ledger,
+            notice=request.with_notice,
         )
 
 
@@ -184,6 +189,7 @@ class _Answering:
         numbers = {m.message.id: m.number for m in rendered} if made and made.omitted else {}
         live = state.live if not query.original else None
         held = held_by(state, self.policy, self.now_us)
+        ahead = pass_ahead(state, self._context()) if query.notice and not query.original else None
         response = _pb.GetContextResponse(
             usage=usage,
             over_limit=usage.ratio > 1,
@@ -209,8 +215,12 @@ class _Answering:
             ],
             ledger=ledger_to_proto(state.ledger.in_window) if query.ledger and not query.original else (),
             system_prompt=system_prompt_to_proto(state.settings.system_prompt),
+            pass_ahead=pass_ahead_to_proto(ahead) if ahead else None,
         )
         return response.SerializeToString(), before.after(query.form, digests)
+
+    def _context(self) -> DecisionContext:
+        return DecisionContext(profile_of(self.policy.profile), self.policy, self.now_us, "")
 
 
 def _in_form(

@@ -47,11 +47,20 @@ def conversation_view(key: StreamId, state: Conversation, policy: Policy, now_us
 
 
 def pass_named(state: Conversation, pass_id: str) -> conversation_pb2.Summarization | None:
-    """The pass, pending or over; None if the conversation has none of this id."""
+    """The pass, pending or over; None if the conversation has none of this id.
+
+    A caller who may not read gets a receipt without its items: they are texts of others.
+    """
     if state.pending is not None and state.pending.pass_id == pass_id:
         return current_pass(state)
     ended = ended_pass(state, pass_id)
-    return None if ended is None else wire.ended_pass(ended)
+    if ended is None:
+        return None
+    shown = wire.ended_pass(ended)
+    if not current_caller().may("read"):
+        for line in shown.receipt.lines:
+            line.ClearField("items")
+    return shown
 
 
 def current_pass(state: Conversation) -> conversation_pb2.Summarization | None:

@@ -19,9 +19,11 @@ from abridged.eventlog.subscription import Batch, CaughtUp, Heartbeat, Item, Tim
 from abridged.service.api.errors import CursorOutOfRange
 from abridged.service.api.event_wire import EventEncoder
 from abridged.service.api.views import key_of
+from abridged.service.api.wire import pass_ahead_to_proto
 from abridged.service.codec.values import timestamp
 from abridged.service.codec.wire_format import field
 from abridged.service.conversations.conversations import Conversations
+from abridged.service.domain.notice import PassAhead
 from abridged.service.telemetry.progress import Progress, ProgressBoard, Stage
 from abridged.v1 import conversation_service_pb2, event_log_service_pb2
 
@@ -60,15 +62,37 @@ class WatchCalls:
     ) -> AsyncIterator[_pb.WatchConversationResponse]:
         key = key_of(request.conversation_id)
         await self._conversations.state(key)
-        async for response in watch(self._watching, key, after=request.after_version):
+        notices = Notices(self._conversations, key)
+        async for response in watch(self._watching, key, after=request.after_version, notices=notices):
             yield response
 
 
-async def watch(watching: Watching, key: StreamId, *, after: int) -> AsyncGenerator[Any, None]:
+class Notices:
+    """The notices for one watcher: one for each time that a pass comes near."""
+
+    def __init__(self, conversations: Conversations, key: StreamId) -> None:
+        self._conversations = conversations
+        self._key = key
+        self._given: int | None = None
+
+    async def fresh(self) -> PassAhead | None:
+        """The notice that is due: after a pass again, or once none was near; None if it was given already."""
+        state = await self._conversations.state(self._key)
+        if not self._conversations.may_be_near(state):
+            self._given = None
+        elif self._given != state.completed_passes and (
+            ahead := await self._conversations.pass_ahead(self._key, state)
+        ):
+            self._given = state.completed_passes
+            return ahead
+        return None
+
+
+async def watch(watching: Watching, key: StreamId, *, after: int, notices: Notices) -> AsyncGenerator[Any, None]:
     """Everything of one conversation after a version, then live, until the server stops or the client goes: each item
     as a WatchConversationResponse or its bytes.
 
-    Raises CursorOutOfRange when the conversation has no such version.
+    A notice follows the newest event that is known. Raises CursorOutOfRange when the conversation has no such version.
     """
     version = await asyncio.get_running_loop().run_in_executor(watching.executor, watching.log.stream_version, key)
     if after > version:
@@ -80,6 +104,7 @@ async def watch(watching: Watching, key: StreamId, *, after: int) -> AsyncGenera
 
     pages = stream_pages(watching.log, watching.executor, stream=key, encoded=encoded)
     items = subscribe(pages, watching.wake_up, after=after, clock=watching.now_s, timing=watching.timing)
+    is_live = False
     with watching.board.watching(key) as queue:
         async with watching.noticing(), aclosing(until_stopped(watching.stopping, items, queue)) as taken:
             async for item in taken:
@@ -87,6 +112,9 @@ async def watch(watching: Watching, key: StreamId, *, after: int) -> AsyncGenera
                     await watching.reached(key, item.cursor)
                 for response in _responses(watching, item):
                     yield response
+                is_live = is_live or isinstance(item, CaughtUp)
+                if is_live and isinstance(item, Batch | CaughtUp) and (notice := await notices.fresh()):
+                    yield _pb.WatchConversationResponse(pass_ahead=pass_ahead_to_proto(notice))
 
 
 async def until_stopped(

@@ -19,6 +19,7 @@ from abridged.service.codec.enums import (
     SKIP_REASONS,
     TRIGGERS,
 )
+from abridged.service.codec.records import RECEIPT
 from abridged.service.codec.values import (
     canonical,
     message_from_proto,
@@ -36,6 +37,7 @@ from abridged.service.domain.conversation import Conversation, EndedPass
 from abridged.service.domain.errors import TooLarge
 from abridged.service.domain.events import PassPlan, Settings, SystemPrompt
 from abridged.service.domain.message import Message, Role
+from abridged.service.domain.notice import PassAhead
 from abridged.service.domain.profiles.profile import HeldBy
 from abridged.service.domain.read_json import NotMessages, read_json, require_own_form
 from abridged.service.domain.render import RenderedMessage
@@ -246,6 +248,8 @@ def ended_pass(ended: EndedPass) -> conversation_pb2.Summarization:
     proto.end_time.CopyFrom(timestamp(ended.ended_us))
     proto.attempts = ended.attempts
     proto.models_tried.extend(ended.tried)
+    if ended.receipt is not None:
+        proto.receipt.CopyFrom(RECEIPT.to_proto(ended.receipt))
     if ended.error_class is not None:
         proto.state = _pb.SUMMARIZATION_STATE_FAILED
         proto.error_class = ERROR_CLASSES.to_proto(ended.error_class)
@@ -261,6 +265,18 @@ def ended_pass(ended: EndedPass) -> conversation_pb2.Summarization:
         proto.state = _pb.SUMMARIZATION_STATE_COMPLETED
         proto.summary_id = ended.record_id
     return proto
+
+
+def pass_ahead_to_proto(ahead: PassAhead) -> conversation_pb2.PassAhead:
+    """The notice of a pass in the contract's form."""
+    return _pb.PassAhead(
+        leaving=ranges_to_proto(ahead.leaving),
+        message_count=sum(map(len, ahead.leaving)),
+        clears=ahead.clears,
+        token_ratio=ahead.token_ratio,
+        trigger_token_ratio=ahead.trigger_token_ratio,
+        message_version=ahead.message_version,
+    )
 
 
 def context_message(m: RenderedMessage) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import click
 
 from abridged.client import RENDERINGS
-from abridged.service.cli.figures import short, usage_line
+from abridged.service.cli.figures import ahead_text, short, usage_line
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import as_json, json_text, word
 from abridged.service.cli.sidecar import call
@@ -56,6 +56,7 @@ def context(
             original=original,
             rendering=render or "",
             wait_s=wait_s,
+            with_notice=True,
         ),
         hints={"TOO_LARGE": f"`abridged expand {conversation} 1-100` shows them in parts"}
         | ({"WINDOW_TOO_LARGE": CLIPPED_HINT} if clip else {}),
@@ -85,6 +86,8 @@ def context_lines(answer: GetContextResponse, *, columns: int) -> list[str]:
         lines.append(f"over its {'budget' if answer.over_limit else 'trigger'}{held_by}")
     if answer.pending_summarization_id:
         lines.append(f"pass {short(answer.pending_summarization_id)} is pending")
+    if answer.HasField("pass_ahead"):
+        lines.append(ahead_text(answer.pass_ahead))
     return lines
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import MappingProxyType
+from typing import Final
 
 from abridged.service.cli.plain_json import word
-from abridged.v1.conversation_pb2 import Summarization, TokenUsage
+from abridged.v1.conversation_pb2 import PassAhead, Receipt, Summarization, TokenUsage
 from abridged.v1.conversation_service_pb2 import Episode
 from abridged.v1.summary_pb2 import ActionItem, SummaryRecord
 
@@ -36,7 +38,49 @@ def pass_line(summarization: Summarization) -> str:
         parts.append(summarization.cause + ("" if summarization.asked else " (no model was asked)"))
     if summarization.skip_reason:
         parts.append(word(summarization, "skip_reason"))
-    return ", ".join(parts)
+    text = ", ".join(parts)
+    return f"{text}; {receipt_text(summarization.receipt)}" if summarization.HasField("receipt") else text
+
+
+def receipt_text(receipt: Receipt) -> str:
+    """Return where everything is that a pass took out of the window, in figures."""
+    kinds = dict.fromkeys(word(line, "kind") for line in receipt.lines)
+    return "; ".join(_kind_text(kind, receipt) for kind in kinds) or "nothing left the window"
+
+
+def unseen_lines(receipt: Receipt) -> Iterator[str]:
+    """Some of the things that the window no longer says, each with the message that does."""
+    for line in receipt.lines:
+        named = [f"{item.text} [{item.number}]" if item.number else item.text for item in line.items if item.text]
+        if named:
+            more = f" and {line.count - len(named)} more" if line.count > len(named) else ""
+            yield f"{_PLACES[word(line, 'place')]}: {', '.join(named)}{more}"
+
+
+def _kind_text(kind: str, receipt: Receipt) -> str:
+    lines = [line for line in receipt.lines if word(line, "kind") == kind]
+    count = sum(line.count for line in lines)
+    places = ", ".join(f"{line.count} {_PLACES[word(line, 'place')]}" for line in lines)
+    return f"{count} {kind.lower()}{'' if count == 1 else 's'} left: {places}"
+
+
+_PLACES: Final = MappingProxyType(
+    {
+        "PINNED": "pinned",
+        "RECORD": "in the record",
+        "LEDGER": "in the ledger",
+        "WINDOW": "in other messages",
+        "REACHABLE": "reachable",
+        "GONE": "GONE",
+    }
+)
+
+
+def ahead_text(ahead: PassAhead) -> str:
+    """The notice of a pass: what it would take out of the window."""
+    would = "would give way to marks" if ahead.clears else "would leave"
+    count = f"{ahead.message_count} message{'' if ahead.message_count == 1 else 's'}"
+    return f"a pass is near, at {ahead.trigger_token_ratio:.2f}: {count} {would}, {ranges(ahead)}"
 
 
 def record_line(record: SummaryRecord) -> str:
@@ -70,7 +114,13 @@ def short(identifier: str) -> str:
     return identifier.rpartition("-")[2][:8]
 
 
-def ranges(covering: Summarization | SummaryRecord | Episode) -> str:
+def ranges(covering: Summarization | SummaryRecord | Episode | PassAhead) -> str:
     """The covered messages, as `2-14, 17`."""
-    covered = covering.messages if isinstance(covering, Episode) else covering.covered
+    match covering:
+        case Episode():
+            covered = covering.messages
+        case PassAhead():
+            covered = covering.leaving
+        case _:
+            covered = covering.covered
     return ", ".join(str(r.first) if r.first == r.last else f"{r.first}-{r.last}" for r in covered)

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from abridged.client import AsyncConversations
-from abridged.service.cli.figures import pass_line, ranges, record_line, short, statement_lines
+from abridged.service.cli.figures import (
+    pass_line,
+    ranges,
+    receipt_text,
+    record_line,
+    short,
+    statement_lines,
+    unseen_lines,
+)
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import as_json, word
 from abridged.service.cli.sidecar import call
@@ -23,7 +33,8 @@ from abridged.v1.summary_pb2 import EpisodeFigures, SummaryRecord
 def summaries(invocation: Invocation, conversation: str, *, as_json_: bool) -> None:
     """Show the summary records of CONVERSATION, newest first, and the last pass if it failed.
 
-    Those that a revoke or a rewind took out of use say so; `--json` leaves them out.
+    A record is followed by what its pass took out of the window, and where that is. Those that a revoke or a rewind
+    took out of use say so; `--json` leaves them out.
     """
 
     async def work(client: AsyncConversations) -> tuple[list[SummaryRecord], frozenset[str], list[Summarization]]:
@@ -44,10 +55,20 @@ def summaries(invocation: Invocation, conversation: str, *, as_json_: bool) -> N
         say("no records yet")
     for record in records:
         say(f"{record_line(record)}{', revoked' if record.id in revoked else ''}")
+        for line in _receipt_lines(record, passes):
+            say(f"  {line}")
         say_text(f"  {record.summary}", indent="  ")
         for line in statement_lines(record):
             say(f"  {line}")
         say()
+
+
+def _receipt_lines(record: SummaryRecord, passes: list[Summarization]) -> Iterator[str]:
+    """Return where everything is that the record's pass took out of the window; empty for a pass of before receipts."""
+    for one in passes:
+        if one.summary_id == record.id and one.HasField("receipt"):
+            yield receipt_text(one.receipt)
+            yield from unseen_lines(one.receipt)
 
 
 @click.command(short_help="Show the episodes of a conversation.")

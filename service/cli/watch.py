@@ -7,7 +7,7 @@ from typing import assert_never
 import click
 
 from abridged.client import AsyncConversations
-from abridged.service.cli.figures import short
+from abridged.service.cli.figures import ahead_text, receipt_text, short
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import as_json, word
 from abridged.service.cli.sidecar import call
@@ -74,6 +74,8 @@ def fact_line(item: WatchConversationResponse, *, columns: int) -> str:
         return f"{item.event.version:>6} {event_text(item.event, chars_max=columns - 7)}"
     if item.HasField("progress"):
         return f"     ~ {progress_text(item.progress)}"
+    if item.HasField("pass_ahead"):
+        return f"     ! {ahead_text(item.pass_ahead)}"
     return "     = caught up" if item.HasField("caught_up") else ""
 
 
@@ -93,7 +95,10 @@ def event_text(event: Event, *, chars_max: int) -> str:
     fact = fact_of(event)
     if fact is None:
         return f"{event.type} (version {event.schema_version}, newer than this program)"
-    return _fact_text(fact, chars_max=chars_max)
+    text = _fact_text(fact, chars_max=chars_max)
+    body = getattr(event, event.WhichOneof("body") or "")
+    has_receipt = isinstance(fact, SummarizationCompleted | SummarizationCleared) and fact.receipt is not None
+    return f"{text}; {receipt_text(body.receipt)}" if has_receipt else text
 
 
 def _fact_text(event: DomainEvent, *, chars_max: int) -> str:

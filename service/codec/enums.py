@@ -15,6 +15,7 @@ from abridged.service.domain.ledger import Use
 from abridged.service.domain.message import Role
 from abridged.service.domain.policy import DepthLimit, Fallback, ProfileName, SummaryRole, ToolOutput
 from abridged.service.domain.profiles.profile import HeldBy
+from abridged.service.domain.receipt import ReceiptKind, ReceiptPlace
 from abridged.service.domain.record import FormName, Provenance
 from abridged.service.domain.tokens import TokenSource
 from abridged.service.text.identifiers import IdentifierKind
@@ -57,4 +58,6 @@ HISTORY_TOOLS = EnumMap(HistoryTool, conversation_service_pb2.HistoryTool, "HIST
 DRAFT_FORMS = EnumMap(FormName, conversation_pb2.DraftForm, "DRAFT_FORM_")
 IDENTIFIER_KINDS = EnumMap(IdentifierKind, summary_pb2.IdentifierKind, "IDENTIFIER_KIND_")
 IDENTIFIER_USES = EnumMap(Use, summary_pb2.IdentifierUse, "IDENTIFIER_USE_")
+RECEIPT_KINDS = EnumMap(ReceiptKind, conversation_pb2.ReceiptKind, "RECEIPT_KIND_")
+RECEIPT_PLACES = EnumMap(ReceiptPlace, conversation_pb2.ReceiptPlace, "RECEIPT_PLACE_")
 TOKEN_SOURCES = EnumMap(TokenSource, event_pb2.TokenSource, "TOKEN_SOURCE_")

@@ -15,7 +15,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from abridged.service.codec.enums import DRAFT_FORMS, ERROR_CLASSES, RATINGS, SKIP_REASONS, TOKEN_SOURCES, TRIGGERS
 from abridged.service.codec.message_map import Conversion, Field, Form, MessageMap
-from abridged.service.codec.records import FINDS, RECORD
+from abridged.service.codec.records import FINDS, RECEIPT, RECORD
 from abridged.service.codec.values import (
     POLICY,
     RANGE,
@@ -193,6 +193,7 @@ _FORMS: dict[str, Form] = {
         tried="models_tried",
         marks=_MARK,
         finds=Field(form=FINDS, default=NOTHING_FOUND),
+        receipt=Field(form=RECEIPT, default=None),
     ),
     "SummarizationFailed": MessageMap(
         domain.SummarizationFailed,
@@ -210,7 +211,11 @@ _FORMS: dict[str, Form] = {
         wait_until_us=_WAIT_UNTIL,
     ),
     "SummarizationCleared": MessageMap(
-        domain.SummarizationCleared, event_pb2.SummarizationCleared, plan=_PLAN, marks=_MARK
+        domain.SummarizationCleared,
+        event_pb2.SummarizationCleared,
+        plan=_PLAN,
+        marks=_MARK,
+        receipt=Field(form=RECEIPT, default=None),
     ),
     "SummaryRevoked": MessageMap(
         domain.SummaryRevoked, event_pb2.SummaryRevoked, record_id="summary_id", **_CHANGED_IDS

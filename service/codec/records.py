@@ -1,4 +1,4 @@
-"""Converts records and the ledger between domain and contract; pure, exact in both directions.
+"""Converts records, receipts and the ledger between domain and contract; pure, exact in both directions.
 
 The domain has the texts of a list apart from their evidence; the contract has both in one message.
 """
@@ -11,10 +11,18 @@ from itertools import chain, repeat
 
 from google.protobuf.duration_pb2 import Duration
 
-from abridged.service.codec.enums import IDENTIFIER_KINDS, IDENTIFIER_USES, PROVENANCES, TOKEN_SOURCES
+from abridged.service.codec.enums import (
+    IDENTIFIER_KINDS,
+    IDENTIFIER_USES,
+    PROVENANCES,
+    RECEIPT_KINDS,
+    RECEIPT_PLACES,
+    TOKEN_SOURCES,
+)
 from abridged.service.codec.message_map import Conversion, Field, MessageMap
 from abridged.service.codec.values import RANGE, TIME, duration
 from abridged.service.domain.ledger import LedgerEntry, LedgerFinds, Replaced
+from abridged.service.domain.receipt import Receipt, ReceiptItem, ReceiptLine
 from abridged.service.domain.record import (
     ActionItem,
     EpisodeFigures,
@@ -23,7 +31,7 @@ from abridged.service.domain.record import (
     RecordQuality,
     SummaryRecord,
 )
-from abridged.v1 import event_pb2, summary_pb2
+from abridged.v1 import conversation_pb2, event_pb2, summary_pb2
 
 _Numbers = tuple[tuple[int, ...], ...]
 
@@ -128,5 +136,16 @@ FINDS = MessageMap(
     entries=_LEDGER_ENTRY,
     replaced=MessageMap(Replaced, event_pb2.ReplacedIdentifier),
     source=Field("token_source", TOKEN_SOURCES),
+)
+RECEIPT = MessageMap(
+    Receipt,
+    conversation_pb2.Receipt,
+    lines=MessageMap(
+        ReceiptLine,
+        conversation_pb2.ReceiptLine,
+        kind=RECEIPT_KINDS,
+        place=RECEIPT_PLACES,
+        items=MessageMap(ReceiptItem, conversation_pb2.ReceiptItem),
+    ),
 )
 RECORD = Conversion(record_to_proto, record_from_proto)

@@ -20,6 +20,7 @@ _HELP: Mapping[str, str] = {
     "reset_token_ratio": "Ratio that arms the trigger again.",
     "emergency_token_ratio": "Ratio that ignores min_messages, cooldown and hysteresis.",
     "prepare_token_ratio": "CHAIN: ratio from which a record is prepared before its trigger, e.g. 0.65; 0 for never.",
+    "notice_token_ratio": "CHAIN: ratio from which a notice says what the next pass takes out; 0 for never.",
     "min_messages": "Messages of the conversation before its first pass.",
     "preserve_recent": "Newest messages kept, at most; the user's newest, pending calls and the last two always stay.",
     "tail_token_ratio": "Share of the budget that the kept messages may take; 0 keeps them whatever their tokens.",

@@ -55,6 +55,7 @@ from abridged.service.domain.errors import (
 from abridged.service.domain.events import Event, MessageAppended, PassPlan, Settings
 from abridged.service.domain.fold import fold
 from abridged.service.domain.message import Message
+from abridged.service.domain.notice import PassAhead, may_be_near, pass_ahead
 from abridged.service.domain.preparation import may_prepare, preparable
 from abridged.service.domain.profiles.profile import DecisionContext
 from abridged.service.domain.profiles.registry import profile_of
@@ -215,6 +216,16 @@ class Conversations:
         policy = self._policies.of(state.settings)
         context = DecisionContext(profile_of(policy.profile), policy, self._clock_us(), self._new_id())
         return await run_off_loop(self.window_weight(key), lambda: preparable(state, context))
+
+    def may_be_near(self, state: Conversation) -> bool:
+        """Whether the ratio of the conversation allows a notice; see `service.domain.notice`."""
+        return may_be_near(state, self._policies.of(state.settings), self._clock_us())
+
+    async def pass_ahead(self, key: StreamId, state: Conversation) -> PassAhead | None:
+        """The pass that is near; None without one."""
+        policy = self._policies.of(state.settings)
+        context = DecisionContext(profile_of(policy.profile), policy, self._clock_us(), "")
+        return await run_off_loop(self.window_weight(key), lambda: pass_ahead(state, context))
 
     def now_us(self) -> int:
         """Microseconds since the epoch."""

@@ -161,7 +161,10 @@ def _record(record: SummaryRecord) -> int:
 
 
 def _pass(ended: EndedPass) -> int:
-    return _PASS_BYTES + sys.getsizeof(ended.cause)
+    lines = ended.receipt.lines if ended.receipt else ()
+    items = [item for line in lines for item in line.items]
+    receipt = _PART_BYTES * (len(lines) + len(items)) + sum(sys.getsizeof(item.text) for item in items)
+    return _PASS_BYTES + sys.getsizeof(ended.cause) + receipt
 
 
 def _rest(state: Conversation) -> int:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from abridged.service.domain.events import ErrorClass, Rating, Settings, SystemPrompt
 from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from abridged.service.domain.message import Message
+from abridged.service.domain.receipt import NOTHING_LEAVES, Leaving
 from abridged.service.domain.record import SummaryRecord
 from abridged.service.domain.tokens import UNTAUGHT, Taught, TokenCount, TokenSource
 
@@ -97,6 +98,7 @@ class CompletePass:
         interrupted: Whether the window could not wait for a model that had not failed.
         tried: The models that the pass turned to, in order, as `provider:model`.
         finds: What was found in the messages that leave; the decision sets its limits.
+        leaving: Names and sentences of everything that leaves.
     """
 
     pass_id: str
@@ -107,6 +109,7 @@ class CompletePass:
     interrupted: bool = False
     tried: tuple[str, ...] = ()
     finds: LedgerFinds = NOTHING_FOUND
+    leaving: Leaving = NOTHING_LEAVES
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from abridged.service.domain.events import (
 from abridged.service.domain.ledger import Ledger
 from abridged.service.domain.policy import wait_s
 from abridged.service.domain.ranges import merged
+from abridged.service.domain.receipt import Receipt
 from abridged.service.domain.record import MessageRange, SummaryRecord
 from abridged.service.domain.sequence import Sequence
 from abridged.service.domain.tokens import TokenSource, calibrated_tokens
@@ -51,6 +52,7 @@ class EndedPass:
         asked: Whether any call reached a model before the failure.
         tried: The models that it turned to, in order, as `provider:model`.
         cleared: Whether it cleared tool results and needed no record.
+        receipt: Where everything is that left the window; None if nothing was committed, or before there were receipts.
     """
 
     plan: PassPlan
@@ -66,6 +68,7 @@ class EndedPass:
     asked: bool = False
     tried: tuple[str, ...] = ()
     cleared: bool = False
+    receipt: Receipt | None = None
 
 
 @dataclass(frozen=True, slots=True)

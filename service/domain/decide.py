@@ -80,6 +80,7 @@ from abridged.service.domain.record import SummaryRecord
 from abridged.service.domain.sizes import ledger_limits
 from abridged.service.domain.tokens import Taught, TokenSource, calibrated_factor
 from abridged.service.domain.triggers import cancelled, closed_with, followed_up, remade, ruled, superseded
+from abridged.service.domain.whereabouts import receipt_of
 from abridged.service.domain.window import summary_tokens
 
 ANCESTORS_MAX = 64
@@ -282,6 +283,7 @@ def _complete(state: Conversation, command: CompletePass, context: DecisionConte
         completed = replace(completed, marks=marks, finds=finds)
     if not _saves_enough(state, after, record, context.profile):
         return _with_trigger(state, [_skipped_no_gain(state, plan, command, context)], context)
+    completed = replace(completed, receipt=receipt_of(state, after, command.leaving))
     return [completed, *(followed_up(after, plan, context) or ruled(after, context))]
 
 

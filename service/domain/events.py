@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.policy import Policy, ProfileName
+from abridged.service.domain.receipt import Receipt
 from abridged.service.domain.record import FormName, MessageRange, SummaryRecord
 from abridged.service.domain.tokens import TokenSource, calibrated_tokens
 
@@ -323,6 +324,7 @@ class SummarizationCompleted:
         tried: The models that the pass turned to, in order, as `provider:model`.
         marks: Marks for old tool results that stay in the window, so that it is rewritten once and not twice.
         finds: The identifiers of the messages that leave the window; none for a remake, by which none does.
+        receipt: Where everything is that left the window; None in events from before there were receipts.
     """
 
     pass_id: str
@@ -334,17 +336,20 @@ class SummarizationCompleted:
     tried: tuple[str, ...] = ()
     marks: tuple[ResultMark, ...] = ()
     finds: LedgerFinds = NOTHING_FOUND
+    receipt: Receipt | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SummarizationCleared:
     """A pass that needed no record, in the commit of its trigger: marks have taken the place of old tool results.
 
-    `plan.covered` are the cleared messages; it reads nothing and makes nothing.
+    `plan.covered` are the cleared messages; it reads nothing and makes nothing. Its receipt counts these messages; None
+    in events from before there were receipts.
     """
 
     plan: PassPlan
     marks: tuple[ResultMark, ...]
+    receipt: Receipt | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,6 +225,7 @@ def recorded(state: Conversation, event: SummarizationCompleted, at_us: int) -> 
         record_id=record.id,
         fallback=event.fallback,
         tried=event.tried,
+        receipt=event.receipt,
     )
     state = _ended(state, ended)._replace(
         records=state.records.append(record),
@@ -257,7 +258,7 @@ def recorded(state: Conversation, event: SummarizationCompleted, at_us: int) -> 
 def _cleared(state: Conversation, event: SummarizationCleared, at_us: int) -> Conversation:
     """A pass like any other: the next one waits for its cooldown, and for the ratio to rise again."""
     state = with_marks(_may_speak_again(state), event.marks)._replace(
-        passes=state.passes.append(EndedPass(event.plan, at_us, at_us, 0, cleared=True)),
+        passes=state.passes.append(EndedPass(event.plan, at_us, at_us, 0, cleared=True, receipt=event.receipt)),
         completed_passes=state.completed_passes + 1,
         messages_since_pass=0,
         redo_due=False,

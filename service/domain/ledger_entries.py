@@ -9,7 +9,7 @@ that they share.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -68,11 +68,20 @@ class Found:
         )
 
 
+Heard = Callable[[Mention, int, Use], None]
+"""Takes every identifier that is read, the number of its message, and who named it."""
+
+UNHEARD: Final[Heard] = lambda _mention, _number, _use: None  # noqa: E731 - a value among parameters
+
+
 def found_in(
-    leaving: Iterable[MessageAppended], staying: Iterable[MessageAppended], ledger: Ledger
+    leaving: Iterable[MessageAppended],
+    staying: Iterable[MessageAppended],
+    ledger: Ledger,
+    heard: Heard = UNHEARD,
 ) -> tuple[list[Found], tuple[Replaced, ...]]:
     """The identifiers of the messages that leave, and those of the ledger that they, or the ones that stay, replace."""
-    reading = _Reading(ledger)
+    reading = _Reading(ledger, heard)
     for m in leaving:
         reading.read(m)
     own = reading.said_or_alone()
@@ -85,7 +94,8 @@ def found_in(
 class _Reading:
     """The identifiers that have been read so far. `only_replaces` says that the messages stay: they add nothing."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, heard: Heard) -> None:
+        self._heard = heard
         self.found: dict[str, Found] = {}
         self.replaced: dict[str, int] = {}
         self.only_replaces = False
@@ -105,6 +115,7 @@ class _Reading:
             # The model chooses what a call names, so calls count rows only within one of them.
             rows = serial(mention.text for mention in named) if use is Use.CALL else frozenset()
             for mention in named:
+                self._heard(mention, m.number, use)
                 if use is not Use.TOOL or _is_worth_a_place(mention):
                     self._named(mention, m.number, use, is_data=is_data or mention.text in rows)
         if len(self.found) > 2 * FOUND_MAX:

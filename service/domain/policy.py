@@ -102,6 +102,7 @@ class Policy:
     reset_token_ratio: float = _in(0, 1, 0.70, above=True)
     emergency_token_ratio: float = _in(0, 2, 1.0, above=True)
     prepare_token_ratio: float = _in(0, 1, 0.0, below=True)
+    notice_token_ratio: float = _in(0, 1, 0.70, below=True)
     min_messages: int = _in(0, _MESSAGES_MAX, 12)
     preserve_recent: int = _in(2, _MESSAGES_MAX, 6)
     tail_token_ratio: float = _in(0, 1, 0.35, below=True)
@@ -160,6 +161,7 @@ CLIENT_FIELDS = frozenset(
         "reset_token_ratio",
         "emergency_token_ratio",
         "prepare_token_ratio",
+        "notice_token_ratio",
         "min_messages",
         "preserve_recent",
         "tail_token_ratio",

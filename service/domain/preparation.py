@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from abridged.service.domain.conversation import Conversation
-from abridged.service.domain.events import PassPlan, SummarizationCompleted, Trigger
+from abridged.service.domain.events import PassPlan, SummarizationCompleted, SummarizationRequested, Trigger
 from abridged.service.domain.fold import evolve
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.profiles.profile import DecisionContext
@@ -30,7 +30,8 @@ def preparable(state: Conversation, context: DecisionContext) -> PassPlan | None
     """The plan to prepare, under the id `next_pass_id`; None if the rules would not have a model make a record."""
     if not may_prepare(state, context.policy) or state.waiting(context.now_us):
         return None
-    return context.profile.ahead(state, context)
+    event = context.profile.ahead(state, context)
+    return event.plan if isinstance(event, SummarizationRequested) else None
 
 
 def has_grown(plan: PassPlan, *, since: PassPlan) -> bool:

@@ -81,6 +81,7 @@ class PassCommits:
                 interrupted=result.interrupted,
                 tried=result.tried,
                 finds=result.finds,
+                leaving=result.leaving,
             ),
         )
 

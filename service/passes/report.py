@@ -12,6 +12,7 @@ from abridged.observability.facts import PassEnded, PassOutcome, PassStarted, Re
 from abridged.observability.tracing import SilentSpan, Span, sampled_trace_id
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import ErrorClass, PassPlan
+from abridged.service.domain.receipt import ReceiptPlace
 from abridged.service.domain.record import Provenance
 from abridged.service.models.model import Completion
 from abridged.service.summarizer.summarizer import PassFailed, PassResult
@@ -127,6 +128,9 @@ class PassReport:
             unsupported_claims=record.quality.unsupported_claims,
             unsupported_statements=record.quality.unsupported_statements,
         )
+        receipt = next((ended.receipt for ended in reversed(after.passes) if ended.record_id == record.id), None)
+        if receipt is not None and (gone := receipt.count(ReceiptPlace.GONE)):
+            _log.error("pass.gone", **self._names(), things=gone)
         self._ended(outcome, error_class=error_class, record=committed)
         self._tell(Stage.COMPLETED)
         _log.info("pass.completed", **self._names(), outcome=outcome.value, attempts=record.attempts)

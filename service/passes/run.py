@@ -280,7 +280,7 @@ class PassRunner:
             tokens_written=tokens_written,
         )
         finds = work.finds.corrected(summary.taught)
-        return PassResult(record, summary.source, tried=summary.tried, finds=finds)
+        return PassResult(record, summary.source, tried=summary.tried, finds=finds, leaving=work.leaving)
 
     def _interrupted(self, report: PassReport) -> PassFailed:
         cause = "the window was over its budget before the model had answered"

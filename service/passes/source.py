@@ -12,12 +12,15 @@ from abridged.eventlog.event import StreamId
 from abridged.service.conversations.conversation_log import ConversationLog
 from abridged.service.domain.conversation import Conversation, ShownRecord, record_named
 from abridged.service.domain.events import MessageAppended, PassPlan, Trigger
+from abridged.service.domain.leaving import Hearing, replaced_texts
 from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.ranges import partitioned, ranges_of, without
+from abridged.service.domain.receipt import Leaving
 from abridged.service.domain.record import FormName, MessageRange
 from abridged.service.domain.sizes import ledger_limits, ledger_tokens, ledger_tokens_max
 from abridged.service.domain.tokens import TokenCounter, calibrated_tokens
+from abridged.service.extraction.decided import decided_in
 from abridged.service.summarizer.finds import finds_of
 from abridged.service.summarizer.summarizer import PassWork
 
@@ -51,22 +54,35 @@ class PassSource:
         )
 
     async def with_finds(self, key: StreamId, state: Conversation, work: PassWork) -> PassWork:
-        """Return the work with the identifiers that leave the window by its plan, as they were appended.
+        """Return the work with what is read of the texts that leave the window by its plan, as they were appended.
 
-        By a remake none leaves.
+        By a remake no message leaves.
         """
         plan = work.plan
-        if plan.trigger is Trigger.REMAKE or not ledger_tokens_max(state, plan.policy):
-            finds = NOTHING_FOUND
-        else:
+        leaving: Sequence[MessageAppended] = ()
+        staying: Sequence[MessageAppended] = ()
+        if plan.trigger is not Trigger.REMAKE:
             inside, staying = partitioned(state.window, without(plan.covered, ranges_of(state.pins)))
             ranges = ranges_of(m.number for m in inside)
             leaving = await self._chat(key, state, ranges) if ranges else ()
-            counter = self._counter.of(state.settings.model)
-            source = counter.source_for(state.settings.model)
-            find = partial(finds_of, leaving, staying, state.ledger, counter=counter, source=source)
-            finds = await asyncio.to_thread(find)
-        return replace(work, finds=finds, in_ledger=partial(_in_ledger, state, plan, finds))
+        finds, read = await asyncio.to_thread(self._read, state, plan, leaving, staying)
+        return replace(work, finds=finds, leaving=read, in_ledger=partial(_in_ledger, state, plan, finds))
+
+    def _read(
+        self,
+        state: Conversation,
+        plan: PassPlan,
+        leaving: Sequence[MessageAppended],
+        staying: Sequence[MessageAppended],
+    ) -> tuple[LedgerFinds, Leaving]:
+        """Read the messages once, for the ledger and for the receipt."""
+        heard = Hearing(leaving, staying)
+        counter = self._counter.of(state.settings.model)
+        source = counter.source_for(state.settings.model)
+        finds = finds_of(leaving, staying, state.ledger, counter=counter, source=source, heard=heard)
+        is_kept = plan.trigger is not Trigger.REMAKE and ledger_tokens_max(state, plan.policy)
+        read = heard.leaving(replaced_texts(state, plan), decided_in(leaving))
+        return (finds if is_kept else NOTHING_FOUND), read
 
     async def _chat(
         self, key: StreamId, state: Conversation, ranges: tuple[MessageRange, ...]

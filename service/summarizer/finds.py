@@ -7,7 +7,7 @@ from typing import Final
 
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.ledger import Ledger, LedgerEntry, LedgerFinds, fact_text
-from abridged.service.domain.ledger_entries import found_in
+from abridged.service.domain.ledger_entries import UNHEARD, Heard, found_in
 from abridged.service.domain.tokens import TokenCounter, TokenSource
 
 _PIECES: Final = 4
@@ -20,12 +20,13 @@ def finds_of(
     *,
     counter: TokenCounter,
     source: TokenSource,
+    heard: Heard = UNHEARD,
 ) -> LedgerFinds:
     """The identifiers of the messages that leave, and what these and the staying ones replace in the ledger.
 
-    An entry is counted as the window shows it. Takes time linear in the messages.
+    An entry is counted as the window shows it. `heard` is called as by `found_in`. Takes time linear in the messages.
     """
-    found, replaced = found_in(leaving, staying, ledger)
+    found, replaced = found_in(leaving, staying, ledger, heard)
     return LedgerFinds(tuple(_counted(one.entry(), counter) for one in found), replaced, source=source)
 
 

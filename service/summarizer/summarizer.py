@@ -14,6 +14,7 @@ from abridged.service.domain.events import CAUSE_CHARS_MAX, ErrorClass, MessageA
 from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from abridged.service.domain.mechanical import is_mechanical
 from abridged.service.domain.policy import Policy
+from abridged.service.domain.receipt import NOTHING_LEAVES, Leaving
 from abridged.service.domain.record import (
     FormName,
     Provenance,
@@ -117,6 +118,7 @@ class PassWork:
         overlap: Messages before the source that the prompt quotes for context.
         merged: The records whose texts are the `messages` of a digest.
         finds: The identifiers of the messages that leave the window, counted without what the caller's counts teach.
+        leaving: Names and sentences of everything that leaves the window.
         in_ledger: The identifiers, case folded, that a ledger would show beside a record of this text and tokens.
     """
 
@@ -130,6 +132,7 @@ class PassWork:
     overlap: tuple[MessageAppended, ...] = ()
     merged: tuple[ShownRecord, ...] = ()
     finds: LedgerFinds = NOTHING_FOUND
+    leaving: Leaving = NOTHING_LEAVES
     in_ledger: Callable[[str, int], frozenset[str]] = lambda _text, _tokens: frozenset()
 
     @property
@@ -232,6 +235,7 @@ class PassResult:
         interrupted: Whether the window could not wait for a model that had not failed.
         tried: The models that the pass turned to, in order.
         finds: The identifiers of the messages that leave the window, for the ledger.
+        leaving: Names and sentences of everything that leaves the window, for the receipt.
     """
 
     record: SummaryRecord
@@ -241,6 +245,7 @@ class PassResult:
     interrupted: bool = False
     tried: tuple[str, ...] = ()
     finds: LedgerFinds = NOTHING_FOUND
+    leaving: Leaving = NOTHING_LEAVES
 
 
 CALLERS_RATIO_MAX = 2.0

@@ -17,6 +17,14 @@ from abridged.service.domain.events import (
     SummarizationRequested,
 )
 from abridged.service.domain.message import Message, Role, ToolCall
+from abridged.service.domain.receipt import (
+    ITEMS_MAX,
+    Receipt,
+    ReceiptItem,
+    ReceiptKind,
+    ReceiptLine,
+    ReceiptPlace,
+)
 from abridged.service.domain.record import (
     EpisodeFigures,
     FormName,
@@ -128,9 +136,19 @@ def record_for(plan: PassPlan, *, tokens: int = 50, record_id: str = "", summary
     )
 
 
-def completed(plan: PassPlan, *, tokens: int = 50, fallback: bool = False) -> SummarizationCompleted:
+def completed(
+    plan: PassPlan, *, tokens: int = 50, fallback: bool = False, receipt: Receipt | None = None
+) -> SummarizationCompleted:
     """The event of a pass that ended well."""
-    return SummarizationCompleted(plan.pass_id, record_for(plan, tokens=tokens), TokenSource.CALLER, fallback)
+    record = record_for(plan, tokens=tokens)
+    return SummarizationCompleted(plan.pass_id, record, TokenSource.CALLER, fallback, receipt=receipt)
+
+
+def expandable(plan: PassPlan) -> Receipt:
+    """The receipt of messages that say nothing which a record or a ledger would name."""
+    numbers = [number for r in plan.covered for number in range(r.first, r.last + 1)]
+    items = tuple(ReceiptItem("", number) for number in reversed(numbers))[:ITEMS_MAX]
+    return Receipt((ReceiptLine(ReceiptKind.MESSAGE, ReceiptPlace.REACHABLE, len(numbers), items),))
 
 
 def complete(

@@ -30,6 +30,7 @@ from abridged.service.domain.portion import compressible
 from abridged.service.domain.profiles.profile import DecisionContext, HeldBy
 from abridged.service.domain.profiles.registry import profile_of
 from abridged.service.domain.ranges import covers
+from abridged.service.domain.receipt import ReceiptKind, ReceiptPlace
 from abridged.service.domain.render import RenderedMessage
 from abridged.service.domain.tokens import TokenSource
 from abridged.service.domain.triggers import ruled
@@ -104,6 +105,21 @@ def no_record_grows_the_window(step: Step) -> None:
                 after.window_tokens <= state.window_tokens or after.ratio < plan.policy.trigger_token_ratio
             )
             _require(shrinks or remade, "a record made the window larger")
+        state = after
+
+
+def receipts_are_whole(step: Step) -> None:
+    """Each message that a pass took out, or whose text it cleared, is in its receipt once, and nothing is gone."""
+    state = step.before
+    for event in step.events:
+        after = evolve(state, event, step.now_us)
+        if isinstance(event, SummarizationCompleted | SummarizationCleared):
+            _require(event.receipt is not None, "a pass has no receipt")
+            assert event.receipt is not None
+            left = len(state.window) - len(after.window) + len(after.marks) - len(state.marks)
+            counted = sum(line.count for line in event.receipt.lines if line.kind is ReceiptKind.MESSAGE)
+            _require(counted == left, f"{left} messages left, and {counted} are accounted for")
+            _require(event.receipt.count(ReceiptPlace.GONE) == 0, "a message is gone")
         state = after
 
 

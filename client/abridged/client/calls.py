@@ -168,12 +168,13 @@ def context(
     cache_marks: bool = False,
     min_version: int = 0,
     wait_s: float = 0.0,
+    with_notice: bool = False,
 ) -> Call[GetContextResponse]:
     """Return the window to send. `rendering` is one of RENDERINGS, whose JSON is `rendered_json` of the response.
 
     Without `max_tokens` a window over the budget is returned with `over_limit` set; with it the call fails, or with
     `clip` cuts long messages to excerpts. `original` ignores summaries. `min_version` and `wait_s` wait for messages
-    and for a pending pass.
+    and for a pending pass. `with_notice` asks for `pass_ahead`: the messages that the next pass would take out.
     """
     request = _pb.GetContextRequest(
         conversation_id=conversation_id,
@@ -183,6 +184,7 @@ def context(
         rendering=_rendering(rendering),
         cache_marks=cache_marks,
         min_version=min_version,
+        with_notice=with_notice,
     )
     _set_duration(request, "wait", wait_s)
     return Call("ConversationService/GetContext", request, _whole, wait_s)

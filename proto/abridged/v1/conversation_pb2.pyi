@@ -425,6 +425,86 @@ SKIP_REASON_NO_GAIN: SkipReason.ValueType  # 3
 """The record would not have saved enough."""
 Global___SkipReason: _TypeAlias = SkipReason  # noqa: Y015
 
+class _ReceiptKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ReceiptKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReceiptKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RECEIPT_KIND_UNSPECIFIED: _ReceiptKind.ValueType  # 0
+    """Never sent."""
+    RECEIPT_KIND_MESSAGE: _ReceiptKind.ValueType  # 1
+    """A message, or the text of a tool result that was cleared."""
+    RECEIPT_KIND_IDENTIFIER: _ReceiptKind.ValueType  # 2
+    """An identifier, as in LedgerEntry: a code, a name, an amount, a date. Of messages, of records that a new one
+    replaced, and of the ledger. Secrets are none.
+    """
+    RECEIPT_KIND_DECISION: _ReceiptKind.ValueType  # 3
+    """A decision: a sentence by which a user or an assistant settled something."""
+
+class ReceiptKind(_ReceiptKind, metaclass=_ReceiptKindEnumTypeWrapper):
+    """ReceiptKind is what left a window."""
+
+RECEIPT_KIND_UNSPECIFIED: ReceiptKind.ValueType  # 0
+"""Never sent."""
+RECEIPT_KIND_MESSAGE: ReceiptKind.ValueType  # 1
+"""A message, or the text of a tool result that was cleared."""
+RECEIPT_KIND_IDENTIFIER: ReceiptKind.ValueType  # 2
+"""An identifier, as in LedgerEntry: a code, a name, an amount, a date. Of messages, of records that a new one
+replaced, and of the ledger. Secrets are none.
+"""
+RECEIPT_KIND_DECISION: ReceiptKind.ValueType  # 3
+"""A decision: a sentence by which a user or an assistant settled something."""
+Global___ReceiptKind: _TypeAlias = ReceiptKind  # noqa: Y015
+
+class _ReceiptPlace:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ReceiptPlaceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReceiptPlace.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RECEIPT_PLACE_UNSPECIFIED: _ReceiptPlace.ValueType  # 0
+    """Never sent."""
+    RECEIPT_PLACE_PINNED: _ReceiptPlace.ValueType  # 1
+    """A pinned message says it."""
+    RECEIPT_PLACE_RECORD: _ReceiptPlace.ValueType  # 2
+    """A record in the window says it. A message is there if a statement rests on it; a decision also if a decision of the
+    record rests on its message.
+    """
+    RECEIPT_PLACE_LEDGER: _ReceiptPlace.ValueType  # 3
+    """The ledger in the window has it. A message is there if an entry names it."""
+    RECEIPT_PLACE_WINDOW: _ReceiptPlace.ValueType  # 4
+    """Another message in the window says it. The next pass may take that out, too."""
+    RECEIPT_PLACE_REACHABLE: _ReceiptPlace.ValueType  # 5
+    """The window does not say it. ExpandSummary returns the message that does, SearchHistory finds it; what only a former
+    record says, GetSummary returns.
+    """
+    RECEIPT_PLACE_GONE: _ReceiptPlace.ValueType  # 6
+    """Nothing returns it. This is a fault of the sidecar: report it."""
+
+class ReceiptPlace(_ReceiptPlace, metaclass=_ReceiptPlaceEnumTypeWrapper):
+    """ReceiptPlace is where it is after the pass: the first of these places that holds."""
+
+RECEIPT_PLACE_UNSPECIFIED: ReceiptPlace.ValueType  # 0
+"""Never sent."""
+RECEIPT_PLACE_PINNED: ReceiptPlace.ValueType  # 1
+"""A pinned message says it."""
+RECEIPT_PLACE_RECORD: ReceiptPlace.ValueType  # 2
+"""A record in the window says it. A message is there if a statement rests on it; a decision also if a decision of the
+record rests on its message.
+"""
+RECEIPT_PLACE_LEDGER: ReceiptPlace.ValueType  # 3
+"""The ledger in the window has it. A message is there if an entry names it."""
+RECEIPT_PLACE_WINDOW: ReceiptPlace.ValueType  # 4
+"""Another message in the window says it. The next pass may take that out, too."""
+RECEIPT_PLACE_REACHABLE: ReceiptPlace.ValueType  # 5
+"""The window does not say it. ExpandSummary returns the message that does, SearchHistory finds it; what only a former
+record says, GetSummary returns.
+"""
+RECEIPT_PLACE_GONE: ReceiptPlace.ValueType  # 6
+"""Nothing returns it. This is a fault of the sidecar: report it."""
+Global___ReceiptPlace: _TypeAlias = ReceiptPlace  # noqa: Y015
+
 @_typing.final
 class PolicyOverrides(_message.Message):
     """PolicyOverrides overrides single fields of the policy. An unset field keeps the operator's value. The operator
@@ -485,6 +565,7 @@ class PolicyOverrides(_message.Message):
     PREPARE_TOKEN_RATIO_FIELD_NUMBER: _builtins.int
     MIN_NEW_EXCHANGES_FIELD_NUMBER: _builtins.int
     ABORT_ON_FAILURE_FIELD_NUMBER: _builtins.int
+    NOTICE_TOKEN_RATIO_FIELD_NUMBER: _builtins.int
     enabled: _builtins.bool
     """Whether passes run."""
     trigger_token_ratio: _builtins.float
@@ -593,6 +674,10 @@ class PolicyOverrides(_message.Message):
     """
     abort_on_failure: _builtins.bool
     """Whether GetContext fails if the pass that it waited for failed, as its own abort_on_failure says for one call."""
+    notice_token_ratio: _builtins.float
+    """CHAIN: ratio from which GetContext and WatchConversation give notice of the next pass; 0 gives none, nor does a ratio
+    that is not below trigger_token_ratio.
+    """
     @_builtins.property
     def clear_exclude_tools(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Tools whose results are never cleared."""
@@ -652,10 +737,11 @@ class PolicyOverrides(_message.Message):
         prepare_token_ratio: _builtins.float | None = ...,
         min_new_exchanges: _builtins.int | None = ...,
         abort_on_failure: _builtins.bool | None = ...,
+        notice_token_ratio: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_abort_on_failure", b"_abort_on_failure", "_clear_keep_tool_units", b"_clear_keep_tool_units", "_clear_min_tokens", b"_clear_min_tokens", "_clearing", b"_clearing", "_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_episode_overlap", b"_episode_overlap", "_episode_token_ratio", b"_episode_token_ratio", "_episode_trigger_messages", b"_episode_trigger_messages", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_ledger_token_ratio", b"_ledger_token_ratio", "_max_episode_size", b"_max_episode_size", "_max_input_tokens", b"_max_input_tokens", "_max_ledger_tokens", b"_max_ledger_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_episode_size", b"_min_episode_size", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_new_exchanges", b"_min_new_exchanges", "_min_new_messages", b"_min_new_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_pass_calls_max", b"_pass_calls_max", "_pin_token_ratio", b"_pin_token_ratio", "_prepare_token_ratio", b"_prepare_token_ratio", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_record_token_ratio", b"_record_token_ratio", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_threshold_messages", b"_threshold_messages", "_threshold_tokens", b"_threshold_tokens", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "abort_on_failure", b"abort_on_failure", "clear_keep_tool_units", b"clear_keep_tool_units", "clear_min_tokens", b"clear_min_tokens", "clearing", b"clearing", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "episode_overlap", b"episode_overlap", "episode_token_ratio", b"episode_token_ratio", "episode_trigger_messages", b"episode_trigger_messages", "force_refresh_after_messages", b"force_refresh_after_messages", "ledger_token_ratio", b"ledger_token_ratio", "max_episode_size", b"max_episode_size", "max_input_tokens", b"max_input_tokens", "max_ledger_tokens", b"max_ledger_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_episode_size", b"min_episode_size", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_new_exchanges", b"min_new_exchanges", "min_new_messages", b"min_new_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "pass_calls_max", b"pass_calls_max", "pin_token_ratio", b"pin_token_ratio", "prepare_token_ratio", b"prepare_token_ratio", "preserve_recent", b"preserve_recent", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "record_token_ratio", b"record_token_ratio", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "tail_token_ratio", b"tail_token_ratio", "threshold_messages", b"threshold_messages", "threshold_tokens", b"threshold_tokens", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_abort_on_failure", b"_abort_on_failure", "_clear_keep_tool_units", b"_clear_keep_tool_units", "_clear_min_tokens", b"_clear_min_tokens", "_clearing", b"_clearing", "_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_episode_overlap", b"_episode_overlap", "_episode_token_ratio", b"_episode_token_ratio", "_episode_trigger_messages", b"_episode_trigger_messages", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_ledger_token_ratio", b"_ledger_token_ratio", "_max_episode_size", b"_max_episode_size", "_max_input_tokens", b"_max_input_tokens", "_max_ledger_tokens", b"_max_ledger_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_episode_size", b"_min_episode_size", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_new_exchanges", b"_min_new_exchanges", "_min_new_messages", b"_min_new_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_notice_token_ratio", b"_notice_token_ratio", "_pass_calls_max", b"_pass_calls_max", "_pin_token_ratio", b"_pin_token_ratio", "_prepare_token_ratio", b"_prepare_token_ratio", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_record_token_ratio", b"_record_token_ratio", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_threshold_messages", b"_threshold_messages", "_threshold_tokens", b"_threshold_tokens", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "abort_on_failure", b"abort_on_failure", "clear_keep_tool_units", b"clear_keep_tool_units", "clear_min_tokens", b"clear_min_tokens", "clearing", b"clearing", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "episode_overlap", b"episode_overlap", "episode_token_ratio", b"episode_token_ratio", "episode_trigger_messages", b"episode_trigger_messages", "force_refresh_after_messages", b"force_refresh_after_messages", "ledger_token_ratio", b"ledger_token_ratio", "max_episode_size", b"max_episode_size", "max_input_tokens", b"max_input_tokens", "max_ledger_tokens", b"max_ledger_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_episode_size", b"min_episode_size", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_new_exchanges", b"min_new_exchanges", "min_new_messages", b"min_new_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "notice_token_ratio", b"notice_token_ratio", "pass_calls_max", b"pass_calls_max", "pin_token_ratio", b"pin_token_ratio", "prepare_token_ratio", b"prepare_token_ratio", "preserve_recent", b"preserve_recent", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "record_token_ratio", b"record_token_ratio", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "tail_token_ratio", b"tail_token_ratio", "threshold_messages", b"threshold_messages", "threshold_tokens", b"threshold_tokens", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_abort_on_failure", b"_abort_on_failure", "_clear_keep_tool_units", b"_clear_keep_tool_units", "_clear_min_tokens", b"_clear_min_tokens", "_clearing", b"_clearing", "_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_episode_overlap", b"_episode_overlap", "_episode_token_ratio", b"_episode_token_ratio", "_episode_trigger_messages", b"_episode_trigger_messages", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_ledger_token_ratio", b"_ledger_token_ratio", "_max_episode_size", b"_max_episode_size", "_max_input_tokens", b"_max_input_tokens", "_max_ledger_tokens", b"_max_ledger_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_episode_size", b"_min_episode_size", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_new_exchanges", b"_min_new_exchanges", "_min_new_messages", b"_min_new_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_pass_calls_max", b"_pass_calls_max", "_pin_token_ratio", b"_pin_token_ratio", "_prepare_token_ratio", b"_prepare_token_ratio", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_record_token_ratio", b"_record_token_ratio", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_threshold_messages", b"_threshold_messages", "_threshold_tokens", b"_threshold_tokens", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "abort_on_failure", b"abort_on_failure", "clear_exclude_tools", b"clear_exclude_tools", "clear_keep_tool_units", b"clear_keep_tool_units", "clear_min_tokens", b"clear_min_tokens", "clearing", b"clearing", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "episode_overlap", b"episode_overlap", "episode_token_ratio", b"episode_token_ratio", "episode_trigger_messages", b"episode_trigger_messages", "fallback", b"fallback", "force_refresh_after_messages", b"force_refresh_after_messages", "ledger_token_ratio", b"ledger_token_ratio", "max_episode_size", b"max_episode_size", "max_input_tokens", b"max_input_tokens", "max_ledger_tokens", b"max_ledger_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_episode_size", b"min_episode_size", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_new_exchanges", b"min_new_exchanges", "min_new_messages", b"min_new_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "on_depth_limit", b"on_depth_limit", "pass_calls_max", b"pass_calls_max", "pin_token_ratio", b"pin_token_ratio", "prepare_token_ratio", b"prepare_token_ratio", "preserve_recent", b"preserve_recent", "profile", b"profile", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "record_form", b"record_form", "record_token_ratio", b"record_token_ratio", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "summary_role", b"summary_role", "tail_token_ratio", b"tail_token_ratio", "threshold_messages", b"threshold_messages", "threshold_tokens", b"threshold_tokens", "tool_output", b"tool_output", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_abort_on_failure", b"_abort_on_failure", "_clear_keep_tool_units", b"_clear_keep_tool_units", "_clear_min_tokens", b"_clear_min_tokens", "_clearing", b"_clearing", "_cooldown_messages", b"_cooldown_messages", "_emergency_token_ratio", b"_emergency_token_ratio", "_enabled", b"_enabled", "_episode_overlap", b"_episode_overlap", "_episode_token_ratio", b"_episode_token_ratio", "_episode_trigger_messages", b"_episode_trigger_messages", "_force_refresh_after_messages", b"_force_refresh_after_messages", "_ledger_token_ratio", b"_ledger_token_ratio", "_max_episode_size", b"_max_episode_size", "_max_input_tokens", b"_max_input_tokens", "_max_ledger_tokens", b"_max_ledger_tokens", "_max_repetition", b"_max_repetition", "_max_summary_chain_depth", b"_max_summary_chain_depth", "_max_summary_tokens", b"_max_summary_tokens", "_min_carried_share", b"_min_carried_share", "_min_coverage", b"_min_coverage", "_min_episode_size", b"_min_episode_size", "_min_gain", b"_min_gain", "_min_grounded_share", b"_min_grounded_share", "_min_identifier_survival", b"_min_identifier_survival", "_min_messages", b"_min_messages", "_min_new_exchanges", b"_min_new_exchanges", "_min_new_messages", b"_min_new_messages", "_min_range_tokens", b"_min_range_tokens", "_min_remake_share", b"_min_remake_share", "_min_shared_words", b"_min_shared_words", "_notice_token_ratio", b"_notice_token_ratio", "_pass_calls_max", b"_pass_calls_max", "_pin_token_ratio", b"_pin_token_ratio", "_prepare_token_ratio", b"_prepare_token_ratio", "_preserve_recent", b"_preserve_recent", "_rearm_messages", b"_rearm_messages", "_rebase_calls_max", b"_rebase_calls_max", "_record_token_ratio", b"_record_token_ratio", "_repair_attempts", b"_repair_attempts", "_reset_token_ratio", b"_reset_token_ratio", "_rewrites_max", b"_rewrites_max", "_tail_token_ratio", b"_tail_token_ratio", "_threshold_messages", b"_threshold_messages", "_threshold_tokens", b"_threshold_tokens", "_tool_output_tokens_max", b"_tool_output_tokens_max", "_trigger_token_ratio", b"_trigger_token_ratio", "abort_on_failure", b"abort_on_failure", "clear_exclude_tools", b"clear_exclude_tools", "clear_keep_tool_units", b"clear_keep_tool_units", "clear_min_tokens", b"clear_min_tokens", "clearing", b"clearing", "cooldown_messages", b"cooldown_messages", "emergency_token_ratio", b"emergency_token_ratio", "enabled", b"enabled", "episode_overlap", b"episode_overlap", "episode_token_ratio", b"episode_token_ratio", "episode_trigger_messages", b"episode_trigger_messages", "fallback", b"fallback", "force_refresh_after_messages", b"force_refresh_after_messages", "ledger_token_ratio", b"ledger_token_ratio", "max_episode_size", b"max_episode_size", "max_input_tokens", b"max_input_tokens", "max_ledger_tokens", b"max_ledger_tokens", "max_repetition", b"max_repetition", "max_summary_chain_depth", b"max_summary_chain_depth", "max_summary_tokens", b"max_summary_tokens", "min_carried_share", b"min_carried_share", "min_coverage", b"min_coverage", "min_episode_size", b"min_episode_size", "min_gain", b"min_gain", "min_grounded_share", b"min_grounded_share", "min_identifier_survival", b"min_identifier_survival", "min_messages", b"min_messages", "min_new_exchanges", b"min_new_exchanges", "min_new_messages", b"min_new_messages", "min_range_tokens", b"min_range_tokens", "min_remake_share", b"min_remake_share", "min_shared_words", b"min_shared_words", "notice_token_ratio", b"notice_token_ratio", "on_depth_limit", b"on_depth_limit", "pass_calls_max", b"pass_calls_max", "pin_token_ratio", b"pin_token_ratio", "prepare_token_ratio", b"prepare_token_ratio", "preserve_recent", b"preserve_recent", "profile", b"profile", "rearm_messages", b"rearm_messages", "rebase_calls_max", b"rebase_calls_max", "record_form", b"record_form", "record_token_ratio", b"record_token_ratio", "repair_attempts", b"repair_attempts", "reset_token_ratio", b"reset_token_ratio", "rewrites_max", b"rewrites_max", "summary_role", b"summary_role", "tail_token_ratio", b"tail_token_ratio", "threshold_messages", b"threshold_messages", "threshold_tokens", b"threshold_tokens", "tool_output", b"tool_output", "tool_output_tokens_max", b"tool_output_tokens_max", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__abort_on_failure: _TypeAlias = _typing.Literal["abort_on_failure"]  # noqa: Y015
     _WhichOneofArgType__abort_on_failure: _TypeAlias = _typing.Literal["_abort_on_failure", b"_abort_on_failure"]  # noqa: Y015
@@ -717,6 +803,8 @@ class PolicyOverrides(_message.Message):
     _WhichOneofArgType__min_remake_share: _TypeAlias = _typing.Literal["_min_remake_share", b"_min_remake_share"]  # noqa: Y015
     _WhichOneofReturnType__min_shared_words: _TypeAlias = _typing.Literal["min_shared_words"]  # noqa: Y015
     _WhichOneofArgType__min_shared_words: _TypeAlias = _typing.Literal["_min_shared_words", b"_min_shared_words"]  # noqa: Y015
+    _WhichOneofReturnType__notice_token_ratio: _TypeAlias = _typing.Literal["notice_token_ratio"]  # noqa: Y015
+    _WhichOneofArgType__notice_token_ratio: _TypeAlias = _typing.Literal["_notice_token_ratio", b"_notice_token_ratio"]  # noqa: Y015
     _WhichOneofReturnType__pass_calls_max: _TypeAlias = _typing.Literal["pass_calls_max"]  # noqa: Y015
     _WhichOneofArgType__pass_calls_max: _TypeAlias = _typing.Literal["_pass_calls_max", b"_pass_calls_max"]  # noqa: Y015
     _WhichOneofReturnType__pin_token_ratio: _TypeAlias = _typing.Literal["pin_token_ratio"]  # noqa: Y015
@@ -807,6 +895,8 @@ class PolicyOverrides(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_remake_share) -> _WhichOneofReturnType__min_remake_share | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_shared_words) -> _WhichOneofReturnType__min_shared_words | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__notice_token_ratio) -> _WhichOneofReturnType__notice_token_ratio | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__pass_calls_max) -> _WhichOneofReturnType__pass_calls_max | None: ...
     @_typing.overload
@@ -1180,6 +1270,7 @@ class Summarization(_message.Message):
     CAUSE_FIELD_NUMBER: _builtins.int
     ASKED_FIELD_NUMBER: _builtins.int
     MODELS_TRIED_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The pass's id."""
     trigger: Global___Trigger.ValueType
@@ -1222,6 +1313,12 @@ class Summarization(_message.Message):
         one that made the record.
         """
 
+    @_builtins.property
+    def receipt(self) -> Global___Receipt:
+        """Where everything is that it took out of the window. Set for a pass that has committed a record or cleared results;
+        unset, which means unknown, for passes of versions that made no receipts.
+        """
+
     def __init__(
         self,
         *,
@@ -1241,11 +1338,146 @@ class Summarization(_message.Message):
         cause: _builtins.str = ...,
         asked: _builtins.bool = ...,
         models_tried: _abc.Iterable[_builtins.str] | None = ...,
+        receipt: Global___Receipt | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "end_time", b"end_time", "receipt", b"receipt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "attempts", b"attempts", "cause", b"cause", "covered", b"covered", "create_time", b"create_time", "depth", b"depth", "end_time", b"end_time", "error_class", b"error_class", "id", b"id", "models_tried", b"models_tried", "retryable", b"retryable", "skip_reason", b"skip_reason", "state", b"state", "summary_id", b"summary_id", "token_ratio", b"token_ratio", "trigger", b"trigger"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "attempts", b"attempts", "cause", b"cause", "covered", b"covered", "create_time", b"create_time", "depth", b"depth", "end_time", b"end_time", "error_class", b"error_class", "id", b"id", "models_tried", b"models_tried", "receipt", b"receipt", "retryable", b"retryable", "skip_reason", b"skip_reason", "state", b"state", "summary_id", b"summary_id", "token_ratio", b"token_ratio", "trigger", b"trigger"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Summarization: _TypeAlias = Summarization  # noqa: Y015
+
+@_typing.final
+class PassAhead(_message.Message):
+    """PassAhead is the notice of a pass: what would leave the window if the pass came now. PinMessages keeps what must stay.
+    More may leave than it says: the messages that arrive until the trigger move on the tail.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEAVING_FIELD_NUMBER: _builtins.int
+    MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
+    CLEARS_FIELD_NUMBER: _builtins.int
+    TOKEN_RATIO_FIELD_NUMBER: _builtins.int
+    TRIGGER_TOKEN_RATIO_FIELD_NUMBER: _builtins.int
+    MESSAGE_VERSION_FIELD_NUMBER: _builtins.int
+    message_count: _builtins.int
+    """How many these are."""
+    clears: _builtins.bool
+    """Whether they are tool results that marks would take the place of, without a record."""
+    token_ratio: _builtins.float
+    """The ratio now."""
+    trigger_token_ratio: _builtins.float
+    """The ratio that triggers the pass."""
+    message_version: _builtins.int
+    """The message version of the window."""
+    @_builtins.property
+    def leaving(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.MessageRange]:
+        """The messages that would leave, by number."""
+
+    def __init__(
+        self,
+        *,
+        leaving: _abc.Iterable[_summary_pb2.MessageRange] | None = ...,
+        message_count: _builtins.int = ...,
+        clears: _builtins.bool = ...,
+        token_ratio: _builtins.float = ...,
+        trigger_token_ratio: _builtins.float = ...,
+        message_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clears", b"clears", "leaving", b"leaving", "message_count", b"message_count", "message_version", b"message_version", "token_ratio", b"token_ratio", "trigger_token_ratio", b"trigger_token_ratio"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PassAhead: _TypeAlias = PassAhead  # noqa: Y015
+
+@_typing.final
+class Receipt(_message.Message):
+    """Receipt is where everything is that a pass took out of the window: each message, identifier and decision once."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LINES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def lines(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReceiptLine]:
+        """The lines, by kind and then by place. A kind and place without a line have nothing; without any, nothing left the
+        window. A pass that cleared results counts messages alone.
+        """
+
+    def __init__(
+        self,
+        *,
+        lines: _abc.Iterable[Global___ReceiptLine] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lines", b"lines"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Receipt: _TypeAlias = Receipt  # noqa: Y015
+
+@_typing.final
+class ReceiptLine(_message.Message):
+    """ReceiptLine is how many things of a kind are at a place."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    ITEMS_FIELD_NUMBER: _builtins.int
+    kind: Global___ReceiptKind.ValueType
+    """What left."""
+    place: Global___ReceiptPlace.ValueType
+    """Where it is."""
+    count: _builtins.int
+    """How many."""
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReceiptItem]:
+        """The first 8 of them, for REACHABLE and GONE: what users named before what tools returned, the newest first."""
+
+    def __init__(
+        self,
+        *,
+        kind: Global___ReceiptKind.ValueType = ...,
+        place: Global___ReceiptPlace.ValueType = ...,
+        count: _builtins.int = ...,
+        items: _abc.Iterable[Global___ReceiptItem] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "items", b"items", "kind", b"kind", "place", b"place"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReceiptLine: _TypeAlias = ReceiptLine  # noqa: Y015
+
+@_typing.final
+class ReceiptItem(_message.Message):
+    """ReceiptItem is one thing that the window no longer says."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """The identifier as it was written, or the decision; empty for a message."""
+    number: _builtins.int
+    """The newest message that left and says it, by number; 0 if only a former record does."""
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReceiptItem: _TypeAlias = ReceiptItem  # noqa: Y015

@@ -480,6 +480,7 @@ class ContextOptions(_message.Message):
     CACHE_MARKS_FIELD_NUMBER: _builtins.int
     WITH_TOOLS_FIELD_NUMBER: _builtins.int
     WITH_LEDGER_FIELD_NUMBER: _builtins.int
+    WITH_NOTICE_FIELD_NUMBER: _builtins.int
     max_tokens: _builtins.int
     """Most tokens that the context may cost, without the overhead; 0 for no limit."""
     clip: _builtins.bool
@@ -495,6 +496,8 @@ class ContextOptions(_message.Message):
     cache_marks: _builtins.bool
     """As in GetContextRequest."""
     with_ledger: _builtins.bool
+    """As in GetContextRequest."""
+    with_notice: _builtins.bool
     """As in GetContextRequest."""
     @_builtins.property
     def with_tools(self) -> _containers.RepeatedScalarFieldContainer[Global___HistoryTool.ValueType]:
@@ -512,10 +515,11 @@ class ContextOptions(_message.Message):
         cache_marks: _builtins.bool = ...,
         with_tools: _abc.Iterable[Global___HistoryTool.ValueType] | None = ...,
         with_ledger: _builtins.bool = ...,
+        with_notice: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_failure", b"abort_on_failure", "cache_marks", b"cache_marks", "clip", b"clip", "max_tokens", b"max_tokens", "rendering", b"rendering", "summary_role", b"summary_role", "view", b"view", "with_ledger", b"with_ledger", "with_tools", b"with_tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_failure", b"abort_on_failure", "cache_marks", b"cache_marks", "clip", b"clip", "max_tokens", b"max_tokens", "rendering", b"rendering", "summary_role", b"summary_role", "view", b"view", "with_ledger", b"with_ledger", "with_notice", b"with_notice", "with_tools", b"with_tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -667,6 +671,7 @@ class GetContextRequest(_message.Message):
     CACHE_MARKS_FIELD_NUMBER: _builtins.int
     WITH_TOOLS_FIELD_NUMBER: _builtins.int
     WITH_LEDGER_FIELD_NUMBER: _builtins.int
+    WITH_NOTICE_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation."""
     min_version: _builtins.int
@@ -691,6 +696,8 @@ class GetContextRequest(_message.Message):
     """
     with_ledger: _builtins.bool
     """Return the entries of the ledger that the window shows."""
+    with_notice: _builtins.bool
+    """Return the notice of a pass that is near. It takes time linear in the window."""
     @_builtins.property
     def wait(self) -> _duration_pb2.Duration:
         """How long to wait for a pending pass, bounded by the call's deadline. If too many calls are already waiting, the
@@ -716,10 +723,11 @@ class GetContextRequest(_message.Message):
         cache_marks: _builtins.bool = ...,
         with_tools: _abc.Iterable[Global___HistoryTool.ValueType] | None = ...,
         with_ledger: _builtins.bool = ...,
+        with_notice: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["wait", b"wait"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_failure", b"abort_on_failure", "cache_marks", b"cache_marks", "clip", b"clip", "conversation_id", b"conversation_id", "max_tokens", b"max_tokens", "min_version", b"min_version", "rendering", b"rendering", "summary_role", b"summary_role", "view", b"view", "wait", b"wait", "with_ledger", b"with_ledger", "with_tools", b"with_tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_on_failure", b"abort_on_failure", "cache_marks", b"cache_marks", "clip", b"clip", "conversation_id", b"conversation_id", "max_tokens", b"max_tokens", "min_version", b"min_version", "rendering", b"rendering", "summary_role", b"summary_role", "view", b"view", "wait", b"wait", "with_ledger", b"with_ledger", "with_notice", b"with_notice", "with_tools", b"with_tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -788,6 +796,7 @@ class GetContextResponse(_message.Message):
     TOOLS_JSON_FIELD_NUMBER: _builtins.int
     LEDGER_FIELD_NUMBER: _builtins.int
     SYSTEM_PROMPT_FIELD_NUMBER: _builtins.int
+    PASS_AHEAD_FIELD_NUMBER: _builtins.int
     over_limit: _builtins.bool
     """Whether window and overhead are over the budget."""
     held_by: _conversation_pb2.HeldBy.ValueType
@@ -843,6 +852,12 @@ class GetContextResponse(_message.Message):
     def system_prompt(self) -> _conversation_pb2.SystemPrompt:
         """The system prompt, which `rendered_json` begins with and `messages` do not have."""
 
+    @_builtins.property
+    def pass_ahead(self) -> _conversation_pb2.PassAhead:
+        """With `with_notice`: what the next pass would take out, from notice_token_ratio up to the trigger. Absent elsewhere,
+        and in the ORIGINAL view.
+        """
+
     def __init__(
         self,
         *,
@@ -863,10 +878,11 @@ class GetContextResponse(_message.Message):
         tools_json: _builtins.str = ...,
         ledger: _abc.Iterable[_summary_pb2.LedgerEntry] | None = ...,
         system_prompt: _conversation_pb2.SystemPrompt | None = ...,
+        pass_ahead: _conversation_pb2.PassAhead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "depth", b"depth", "system_prompt", b"system_prompt", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "depth", b"depth", "pass_ahead", b"pass_ahead", "system_prompt", b"system_prompt", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "compacted", b"compacted", "depth", b"depth", "epoch", b"epoch", "held_by", b"held_by", "ledger", b"ledger", "message_version", b"message_version", "messages", b"messages", "omitted_attachments", b"omitted_attachments", "over_limit", b"over_limit", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "stable_messages", b"stable_messages", "stable_tokens", b"stable_tokens", "summary_id", b"summary_id", "system_prompt", b"system_prompt", "tools_json", b"tools_json", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "compacted", b"compacted", "depth", b"depth", "epoch", b"epoch", "held_by", b"held_by", "ledger", b"ledger", "message_version", b"message_version", "messages", b"messages", "omitted_attachments", b"omitted_attachments", "over_limit", b"over_limit", "pass_ahead", b"pass_ahead", "pending_summarization_id", b"pending_summarization_id", "rendered_json", b"rendered_json", "stable_messages", b"stable_messages", "stable_tokens", b"stable_tokens", "summary_id", b"summary_id", "system_prompt", b"system_prompt", "tools_json", b"tools_json", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__depth: _TypeAlias = _typing.Literal["depth"]  # noqa: Y015
     _WhichOneofArgType__depth: _TypeAlias = _typing.Literal["_depth", b"_depth"]  # noqa: Y015
@@ -2352,7 +2368,7 @@ Global___PassProgress: _TypeAlias = PassProgress  # noqa: Y015
 
 @_typing.final
 class WatchConversationResponse(_message.Message):
-    """WatchConversationResponse is one of four things."""
+    """WatchConversationResponse is one of five things."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2360,6 +2376,7 @@ class WatchConversationResponse(_message.Message):
     PROGRESS_FIELD_NUMBER: _builtins.int
     CAUGHT_UP_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
+    PASS_AHEAD_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def event(self) -> _event_pb2.Event:
         """An event of the conversation."""
@@ -2376,6 +2393,13 @@ class WatchConversationResponse(_message.Message):
     def heartbeat(self) -> _event_log_service_pb2.Heartbeat:
         """Nothing has happened for a while."""
 
+    @_builtins.property
+    def pass_ahead(self) -> _conversation_pb2.PassAhead:
+        """A pass is near. Not in the log: sent once when the ratio comes to notice_token_ratio, to a watcher who comes later
+        after `caught_up`, and again after a pass, or when the ratio was below in between. A window that jumps past its
+        trigger gives no notice.
+        """
+
     def __init__(
         self,
         *,
@@ -2383,12 +2407,13 @@ class WatchConversationResponse(_message.Message):
         progress: Global___PassProgress | None = ...,
         caught_up: _event_log_service_pb2.CaughtUp | None = ...,
         heartbeat: _event_log_service_pb2.Heartbeat | None = ...,
+        pass_ahead: _conversation_pb2.PassAhead | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["caught_up", b"caught_up", "event", b"event", "heartbeat", b"heartbeat", "item", b"item", "progress", b"progress"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["caught_up", b"caught_up", "event", b"event", "heartbeat", b"heartbeat", "item", b"item", "pass_ahead", b"pass_ahead", "progress", b"progress"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caught_up", b"caught_up", "event", b"event", "heartbeat", b"heartbeat", "item", b"item", "progress", b"progress"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caught_up", b"caught_up", "event", b"event", "heartbeat", b"heartbeat", "item", b"item", "pass_ahead", b"pass_ahead", "progress", b"progress"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["event", "progress", "caught_up", "heartbeat"]  # noqa: Y015
+    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["event", "progress", "caught_up", "heartbeat", "pass_ahead"]  # noqa: Y015
     _WhichOneofArgType_item: _TypeAlias = _typing.Literal["item", b"item"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_item) -> _WhichOneofReturnType_item | None: ...
 

@@ -374,7 +374,7 @@ class ConversationServiceServicer:
 
     def WatchConversation(self, request, context):
         """WatchConversation streams a conversation's events after a version, then live, interleaved with the progress of
-        passes. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
+        passes and with the notice of the next one. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
         Connections have no maximum age. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

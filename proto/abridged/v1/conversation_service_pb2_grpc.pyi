@@ -163,7 +163,7 @@ class ConversationServiceStub:
     """
     WatchConversation: _grpc.UnaryStreamMultiCallable[_conversation_service_pb2.WatchConversationRequest, _conversation_service_pb2.WatchConversationResponse]
     """WatchConversation streams a conversation's events after a version, then live, interleaved with the progress of
-    passes. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
+    passes and with the notice of the next one. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
     Connections have no maximum age. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
     """
     SearchHistory: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.SearchHistoryRequest, _conversation_service_pb2.SearchHistoryResponse]
@@ -310,7 +310,7 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     """
     WatchConversation: _aio.UnaryStreamMultiCallable[_conversation_service_pb2.WatchConversationRequest, _conversation_service_pb2.WatchConversationResponse]  # type: ignore[assignment]
     """WatchConversation streams a conversation's events after a version, then live, interleaved with the progress of
-    passes. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
+    passes and with the notice of the next one. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
     Connections have no maximum age. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
     """
     SearchHistory: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SearchHistoryRequest, _conversation_service_pb2.SearchHistoryResponse]  # type: ignore[assignment]
@@ -598,7 +598,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_conversation_service_pb2.WatchConversationResponse], _abc.AsyncIterator[_conversation_service_pb2.WatchConversationResponse]]:
         """WatchConversation streams a conversation's events after a version, then live, interleaved with the progress of
-        passes. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
+        passes and with the notice of the next one. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
         Connections have no maximum age. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
         """
 

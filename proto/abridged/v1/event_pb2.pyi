@@ -642,6 +642,7 @@ class SummarizationCompleted(_message.Message):
     MODELS_TRIED_FIELD_NUMBER: _builtins.int
     MARKS_FIELD_NUMBER: _builtins.int
     FINDS_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
     summarization_id: _builtins.str
     """The pass."""
     fallback: _builtins.bool
@@ -670,6 +671,10 @@ class SummarizationCompleted(_message.Message):
     def finds(self) -> Global___LedgerFinds:
         """The identifiers of the messages that leave; unset for a remake, by which none does."""
 
+    @_builtins.property
+    def receipt(self) -> _conversation_pb2.Receipt:
+        """Where everything is that left the window; unset in events of versions that made no receipts."""
+
     def __init__(
         self,
         *,
@@ -682,10 +687,11 @@ class SummarizationCompleted(_message.Message):
         models_tried: _abc.Iterable[_builtins.str] | None = ...,
         marks: _abc.Iterable[Global___ResultMark] | None = ...,
         finds: Global___LedgerFinds | None = ...,
+        receipt: _conversation_pb2.Receipt | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["finds", b"finds", "record", b"record", "wait_until", b"wait_until"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["finds", b"finds", "receipt", b"receipt", "record", b"record", "wait_until", b"wait_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fallback", b"fallback", "finds", b"finds", "marks", b"marks", "models_tried", b"models_tried", "record", b"record", "summarization_id", b"summarization_id", "token_source", b"token_source", "wait_messages", b"wait_messages", "wait_until", b"wait_until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fallback", b"fallback", "finds", b"finds", "marks", b"marks", "models_tried", b"models_tried", "receipt", b"receipt", "record", b"record", "summarization_id", b"summarization_id", "token_source", b"token_source", "wait_messages", b"wait_messages", "wait_until", b"wait_until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -799,6 +805,7 @@ class SummarizationCleared(_message.Message):
 
     PLAN_FIELD_NUMBER: _builtins.int
     MARKS_FIELD_NUMBER: _builtins.int
+    RECEIPT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def plan(self) -> Global___PassPlan:
         """The pass; `covered` has the cleared messages."""
@@ -807,15 +814,20 @@ class SummarizationCleared(_message.Message):
     def marks(self) -> _containers.RepeatedCompositeFieldContainer[Global___ResultMark]:
         """The marks."""
 
+    @_builtins.property
+    def receipt(self) -> _conversation_pb2.Receipt:
+        """Where the cleared results are, by their messages; unset in events of versions that made no receipts."""
+
     def __init__(
         self,
         *,
         plan: Global___PassPlan | None = ...,
         marks: _abc.Iterable[Global___ResultMark] | None = ...,
+        receipt: _conversation_pb2.Receipt | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["plan", b"plan", "receipt", b"receipt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["marks", b"marks", "plan", b"plan"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["marks", b"marks", "plan", b"plan", "receipt", b"receipt"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from abridged.service.domain.amendments_fold import with_marks
 from abridged.service.domain.chunks import calls_needed
 from abridged.service.domain.clearing import freed_tokens, marks_that_suffice
 from abridged.service.domain.conversation import Conversation, lineage, live_coverage
@@ -25,6 +26,7 @@ from abridged.service.domain.profiles.profile import DecisionContext, HeldBy, ma
 from abridged.service.domain.ranges import merged, ranges_of, without
 from abridged.service.domain.record import MessageRange, SummaryRecord
 from abridged.service.domain.sizes import record_sizes
+from abridged.service.domain.whereabouts import receipt_of_clearing
 from abridged.service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, summary_tokens
 
 _CLEARING = frozenset({Trigger.RATIO, Trigger.EMERGENCY})
@@ -101,15 +103,16 @@ def idle_from_us(_state: Conversation) -> int:
     return 0
 
 
-def ahead(state: Conversation, context: DecisionContext) -> PassPlan | None:
+def ahead(state: Conversation, context: DecisionContext) -> SummarizationRequested | SummarizationCleared | None:
     policy = context.policy
-    if not 0 < policy.prepare_token_ratio <= state.ratio < policy.trigger_token_ratio:
-        return None
     trigger = _trigger(state, policy, past_trigger=True, refresh_due=False)
-    if trigger is not Trigger.RATIO or _halted(state, policy) or marks_that_suffice(state, policy):
+    if trigger is not Trigger.RATIO:
         return None
+    cleared = _cleared(state, context, trigger)
+    if cleared is not None or _halted(state, policy):
+        return cleared
     division = _division(state, policy)
-    return _requested(state, context, trigger, division).plan if division else None
+    return _requested(state, context, trigger, division) if division else None
 
 
 def held_by(state: Conversation, policy: Policy) -> HeldBy | None:
@@ -132,7 +135,8 @@ def _cleared(state: Conversation, context: DecisionContext, trigger: Trigger | N
         return None
     cleared = ranges_of(mark.number for mark in marks)
     plan = planned(state, context, trigger, cleared, replaced_tokens=freed_tokens(state, marks))
-    return SummarizationCleared(replace(plan, source=(), depth=state.live.depth if state.live else 0), marks)
+    plan = replace(plan, source=(), depth=state.live.depth if state.live else 0)
+    return SummarizationCleared(plan, marks, receipt_of_clearing(state, with_marks(state, marks)))
 
 
 def _requested(

@@ -111,9 +111,9 @@ def follow_up(
     return _merge(state, context, Trigger.FOLLOW_UP, extractive=extractive, anything=False)
 
 
-def ahead(_state: Conversation, _context: DecisionContext) -> PassPlan | None:
-    """Prepares nothing: messages trigger its passes, whatever the ratio."""
-    return None
+def ahead(_state: Conversation, _context: DecisionContext) -> None:
+    """Foresees nothing: messages trigger its passes, whatever the ratio."""
+    return
 
 
 def held_by(state: Conversation, policy: Policy) -> HeldBy | None:

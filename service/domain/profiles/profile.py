@@ -74,9 +74,11 @@ class Profile(Protocol):
         """When the rules have to be asked again if nothing happens, in microseconds since the epoch; 0 for never."""
         ...
 
-    def ahead(self, state: Conversation, context: DecisionContext, /) -> PassPlan | None:
-        """The pass that would be due if the window were at its trigger, from prepare_token_ratio on; None if none would
-        ask a model. The plan is for a draft and never in an event."""
+    def ahead(
+        self, state: Conversation, context: DecisionContext, /
+    ) -> SummarizationRequested | SummarizationCleared | None:
+        """The pass that would be due if the window were at its trigger; None for none, and where messages trigger
+        passes, whatever the ratio. It is for a draft or a notice, and never written."""
         ...
 
     def held_by(self, state: Conversation, policy: Policy, /) -> HeldBy | None:

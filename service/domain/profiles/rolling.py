@@ -113,9 +113,9 @@ def idle_from_us(_state: Conversation) -> int:
     return 0
 
 
-def ahead(_state: Conversation, _context: DecisionContext) -> PassPlan | None:
-    """Prepares nothing: messages trigger its passes, whatever the ratio."""
-    return None
+def ahead(_state: Conversation, _context: DecisionContext) -> None:
+    """Foresees nothing: messages trigger its passes, whatever the ratio."""
+    return
 
 
 def held_by(state: Conversation, policy: Policy) -> HeldBy | None:

@@ -31,6 +31,7 @@ from abridged.service.domain import events as domain
 from abridged.service.domain.ledger import LedgerEntry, LedgerFinds, Replaced, Use
 from abridged.service.domain.message import Attachment, Message, Role, ToolCall
 from abridged.service.domain.policy import Policy, ProfileName
+from abridged.service.domain.receipt import Receipt, ReceiptItem, ReceiptKind, ReceiptLine, ReceiptPlace
 from abridged.service.domain.record import (
     ActionItem,
     EpisodeFigures,
@@ -172,6 +173,19 @@ FINDS = st.builds(
     COUNT,
     SOURCES,
 )
+RECEIPTS = st.none() | st.builds(
+    Receipt,
+    st.lists(
+        st.builds(
+            ReceiptLine,
+            st.sampled_from(ReceiptKind),
+            st.sampled_from(ReceiptPlace),
+            COUNT,
+            st.lists(st.builds(ReceiptItem, TEXT, COUNT), max_size=2).map(tuple),
+        ),
+        max_size=3,
+    ).map(tuple),
+)
 MARKS = st.lists(st.builds(domain.ResultMark, COUNT, TEXT, COUNT), max_size=3).map(tuple)
 
 EVENTS = {
@@ -183,9 +197,16 @@ EVENTS = {
     "SummarizationStarted": st.builds(domain.SummarizationStarted, TEXT, COUNT),
     "SummarizationReleased": st.builds(domain.SummarizationReleased, TEXT),
     "SummarizationCompleted": st.builds(
-        domain.SummarizationCompleted, TEXT, RECORDS, SOURCES, st.booleans(), marks=MARKS, finds=FINDS
+        domain.SummarizationCompleted,
+        TEXT,
+        RECORDS,
+        SOURCES,
+        st.booleans(),
+        marks=MARKS,
+        finds=FINDS,
+        receipt=RECEIPTS,
     ),
-    "SummarizationCleared": st.builds(domain.SummarizationCleared, PLANS, MARKS),
+    "SummarizationCleared": st.builds(domain.SummarizationCleared, PLANS, MARKS, RECEIPTS),
     "SummaryRevoked": st.builds(domain.SummaryRevoked, TEXT, NAMES, NAMES, NAMES),
     "SummaryRated": st.builds(domain.SummaryRated, TEXT, st.sampled_from(domain.Rating), TEXT),
     "TitleChanged": st.builds(domain.TitleChanged, TEXT, TEXT),

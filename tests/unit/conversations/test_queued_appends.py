@@ -17,7 +17,7 @@ from abridged.eventlog.sqlite.snapshots import SqliteSnapshots
 from abridged.eventlog.subscription import CommitWakeUp, Timing
 from abridged.service.api.auth import ALL_SCOPES, Caller, set_caller
 from abridged.service.api.event_log_servicer import EventLogServicer
-from abridged.service.api.watch import Watching, watch
+from abridged.service.api.watch import Notices, Watching, watch
 from abridged.service.codec.events import decode
 from abridged.service.codec.values import canonical, message_to_proto
 from abridged.service.conversations.append_request import Appended, AppendRequest
@@ -494,7 +494,7 @@ async def test_other_commands_are_decided_on_what_is_on_disk():
 
 async def watched(p: Pipelined) -> None:
     """A watcher of the conversation is shown what was appended after the version 2."""
-    async for response in watch(p.watching(), KEY, after=2):
+    async for response in watch(p.watching(), KEY, after=2, notices=Notices(p.conversations, KEY)):
         if isinstance(response, bytes):
             return
 

@@ -48,6 +48,7 @@ from tests.support.chats import (
     chat,
     complete,
     completed,
+    expandable,
     fail,
     live_in,
     only_plan,
@@ -75,7 +76,11 @@ def with_fallback() -> Conversation:
 def test_a_record_takes_the_place_of_what_it_covers():
     """Window, sums, chain and the last summarization are those of the record."""
     state = pending()
-    after = Given(state).when(complete(state), POLICY).then(completed(pending_in(state)))
+    after = (
+        Given(state)
+        .when(complete(state), POLICY)
+        .then(completed(pending_in(state), receipt=expandable(pending_in(state))))
+    )
 
     assert [m.number for m in after.window] == list(range(75, 81))
     assert (after.window_tokens, live_in(after).id, after.pending) == (110, "summary-p", None)
@@ -102,7 +107,8 @@ def test_a_record_that_saves_under_a_fifth_is_not_committed(tokens, saved):
     outcome = Given(state).when(complete(state, tokens=tokens), POLICY, now_us=7)
 
     skipped = SummarizationSkipped(SkipReason.NO_GAIN, "p", 1, wait_messages=4, wait_until_us=7 + 30 * SECOND)
-    outcome.then(completed(pending_in(state), tokens=tokens) if saved else skipped)
+    plan = pending_in(state)
+    outcome.then(completed(plan, tokens=tokens, receipt=expandable(plan)) if saved else skipped)
 
 
 def test_a_gain_is_judged_as_the_window_counts():

@@ -27,6 +27,7 @@ ON_A_STEP = (
     invariants.two_passes_a_trigger,
     invariants.cut_from_the_oldest,
     invariants.no_record_grows_the_window,
+    invariants.receipts_are_whole,
     invariants.over_budget_has_a_reason,
     invariants.depth_is_bounded,
     invariants.every_end_is_final,

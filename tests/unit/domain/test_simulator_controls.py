@@ -21,12 +21,25 @@ from abridged.service.domain.fold import evolve, fold
 from abridged.service.domain.message import Role
 from abridged.service.domain.policy import Policy, SummaryRole
 from abridged.service.domain.profiles.profile import HeldBy
+from abridged.service.domain.receipt import Receipt, ReceiptPlace
 from abridged.service.domain.record import MessageRange
 from abridged.service.domain.render import RenderedMessage, rendered_window
 from abridged.service.domain.sequence import Sequence
 from abridged.service.domain.triggers import held_by
 from tests.support import invariants
-from tests.support.chats import OPEN, append, appended, calling, chat, completed, only_plan, result, said, spoken
+from tests.support.chats import (
+    OPEN,
+    append,
+    appended,
+    calling,
+    chat,
+    completed,
+    expandable,
+    only_plan,
+    result,
+    said,
+    spoken,
+)
 from tests.support.given import given
 from tests.support.invariants import Violation
 from tests.support.simulation import Step
@@ -71,6 +84,22 @@ def test_a_record_that_grows_the_window_is_found():
     """A record that costs what it replaces saves nothing."""
     with pytest.raises(Violation, match="larger"):
         invariants.no_record_grows_the_window(step(PENDING, completed(PLAN, tokens=PLAN.replaced_tokens)))
+
+
+def test_a_receipt_that_misses_a_message_or_has_lost_one_is_found():
+    """Counts that do not add up, no receipt at all, and a message that no call returns."""
+    whole = expandable(PLAN)
+    (line,) = whole.lines
+    short = Receipt((replace(line, count=line.count - 1),))
+    gone = Receipt((replace(line, place=ReceiptPlace.GONE),))
+    invariants.receipts_are_whole(step(PENDING, completed(PLAN, receipt=whole)))
+
+    with pytest.raises(Violation, match="accounted for"):
+        invariants.receipts_are_whole(step(PENDING, completed(PLAN, receipt=short)))
+    with pytest.raises(Violation, match="no receipt"):
+        invariants.receipts_are_whole(step(PENDING, completed(PLAN)))
+    with pytest.raises(Violation, match="gone"):
+        invariants.receipts_are_whole(step(PENDING, completed(PLAN, receipt=gone)))
 
 
 def test_a_window_that_is_left_over_its_budget_is_found():

@@ -38,6 +38,7 @@ from tests.support.chats import (
     chat,
     complete,
     completed,
+    expandable,
     fail,
     live_in,
     only_plan,
@@ -426,7 +427,7 @@ def test_no_follow_up_below_the_trigger():
     requested = given(OPEN, *chat(79)).when(append(appended(80)), POLICY)
     plan = only_plan(requested.events)
 
-    Given(requested.after).when(complete(requested.after), POLICY).then(completed(plan))
+    Given(requested.after).when(complete(requested.after), POLICY).then(completed(plan, receipt=expandable(plan)))
 
 
 def test_messages_that_came_during_a_pass_can_trigger_the_next():

@@ -1,0 +1,34 @@
+"""The decisions that a receipt accounts for, as messages say them."""
+
+from __future__ import annotations
+
+from abridged.service.domain.message import Message, Role
+from abridged.service.extraction.decided import SPOKEN_CHARS_MAX, decided_in
+from tests.support.chats import appended
+
+SETTLED = "We decided to ship the importer on Friday."
+
+
+def found(role: Role, content: str) -> list[str]:
+    message = appended(1, message=Message("m1", role, content, tool_call_id="c" if role is Role.TOOL else ""))
+    return [one.text for one in decided_in([message])]
+
+
+def test_each_sentence_that_settles_something_is_one():
+    """Of a person or of a model, in any of the languages that have phrases for it."""
+    assert found(Role.USER, f"Thanks for the summary. {SETTLED} What about the rest?") == [SETTLED]
+    assert found(Role.ASSISTANT, SETTLED) == [SETTLED]
+    assert found(Role.USER, "Wir haben uns entschieden, am Freitag mit dem Importer zu starten.")
+
+
+def test_a_models_next_step_settles_nothing():
+    """A person's may."""
+    assert found(Role.ASSISTANT, "I'll go with the nightly importer and start it on Friday.") == []
+
+
+def test_data_and_documents_are_not_read():
+    """Nobody said them; they take the longest to read."""
+    assert found(Role.TOOL, SETTLED) == []
+    assert found(Role.USER, f'{{"text": "{SETTLED}"}}') == []
+    assert found(Role.USER, SETTLED + " And so on." * (SPOKEN_CHARS_MAX // 10)) == []
+    assert found(Role.USER, SETTLED + " And so on." * 100) == [SETTLED]
