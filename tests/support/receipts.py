@@ -98,11 +98,12 @@ class _Window:
 
     def __init__(self, chat: Chat, context: Any, records: Sequence[Any], pins: frozenset[int]) -> None:
         self._chat = chat
-        self._summary = [m.message.content for m in context.messages if not m.number]
+        # The first line, which says what a record covers, is the frame's.
+        self._summary = [m.message.content.partition("\n")[2] for m in context.messages if not m.number]
         self._said = [_texts(m.message) for m in context.messages if m.number and m.number not in pins]
         self._pinned = [_texts(m.message) for m in context.messages if m.number in pins]
         self._records = [_as_shown(record, self._summary) for record in records]
-        self._ledger = [f"{entry.context} {entry.text}" for entry in context.ledger]
+        self._ledger = [f"{entry.context}{entry.text}{entry.rest}" for entry in context.ledger]
 
     @classmethod
     async def now(cls, chat: Chat, after: Conversation) -> _Window:
