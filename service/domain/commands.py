@@ -10,6 +10,7 @@ from abridged.service.domain.events import ErrorClass, Rating, Settings, SystemP
 from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from abridged.service.domain.message import Message
 from abridged.service.domain.record import SummaryRecord
+from abridged.service.domain.rules import NO_RULES_FOUND, RuleFinds
 from abridged.service.domain.tokens import UNTAUGHT, Taught, TokenCount, TokenSource
 
 
@@ -96,7 +97,8 @@ class CompletePass:
         model_failed: Whether a model was asked first and failed.
         interrupted: Whether the window could not wait for a model that had not failed.
         tried: The models that the pass turned to, in order, as `provider:model`.
-        finds: What was found in the messages that leave; the decision sets its limits.
+        finds: The identifiers of the messages that leave; the decision sets its limits.
+        rules: The standing rules of these, and those that were taken back; the decision sets their limit.
     """
 
     pass_id: str
@@ -107,6 +109,7 @@ class CompletePass:
     interrupted: bool = False
     tried: tuple[str, ...] = ()
     finds: LedgerFinds = NOTHING_FOUND
+    rules: RuleFinds = NO_RULES_FOUND
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +178,14 @@ class UnpinMessages:
 
 
 @dataclass(frozen=True, slots=True)
+class DropRules:
+    """Drop the standing rules of message `number`: the one that reads `text`, or all of them."""
+
+    number: int
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RewindConversation:
     """Remove the messages after number `to`."""
 
@@ -201,7 +212,7 @@ class ReopenConversation:
     """Take messages again, and apply the rules at once."""
 
 
-Amendment = RevokeSummary | RateSummary | PinMessages | UnpinMessages | RewindConversation
+Amendment = RevokeSummary | RateSummary | PinMessages | UnpinMessages | DropRules | RewindConversation
 
 Command = (
     AppendMessages

@@ -12,6 +12,7 @@ from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.policy import Policy, ProfileName
 from abridged.service.domain.record import FormName, MessageRange, SummaryRecord
+from abridged.service.domain.rules import NO_RULES_FOUND, RuleFinds, RuleName
 from abridged.service.domain.tokens import TokenSource, calibrated_tokens
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
@@ -323,6 +324,7 @@ class SummarizationCompleted:
         tried: The models that the pass turned to, in order, as `provider:model`.
         marks: Marks for old tool results that stay in the window, so that it is rewritten once and not twice.
         finds: The identifiers of the messages that leave the window; none for a remake, by which none does.
+        rules: The standing rules of these, and those that have been taken back.
     """
 
     pass_id: str
@@ -334,6 +336,7 @@ class SummarizationCompleted:
     tried: tuple[str, ...] = ()
     marks: tuple[ResultMark, ...] = ()
     finds: LedgerFinds = NOTHING_FOUND
+    rules: RuleFinds = NO_RULES_FOUND
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,6 +421,13 @@ class MessagesUnpinned:
 
 
 @dataclass(frozen=True, slots=True)
+class RulesDropped:
+    """A caller dropped these standing rules: the window does not show them any longer."""
+
+    rules: tuple[RuleName, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ConversationRewound:
     """The messages after number `to` left the conversation for good. Their numbers are not reused.
 
@@ -467,6 +477,7 @@ Event = (
     | SummaryRated
     | MessagesPinned
     | MessagesUnpinned
+    | RulesDropped
     | ConversationRewound
     | ConversationClosed
     | ConversationReopened

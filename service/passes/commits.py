@@ -81,6 +81,7 @@ class PassCommits:
                 interrupted=result.interrupted,
                 tried=result.tried,
                 finds=result.finds,
+                rules=result.rules,
             ),
         )
 

@@ -16,16 +16,17 @@ from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.ranges import partitioned, ranges_of, without
 from abridged.service.domain.record import FormName, MessageRange
-from abridged.service.domain.sizes import ledger_limits, ledger_tokens, ledger_tokens_max
+from abridged.service.domain.rules import NO_RULES_FOUND, RuleFinds
+from abridged.service.domain.sizes import ledger_limits, ledger_tokens, ledger_tokens_max, rules_tokens_max
 from abridged.service.domain.tokens import TokenCounter, calibrated_tokens
-from abridged.service.summarizer.finds import finds_of
+from abridged.service.summarizer.finds import finds_of, rules_in
 from abridged.service.summarizer.summarizer import PassWork
 
 SOURCE_MESSAGES_MAX: Final = 100_000
 
 
 class PassSource:
-    """Reads what passes summarize. `counter` counts the ledger's identifiers."""
+    """Reads what passes summarize. `counter` counts the ledger's identifiers and the standing rules."""
 
     def __init__(self, log: ConversationLog, counter: TokenCounter) -> None:
         self._log = log
@@ -51,22 +52,35 @@ class PassSource:
         )
 
     async def with_finds(self, key: StreamId, state: Conversation, work: PassWork) -> PassWork:
-        """Return the work with the identifiers that leave the window by its plan, as they were appended.
+        """Return the work with the identifiers and the rules that leave the window by its plan, as they were appended.
 
         By a remake none leaves.
         """
         plan = work.plan
-        if plan.trigger is Trigger.REMAKE or not ledger_tokens_max(state, plan.policy):
-            finds = NOTHING_FOUND
-        else:
-            inside, staying = partitioned(state.window, without(plan.covered, ranges_of(state.pins)))
-            ranges = ranges_of(m.number for m in inside)
-            leaving = await self._chat(key, state, ranges) if ranges else ()
-            counter = self._counter.of(state.settings.model)
-            source = counter.source_for(state.settings.model)
-            find = partial(finds_of, leaving, staying, state.ledger, counter=counter, source=source)
-            finds = await asyncio.to_thread(find)
-        return replace(work, finds=finds, in_ledger=partial(_in_ledger, state, plan, finds))
+        if plan.trigger is Trigger.REMAKE:
+            return work
+        inside, staying = partitioned(state.window, without(plan.covered, ranges_of(state.pins)))
+        ranges = ranges_of(m.number for m in inside)
+        leaving = await self._chat(key, state, ranges) if ranges else ()
+        finds, rules = await asyncio.to_thread(self._found, state, plan, leaving, staying)
+        return replace(work, finds=finds, rules=rules, in_ledger=partial(_in_ledger, state, plan, finds))
+
+    def _found(
+        self,
+        state: Conversation,
+        plan: PassPlan,
+        leaving: Sequence[MessageAppended],
+        staying: Sequence[MessageAppended],
+    ) -> tuple[LedgerFinds, RuleFinds]:
+        """Find identifiers and rules in the messages that leave, each as far as the policy has room for them."""
+        counter = self._counter.of(state.settings.model)
+        source = counter.source_for(state.settings.model)
+        finds, rules = NOTHING_FOUND, NO_RULES_FOUND
+        if ledger_tokens_max(state, plan.policy):
+            finds = finds_of(leaving, staying, state.ledger, counter=counter, source=source)
+        if rules_tokens_max(state, plan.policy):
+            rules = rules_in(leaving, staying, state.rules, counter=counter, source=source)
+        return finds, rules
 
     async def _chat(
         self, key: StreamId, state: Conversation, ranges: tuple[MessageRange, ...]

@@ -23,6 +23,7 @@ from abridged.service.domain.record import (
     figures_of,
 )
 from abridged.service.domain.render import short_text, shown_text, summary_text
+from abridged.service.domain.rules import NO_RULES_FOUND, RuleFinds
 from abridged.service.domain.tokens import (
     MESSAGE_OVERHEAD_TOKENS,
     TokenCounter,
@@ -117,6 +118,7 @@ class PassWork:
         overlap: Messages before the source that the prompt quotes for context.
         merged: The records whose texts are the `messages` of a digest.
         finds: The identifiers of the messages that leave the window, counted without what the caller's counts teach.
+        rules: The standing rules of these, counted so too, and those that have been taken back.
         in_ledger: The identifiers, case folded, that a ledger would show beside a record of this text and tokens.
     """
 
@@ -130,6 +132,7 @@ class PassWork:
     overlap: tuple[MessageAppended, ...] = ()
     merged: tuple[ShownRecord, ...] = ()
     finds: LedgerFinds = NOTHING_FOUND
+    rules: RuleFinds = NO_RULES_FOUND
     in_ledger: Callable[[str, int], frozenset[str]] = lambda _text, _tokens: frozenset()
 
     @property
@@ -232,6 +235,7 @@ class PassResult:
         interrupted: Whether the window could not wait for a model that had not failed.
         tried: The models that the pass turned to, in order.
         finds: The identifiers of the messages that leave the window, for the ledger.
+        rules: The standing rules of these, and those that have been taken back.
     """
 
     record: SummaryRecord
@@ -241,6 +245,7 @@ class PassResult:
     interrupted: bool = False
     tried: tuple[str, ...] = ()
     finds: LedgerFinds = NOTHING_FOUND
+    rules: RuleFinds = NO_RULES_FOUND
 
 
 CALLERS_RATIO_MAX = 2.0

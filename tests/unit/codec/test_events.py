@@ -41,6 +41,7 @@ from abridged.service.domain.record import (
     RecordQuality,
     SummaryRecord,
 )
+from abridged.service.domain.rules import FoundRule, RevokedRule, RuleFinds, RuleName
 from abridged.service.domain.tokens import TokenSource
 from abridged.service.text.identifiers import IdentifierKind
 from abridged.v1 import conversation_pb2, event_pb2
@@ -172,6 +173,13 @@ FINDS = st.builds(
     COUNT,
     SOURCES,
 )
+RULES = st.builds(
+    RuleFinds,
+    st.lists(st.builds(FoundRule, TEXT, COUNT, COUNT), max_size=3).map(tuple),
+    st.lists(st.builds(RevokedRule, TEXT, COUNT, COUNT), max_size=3).map(tuple),
+    COUNT,
+    SOURCES,
+)
 MARKS = st.lists(st.builds(domain.ResultMark, COUNT, TEXT, COUNT), max_size=3).map(tuple)
 
 EVENTS = {
@@ -183,7 +191,7 @@ EVENTS = {
     "SummarizationStarted": st.builds(domain.SummarizationStarted, TEXT, COUNT),
     "SummarizationReleased": st.builds(domain.SummarizationReleased, TEXT),
     "SummarizationCompleted": st.builds(
-        domain.SummarizationCompleted, TEXT, RECORDS, SOURCES, st.booleans(), marks=MARKS, finds=FINDS
+        domain.SummarizationCompleted, TEXT, RECORDS, SOURCES, st.booleans(), marks=MARKS, finds=FINDS, rules=RULES
     ),
     "SummarizationCleared": st.builds(domain.SummarizationCleared, PLANS, MARKS),
     "SummaryRevoked": st.builds(domain.SummaryRevoked, TEXT, NAMES, NAMES, NAMES),
@@ -191,6 +199,7 @@ EVENTS = {
     "TitleChanged": st.builds(domain.TitleChanged, TEXT, TEXT),
     "MessagesPinned": st.builds(domain.MessagesPinned, NUMBERS),
     "MessagesUnpinned": st.builds(domain.MessagesUnpinned, NUMBERS),
+    "RulesDropped": st.builds(domain.RulesDropped, st.lists(st.builds(RuleName, COUNT, TEXT), max_size=3).map(tuple)),
     "ConversationForked": st.builds(domain.ConversationForked, TEXT, TEXT, COUNT, COUNT),
     "ConversationClosed": st.builds(domain.ConversationClosed),
     "ConversationReopened": st.builds(domain.ConversationReopened),
