@@ -6,33 +6,48 @@ Only what a user says lays down a rule, and only a later message ends one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.message import Role
-from abridged.service.domain.rules import FoundRule, RevokedRule, Rule, RuleName, Rules
+from abridged.service.domain.rules import RULES_MAX, FoundRule, RevokedRule, Rule, RuleName, Rules
 from abridged.service.text.envelope import unwrap_envelope
-from abridged.service.text.standing import Statement, ended_rule, statements
+from abridged.service.text.standing import Statement, ended_rule, statements, words_of_rule
 
 
 def found_rules(
     leaving: Iterable[MessageAppended], staying: Iterable[MessageAppended], rules: Rules
 ) -> tuple[list[FoundRule], tuple[RevokedRule, ...]]:
-    """The rules of the messages that leave, and those that these, or the ones that stay, take back or say anew."""
-    standing = {rule.name: rule for rule in rules.entries if rule.stands}
-    found: list[FoundRule] = []
+    """The rules of the messages that leave, and those that these, or the ones that stay, take back or say anew.
+
+    Of more than RULES_MAX the newest are found, and later messages are held against these alone.
+    """
+    standing = {rule.name: words_of_rule(rule.text) for rule in rules.entries if rule.stands}
+    found: dict[RuleName, FoundRule] = {}
     revoked: list[RevokedRule] = []
     own = {m.number: m for m in leaving}
     for m, said in _said(sorted((*own.values(), *staying), key=lambda m: m.number)):
-        ended = _ended(said, [rule for rule in standing.values() if rule.number < m.number])
-        if ended is not None:
-            del standing[ended.name]
+        before = [name for name in standing if name.number < m.number]
+        place = ended_rule(said, [standing[name] for name in before])
+        if place is not None:
+            ended = before[place]
+            del standing[ended]
             revoked.append(RevokedRule(ended.text, ended.number, m.number))
-        if said.is_rule and not (said.takes_back and ended is not None):
-            standing[RuleName(m.number, said.text)] = Rule(said.text, m.number)
+        if said.is_rule and not (said.takes_back and place is not None):
+            name = RuleName(m.number, said.text)
+            standing[name] = said.words
             if m.number in own:
-                found.append(FoundRule(said.text, m.number))
-    return found, tuple(revoked)
+                found[name] = FoundRule(said.text, m.number)
+            _forget_oldest(standing)
+            _forget_oldest(found)
+    known = found.keys() | {rule.name for rule in rules.entries}
+    return list(found.values()), tuple(one for one in revoked if RuleName(one.number, one.text) in known)
+
+
+def _forget_oldest(by_name: dict[RuleName, Any]) -> None:
+    if len(by_name) > RULES_MAX:
+        del by_name[next(iter(by_name))]
 
 
 def known_rules(state: Conversation) -> tuple[Rule, ...]:
@@ -61,8 +76,3 @@ def _answered(run: Iterable[MessageAppended], reply: str) -> Iterator[tuple[Mess
     for m in run:
         for said in statements(unwrap_envelope(m.message.content), reply):
             yield m, said
-
-
-def _ended(said: Statement, before: list[Rule]) -> Rule | None:
-    place = ended_rule(said, [rule.text for rule in before])
-    return None if place is None else before[place]

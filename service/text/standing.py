@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from abridged.service.text.phrases import Phrase, has_phrase_in_lower, pattern_of
 from abridged.service.text.secrets import contains_secret
-from abridged.service.text.sentences import parts_of, terms_of
+from abridged.service.text.sentences import is_question, parts_of, terms_of, without_quotations
 
 RULE_CHARS_MAX: Final = 240
 """A longer sentence has words of every kind by chance."""
@@ -59,7 +59,7 @@ _REPLY_SENTENCES: Final = 2
 _SHARED_MIN: Final = 2
 """Words in common of a rule and a reply that echoes it, or a sentence that takes it back."""
 
-_ANEW_SHARE: Final = 0.6
+_ANEW_SHARE: Final = 0.75
 _ANEW_MIN: Final = 3
 """Words, and their share of the shorter rule, that two rules have in common of which the newer one stands."""
 
@@ -71,10 +71,6 @@ _WORD_MIN: Final = 4
 
 _WIDE: Final = "\u2e80"
 
-_QUOTED: Final = re.compile(
-    r"[\"\u201c\u201e][^\"\u201c\u201d\u201e]{1,200}[\"\u201d\u201c]|\u00ab[^\u00ab\u00bb]{1,200}\u00bb|[\u300c\u300e][^\u300d\u300f]{1,200}[\u300d\u300f]"
-)
-_QUESTION_END: Final = re.compile(r"[?\uff1f\u061f][\"'\u201d\u2019)\]]{0,3}\s*$")
 _NUMBER: Final = re.compile(r"\d+")
 
 
@@ -86,7 +82,8 @@ class Statement(NamedTuple):
         is_rule: Whether it lays down a rule.
         takes_back: Whether it has the words of one that takes a rule back.
         names_rule: Whether it speaks of a rule as such.
-        words: What it and the sentence before it are about, as stems.
+        words: The stems of what it is about.
+        around: Those of the sentence before it, too.
     """
 
     text: str
@@ -94,6 +91,7 @@ class Statement(NamedTuple):
     takes_back: bool
     names_rule: bool
     words: frozenset[str]
+    around: frozenset[str]
 
 
 def statements(text: str, reply: str = "") -> Iterator[Statement]:
@@ -111,31 +109,38 @@ def statements(text: str, reply: str = "") -> Iterator[Statement]:
     for before, sentence in pairwise(("", *parts_of(prose))):
         if len(sentence) > RULE_CHARS_MAX or sentence.startswith((">", "#")):
             continue
-        own = _plain(_QUOTED.sub(" ", sentence))
-        echoed = _ECHOED if len(_stems(sentence) & echo) >= _SHARED_MIN else 0.0
+        own, words = _plain(without_quotations(sentence)), _stems(sentence)
+        echoed = _ECHOED if len(words & echo) >= _SHARED_MIN else 0.0
         is_rule = _reaches(_NEEDED - accepted - echoed, own) and not contains_secret(sentence)
         takes_back = has_phrase_in_lower(own, Phrase.LIFTS_RULE)
         if is_rule or takes_back:
             names_rule = has_phrase_in_lower(own, Phrase.ANNOUNCES_RULE)
-            yield Statement(sentence, is_rule, takes_back, names_rule, _stems(f"{before} {sentence}"))
+            yield Statement(sentence, is_rule, takes_back, names_rule, words, words | _stems(before))
 
 
-def ended_rule(said: Statement, rules: Sequence[str]) -> int | None:
-    """The place in `rules`, oldest first, of the one that the statement takes back or lays down anew; None for none."""
+def words_of_rule(rule: str) -> frozenset[str]:
+    """The stems of what a rule is about, by which a statement is held against it."""
+    return _stems(rule)
+
+
+def ended_rule(said: Statement, rules: Sequence[frozenset[str]]) -> int | None:
+    """The place of the rule that the statement takes back or lays down anew; None for none.
+
+    `rules` are the words of those before it, oldest first.
+    """
     best, place = 0, None
     least = 1 if said.names_rule else _SHARED_MIN
-    for at, rule in enumerate(rules):
-        words = _stems(rule)
-        shared = len(words & said.words)
-        is_anew = said.is_rule and shared >= max(_ANEW_MIN, _ANEW_SHARE * min(len(words), len(_stems(said.text))))
-        if shared >= best and (is_anew or (said.takes_back and shared >= least)):
+    for at, words in enumerate(rules):
+        shared = len(words & said.around)
+        anew = max(_ANEW_MIN, _ANEW_SHARE * min(len(words), len(said.words)))
+        if shared >= best and ((said.is_rule and shared >= anew) or (said.takes_back and shared >= least)):
             best, place = shared, at
     return place
 
 
 def _reaches(needed: float, own: str) -> bool:
     """Whether the evidence in a sentence weighs that much; most sentences are given up before all of it is sought."""
-    weight = _QUESTION if _QUESTION_END.search(own) else 0.0
+    weight = _QUESTION if is_question(own) else 0.0
     left = _FOR
     for kind, value in EVIDENCE.items():
         if weight + left < needed:

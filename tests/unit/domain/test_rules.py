@@ -248,3 +248,12 @@ def test_a_rule_is_byte_equal_after_fifty_passes(rule):
     text = "\n".join(m.message.content for m in rendered_summaries(state, SummaryRole.SYSTEM))
     assert f"- {rule} [1]" in text
     assert [one.text.encode() for one in state.rules.entries] == [rule.encode()]
+
+
+def test_a_chat_of_rules_alone_keeps_the_newest():
+    """However many a pass finds: an event has so many, and reading takes linear time."""
+    said = [f"Please never mention item {n} in mails to customers." for n in range(RULES_MAX + 40)]
+    rules, revoked = found_rules(talk(*said), (), NO_RULES)
+
+    assert [one.text for one in rules] == said[40:]
+    assert len(revoked) <= RULES_MAX

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from abridged.service.text.standing import RULE_CHARS_MAX, SAID_CHARS_MAX, ended_rule, statements
+from abridged.service.text.standing import RULE_CHARS_MAX, SAID_CHARS_MAX, ended_rule, statements, words_of_rule
 
 ACCEPTED = "Understood, I will keep to it."
 
@@ -152,7 +152,7 @@ RULES = [
 )
 def test_a_rule_is_taken_back_by_its_own_words(text, place):
     """A cue alone ends nothing, and neither do the words of a rule alone."""
-    found = [ended_rule(said, RULES) for said in statements(text)]
+    found = [ended_rule(said, [*map(words_of_rule, RULES)]) for said in statements(text)]
 
     assert next((one for one in found if one is not None), None) == place
 
@@ -163,11 +163,12 @@ def test_what_takes_a_rule_back_may_stand_behind_the_words_it_shares():
     *_, said = statements("Priya says enough already with the freight mails. You can take her off copy.")
 
     assert said.text == "You can take her off copy."
-    assert ended_rule(said, rules) == 0
+    assert ended_rule(said, [*map(words_of_rule, rules)]) == 0
 
 
 def test_a_rule_laid_down_anew_ends_the_one_before():
     """The newer one stands."""
     (said,) = statements("From now on keep all commit subjects under 72 characters.", ACCEPTED)
 
-    assert ended_rule(said, ["Please always keep all commit subjects under 60 characters.", RULES[1]]) == 0
+    rules = ["Please always keep all commit subjects under 60 characters.", RULES[1]]
+    assert ended_rule(said, [*map(words_of_rule, rules)]) == 0
