@@ -19,6 +19,7 @@ from abridged.service.domain.conversation import Conversation, initial_state
 from abridged.service.domain.message import Message, Role, ToolCall
 from abridged.service.domain.policy import SummaryRole
 from abridged.service.domain.render import rendered_window
+from abridged.service.domain.rules import Rule
 from abridged.service.grounding.claims import evidence_of, texts_of, unsupported
 from abridged.service.grounding.support import Concordance, concordance_of
 from abridged.service.summarizer.statements import judged
@@ -92,6 +93,7 @@ class Survived:
         old_alone: Replaced values that stand without the current one.
         equals: Replaced values beside the current one that nothing marks as replaced.
         rules: Standing rules, letter by letter.
+        right_rules: Of the rules that the state has found, those that the writer meant as one.
         open_points: Open points, by most of their words.
         decisions: Decisions, by most of their words.
         tokens: Tokens of the windows, as a share of their budgets.
@@ -103,6 +105,7 @@ class Survived:
     old_alone: Share = field(default_factory=Share)
     equals: Share = field(default_factory=Share)
     rules: Share = field(default_factory=Share)
+    right_rules: Share = field(default_factory=Share)
     open_points: Share = field(default_factory=Share)
     decisions: Share = field(default_factory=Share)
     tokens: Share = field(default_factory=Share)
@@ -146,6 +149,11 @@ def _look(found: Survived, chat: WrittenChat, state: Conversation) -> None:
             found.equals.add(equals, 1)
             if is_old:
                 found.missing.append((chat.name, "equals" if equals else "old", f"{old} -> {value}"))
+    for rule in state.rules.entries:
+        is_right = any(_is_same(rule, one) for one in chat.notes["rules"])
+        found.right_rules.add(is_right, 1)
+        if not is_right:
+            found.missing.append((chat.name, "no rule", rule.text))
     for kind, tally in (("rules", found.rules), ("open_points", found.open_points), ("decisions", found.decisions)):
         for one in chat.notes[kind]:
             if one["message"] in inside or one.get("revoked"):
@@ -154,6 +162,11 @@ def _look(found: Survived, chat: WrittenChat, state: Conversation) -> None:
             tally.add(is_alive, 1)
             if not is_alive:
                 found.missing.append((chat.name, kind, one["text"]))
+
+
+def _is_same(rule: Rule, noted: Mapping[str, Any]) -> bool:
+    """Whether the sentence is the noted one: a writer may note a part of it."""
+    return rule.number == noted["message"] and (noted["text"] in rule.text or rule.text in noted["text"])
 
 
 def _has(text: str, value: str) -> bool:
@@ -222,8 +235,8 @@ CHATS: Final = Path(__file__).parents[1] / "written"
 HALVES: Final = ("seen", "scored")
 CONTEXT_LENGTHS: Final = (4_096, 2_048)
 HEADINGS = (
-    "chats", "context", "summarizer", "values", "beside a name", "old alone", "old beside", "rules", "open points",
-    "decisions", "window",
+    "chats", "context", "summarizer", "values", "beside a name", "old alone", "old beside", "rules", "right rules",
+    "open points", "decisions", "window",
 )  # fmt: skip
 
 
@@ -239,13 +252,15 @@ async def rows(folder: Path) -> list[tuple[str, ...]]:
                 found = await survived(chats, context_length=context_length, **options)
                 made.append((half, f"{context_length:,}", name, *_shares(found)))
         by_kind = statements_judged(chats).by_kind
-        made.append((half, "statements", *(f"{kind} {by_kind[kind].value:.2f}" for kind in (*LIES, "honest")), "", ""))
+        made.append(
+            (half, "statements", *(f"{kind} {by_kind[kind].value:.2f}" for kind in (*LIES, "honest")), "", "", "")
+        )
     return made
 
 
 def _shares(found: Survived) -> tuple[str, ...]:
     counted = (
-        found.values, found.named, found.old_alone, found.equals, found.rules, found.open_points, found.decisions,
-        found.tokens,
+        found.values, found.named, found.old_alone, found.equals, found.rules, found.right_rules, found.open_points,
+        found.decisions, found.tokens,
     )  # fmt: skip
     return tuple(f"{share.value:.2f}" for share in counted)

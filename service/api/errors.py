@@ -225,6 +225,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
     domain.NothingToSummarize: _Row(_DENIED, "NOTHING_TO_SUMMARIZE", text="nothing in the window can be compressed"),
     domain.DepthLimitReached: _Row(_DENIED, "DEPTH_LIMIT", text="the chain of summaries is as deep as it may be"),
     domain.SummaryNotInUse: _Row(_DENIED, "SUMMARY_REVOKED", resource=("summary", "summary_id")),
+    domain.RuleNotFound: _Row(_C.NOT_FOUND, "RULE_NOT_FOUND", ("number",), resource=("rule", "number")),
     domain.MessageNotFound: _Row(_C.NOT_FOUND, "MESSAGE_NOT_FOUND", ("number",), resource=("message", "number")),
     domain.MessageRemoved: _Row(_DENIED, "MESSAGE_REMOVED", ("number",)),
     domain.PinsTooLarge: _Row(_DENIED, "PINS_TOO_LARGE", ("tokens", "limit")),

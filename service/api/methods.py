@@ -34,6 +34,8 @@ METHOD_SCOPES: Mapping[str, str] = {
     "abridged.v1.ConversationService/ReopenConversation": "append",
     "abridged.v1.ConversationService/ListEpisodes": "read",
     "abridged.v1.ConversationService/GetEpisode": "read",
+    "abridged.v1.ConversationService/ListRules": "read",
+    "abridged.v1.ConversationService/DropRules": "append",
     "abridged.v1.ConversationService/WatchConversation": "read",
     "abridged.v1.ConversationService/SearchHistory": "read",
     "abridged.v1.EventLogService/ReadEvents": "read",

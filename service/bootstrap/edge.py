@@ -28,6 +28,7 @@ from abridged.service.api.passes import PassCalls
 from abridged.service.api.pipeline import Pipeline
 from abridged.service.api.readiness import log_checks, model_check, rebuild_check, recall_check, space_check
 from abridged.service.api.records import RecordCalls
+from abridged.service.api.rules import RuleCalls
 from abridged.service.api.search import SearchCalls
 from abridged.service.api.server import CONNECTIONS_MAX, Connections, GrpcServer, Servicers
 from abridged.service.api.server_info_servicer import ServerFacts, ServerInfoServicer
@@ -216,6 +217,7 @@ def servicers(
             ConversationCalls(core.conversations, core.table, core.models, core.policies, core.telemetry, pages),
             PassCalls(core.conversations, core.reactor, contexts, pages),
             RecordCalls(core.conversations, pages),
+            RuleCalls(core.conversations, pages),
             AmendmentCalls(core.conversations, core.policies),
             WatchCalls(core.conversations, watching),
             SearchCalls(recall, core.table, core.metrics, watching.noticing),

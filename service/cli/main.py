@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, str] = {
     "compress": "abridged.service.cli.compress:compress",
     "summaries": "abridged.service.cli.records:summaries",
     "episodes": "abridged.service.cli.records:episodes",
+    "rules": "abridged.service.cli.rules:rules",
     "expand": "abridged.service.cli.repairs:expand",
     "rate": "abridged.service.cli.repairs:rate",
     "revoke": "abridged.service.cli.repairs:revoke",

@@ -22,6 +22,7 @@ from abridged.service.domain.events import (
     MessageAppended,
     MessagesPinned,
     MessagesUnpinned,
+    RulesDropped,
     SettingsChanged,
     SummarizationCleared,
     SummarizationCompleted,
@@ -122,7 +123,10 @@ def _fact_text(event: DomainEvent, *, chars_max: int) -> str:
         case SummarizationCompleted():
             record = event.record
             saved = f"{record.tokens_before:,} -> {record.tokens_after:,} tokens"
-            return f"pass {short(event.pass_id)} completed: record {short(record.id)}, depth {record.depth}, {saved}"
+            rules = f", {found} rules found" if (found := len(event.rules.rules)) else ""
+            rules += f", {revoked} revoked" if (revoked := len(event.rules.revoked)) else ""
+            head = f"pass {short(event.pass_id)} completed: record {short(record.id)}"
+            return f"{head}, depth {record.depth}, {saved}{rules}"
         case SummarizationFailed():
             tried = f"after {event.attempts} attempt(s)" if event.asked or not event.cause else "no model was asked"
             cause = f": {event.cause}" if event.cause else ""
@@ -141,6 +145,8 @@ def _fact_text(event: DomainEvent, *, chars_max: int) -> str:
             return f"pinned: {_numbers(event.numbers)}"
         case MessagesUnpinned():
             return f"unpinned: {_numbers(event.numbers)}"
+        case RulesDropped():
+            return f"rules dropped: {_numbers(tuple(dict.fromkeys(rule.number for rule in event.rules)))}"
         case ConversationRewound():
             return f"rewound to message {event.to}, {len(event.revoked_ids)} summaries revoked"
         case ConversationForked():

@@ -15,7 +15,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from abridged.service.codec.enums import DRAFT_FORMS, ERROR_CLASSES, RATINGS, SKIP_REASONS, TOKEN_SOURCES, TRIGGERS
 from abridged.service.codec.message_map import Conversion, Field, Form, MessageMap
-from abridged.service.codec.records import FINDS, RECEIPT, RECORD
+from abridged.service.codec.records import FINDS, RECEIPT, RECORD, RULE_FINDS, RULE_NAME
 from abridged.service.codec.values import (
     POLICY,
     RANGE,
@@ -30,6 +30,7 @@ from abridged.service.codec.wire_format import LENGTH_DELIMITED, VARINT, length,
 from abridged.service.domain import events as domain
 from abridged.service.domain.ledger import NOTHING_FOUND
 from abridged.service.domain.record import FormName
+from abridged.service.domain.rules import NO_RULES_FOUND
 from abridged.service.domain.tokens import TokenSource
 from abridged.v1 import event_pb2
 
@@ -194,6 +195,7 @@ _FORMS: dict[str, Form] = {
         marks=_MARK,
         finds=Field(form=FINDS, default=NOTHING_FOUND),
         receipt=Field(form=RECEIPT, default=None),
+        rules=Field(form=RULE_FINDS, default=NO_RULES_FOUND),
     ),
     "SummarizationFailed": MessageMap(
         domain.SummarizationFailed,
@@ -223,6 +225,7 @@ _FORMS: dict[str, Form] = {
     "SummaryRated": MessageMap(domain.SummaryRated, event_pb2.SummaryRated, record_id="summary_id", rating=RATINGS),
     "MessagesPinned": MessageMap(domain.MessagesPinned, event_pb2.MessagesPinned),
     "MessagesUnpinned": MessageMap(domain.MessagesUnpinned, event_pb2.MessagesUnpinned),
+    "RulesDropped": MessageMap(domain.RulesDropped, event_pb2.RulesDropped, rules=RULE_NAME),
     "ConversationRewound": MessageMap(
         domain.ConversationRewound, event_pb2.ConversationRewound, to="to_version", **_CHANGED_IDS
     ),

@@ -31,6 +31,7 @@ from abridged.service.domain.record import (
     RecordQuality,
     SummaryRecord,
 )
+from abridged.service.domain.rules import FoundRule, RevokedRule, RuleFinds, RuleName
 from abridged.v1 import conversation_pb2, event_pb2, summary_pb2
 
 _Numbers = tuple[tuple[int, ...], ...]
@@ -147,5 +148,14 @@ RECEIPT = MessageMap(
         place=RECEIPT_PLACES,
         items=MessageMap(ReceiptItem, conversation_pb2.ReceiptItem),
     ),
+)
+
+RULE_NAME = MessageMap(RuleName, event_pb2.RuleName)
+RULE_FINDS = MessageMap(
+    RuleFinds,
+    event_pb2.RuleFinds,
+    rules=MessageMap(FoundRule, event_pb2.FoundRule),
+    revoked=MessageMap(RevokedRule, event_pb2.RevokedRule, by="revoked_by"),
+    source=Field("token_source", TOKEN_SOURCES),
 )
 RECORD = Conversion(record_to_proto, record_from_proto)

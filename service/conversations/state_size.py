@@ -16,6 +16,7 @@ from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.ledger import Ledger
 from abridged.service.domain.ranges import partitioned, ranges_of, without
 from abridged.service.domain.record import SummaryRecord, statements_of
+from abridged.service.domain.rules import Rules
 from abridged.service.domain.sequence import Sequence
 
 _MESSAGE_BYTES: Final = 448
@@ -174,7 +175,7 @@ def _rest(state: Conversation) -> int:
     prompt = settings.system_prompt
     texts = sizeof(prompt.content) + sizeof(prompt.extra_json) if prompt else 0
     texts += sizeof(settings.title) + sizeof(state.title) + sum(map(sizeof, settings.labels.values()))
-    return _STATE_BYTES + _PART_BYTES * named + texts + _ledger(state.ledger)
+    return _STATE_BYTES + _PART_BYTES * named + texts + _ledger(state.ledger) + _rules(state.rules)
 
 
 def _ledger(ledger: Ledger) -> int:
@@ -182,3 +183,7 @@ def _ledger(ledger: Ledger) -> int:
     return sum(
         sizeof(entry) + sizeof(entry.text) + sizeof(entry.context) + sizeof(entry.numbers) for entry in ledger.entries
     )
+
+
+def _rules(rules: Rules) -> int:
+    return sum(sys.getsizeof(rule) + sys.getsizeof(rule.text) for rule in rules.entries)

@@ -1,4 +1,4 @@
-"""Repairs a window by hand: revoke, rate, pin, unpin and rewind, as decisions.
+"""Repairs a window by hand: revoke, rate, pin, unpin, drop rules and rewind, as decisions.
 
 A decision that brings messages back counts the window as it will be, so it needs them: `needed` names what to read from
 the log first.
@@ -13,6 +13,7 @@ from abridged.service.domain.amendments_fold import dependents, outside, returni
 from abridged.service.domain.commands import (
     Amendment,
     AppendMessages,
+    DropRules,
     ForkConversation,
     PinMessages,
     RateSummary,
@@ -25,6 +26,7 @@ from abridged.service.domain.errors import (
     MessageNotFound,
     MessageRemoved,
     PinsTooLarge,
+    RuleNotFound,
     SummaryNotFound,
     SummaryNotInUse,
     VersionNotReached,
@@ -35,6 +37,7 @@ from abridged.service.domain.events import (
     MessageAppended,
     MessagesPinned,
     MessagesUnpinned,
+    RulesDropped,
     SummaryRated,
     SummaryRevoked,
 )
@@ -42,6 +45,7 @@ from abridged.service.domain.message import Role
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.ranges import common, covers, merged, ranges_of, without
 from abridged.service.domain.record import MessageRange, SummaryRecord
+from abridged.service.domain.rules_found import known_rules
 from abridged.service.domain.triggers import cancelled
 from abridged.service.domain.window import counted_tokens, pinned_units, tool_pairs, tool_units
 
@@ -92,6 +96,8 @@ def taken_back(
             return _pinned(state, command, policy, originals)
         case UnpinMessages():
             return _unpinned(state, command, originals)
+        case DropRules():
+            return _dropped(state, command)
         case RewindConversation():
             return _rewound(state, command)
 
@@ -149,6 +155,16 @@ def _unpinned(state: Conversation, command: UnpinMessages, originals: Sequence[M
     units = pinned_units(tool_units(chat, tool_pairs(chat)), frozenset(command.numbers))
     gone = tuple(sorted({*command.numbers, *(m.number for unit in units for m in unit)} & state.pins))
     return [*pending_cancelled(state), MessagesUnpinned(gone)] if gone else []
+
+
+def _dropped(state: Conversation, command: DropRules) -> list[Event]:
+    """Drop rules that are known, or that a message of the window lays down."""
+    _require_messages(state, (command.number,))
+    named = [r for r in known_rules(state) if r.number == command.number and command.text in ("", r.text)]
+    if not named:
+        raise RuleNotFound(command.number)
+    names = tuple(rule.name for rule in named if not rule.dropped)
+    return [RulesDropped(names)] if names else []
 
 
 def _rewound(state: Conversation, command: RewindConversation) -> list[Event]:

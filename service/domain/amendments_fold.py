@@ -23,7 +23,7 @@ from abridged.service.domain.ledger import Ledger
 from abridged.service.domain.message import Role
 from abridged.service.domain.ranges import covers, merged, ranges_of, without
 from abridged.service.domain.record import MessageRange, SummaryRecord
-from abridged.service.domain.render import text_of_records
+from abridged.service.domain.render import around_rules, text_of_records
 from abridged.service.domain.sequence import Sequence as Window
 from abridged.service.domain.tokens import TokenSource
 
@@ -55,7 +55,7 @@ def after_way_back(state: Conversation, event: WayBackEvent, originals: Iterable
     window = sorted([*kept, *returned], key=lambda m: m.number)
     estimated = sum(m.tokens for m in window if m.source is TokenSource.ESTIMATE)
     revoked = isinstance(event, SummaryRevoked)
-    return after._replace(
+    after = after._replace(
         window=Window(window),
         chat_messages=sum(m.message.role is not Role.SYSTEM for m in window),
         exact_tokens=sum(m.tokens for m in window) - estimated,
@@ -68,6 +68,8 @@ def after_way_back(state: Conversation, event: WayBackEvent, originals: Iterable
         irreducible_said_at=None,
         depth_limit_said=False,
     )
+    rules = after.rules.restricted(lambda number: not covers(after.removed, number), around_rules(after))
+    return after._replace(rules=rules)
 
 
 def _ledger_after(after: Conversation) -> Ledger:

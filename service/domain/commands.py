@@ -11,6 +11,7 @@ from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from abridged.service.domain.message import Message
 from abridged.service.domain.receipt import NOTHING_LEAVES, Leaving
 from abridged.service.domain.record import SummaryRecord
+from abridged.service.domain.rules import NO_RULES_FOUND, RuleFinds
 from abridged.service.domain.tokens import UNTAUGHT, Taught, TokenCount, TokenSource
 
 
@@ -99,6 +100,8 @@ class CompletePass:
         tried: The models that the pass turned to, in order, as `provider:model`.
         finds: What was found in the messages that leave; the decision sets its limits.
         leaving: Names and sentences of everything that leaves.
+        finds: The identifiers of the messages that leave; the decision sets its limits.
+        rules: The standing rules of these, and those that were taken back; the decision sets their limit.
     """
 
     pass_id: str
@@ -110,6 +113,7 @@ class CompletePass:
     tried: tuple[str, ...] = ()
     finds: LedgerFinds = NOTHING_FOUND
     leaving: Leaving = NOTHING_LEAVES
+    rules: RuleFinds = NO_RULES_FOUND
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +182,14 @@ class UnpinMessages:
 
 
 @dataclass(frozen=True, slots=True)
+class DropRules:
+    """Drop the standing rules of message `number`: the one that reads `text`, or all of them."""
+
+    number: int
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RewindConversation:
     """Remove the messages after number `to`."""
 
@@ -204,7 +216,7 @@ class ReopenConversation:
     """Take messages again, and apply the rules at once."""
 
 
-Amendment = RevokeSummary | RateSummary | PinMessages | UnpinMessages | RewindConversation
+Amendment = RevokeSummary | RateSummary | PinMessages | UnpinMessages | DropRules | RewindConversation
 
 Command = (
     AppendMessages

@@ -27,6 +27,7 @@ from abridged.service.domain.policy import wait_s
 from abridged.service.domain.ranges import merged
 from abridged.service.domain.receipt import Receipt
 from abridged.service.domain.record import MessageRange, SummaryRecord
+from abridged.service.domain.rules import NO_RULES, Rules
 from abridged.service.domain.sequence import Sequence
 from abridged.service.domain.tokens import TokenSource, calibrated_tokens
 
@@ -159,6 +160,7 @@ class Conversation(NamedTuple):
         closed: Whether it takes no messages and no passes.
         ledger: The identifiers of what has left the window.
         ancestors: The conversations that it was forked from, nearest first.
+        rules: Its standing rules.
     """
 
     event_version: int = 0
@@ -205,6 +207,7 @@ class Conversation(NamedTuple):
     closed: bool = False
     ledger: Ledger = Ledger()
     ancestors: tuple[Ancestor, ...] = ()
+    rules: Rules = NO_RULES
 
     @property
     def is_open(self) -> bool:
@@ -234,15 +237,16 @@ class Conversation(NamedTuple):
 
     @property
     def window_tokens(self) -> int:
-        """Tokens of the window: messages, records and ledger, estimates corrected."""
+        """Tokens of the window: messages, records, rules and ledger, estimates corrected."""
         exact, estimated = self.uncorrected_tokens
         return exact + calibrated_tokens(estimated, self.settings.calibration_factor)
 
     @property
     def uncorrected_tokens(self) -> tuple[int, int]:
-        """The window's exact tokens and its estimated ones: of messages, records and ledger."""
+        """The window's exact tokens and its estimated ones: of messages, records, rules and ledger."""
         exact, estimated = self.exact_tokens, self.estimated_tokens
-        for source, tokens in (*((s.source, s.tokens) for s in self.shown), (self.ledger.source, self.ledger.tokens)):
+        records = ((s.source, s.tokens) for s in self.shown)
+        for source, tokens in (*records, *((part.source, part.tokens) for part in (self.rules, self.ledger))):
             if source is TokenSource.ESTIMATE:
                 estimated += tokens
             else:

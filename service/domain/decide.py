@@ -71,13 +71,14 @@ from abridged.service.domain.events import (
     Trigger,
     UsageReported,
 )
-from abridged.service.domain.fold import evolve, fold, recorded, with_finds
+from abridged.service.domain.fold import evolve, fold, recorded, with_finds, with_rules
 from abridged.service.domain.ledger import NO_LEDGER, NOTHING_FOUND, LedgerFinds
 from abridged.service.domain.policy import Policy, wait_after_failures
 from abridged.service.domain.profiles.profile import DecisionContext, Profile
 from abridged.service.domain.ranges import without
 from abridged.service.domain.record import SummaryRecord
-from abridged.service.domain.sizes import ledger_limits
+from abridged.service.domain.rules import NO_RULES, NO_RULES_FOUND, RuleFinds
+from abridged.service.domain.sizes import ledger_limits, rules_limit
 from abridged.service.domain.tokens import Taught, TokenSource, calibrated_factor
 from abridged.service.domain.triggers import cancelled, closed_with, followed_up, remade, ruled, superseded
 from abridged.service.domain.whereabouts import receipt_of
@@ -278,9 +279,10 @@ def _complete(state: Conversation, command: CompletePass, context: DecisionConte
     if plan.trigger is not Trigger.REMAKE:
         marks = clearable(after, context.policy)
         after = with_marks(after, marks)
-        finds = _within_limits(state, after, record, command.finds, context.policy)
-        after = with_finds(after, finds)
-        completed = replace(completed, marks=marks, finds=finds)
+        rules = _rules_within_limit(state, after, record, command.rules, context.policy)
+        finds = _within_limits(state, with_rules(after, rules), record, command.finds, context.policy)
+        after = with_finds(after, finds, rules)
+        completed = replace(completed, marks=marks, finds=finds, rules=rules)
     if not _saves_enough(state, after, record, context.profile):
         return _with_trigger(state, [_skipped_no_gain(state, plan, command, context)], context)
     completed = replace(completed, receipt=receipt_of(state, after, command.leaving))
@@ -300,6 +302,21 @@ def _within_limits(
         record_tokens=summary_tokens(after, record.id),
     )
     return finds._replace(limit_tokens=limit, memory_tokens=memory)
+
+
+def _rules_within_limit(
+    before: Conversation, after: Conversation, record: SummaryRecord, found: RuleFinds, policy: Policy
+) -> RuleFinds:
+    """Bound the rules by the most that they may take after the pass."""
+    if not found.rules and not before.rules.entries:
+        return NO_RULES_FOUND
+    limit = rules_limit(
+        before,
+        policy,
+        window_tokens=after._replace(ledger=NO_LEDGER, rules=NO_RULES).window_tokens,
+        record_tokens=summary_tokens(after, record.id),
+    )
+    return found._replace(limit_tokens=limit)
 
 
 def _counts_as_failure(state: Conversation, command: CompletePass) -> bool:

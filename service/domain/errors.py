@@ -9,6 +9,7 @@ DomainError
 ├── SummaryNotInUse          the record was already revoked
 ├── PassNotFound
 ├── MessageNotFound          no message has this number
+├── RuleNotFound             no standing rule of this message is known
 ├── MessageRemoved           a rewind removed the message
 ├── PinsTooLarge             pins would exceed their share of the budget
 ├── WrongMessageVersion      the conversation does not have the expected number of messages
@@ -101,6 +102,14 @@ class MessageNotFound(DomainError):
 
     def __init__(self, number: int) -> None:
         super().__init__(f"no message has number {number}")
+        self.number = number
+
+
+class RuleNotFound(DomainError):
+    """No standing rule of this message is known, or none with this text."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"no standing rule of message {number} is known by this name")
         self.number = number
 
 

@@ -13,6 +13,7 @@ from abridged.service.domain.message import Message, Role
 from abridged.service.domain.policy import Policy, ProfileName
 from abridged.service.domain.receipt import Receipt
 from abridged.service.domain.record import FormName, MessageRange, SummaryRecord
+from abridged.service.domain.rules import NO_RULES_FOUND, RuleFinds, RuleName
 from abridged.service.domain.tokens import TokenSource, calibrated_tokens
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
@@ -325,6 +326,7 @@ class SummarizationCompleted:
         marks: Marks for old tool results that stay in the window, so that it is rewritten once and not twice.
         finds: The identifiers of the messages that leave the window; none for a remake, by which none does.
         receipt: Where everything is that left the window; None in events from before there were receipts.
+        rules: The standing rules of these, and those that have been taken back.
     """
 
     pass_id: str
@@ -337,6 +339,7 @@ class SummarizationCompleted:
     marks: tuple[ResultMark, ...] = ()
     finds: LedgerFinds = NOTHING_FOUND
     receipt: Receipt | None = None
+    rules: RuleFinds = NO_RULES_FOUND
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,6 +426,13 @@ class MessagesUnpinned:
 
 
 @dataclass(frozen=True, slots=True)
+class RulesDropped:
+    """A caller dropped these standing rules: the window does not show them any longer."""
+
+    rules: tuple[RuleName, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ConversationRewound:
     """The messages after number `to` left the conversation for good. Their numbers are not reused.
 
@@ -472,6 +482,7 @@ Event = (
     | SummaryRated
     | MessagesPinned
     | MessagesUnpinned
+    | RulesDropped
     | ConversationRewound
     | ConversationClosed
     | ConversationReopened

@@ -26,6 +26,7 @@ from abridged.service.domain.events import (
     Event,
     MessageAppended,
     PassPlan,
+    RulesDropped,
     Settings,
     SettingsChanged,
     SkipReason,
@@ -45,7 +46,8 @@ from abridged.service.domain.ledger import LedgerFinds
 from abridged.service.domain.message import Role
 from abridged.service.domain.ranges import partitioned, ranges_of, without
 from abridged.service.domain.record import MessageRange
-from abridged.service.domain.render import text_of_records
+from abridged.service.domain.render import around_rules, text_of_records
+from abridged.service.domain.rules import RuleFinds
 from abridged.service.domain.sequence import Sequence
 from abridged.service.domain.tokens import TokenSource
 
@@ -113,6 +115,7 @@ _RareEvent = (
     | SummarizationFailed
     | SummarizationSkipped
     | SummaryRated
+    | RulesDropped
     | ConversationClosed
     | ConversationReopened
     | TitleChanged
@@ -155,6 +158,9 @@ def _applied(state: Conversation, event: _RareEvent, at_us: int, originals: Iter
             return _skipped(state, event, at_us)
         case SummaryRated():
             return state._replace(ratings=MappingProxyType({**state.ratings, event.record_id: event.rating}))
+        case RulesDropped():
+            rules = state.rules.without(event.rules, around_rules(state))
+            return state._replace(rules=rules, epoch=state.epoch + (rules.shown != state.rules.shown))
         case ConversationClosed():
             return state._replace(closed=True)
         case ConversationReopened():
@@ -203,11 +209,20 @@ def _completed(state: Conversation, event: SummarizationCompleted, at_us: int) -
     assert state.pending is not None, "a completed pass was pending"
     if state.pending.trigger is Trigger.REMAKE:
         return after
-    return with_finds(with_marks(after, event.marks), event.finds)
+    return with_finds(with_marks(after, event.marks), event.finds, event.rules)
 
 
-def with_finds(state: Conversation, finds: LedgerFinds) -> Conversation:
-    """Return the state with the ledger that its pass leaves, and the ratio that the window now rises from."""
+def with_rules(state: Conversation, found: RuleFinds) -> Conversation:
+    """Return the state with the standing rules that its pass leaves."""
+    if not found.rules and not state.rules.entries:
+        return state
+    return state._replace(rules=state.rules.after(found, around_rules(state)))
+
+
+def with_finds(state: Conversation, finds: LedgerFinds, rules: RuleFinds) -> Conversation:
+    """Return the state with the rules and the ledger that its pass leaves, and the ratio that the window now rises
+    from."""
+    state = with_rules(state, rules)
     state = state._replace(ledger=state.ledger.after(finds, text_of_records(state.shown)))
     return state._replace(lowest_ratio_since_pass=state.ratio)
 
@@ -277,7 +292,8 @@ def _remade(state: Conversation, replaced_id: str, event: SummarizationCompleted
     )
     shown = tuple(ShownRecord(record, event.source, s.short) if s.record.id == replaced_id else s for s in state.shown)
     ledger = state.ledger.restricted(lambda _: True, lambda _: True, text_of_records(shown))
-    return state._replace(shown=shown, ledger=ledger)
+    state = state._replace(shown=shown, ledger=ledger)
+    return state._replace(rules=state.rules.restricted(lambda _: True, around_rules(state)))
 
 
 def _shown_beside(state: Conversation, plan: PassPlan, new: ShownRecord) -> tuple[ShownRecord, ...]:

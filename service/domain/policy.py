@@ -149,6 +149,7 @@ class Policy:
     episode_token_ratio: float = _in(0, 1, 0.15, above=True, below=True)
     ledger_token_ratio: float = _in(0, 1, 0.15, below=True)
     max_ledger_tokens: int = _in(0, _TOKENS_MAX, 2_000)
+    rules_token_ratio: float = _in(0, 1, 0.1, below=True)
 
 
 RANGES: Mapping[str, Range] = MappingProxyType({f.name: f.metadata[_RANGE] for f in fields(Policy) if f.metadata})
@@ -196,6 +197,7 @@ CLIENT_FIELDS = frozenset(
         "episode_token_ratio",
         "ledger_token_ratio",
         "max_ledger_tokens",
+        "rules_token_ratio",
     }
 )
 """The fields that clients may set by default: none of them names a model or an endpoint."""

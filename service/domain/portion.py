@@ -18,7 +18,7 @@ from abridged.service.domain.conversation import Conversation, EndedPass
 from abridged.service.domain.events import ErrorClass, MessageAppended, Trigger
 from abridged.service.domain.message import Role
 from abridged.service.domain.policy import RECORD_TOKENS_MIN, Policy, ToolOutput, largest_summary
-from abridged.service.domain.sizes import ledger_tokens
+from abridged.service.domain.sizes import ledger_tokens, rules_tokens
 from abridged.service.domain.tokens import TRANSCRIPT_FRAME_TOKENS
 from abridged.service.domain.window import (
     WindowSplit,
@@ -122,7 +122,7 @@ def _head(state: Conversation, policy: Policy, *, limit: int, tail_messages: int
     dropped = _oldest(closed_units(state, head), policy, limit=limit)
     if prompt_tokens(dropped, policy) < _least_tokens(policy):
         return None
-    around = largest_summary(policy, budget=state.budget) + ledger_tokens(state)
+    around = largest_summary(policy, budget=state.budget) + rules_tokens(state) + ledger_tokens(state)
     kept_tokens = max(0, aimed_tokens(state, policy) - around)
     return WindowSplit(dropped, counted_tokens(dropped, state.settings.calibration_factor), kept_tokens, cut=True)
 

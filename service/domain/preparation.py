@@ -12,7 +12,7 @@ from abridged.service.domain.events import PassPlan, SummarizationCompleted, Sum
 from abridged.service.domain.fold import evolve
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.profiles.profile import DecisionContext
-from abridged.service.domain.sizes import ledger_tokens_max
+from abridged.service.domain.sizes import ledger_tokens_max, rules_tokens_max
 from abridged.service.domain.window import relieved_ratio
 
 GROWN_SHARE = 0.5
@@ -49,5 +49,10 @@ def suffices(state: Conversation, completed: SummarizationCompleted, now_us: int
     if plan is None or plan.pass_id != completed.pass_id or plan.trigger not in (Trigger.RATIO, Trigger.EMERGENCY):
         return False
     share = ledger_tokens_max(state, plan.policy)
-    completed = replace(completed, finds=completed.finds._replace(limit_tokens=share, memory_tokens=share))
+    rules_share = rules_tokens_max(state, plan.policy)
+    completed = replace(
+        completed,
+        finds=completed.finds._replace(limit_tokens=share, memory_tokens=share),
+        rules=completed.rules._replace(limit_tokens=rules_share),
+    )
     return evolve(state, completed, now_us).ratio <= relieved_ratio(plan.policy)

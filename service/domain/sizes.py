@@ -1,9 +1,11 @@
-"""The intended and the greatest size of a pass's record and of the ledger."""
+"""The intended and the greatest size of a pass's record, of the standing rules and of the ledger."""
 
 from __future__ import annotations
 
 from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.ledger import Ledger
 from abridged.service.domain.policy import RECORD_TOKENS_MIN, SUMMARY_TOKENS_MIN, Policy, ProfileName, summary_cap
+from abridged.service.domain.rules import Rules
 from abridged.service.domain.tokens import TokenSource, calibrated_tokens
 
 OVERRUN = 2
@@ -19,18 +21,48 @@ LEDGER_MEMORY = 2
 
 def ledger_tokens(state: Conversation) -> int:
     """Tokens of the ledger in the window, an estimate corrected."""
-    ledger = state.ledger
-    if ledger.source is not TokenSource.ESTIMATE:
-        return ledger.tokens
-    return calibrated_tokens(ledger.tokens, state.settings.calibration_factor)
+    return _counted(state, state.ledger)
+
+
+def rules_tokens(state: Conversation) -> int:
+    """Tokens of the standing rules in the window, an estimate corrected."""
+    return _counted(state, state.rules)
+
+
+def _counted(state: Conversation, part: Ledger | Rules) -> int:
+    if part.source is not TokenSource.ESTIMATE:
+        return part.tokens
+    return calibrated_tokens(part.tokens, state.settings.calibration_factor)
 
 
 def ledger_tokens_max(state: Conversation, policy: Policy) -> int:
-    """The ledger's share of the window, in tokens; of what triggers a pass, where that is much less than the budget."""
-    whole = state.budget
-    if policy.profile is ProfileName.ROLLING:
-        whole = min(whole, int(policy.threshold_tokens / policy.trigger_token_ratio))
-    return min(policy.max_ledger_tokens, int(policy.ledger_token_ratio * whole))
+    """The ledger's share of the window, in tokens."""
+    return min(policy.max_ledger_tokens, int(policy.ledger_token_ratio * _whole(state, policy)))
+
+
+def rules_tokens_max(state: Conversation, policy: Policy) -> int:
+    """The share of the window that standing rules have, in tokens."""
+    return int(policy.rules_token_ratio * _whole(state, policy))
+
+
+def _whole(state: Conversation, policy: Policy) -> int:
+    """The budget, or where that is much more, what triggers a pass."""
+    if policy.profile is not ProfileName.ROLLING:
+        return state.budget
+    return min(state.budget, int(policy.threshold_tokens / policy.trigger_token_ratio))
+
+
+def rules_limit(state: Conversation, policy: Policy, *, window_tokens: int, record_tokens: int) -> int:
+    """The most uncorrected tokens of standing rules in the window after a pass of this state.
+
+    `window_tokens` is what the window costs once the pass has its record, of `record_tokens`, without rules and ledger.
+    They may have their share as far as the budget goes, and no more new tokens than the gain of the pass can spare.
+    """
+    freed = state.window_tokens - rules_tokens(state) - ledger_tokens(state) - window_tokens
+    spared = max(0, freed - int(policy.min_gain * (freed + record_tokens)))
+    left = state.budget - window_tokens - state.settings.overhead
+    limit = min(rules_tokens_max(state, policy), rules_tokens(state) + spared, left)
+    return max(0, int(limit / max(1.0, state.settings.calibration_factor)))
 
 
 def ledger_limits(state: Conversation, policy: Policy, *, window_tokens: int, record_tokens: int) -> tuple[int, int]:
@@ -57,11 +89,11 @@ def record_sizes(
 ) -> tuple[int, int]:
     """The size that a record should have, and the size at which it would miss what the pass is for.
 
-    `kept_tokens` is what the window costs without the record, what it replaces and the ledger, overhead included. The
-    window is to end below its trigger. Where what stays leaves no room for that, the budget does; a record is never
+    `kept_tokens` is what the window costs without the record, what it replaces, rules and ledger, overhead included.
+    The window is to end below its trigger. Where what stays leaves no room for that, the budget does; a record is never
     asked to be smaller than one that says something. `revised_tokens` are those of the record that it updates.
     """
-    kept_tokens += ledger_tokens(state)
+    kept_tokens += rules_tokens(state) + ledger_tokens(state)
     # Whoever counts the record may estimate, and its estimate is corrected like any other.
     factor = max(1.0, state.settings.calibration_factor)
     below_trigger = int((policy.trigger_token_ratio * state.budget - kept_tokens) / factor) - 1

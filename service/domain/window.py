@@ -13,7 +13,7 @@ from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.message import Role
 from abridged.service.domain.policy import RECORD_TOKENS_MIN, Policy, largest_summary
 from abridged.service.domain.record import MessageRange
-from abridged.service.domain.sizes import ledger_tokens
+from abridged.service.domain.sizes import ledger_tokens, rules_tokens
 from abridged.service.domain.tokens import TokenSource, calibrated_tokens
 
 RUNWAY = 0.15
@@ -47,8 +47,8 @@ class ToolPairs:
 class WindowSplit:
     """The messages that a pass would compress; the rest of the window stays verbatim.
 
-    `kept_tokens` is the window without the dropped messages, a summary and the ledger, overhead included. A `cut` split
-    leaves to follow-ups what could be dropped too, and its `kept_tokens` are those of the last of them.
+    `kept_tokens` is the window without the dropped messages, a summary, rules and ledger, overhead included. A `cut`
+    split leaves to follow-ups what could be dropped too, and its `kept_tokens` are those of the last of them.
     """
 
     dropped: tuple[MessageAppended, ...]
@@ -174,7 +174,8 @@ class _Tail:
     def kept(self, state: Conversation, policy: Policy, tail_messages: int) -> set[int]:
         """Places of everything that stays."""
         share_left = policy.tail_token_ratio * state.budget
-        aim = aimed_tokens(state, policy) - largest_summary(policy, budget=state.budget) - ledger_tokens(state)
+        around = largest_summary(policy, budget=state.budget) + rules_tokens(state) + ledger_tokens(state)
+        aim = aimed_tokens(state, policy) - around
         kept = set(self._bound)
         messages = 0
         for i in reversed(range(len(self._units))):

@@ -13,14 +13,8 @@ from typing import Final
 from abridged.service.extraction.tasks import addressed, announces, deadline_of, owner_of
 from abridged.service.text.identifiers import identifiers
 from abridged.service.text.phrases import Phrase, Words, has_phrase, pattern_of, words_of
-from abridged.service.text.sentences import terms_of
+from abridged.service.text.sentences import is_question, terms_of, without_quotations
 
-_QUOTED: Final = re.compile(
-    r"[\"\u201c\u201e][^\"\u201c\u201d\u201e]{1,200}[\"\u201d\u201c]|\u00ab[^\u00ab\u00bb]{1,200}\u00bb|[\u300c\u300e][^\u300d\u300f]{1,200}[\u300d\u300f]"
-)
-"""A quotation: its words say nothing of the person who quotes."""
-
-_QUESTION_END: Final = re.compile(r"[?\uff1f\u061f][\"'\u201d\u2019)\]]{0,3}$")
 _ENDED: Final = re.compile(r"[.!\u2026\u3002\uff01][\"'\u201d\u2019)\]]{0,3}$")
 _UNMARKED_CHARS_MAX: Final = 120
 """A question without a mark is written in a hurry, and short."""
@@ -83,11 +77,6 @@ def is_open(sentence: str) -> bool:
 def is_done(sentence: str) -> bool:
     """Whether the sentence reports something as done."""
     return has_phrase(_plain(sentence), Phrase.REPORTS_DONE)
-
-
-def is_question(sentence: str) -> bool:
-    """Whether the sentence ends as a question."""
-    return _QUESTION_END.search(sentence.rstrip()) is not None
 
 
 def seeks_agreement(sentence: str) -> bool:
@@ -155,7 +144,7 @@ def _is_in_capitals(plain: str) -> bool:
 
 def _own(sentence: str) -> str:
     """The sentence without what it quotes."""
-    return _QUOTED.sub(" ", _plain(sentence))
+    return without_quotations(_plain(sentence))
 
 
 def _plain(sentence: str) -> str:

@@ -82,6 +82,7 @@ class PassCommits:
                 tried=result.tried,
                 finds=result.finds,
                 leaving=result.leaving,
+                rules=result.rules,
             ),
         )
 

@@ -246,7 +246,7 @@ class PassRunner:
         state, now_us = await self._conversations.state(key), self._conversations.now_us()
         result = self._made(part, summary, self._clock_s(), report)
         completed = SummarizationCompleted(
-            part.plan.pass_id, result.record, result.source, fallback=False, finds=result.finds
+            part.plan.pass_id, result.record, result.source, False, finds=result.finds, rules=result.rules
         )
         return await run_off_loop(self._conversations.window_weight(key), lambda: suffices(state, completed, now_us))
 
@@ -279,8 +279,8 @@ class PassRunner:
             tokens_read=tokens_read,
             tokens_written=tokens_written,
         )
-        finds = work.finds.corrected(summary.taught)
-        return PassResult(record, summary.source, tried=summary.tried, finds=finds, leaving=work.leaving)
+        finds, rules = work.finds.corrected(summary.taught), work.rules.corrected(summary.taught)
+        return PassResult(record, summary.source, tried=summary.tried, finds=finds, leaving=work.leaving, rules=rules)
 
     def _interrupted(self, report: PassReport) -> PassFailed:
         cause = "the window was over its budget before the model had answered"

@@ -18,17 +18,18 @@ from abridged.service.domain.message import Message, Role
 from abridged.service.domain.ranges import partitioned, ranges_of, without
 from abridged.service.domain.receipt import Leaving
 from abridged.service.domain.record import FormName, MessageRange
-from abridged.service.domain.sizes import ledger_limits, ledger_tokens, ledger_tokens_max
+from abridged.service.domain.rules import NO_RULES_FOUND, RuleFinds
+from abridged.service.domain.sizes import ledger_limits, ledger_tokens, ledger_tokens_max, rules_tokens_max
 from abridged.service.domain.tokens import TokenCounter, calibrated_tokens
 from abridged.service.extraction.decided import decided_in
-from abridged.service.summarizer.finds import finds_of
+from abridged.service.summarizer.finds import finds_of, rules_in
 from abridged.service.summarizer.summarizer import PassWork
 
 SOURCE_MESSAGES_MAX: Final = 100_000
 
 
 class PassSource:
-    """Reads what passes summarize. `counter` counts the ledger's identifiers."""
+    """Reads what passes summarize. `counter` counts the ledger's identifiers and the standing rules."""
 
     def __init__(self, log: ConversationLog, counter: TokenCounter) -> None:
         self._log = log
@@ -65,8 +66,8 @@ class PassSource:
             inside, staying = partitioned(state.window, without(plan.covered, ranges_of(state.pins)))
             ranges = ranges_of(m.number for m in inside)
             leaving = await self._chat(key, state, ranges) if ranges else ()
-        finds, read = await asyncio.to_thread(self._read, state, plan, leaving, staying)
-        return replace(work, finds=finds, leaving=read, in_ledger=partial(_in_ledger, state, plan, finds))
+        finds, rules, read = await asyncio.to_thread(self._read, state, plan, leaving, staying)
+        return replace(work, finds=finds, rules=rules, leaving=read, in_ledger=partial(_in_ledger, state, plan, finds))
 
     def _read(
         self,
@@ -74,15 +75,21 @@ class PassSource:
         plan: PassPlan,
         leaving: Sequence[MessageAppended],
         staying: Sequence[MessageAppended],
-    ) -> tuple[LedgerFinds, Leaving]:
-        """Read the messages once, for the ledger and for the receipt."""
+    ) -> tuple[LedgerFinds, RuleFinds, Leaving]:
+        """Read the messages for the ledger and the rules, each as far as the policy has room, and for the receipt."""
         heard = Hearing(leaving, staying)
         counter = self._counter.of(state.settings.model)
         source = counter.source_for(state.settings.model)
-        finds = finds_of(leaving, staying, state.ledger, counter=counter, source=source, heard=heard)
-        is_kept = plan.trigger is not Trigger.REMAKE and ledger_tokens_max(state, plan.policy)
-        read = heard.leaving(replaced_texts(state, plan), decided_in(leaving))
-        return (finds if is_kept else NOTHING_FOUND), read
+        finds, rules = (
+            finds_of(leaving, staying, state.ledger, counter=counter, source=source, heard=heard),
+            NO_RULES_FOUND,
+        )
+        is_remake = plan.trigger is Trigger.REMAKE
+        if is_remake or not ledger_tokens_max(state, plan.policy):
+            finds = NOTHING_FOUND
+        if not is_remake and rules_tokens_max(state, plan.policy):
+            rules = rules_in(leaving, staying, state.rules, counter=counter, source=source)
+        return finds, rules, heard.leaving(replaced_texts(state, plan), decided_in(leaving))
 
     async def _chat(
         self, key: StreamId, state: Conversation, ranges: tuple[MessageRange, ...]

@@ -1,4 +1,4 @@
-"""Finds the ledger's entries in the messages that a pass takes out of the window."""
+"""Finds the ledger's entries and the standing rules in the messages that a pass takes out of the window."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Final
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.ledger import Ledger, LedgerEntry, LedgerFinds, fact_text
 from abridged.service.domain.ledger_entries import UNHEARD, Heard, found_in
+from abridged.service.domain.rules import RuleFinds, Rules, rule_line
+from abridged.service.domain.rules_found import found_rules
 from abridged.service.domain.tokens import TokenCounter, TokenSource
 
 _PIECES: Final = 4
@@ -28,6 +30,23 @@ def finds_of(
     """
     found, replaced = found_in(leaving, staying, ledger, heard)
     return LedgerFinds(tuple(_counted(one.entry(), counter) for one in found), replaced, source=source)
+
+
+def rules_in(
+    leaving: Iterable[MessageAppended],
+    staying: Iterable[MessageAppended],
+    rules: Rules,
+    *,
+    counter: TokenCounter,
+    source: TokenSource,
+) -> RuleFinds:
+    """The standing rules of the messages that leave, and those that these or the staying ones take back.
+
+    A rule is counted as the window shows it. Takes time linear in the messages, and in the rules that stand.
+    """
+    found, revoked = found_rules(leaving, staying, rules)
+    counted = (one._replace(tokens=_tokens(f"{rule_line(one.text, one.number)}\n", counter)) for one in found)
+    return RuleFinds(tuple(counted), revoked, source=source)
 
 
 def _counted(entry: LedgerEntry, counter: TokenCounter) -> LedgerEntry:

@@ -24,6 +24,7 @@ from abridged.service.domain.record import (
     figures_of,
 )
 from abridged.service.domain.render import short_text, shown_text, summary_text
+from abridged.service.domain.rules import NO_RULES_FOUND, RuleFinds
 from abridged.service.domain.tokens import (
     MESSAGE_OVERHEAD_TOKENS,
     TokenCounter,
@@ -119,6 +120,7 @@ class PassWork:
         merged: The records whose texts are the `messages` of a digest.
         finds: The identifiers of the messages that leave the window, counted without what the caller's counts teach.
         leaving: Names and sentences of everything that leaves the window.
+        rules: The standing rules of these, counted so too, and those that have been taken back.
         in_ledger: The identifiers, case folded, that a ledger would show beside a record of this text and tokens.
     """
 
@@ -133,6 +135,7 @@ class PassWork:
     merged: tuple[ShownRecord, ...] = ()
     finds: LedgerFinds = NOTHING_FOUND
     leaving: Leaving = NOTHING_LEAVES
+    rules: RuleFinds = NO_RULES_FOUND
     in_ledger: Callable[[str, int], frozenset[str]] = lambda _text, _tokens: frozenset()
 
     @property
@@ -236,6 +239,7 @@ class PassResult:
         tried: The models that the pass turned to, in order.
         finds: The identifiers of the messages that leave the window, for the ledger.
         leaving: Names and sentences of everything that leaves the window, for the receipt.
+        rules: The standing rules of these, and those that have been taken back.
     """
 
     record: SummaryRecord
@@ -246,6 +250,7 @@ class PassResult:
     tried: tuple[str, ...] = ()
     finds: LedgerFinds = NOTHING_FOUND
     leaving: Leaving = NOTHING_LEAVES
+    rules: RuleFinds = NO_RULES_FOUND
 
 
 CALLERS_RATIO_MAX = 2.0

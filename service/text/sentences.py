@@ -64,6 +64,10 @@ _LISTING: Final = re.compile(
     r"|(?:from \S{1,80} )?import [\w.*, ]{1,80}$|(?:def|class) \w{1,80}[(:]|(?:return|raise|assert) \S{0,80}[(\[=]"
     r"|#(?:include|define) |File \"|Traceback \(|[\w.\[\]'\"]{1,80} ?[-+*/|&:]?= ?[^=]|[\w.]{1,80}\(.{0,300}\)[;:,]?$"
 )
+_QUOTATION: Final = re.compile(
+    r"[\"\u201c\u201e][^\"\u201c\u201d\u201e]{1,200}[\"\u201d\u201c]|\u00ab[^\u00ab\u00bb]{1,200}\u00bb|[\u300c\u300e][^\u300d\u300f]{1,200}[\u300d\u300f]"
+)
+_QUESTION_END: Final = re.compile(r"[?\uff1f\u061f][\"'\u201d\u2019)\]]{0,3}$")
 _SYMBOLS: Final = re.compile(r"[][(){}=<>;|\\_*&^$#@+~\"'`/]")
 _SYMBOLS_SHARE_MAX: Final = 0.2
 
@@ -97,6 +101,16 @@ def parts_of(text: str) -> Iterator[str]:
         for start, end in _spans(line):
             if part := line[start:end].strip():
                 yield part
+
+
+def without_quotations(sentence: str) -> str:
+    """`sentence` without what it quotes, whose words say nothing of the person who quotes."""
+    return _QUOTATION.sub(" ", sentence)
+
+
+def is_question(sentence: str) -> bool:
+    """Whether `sentence` ends as a question."""
+    return _QUESTION_END.search(sentence.rstrip()) is not None
 
 
 def is_broken(sentence: str) -> bool:

@@ -378,6 +378,21 @@ def test_a_window_is_repaired_from_the_command_line(cli, summarized):
     assert cli("reopen", summarized).out.startswith("reopened\n")
 
 
+def test_standing_rules_are_listed_and_dropped(cli):
+    """A conversation without any says so."""
+    rule = "Please never send the customers a mail without asking me first."
+    cli("append", "rules", rule)
+    cli("append", "rules", "Understood.", "--role", "assistant")
+
+    assert cli("rules", "rules").out == f"message 1: standing, in the window\n  {rule}\n"
+    assert '"number": "1"' in cli("rules", "rules", "--json").out
+    assert cli("rules", "rules", "--drop", "1").out == f"message 1: dropped\n  {rule}\n"
+    assert cli("rules", "rules").out == f"message 1: dropped\n  {rule}\n"
+    assert "RULE_NOT_FOUND" in cli("rules", "rules", "--drop", "2").err
+    cli("append", "no-rules", "Hello.")
+    assert cli("rules", "no-rules").out == "no rules yet\n"
+
+
 @pytest.mark.parametrize("named", ["summary-depth:1", "summary-0123", "nothing"])
 def test_an_unknown_summary_says_which_ids_there_are_and_where_to_see_them(cli, summarized, named):
     """The mark `summary-depth:1` of a context looks like an id and is none."""

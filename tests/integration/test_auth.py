@@ -250,7 +250,8 @@ async def test_methods_of_scope_append_answer_shortly_whatever_the_conversation_
     conversation holds needs the scope read, or a room of its own."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
-        await chat.append(*(said(n, "x" * 20_000, tokens=100) for n in range(1, 15)))
+        rule = "Please never send the customers a mail without asking me first."
+        await chat.append(said(1, rule), *(said(n, "x" * 22_000, tokens=100) for n in range(2, 15)))
         answers = {
             "AppendMessages": await chat.append(said(15, "x" * 20_000, tokens=100)),
             "UpdateConversation": await chat.update(["context_length"], context_length=20_000),
@@ -273,6 +274,7 @@ async def test_methods_of_scope_append_answer_shortly_whatever_the_conversation_
             "UnpinMessages": await s.conversations.UnpinMessages(
                 api.UnpinMessagesRequest(conversation_id=chat.id, numbers=[3])
             ),
+            "DropRules": await s.conversations.DropRules(api.DropRulesRequest(conversation_id=chat.id, number=1)),
             "RevokeSummary": await s.conversations.RevokeSummary(api.RevokeSummaryRequest(**named)),
             "ForkConversation": await s.conversations.ForkConversation(
                 api.ForkConversationRequest(conversation_id=chat.id, fork_id="fork")

@@ -179,6 +179,12 @@ async def a_pin_on_no_message(at: Scene) -> None:
     await at.s.conversations.PinMessages(api.PinMessagesRequest(conversation_id="c1", numbers=[2]))
 
 
+@row("NOT_FOUND", "RULE_NOT_FOUND", metadata={"number": "1"}, resource=("rule", "1"))
+async def a_drop_of_what_is_no_rule(at: Scene) -> None:
+    await at.s.chat().append(said(1))
+    await at.s.conversations.DropRules(api.DropRulesRequest(conversation_id="c1", number=1))
+
+
 @row("FAILED_PRECONDITION", "MESSAGE_REMOVED", metadata={"number": "1"})
 async def a_pin_on_a_message_that_a_rewind_removed(at: Scene) -> None:
     await at.s.chat().append(said(1))

@@ -13,6 +13,7 @@ from abridged.service.domain.events import (
     MessageAppended,
     MessagesPinned,
     MessagesUnpinned,
+    RulesDropped,
     SettingsChanged,
     SkipReason,
     SummarizationCleared,
@@ -245,7 +246,7 @@ def prefix_is_stable(step: Step, before: Sequence[RenderedMessage], after: Seque
     that a call before it is not answered in time, and a result that comes all the same, which goes to its call.
     """
     passes = SummarizationCompleted | SummarizationCleared
-    amendments = SummaryRevoked | MessagesPinned | MessagesUnpinned | ConversationRewound
+    amendments = SummaryRevoked | MessagesPinned | MessagesUnpinned | RulesDropped | ConversationRewound
     if any(isinstance(event, passes | amendments) for event in step.events) or not step.before.is_open:
         return
     new = [event.message for event in step.events if isinstance(event, MessageAppended)]
@@ -255,6 +256,17 @@ def prefix_is_stable(step: Step, before: Sequence[RenderedMessage], after: Seque
     for old, now in zip(before, after[: len(before)], strict=True):
         settled = user_spoke and len(now.message.tool_calls) < len(old.message.tool_calls)
         _require(old.message == now.message or settled, "a message that was sent is rendered in another way")
+
+
+def rules_are_as_said(state: Conversation, rendered: Sequence[RenderedMessage]) -> None:
+    """The newest record has a line for each rule that is shown, and none for those that the window says anyway."""
+    inside = {m.number for m in state.window}
+    summaries = [m.message.content for m in rendered if m.tag]
+    for rule in state.rules.in_window:
+        _require(not rule.dropped and not rule.revoked_by, "a rule is shown that does not stand")
+        _require(rule.number not in inside, "a rule is shown beside its message")
+        _require(f"- {rule.text} [{rule.number}]" in summaries[-1].splitlines(), "a rule is not shown as it was said")
+    _require(state.rules.tokens <= state.rules.limit_tokens, "the rules are over their limit")
 
 
 def said_once(steps: Iterable[Step]) -> None:

@@ -21,6 +21,7 @@ from abridged.service.domain.commands import (
     Command,
     CompletePass,
     CountedMessage,
+    DropRules,
     EndWait,
     FailPass,
     ForkConversation,
@@ -47,6 +48,7 @@ from abridged.service.domain.profiles.profile import DecisionContext
 from abridged.service.domain.profiles.registry import profile_of
 from abridged.service.domain.ranges import covers
 from abridged.service.domain.record import MessageRange
+from abridged.service.domain.rules import FoundRule, RevokedRule, RuleFinds
 from abridged.service.domain.tokens import TokenCount, TokenSource
 from abridged.service.text.identifiers import IdentifierKind
 from tests.support.chats import record_for
@@ -191,7 +193,7 @@ class SimulatedChat:
         record = record_for(plan, tokens=tokens, summary="What was said. " * min(8, 1 + tokens // 16))
         source = self._rng.choice(self._sources)
         fallback = self._rng.random() < 0.2
-        return CompletePass(plan.pass_id, record, source, fallback, finds=self._finds(plan))
+        return CompletePass(plan.pass_id, record, source, fallback, finds=self._finds(plan), rules=self._rules(plan))
 
     def _finds(self, plan: PassPlan) -> LedgerFinds:
         """Identifiers of the messages that leave; some have been found before, and some give way."""
@@ -205,6 +207,16 @@ class SimulatedChat:
         )
         replaced = tuple(Replaced(f"ops-{number % 40}", number) for number in leaving if number % 7 == 0)
         return LedgerFinds(joined_entries(entries), replaced, source=TokenSource.ESTIMATE)
+
+    def _rules(self, plan: PassPlan) -> RuleFinds:
+        """Rules of the messages that leave; some of those that stand are taken back."""
+        leaving = [m.number for m in self.state.window if covers(plan.covered, m.number)]
+        if plan.trigger is Trigger.REMAKE or not leaving:
+            return RuleFinds()
+        found = tuple(FoundRule(f"Always {number}.", number, 4 + number % 9) for number in leaving if number % 4 == 0)
+        standing = [rule for rule in self.state.rules.entries if rule.stands and rule.number < leaving[-1]]
+        revoked = tuple(RevokedRule(rule.text, rule.number, leaving[-1]) for rule in standing if rule.number % 12 == 0)
+        return RuleFinds(found, revoked)
 
     def _append(self) -> AppendMessages:
         count = self._rng.choice([1, 1, 1, 2, 2, 5, 12])
@@ -286,6 +298,9 @@ class SimulatedChat:
             choices += [ReopenConversation(), ReopenConversation()]
         elif rng.random() < 0.2:
             choices += [CloseConversation(), CloseConversation()]
+        if state.rules.entries:
+            rule = rng.choice(state.rules.entries)
+            choices.append(DropRules(rule.number, rng.choice(["", rule.text])))
         if ever := (*state.records, *state.revoked):
             record = rng.choice(ever)
             choices += [RevokeSummary(record.id), RevokeSummary(record.id), RateSummary(record.id, Rating.BAD)]

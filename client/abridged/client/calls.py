@@ -18,6 +18,7 @@ from abridged.v1.conversation_pb2 import Conversation, ConversationSettings, Sum
 from abridged.v1.conversation_service_pb2 import (
     AppendMessagesResponse,
     ContextMessage,
+    DropRulesResponse,
     Episode,
     ForkConversationResponse,
     GetContextResponse,
@@ -33,7 +34,7 @@ from abridged.v1.conversation_service_pb2 import (
 )
 from abridged.v1.message_pb2 import Message, Role
 from abridged.v1.server_info_service_pb2 import GetServerInfoResponse
-from abridged.v1.summary_pb2 import MessageRange, Rating, SummaryRecord
+from abridged.v1.summary_pb2 import MessageRange, Rating, Rule, SummaryRecord
 from abridged.v1.text_service_pb2 import CountTokensResponse
 
 RENDERINGS = ("anthropic", "ollama", "openai")
@@ -225,6 +226,12 @@ def episodes(conversation_id: str) -> Listing[Episode]:
     return Listing("ConversationService/ListEpisodes", request, lambda page: page.episodes)
 
 
+def rules(conversation_id: str) -> Listing[Rule]:
+    """All standing rules, newest first, also those that were taken back or dropped."""
+    request = _pb.ListRulesRequest(conversation_id=conversation_id, page_size=PAGE_SIZE)
+    return Listing("ConversationService/ListRules", request, lambda page: page.rules)
+
+
 def summarizations(conversation_id: str) -> Listing[Summarization]:
     """All passes, newest first."""
     request = _pb.ListSummarizationsRequest(conversation_id=conversation_id, page_size=PAGE_SIZE)
@@ -313,6 +320,12 @@ def unpin(conversation_id: str, numbers: Sequence[int]) -> Call[UnpinMessagesRes
     """Let passes cover messages again."""
     request = _pb.UnpinMessagesRequest(conversation_id=conversation_id, numbers=numbers)
     return Call("ConversationService/UnpinMessages", request, _whole)
+
+
+def drop_rules(conversation_id: str, number: int, *, text: str = "") -> Call[DropRulesResponse]:
+    """Drop the standing rules of a message: the one that reads `text`, or all of them."""
+    request = _pb.DropRulesRequest(conversation_id=conversation_id, number=number, text=text)
+    return Call("ConversationService/DropRules", request, _whole)
 
 
 def rewind(conversation_id: str, to_version: int) -> Call[RewindConversationResponse]:

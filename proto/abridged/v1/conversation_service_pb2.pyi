@@ -2289,6 +2289,118 @@ class GetEpisodeResponse(_message.Message):
 Global___GetEpisodeResponse: _TypeAlias = GetEpisodeResponse  # noqa: Y015
 
 @_typing.final
+class ListRulesRequest(_message.Message):
+    """ListRulesRequest selects a page of standing rules."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation."""
+    page_size: _builtins.int
+    """Most results to return; 0 means 50, more than 500 means 500."""
+    page_token: _builtins.str
+    """The previous response's next_page_token; empty for the first page."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRulesRequest: _TypeAlias = ListRulesRequest  # noqa: Y015
+
+@_typing.final
+class ListRulesResponse(_message.Message):
+    """ListRulesResponse is a page."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """The next page's token; empty on the last page."""
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.Rule]:
+        """The rules."""
+
+    def __init__(
+        self,
+        *,
+        rules: _abc.Iterable[_summary_pb2.Rule] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "rules", b"rules"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListRulesResponse: _TypeAlias = ListRulesResponse  # noqa: Y015
+
+@_typing.final
+class DropRulesRequest(_message.Message):
+    """DropRulesRequest names standing rules."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation."""
+    number: _builtins.int
+    """Their message."""
+    text: _builtins.str
+    """The text of one of them, letter by letter; empty for all of them."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        number: _builtins.int = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "number", b"number", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DropRulesRequest: _TypeAlias = DropRulesRequest  # noqa: Y015
+
+@_typing.final
+class DropRulesResponse(_message.Message):
+    """DropRulesResponse is what became of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.Rule]:
+        """The rules that the request names, as they stand now."""
+
+    def __init__(
+        self,
+        *,
+        rules: _abc.Iterable[_summary_pb2.Rule] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DropRulesResponse: _TypeAlias = DropRulesResponse  # noqa: Y015
+
+@_typing.final
 class WatchConversationRequest(_message.Message):
     """WatchConversationRequest says where to start."""
 

@@ -134,6 +134,16 @@ class ConversationServiceStub:
                 request_serializer=abridged_dot_v1_dot_conversation__service__pb2.GetEpisodeRequest.SerializeToString,
                 response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.GetEpisodeResponse.FromString,
                 _registered_method=True)
+        self.ListRules = channel.unary_unary(
+                '/abridged.v1.ConversationService/ListRules',
+                request_serializer=abridged_dot_v1_dot_conversation__service__pb2.ListRulesRequest.SerializeToString,
+                response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.ListRulesResponse.FromString,
+                _registered_method=True)
+        self.DropRules = channel.unary_unary(
+                '/abridged.v1.ConversationService/DropRules',
+                request_serializer=abridged_dot_v1_dot_conversation__service__pb2.DropRulesRequest.SerializeToString,
+                response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.DropRulesResponse.FromString,
+                _registered_method=True)
         self.WatchConversation = channel.unary_stream(
                 '/abridged.v1.ConversationService/WatchConversation',
                 request_serializer=abridged_dot_v1_dot_conversation__service__pb2.WatchConversationRequest.SerializeToString,
@@ -372,6 +382,25 @@ class ConversationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListRules(self, request, context):
+        """ListRules returns the standing rules of a conversation, newest first: the sentences by which its users laid down what
+        holds from then on, of messages in the window and of those that have left it, also those that were taken back or
+        dropped. Of messages that left the window before the server kept rules, and of removed ones, there are none. No side
+        effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DropRules(self, request, context):
+        """DropRules drops the standing rules of a message: the window no longer shows them. To keep one in the window whatever
+        its room, pin its message. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND (MESSAGE_NOT_FOUND, RULE_NOT_FOUND),
+        FAILED_PRECONDITION (MESSAGE_REMOVED, CONVERSATION_CLOSED), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchConversation(self, request, context):
         """WatchConversation streams a conversation's events after a version, then live, interleaved with the progress of
         passes and with the notice of the next one. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
@@ -510,6 +539,16 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     servicer.GetEpisode,
                     request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.GetEpisodeRequest.FromString,
                     response_serializer=abridged_dot_v1_dot_conversation__service__pb2.GetEpisodeResponse.SerializeToString,
+            ),
+            'ListRules': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRules,
+                    request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.ListRulesRequest.FromString,
+                    response_serializer=abridged_dot_v1_dot_conversation__service__pb2.ListRulesResponse.SerializeToString,
+            ),
+            'DropRules': grpc.unary_unary_rpc_method_handler(
+                    servicer.DropRules,
+                    request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.DropRulesRequest.FromString,
+                    response_serializer=abridged_dot_v1_dot_conversation__service__pb2.DropRulesResponse.SerializeToString,
             ),
             'WatchConversation': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchConversation,
@@ -1148,6 +1187,60 @@ class ConversationService:
             '/abridged.v1.ConversationService/GetEpisode',
             abridged_dot_v1_dot_conversation__service__pb2.GetEpisodeRequest.SerializeToString,
             abridged_dot_v1_dot_conversation__service__pb2.GetEpisodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRules(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/abridged.v1.ConversationService/ListRules',
+            abridged_dot_v1_dot_conversation__service__pb2.ListRulesRequest.SerializeToString,
+            abridged_dot_v1_dot_conversation__service__pb2.ListRulesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DropRules(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/abridged.v1.ConversationService/DropRules',
+            abridged_dot_v1_dot_conversation__service__pb2.DropRulesRequest.SerializeToString,
+            abridged_dot_v1_dot_conversation__service__pb2.DropRulesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -161,6 +161,17 @@ class ConversationServiceStub:
     """GetEpisode returns an episode. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND (EPISODE_NOT_FOUND, also for
     an episode whose record has been revoked).
     """
+    ListRules: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ListRulesRequest, _conversation_service_pb2.ListRulesResponse]
+    """ListRules returns the standing rules of a conversation, newest first: the sentences by which its users laid down what
+    holds from then on, of messages in the window and of those that have left it, also those that were taken back or
+    dropped. Of messages that left the window before the server kept rules, and of removed ones, there are none. No side
+    effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
+    """
+    DropRules: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.DropRulesRequest, _conversation_service_pb2.DropRulesResponse]
+    """DropRules drops the standing rules of a message: the window no longer shows them. To keep one in the window whatever
+    its room, pin its message. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND (MESSAGE_NOT_FOUND, RULE_NOT_FOUND),
+    FAILED_PRECONDITION (MESSAGE_REMOVED, CONVERSATION_CLOSED), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
     WatchConversation: _grpc.UnaryStreamMultiCallable[_conversation_service_pb2.WatchConversationRequest, _conversation_service_pb2.WatchConversationResponse]
     """WatchConversation streams a conversation's events after a version, then live, interleaved with the progress of
     passes and with the notice of the next one. It ends with OK when the server shuts down, otherwise with an error: resume with the last event's version.
@@ -307,6 +318,17 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     GetEpisode: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetEpisodeRequest, _conversation_service_pb2.GetEpisodeResponse]  # type: ignore[assignment]
     """GetEpisode returns an episode. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND (EPISODE_NOT_FOUND, also for
     an episode whose record has been revoked).
+    """
+    ListRules: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListRulesRequest, _conversation_service_pb2.ListRulesResponse]  # type: ignore[assignment]
+    """ListRules returns the standing rules of a conversation, newest first: the sentences by which its users laid down what
+    holds from then on, of messages in the window and of those that have left it, also those that were taken back or
+    dropped. Of messages that left the window before the server kept rules, and of removed ones, there are none. No side
+    effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
+    """
+    DropRules: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.DropRulesRequest, _conversation_service_pb2.DropRulesResponse]  # type: ignore[assignment]
+    """DropRules drops the standing rules of a message: the window no longer shows them. To keep one in the window whatever
+    its room, pin its message. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND (MESSAGE_NOT_FOUND, RULE_NOT_FOUND),
+    FAILED_PRECONDITION (MESSAGE_REMOVED, CONVERSATION_CLOSED), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     WatchConversation: _aio.UnaryStreamMultiCallable[_conversation_service_pb2.WatchConversationRequest, _conversation_service_pb2.WatchConversationResponse]  # type: ignore[assignment]
     """WatchConversation streams a conversation's events after a version, then live, interleaved with the progress of
@@ -589,6 +611,29 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_conversation_service_pb2.GetEpisodeResponse, _abc.Awaitable[_conversation_service_pb2.GetEpisodeResponse]]:
         """GetEpisode returns an episode. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND (EPISODE_NOT_FOUND, also for
         an episode whose record has been revoked).
+        """
+
+    @_abc_1.abstractmethod
+    def ListRules(
+        self,
+        request: _conversation_service_pb2.ListRulesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.ListRulesResponse, _abc.Awaitable[_conversation_service_pb2.ListRulesResponse]]:
+        """ListRules returns the standing rules of a conversation, newest first: the sentences by which its users laid down what
+        holds from then on, of messages in the window and of those that have left it, also those that were taken back or
+        dropped. Of messages that left the window before the server kept rules, and of removed ones, there are none. No side
+        effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
+        """
+
+    @_abc_1.abstractmethod
+    def DropRules(
+        self,
+        request: _conversation_service_pb2.DropRulesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.DropRulesResponse, _abc.Awaitable[_conversation_service_pb2.DropRulesResponse]]:
+        """DropRules drops the standing rules of a message: the window no longer shows them. To keep one in the window whatever
+        its room, pin its message. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND (MESSAGE_NOT_FOUND, RULE_NOT_FOUND),
+        FAILED_PRECONDITION (MESSAGE_REMOVED, CONVERSATION_CLOSED), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod

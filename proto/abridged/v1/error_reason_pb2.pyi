@@ -128,6 +128,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ALREADY_EXISTS: the id of a fork is that of another conversation."""
     ERROR_REASON_FORKS_TOO_DEEP: _ErrorReason.ValueType  # 41
     """FAILED_PRECONDITION: the conversation is a fork of a fork, as deep as forks may be; metadata has `limit`."""
+    ERROR_REASON_RULE_NOT_FOUND: _ErrorReason.ValueType  # 42
+    """NOT_FOUND: no standing rule of this message, or none with this text; metadata has `number`."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the `reason` of the google.rpc.ErrorInfo that every error of the server carries; its domain is
@@ -241,4 +243,6 @@ ERROR_REASON_CONVERSATION_EXISTS: ErrorReason.ValueType  # 40
 """ALREADY_EXISTS: the id of a fork is that of another conversation."""
 ERROR_REASON_FORKS_TOO_DEEP: ErrorReason.ValueType  # 41
 """FAILED_PRECONDITION: the conversation is a fork of a fork, as deep as forks may be; metadata has `limit`."""
+ERROR_REASON_RULE_NOT_FOUND: ErrorReason.ValueType  # 42
+"""NOT_FOUND: no standing rule of this message, or none with this text; metadata has `number`."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

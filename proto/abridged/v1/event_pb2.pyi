@@ -87,6 +87,7 @@ class Event(_message.Message):
     CONVERSATION_CLOSED_FIELD_NUMBER: _builtins.int
     CONVERSATION_REOPENED_FIELD_NUMBER: _builtins.int
     CONVERSATION_FORKED_FIELD_NUMBER: _builtins.int
+    RULES_DROPPED_FIELD_NUMBER: _builtins.int
     log_id: _builtins.str
     """The log's id."""
     position: _builtins.int
@@ -191,6 +192,10 @@ class Event(_message.Message):
     def conversation_forked(self) -> Global___ConversationForked:
         """See that message."""
 
+    @_builtins.property
+    def rules_dropped(self) -> Global___RulesDropped:
+        """See that message."""
+
     def __init__(
         self,
         *,
@@ -224,12 +229,13 @@ class Event(_message.Message):
         conversation_closed: Global___ConversationClosed | None = ...,
         conversation_reopened: Global___ConversationReopened | None = ...,
         conversation_forked: Global___ConversationForked | None = ...,
+        rules_dropped: Global___RulesDropped | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_closed", b"conversation_closed", "conversation_forked", b"conversation_forked", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "time", b"time", "title_changed", b"title_changed", "usage_reported", b"usage_reported"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_closed", b"conversation_closed", "conversation_forked", b"conversation_forked", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "rules_dropped", b"rules_dropped", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "time", b"time", "title_changed", b"title_changed", "usage_reported", b"usage_reported"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_closed", b"conversation_closed", "conversation_forked", b"conversation_forked", "conversation_id", b"conversation_id", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "event_id", b"event_id", "log_id", b"log_id", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "payload", b"payload", "position", b"position", "schema_version", b"schema_version", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "time", b"time", "title_changed", b"title_changed", "trace_context", b"trace_context", "type", b"type", "usage_reported", b"usage_reported", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_closed", b"conversation_closed", "conversation_forked", b"conversation_forked", "conversation_id", b"conversation_id", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "event_id", b"event_id", "log_id", b"log_id", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "payload", b"payload", "position", b"position", "rules_dropped", b"rules_dropped", "schema_version", b"schema_version", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "time", b"time", "title_changed", b"title_changed", "trace_context", b"trace_context", "type", b"type", "usage_reported", b"usage_reported", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["conversation_opened", "settings_changed", "message_appended", "usage_reported", "summarization_requested", "summarization_started", "summarization_completed", "summarization_failed", "summarization_skipped", "summarization_released", "summary_revoked", "summary_rated", "messages_pinned", "messages_unpinned", "conversation_rewound", "summarization_cleared", "title_changed", "conversation_closed", "conversation_reopened", "conversation_forked"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["conversation_opened", "settings_changed", "message_appended", "usage_reported", "summarization_requested", "summarization_started", "summarization_completed", "summarization_failed", "summarization_skipped", "summarization_released", "summary_revoked", "summary_rated", "messages_pinned", "messages_unpinned", "conversation_rewound", "summarization_cleared", "title_changed", "conversation_closed", "conversation_reopened", "conversation_forked", "rules_dropped"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -643,6 +649,7 @@ class SummarizationCompleted(_message.Message):
     MARKS_FIELD_NUMBER: _builtins.int
     FINDS_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
     summarization_id: _builtins.str
     """The pass."""
     fallback: _builtins.bool
@@ -675,6 +682,10 @@ class SummarizationCompleted(_message.Message):
     def receipt(self) -> _conversation_pb2.Receipt:
         """Where everything is that left the window; unset in events of versions that made no receipts."""
 
+    @_builtins.property
+    def rules(self) -> Global___RuleFinds:
+        """The standing rules of these, and those that were taken back; unset without any."""
+
     def __init__(
         self,
         *,
@@ -688,10 +699,11 @@ class SummarizationCompleted(_message.Message):
         marks: _abc.Iterable[Global___ResultMark] | None = ...,
         finds: Global___LedgerFinds | None = ...,
         receipt: _conversation_pb2.Receipt | None = ...,
+        rules: Global___RuleFinds | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["finds", b"finds", "receipt", b"receipt", "record", b"record", "wait_until", b"wait_until"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["finds", b"finds", "receipt", b"receipt", "record", b"record", "rules", b"rules", "wait_until", b"wait_until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fallback", b"fallback", "finds", b"finds", "marks", b"marks", "models_tried", b"models_tried", "receipt", b"receipt", "record", b"record", "summarization_id", b"summarization_id", "token_source", b"token_source", "wait_messages", b"wait_messages", "wait_until", b"wait_until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fallback", b"fallback", "finds", b"finds", "marks", b"marks", "models_tried", b"models_tried", "receipt", b"receipt", "record", b"record", "rules", b"rules", "summarization_id", b"summarization_id", "token_source", b"token_source", "wait_messages", b"wait_messages", "wait_until", b"wait_until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -764,6 +776,154 @@ class ReplacedIdentifier(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReplacedIdentifier: _TypeAlias = ReplacedIdentifier  # noqa: Y015
+
+@_typing.final
+class RuleFinds(_message.Message):
+    """RuleFinds is what a pass adds to the standing rules, and their limit from then on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULES_FIELD_NUMBER: _builtins.int
+    REVOKED_FIELD_NUMBER: _builtins.int
+    LIMIT_TOKENS_FIELD_NUMBER: _builtins.int
+    TOKEN_SOURCE_FIELD_NUMBER: _builtins.int
+    limit_tokens: _builtins.int
+    """Most tokens of the rules in the window."""
+    token_source: Global___TokenSource.ValueType
+    """Who counted the rules."""
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedCompositeFieldContainer[Global___FoundRule]:
+        """The rules of the messages that leave the window."""
+
+    @_builtins.property
+    def revoked(self) -> _containers.RepeatedCompositeFieldContainer[Global___RevokedRule]:
+        """Rules that these messages, or those that stay, take back or lay down anew."""
+
+    def __init__(
+        self,
+        *,
+        rules: _abc.Iterable[Global___FoundRule] | None = ...,
+        revoked: _abc.Iterable[Global___RevokedRule] | None = ...,
+        limit_tokens: _builtins.int = ...,
+        token_source: Global___TokenSource.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit_tokens", b"limit_tokens", "revoked", b"revoked", "rules", b"rules", "token_source", b"token_source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RuleFinds: _TypeAlias = RuleFinds  # noqa: Y015
+
+@_typing.final
+class FoundRule(_message.Message):
+    """FoundRule is a standing rule of a message."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """The sentence, letter by letter."""
+    number: _builtins.int
+    """The message."""
+    tokens: _builtins.int
+    """Tokens of its line in the window, uncorrected."""
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        number: _builtins.int = ...,
+        tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FoundRule: _TypeAlias = FoundRule  # noqa: Y015
+
+@_typing.final
+class RevokedRule(_message.Message):
+    """RevokedRule is a standing rule that no longer holds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    REVOKED_BY_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """The sentence."""
+    number: _builtins.int
+    """Its message."""
+    revoked_by: _builtins.int
+    """The message that took it back, or laid it down anew."""
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        number: _builtins.int = ...,
+        revoked_by: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "revoked_by", b"revoked_by", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokedRule: _TypeAlias = RevokedRule  # noqa: Y015
+
+@_typing.final
+class RulesDropped(_message.Message):
+    """RulesDropped takes standing rules out of the window, because a caller does not want them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedCompositeFieldContainer[Global___RuleName]:
+        """The rules."""
+
+    def __init__(
+        self,
+        *,
+        rules: _abc.Iterable[Global___RuleName] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RulesDropped: _TypeAlias = RulesDropped  # noqa: Y015
+
+@_typing.final
+class RuleName(_message.Message):
+    """RuleName is a standing rule by its message and its text."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """The message."""
+    text: _builtins.str
+    """The sentence."""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RuleName: _TypeAlias = RuleName  # noqa: Y015
 
 @_typing.final
 class ResultMark(_message.Message):

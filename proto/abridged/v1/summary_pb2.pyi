@@ -193,6 +193,34 @@ IDENTIFIER_USE_TOOL: IdentifierUse.ValueType  # 4
 """Results of tools alone."""
 Global___IdentifierUse: _TypeAlias = IdentifierUse  # noqa: Y015
 
+class _RuleState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _RuleStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RuleState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RULE_STATE_UNSPECIFIED: _RuleState.ValueType  # 0
+    """Never sent."""
+    RULE_STATE_STANDING: _RuleState.ValueType  # 1
+    """It holds."""
+    RULE_STATE_REVOKED: _RuleState.ValueType  # 2
+    """A later message took it back, or laid it down anew."""
+    RULE_STATE_DROPPED: _RuleState.ValueType  # 3
+    """DropRules has dropped it."""
+
+class RuleState(_RuleState, metaclass=_RuleStateEnumTypeWrapper):
+    """RuleState is whether a standing rule holds."""
+
+RULE_STATE_UNSPECIFIED: RuleState.ValueType  # 0
+"""Never sent."""
+RULE_STATE_STANDING: RuleState.ValueType  # 1
+"""It holds."""
+RULE_STATE_REVOKED: RuleState.ValueType  # 2
+"""A later message took it back, or laid it down anew."""
+RULE_STATE_DROPPED: RuleState.ValueType  # 3
+"""DropRules has dropped it."""
+Global___RuleState: _TypeAlias = RuleState  # noqa: Y015
+
 @_typing.final
 class MessageRange(_message.Message):
     """MessageRange is the messages from first to last, inclusive, by number (1 is the conversation's first message)."""
@@ -497,6 +525,54 @@ class LedgerEntry(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LedgerEntry: _TypeAlias = LedgerEntry  # noqa: Y015
+
+@_typing.final
+class Rule(_message.Message):
+    """Rule is a sentence in which a user laid down what holds from then on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    REVOKED_BY_FIELD_NUMBER: _builtins.int
+    SHOWN_FIELD_NUMBER: _builtins.int
+    IN_WINDOW_FIELD_NUMBER: _builtins.int
+    PINNED_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """The sentence, letter by letter."""
+    number: _builtins.int
+    """Its message."""
+    state: Global___RuleState.ValueType
+    """Whether it holds."""
+    revoked_by: _builtins.int
+    """The message that took it back, or laid it down anew; 0 if none did."""
+    shown: _builtins.bool
+    """Whether the summary message of the window shows it among the standing rules."""
+    in_window: _builtins.bool
+    """Whether the window has its message, verbatim. A rule that is neither there nor shown stands in a record letter by
+    letter, or had no room: then the window names its message.
+    """
+    pinned: _builtins.bool
+    """Whether its message is pinned."""
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        number: _builtins.int = ...,
+        state: Global___RuleState.ValueType = ...,
+        revoked_by: _builtins.int = ...,
+        shown: _builtins.bool = ...,
+        in_window: _builtins.bool = ...,
+        pinned: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["in_window", b"in_window", "number", b"number", "pinned", b"pinned", "revoked_by", b"revoked_by", "shown", b"shown", "state", b"state", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Rule: _TypeAlias = Rule  # noqa: Y015
 
 @_typing.final
 class SummaryRecord(_message.Message):

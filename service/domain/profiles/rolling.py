@@ -34,7 +34,7 @@ from abridged.service.domain.portion import compressible, prompt_tokens
 from abridged.service.domain.profiles.profile import DecisionContext, HeldBy, may_report_irreducible, planned
 from abridged.service.domain.ranges import merged
 from abridged.service.domain.record import FormName, MessageRange, SummaryRecord
-from abridged.service.domain.sizes import ledger_tokens, record_sizes
+from abridged.service.domain.sizes import ledger_tokens, record_sizes, rules_tokens
 from abridged.service.domain.window import (
     TAIL_MESSAGES_MIN,
     WindowSplit,
@@ -325,6 +325,7 @@ def _merging(
     calls = policy.rebase_calls_max if _is_no_base(state, oldest, policy, extractive=extractive) else 1
     whole = _is_readable(state, covered_tokens, policy, calls=calls)
     replaced_tokens = summary_tokens(state, oldest.id, other.id)
+    beside = rules_tokens(state) + ledger_tokens(state)
     return _sized(
         state,
         replace(
@@ -340,7 +341,7 @@ def _merging(
             merged_ids=(oldest.id, other.id),
             label=_label(covered),
         ),
-        kept_tokens=state.window_tokens + state.settings.overhead - replaced_tokens - ledger_tokens(state),
+        kept_tokens=state.window_tokens + state.settings.overhead - replaced_tokens - beside,
     )
 
 

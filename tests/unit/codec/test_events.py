@@ -42,6 +42,7 @@ from abridged.service.domain.record import (
     RecordQuality,
     SummaryRecord,
 )
+from abridged.service.domain.rules import FoundRule, RevokedRule, RuleFinds, RuleName
 from abridged.service.domain.tokens import TokenSource
 from abridged.service.text.identifiers import IdentifierKind
 from abridged.v1 import conversation_pb2, event_pb2
@@ -186,6 +187,13 @@ RECEIPTS = st.none() | st.builds(
         max_size=3,
     ).map(tuple),
 )
+RULES = st.builds(
+    RuleFinds,
+    st.lists(st.builds(FoundRule, TEXT, COUNT, COUNT), max_size=3).map(tuple),
+    st.lists(st.builds(RevokedRule, TEXT, COUNT, COUNT), max_size=3).map(tuple),
+    COUNT,
+    SOURCES,
+)
 MARKS = st.lists(st.builds(domain.ResultMark, COUNT, TEXT, COUNT), max_size=3).map(tuple)
 
 EVENTS = {
@@ -205,6 +213,7 @@ EVENTS = {
         marks=MARKS,
         finds=FINDS,
         receipt=RECEIPTS,
+        rules=RULES,
     ),
     "SummarizationCleared": st.builds(domain.SummarizationCleared, PLANS, MARKS, RECEIPTS),
     "SummaryRevoked": st.builds(domain.SummaryRevoked, TEXT, NAMES, NAMES, NAMES),
@@ -212,6 +221,7 @@ EVENTS = {
     "TitleChanged": st.builds(domain.TitleChanged, TEXT, TEXT),
     "MessagesPinned": st.builds(domain.MessagesPinned, NUMBERS),
     "MessagesUnpinned": st.builds(domain.MessagesUnpinned, NUMBERS),
+    "RulesDropped": st.builds(domain.RulesDropped, st.lists(st.builds(RuleName, COUNT, TEXT), max_size=3).map(tuple)),
     "ConversationForked": st.builds(domain.ConversationForked, TEXT, TEXT, COUNT, COUNT),
     "ConversationClosed": st.builds(domain.ConversationClosed),
     "ConversationReopened": st.builds(domain.ConversationReopened),

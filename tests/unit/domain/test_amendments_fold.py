@@ -43,6 +43,7 @@ from abridged.service.domain.events import (
     MessagesUnpinned,
     Rating,
     ResultMark,
+    RulesDropped,
     SummarizationCleared,
     SummarizationCompleted,
     SummarizationFailed,
@@ -58,6 +59,7 @@ from abridged.service.domain.profiles.profile import DecisionContext
 from abridged.service.domain.ranges import covers
 from abridged.service.domain.record import SummaryRecord
 from abridged.service.domain.render import RenderedMessage, rendered_window
+from abridged.service.domain.rules import RuleFinds
 from abridged.service.domain.tokens import TokenSource
 from abridged.service.domain.triggers import held_by
 from abridged.service.domain.window import tool_pairs
@@ -94,6 +96,7 @@ class Expected:
         self._instead_of: dict[str, list[str]] = {}
         self._shown: list[str] = []
         self._renamed: dict[str, str] = {}
+        self.rules: dict[tuple[int, str], tuple[int, bool]] = {}
         for event, _ in log:
             self._happens(event)
 
@@ -110,6 +113,7 @@ class Expected:
                 self.marks |= {mark.number: mark for mark in event.marks}
                 if event.pass_id in self._beside:
                     self._show(record, self._beside[event.pass_id])
+                self._learn(event.rules)
             case SummarizationCleared():
                 self.marks |= {mark.number: mark for mark in event.marks}
             case SummaryRevoked():
@@ -119,12 +123,24 @@ class Expected:
                 self.marks = {n: mark for n, mark in self.marks.items() if n not in self.pins}
             case MessagesUnpinned():
                 self.pins -= set(event.numbers)
+            case RulesDropped():
+                self.rules |= {(n, text): (self.rules[n, text][0], True) for n, text in event.rules}
             case ConversationRewound():
                 self._revoke(event.revoked_ids)
+                self.rules = {
+                    name: (by if by <= event.to else 0, dropped)
+                    for name, (by, dropped) in self.rules.items()
+                    if name[0] <= event.to
+                }
                 self.messages = {n: m for n, m in self.messages.items() if n <= event.to}
                 self.pins = {n for n in self.pins if n <= event.to}
             case _:
                 pass
+
+    def _learn(self, found: RuleFinds) -> None:
+        self.rules = {(rule.number, rule.text): (0, False) for rule in found.rules} | self.rules
+        for one in found.revoked:
+            self.rules[one.number, one.text] = (one.by, self.rules[one.number, one.text][1])
 
     def _in_place(self, replaced_id: str, record: SummaryRecord) -> None:
         places = [place for place, r in enumerate(self.places) if r.id == replaced_id]
@@ -204,6 +220,7 @@ def check(state: Conversation, log: Log, profile: ProfileName) -> None:
     assert [record.id for record in lineage(state)] == [record.id for record in expected.live()]
     assert [shown.record.id for shown in state.shown] == [record.id for record in expected.shown()]
     assert state.pins == expected.pins
+    assert {tuple(r.name): (r.revoked_by, r.dropped) for r in state.rules.entries} == expected.rules
     assert state.estimated_tokens == sum(m.tokens for m in window if m.source is TokenSource.ESTIMATE)
     assert state.exact_tokens == sum(m.tokens for m in window if m.source is not TokenSource.ESTIMATE)
     assert state.chat_messages == sum(m.message.role is not Role.SYSTEM for m in window)
@@ -238,6 +255,7 @@ def checked(seed: int, profile: ProfileName) -> None:
         invariants.calls_are_answered(rendered, originals)
         invariants.order_is_fixed(step.after, rendered)
         invariants.prefix_is_stable(step, before, rendered)
+        invariants.rules_are_as_said(step.after, rendered)
     middle = len(chat.log) // 2
     halves = fold(chat.log[middle:], fold(chat.log[:middle], originals=chat.originals), originals=chat.originals)
     assert fold(chat.log, originals=chat.originals) == chat.state == halves
@@ -273,6 +291,7 @@ def test_the_histories_go_back_in_every_way_and_bring_messages_back(profile):
 
     assert min(kinds[k] for k in (SummaryRevoked, MessagesPinned, MessagesUnpinned, ConversationRewound)) > 20
     assert min(kinds[k] for k in (ConversationClosed, ConversationReopened)) > 20
+    assert kinds[RulesDropped] > 20
     assert profile is not ProfileName.CHAIN or kinds[SummarizationCleared] > 5
     assert came_back[SummaryRevoked] > 100
     assert came_back[MessagesPinned] > 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from abridged.service import text as package
-from abridged.service.text.phrases import BrokenPhrases, Phrase, Words, pattern_of, read, words_of
+from abridged.service.text.phrases import BrokenPhrases, Phrase, Words, pattern_of, patterns_of, read, words_of
+from abridged.service.text.standing import EVIDENCE
 
 PACKAGE = Path(package.__file__).parents[1]
 
@@ -103,3 +105,11 @@ def test_every_section_of_words_has_words(kind):
     """Words are compared in lower case."""
     assert words_of(kind)
     assert all(word == word.casefold() for word in words_of(kind))
+
+
+def test_sections_that_are_searched_in_lower_case_are_written_in_it():
+    """A capital among them would find nothing."""
+    capital = re.compile(r"(?<!\\)[A-Z]")
+    lines = [pattern.pattern for kind in (*EVIDENCE, Phrase.ACKNOWLEDGES) for pattern in patterns_of(kind)]
+
+    assert [line for line in lines if capital.search(line)] == []

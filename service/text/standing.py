@@ -1,0 +1,162 @@
+"""Tells the sentences by which a person lays down a standing rule, and those that take one back.
+
+No single word makes a rule: "always" stands in anecdotes, "please" in tasks. A sentence is one when enough kinds of
+evidence come together: its own words, each kind a section of `service/text/languages/`, and the reply, which often
+accepts a rule and says it again. A language without these sections has no rules: its imperatives look like any other
+verb, and nothing is invented.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, pairwise
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from abridged.service.text.phrases import Phrase, has_phrase_in_lower, pattern_of
+from abridged.service.text.secrets import contains_secret
+from abridged.service.text.sentences import is_question, parts_of, terms_of, without_quotations
+
+RULE_CHARS_MAX: Final = 240
+"""A longer sentence has words of every kind by chance."""
+
+SAID_CHARS_MAX: Final = 2_000
+"""A longer message is a document or the output of a program, which nobody says to somebody."""
+
+EVIDENCE: Final[Mapping[Phrase, float]] = MappingProxyType(
+    {
+        Phrase.STATES_RULE: 1.5,
+        Phrase.SETS_MANNER: 1.5,
+        Phrase.DIRECTS_READER: 1.1,
+        Phrase.NAMES_OUTPUT: 1.1,
+        Phrase.SAYS_HOW: 1.1,
+        Phrase.FORBIDS: 0.9,
+        Phrase.HOLDS_ALWAYS: 0.9,
+        Phrase.ANNOUNCES_RULE: 0.8,
+        Phrase.NAMES_MATTER: 0.8,
+        Phrase.NAMES_OCCASION: 0.8,
+        Phrase.NAMES_SPEAKER: 0.8,
+        Phrase.TAKES_ALL: 0.7,
+        Phrase.WANTS_CONSENT: 0.6,
+        Phrase.IS_HEARSAY: -0.6,
+        Phrase.NARRATES: -0.7,
+        Phrase.NAMES_ONCE: -0.8,
+        Phrase.LIFTS_RULE: -1.0,
+    }
+)
+"""Weights of a logistic regression over the chats of bench/written/seen and over single sentences."""
+
+_FOR: Final = sum(value for value in EVIDENCE.values() if value > 0)
+
+_QUESTION: Final = -1.5
+_ACCEPTED: Final = 1.8
+_ECHOED: Final = 0.7
+_NEEDED: Final = 6.0
+"""The weight from which nine of ten sentences of those chats are rules."""
+
+_REPLY_SENTENCES: Final = 2
+_SHARED_MIN: Final = 2
+"""Words in common of a rule and a reply that echoes it, or a sentence that takes it back."""
+
+_ANEW_SHARE: Final = 0.75
+_ANEW_MIN: Final = 3
+"""Words, and their share of the shorter rule, that two rules have in common of which the newer one stands."""
+
+_STEM_CHARS: Final = 5
+"""Letters by which the forms of a word are compared in any language: `Buchung`, `Buchungen`."""
+
+_WORD_MIN: Final = 4
+"""Letters of a word that names something; of scripts without spaces, every pair of characters counts."""
+
+_WIDE: Final = "\u2e80"
+
+_NUMBER: Final = re.compile(r"\d+")
+
+
+class Statement(NamedTuple):
+    """A sentence that lays down a rule, or takes one back.
+
+    Attributes:
+        text: The sentence as it was written.
+        is_rule: Whether it lays down a rule.
+        takes_back: Whether it has the words of one that takes a rule back.
+        names_rule: Whether it speaks of a rule as such.
+        words: The stems of what it is about.
+        around: Those of the sentence before it, too.
+    """
+
+    text: str
+    is_rule: bool
+    takes_back: bool
+    names_rule: bool
+    words: frozenset[str]
+    around: frozenset[str]
+
+
+def statements(text: str, reply: str = "") -> Iterator[Statement]:
+    """The sentences of a message that lay down a rule, or take one back, in order. Linear in the text.
+
+    One with a secret lays down none, because a rule is kept letter by letter.
+    `reply` is the assistant's next message; empty before there is one.
+    """
+    if len(text) > SAID_CHARS_MAX:
+        return
+    prose = "\n".join(text.split("```")[::2])
+    answered = _plain(" ".join(islice(parts_of(reply[:SAID_CHARS_MAX]), _REPLY_SENTENCES)))
+    accepted = _ACCEPTED if has_phrase_in_lower(answered, Phrase.ACKNOWLEDGES) else 0.0
+    echo = _stems(answered)
+    for before, sentence in pairwise(("", *parts_of(prose))):
+        if len(sentence) > RULE_CHARS_MAX or sentence.startswith((">", "#")):
+            continue
+        own, words = _plain(without_quotations(sentence)), _stems(sentence)
+        echoed = _ECHOED if len(words & echo) >= _SHARED_MIN else 0.0
+        is_rule = _reaches(_NEEDED - accepted - echoed, own) and not contains_secret(sentence)
+        takes_back = has_phrase_in_lower(own, Phrase.LIFTS_RULE)
+        if is_rule or takes_back:
+            names_rule = has_phrase_in_lower(own, Phrase.ANNOUNCES_RULE)
+            yield Statement(sentence, is_rule, takes_back, names_rule, words, words | _stems(before))
+
+
+def words_of_rule(rule: str) -> frozenset[str]:
+    """The stems of what a rule is about, by which a statement is held against it."""
+    return _stems(rule)
+
+
+def ended_rule(said: Statement, rules: Sequence[frozenset[str]]) -> int | None:
+    """The place of the rule that the statement takes back or lays down anew; None for none.
+
+    `rules` are the words of those before it, oldest first.
+    """
+    best, place = 0, None
+    least = 1 if said.names_rule else _SHARED_MIN
+    for at, words in enumerate(rules):
+        shared = len(words & said.around)
+        anew = max(_ANEW_MIN, _ANEW_SHARE * min(len(words), len(said.words)))
+        if shared >= best and ((said.is_rule and shared >= anew) or (said.takes_back and shared >= least)):
+            best, place = shared, at
+    return place
+
+
+def _reaches(needed: float, own: str) -> bool:
+    """Whether the evidence in a sentence weighs that much; most sentences are given up before all of it is sought."""
+    weight = _QUESTION if is_question(own) else 0.0
+    left = _FOR
+    for kind, value in EVIDENCE.items():
+        if weight + left < needed:
+            return False
+        left -= max(0.0, value)
+        if has_phrase_in_lower(own, kind):
+            weight += value
+    return weight >= needed
+
+
+def _plain(text: str) -> str:
+    return text.replace("\u2019", "'").lower()
+
+
+def _stems(text: str) -> frozenset[str]:
+    """The numbers and the beginnings of the words that name things, without those that name a rule as such."""
+    named = pattern_of(Phrase.ANNOUNCES_RULE).sub(" ", text)
+    words = (term[:_STEM_CHARS] for term in terms_of(named) if len(term) >= _WORD_MIN or term >= _WIDE)
+    return frozenset((*words, *_NUMBER.findall(named)))

@@ -1,0 +1,259 @@
+"""Standing rules: found in what users say, kept letter by letter, ended by later messages, shown within a limit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from abridged.service.domain.commands import DropRules
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.errors import MessageNotFound, RuleNotFound
+from abridged.service.domain.events import MessageAppended, MessagesPinned, RulesDropped, SummaryRevoked
+from abridged.service.domain.fold import evolve
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.policy import Policy, SummaryRole
+from abridged.service.domain.render import rendered_summaries, rendered_window
+from abridged.service.domain.rules import (
+    NO_RULES,
+    RULES_MAX,
+    FoundRule,
+    RevokedRule,
+    RuleFinds,
+    RuleName,
+    Rules,
+    Surroundings,
+    rule_lines,
+)
+from abridged.service.domain.rules_found import found_rules, known_rules
+from abridged.service.domain.tokens import TokenSource
+from abridged.service.summarizer.finds import rules_in
+from abridged.service.tokenizers.estimated import EstimatingCounter
+from tests.support.chats import OPEN, append, appended, complete, completed, live_in, pending_in
+from tests.support.given import Given
+from tests.support.given import given as having
+
+ROOM = 1_000
+NOWHERE = Surroundings(lambda _: False, "")
+RULE = "Please never send the customers a mail without asking me first."
+TAKEN_BACK = "You can send the customers mails directly again now."
+
+
+def finds(*rules: FoundRule, revoked: tuple[RevokedRule, ...] = (), limit: int = ROOM) -> RuleFinds:
+    """The finds of a pass."""
+    return RuleFinds(rules, revoked, limit)
+
+
+def found(number: int, tokens: int = 10, text: str = "") -> FoundRule:
+    """A rule of a message."""
+    return FoundRule(text or f"Always {number}.", number, tokens)
+
+
+def shown(rules: Rules) -> list[int]:
+    """The messages whose rules the window shows."""
+    return [rule.number for rule in rules.in_window]
+
+
+def talk(*texts: str) -> list[MessageAppended]:
+    """A user and an assistant who accepts whatever was said, in turn."""
+    said = [text for said in texts for text in (said, "Understood, I will keep to it.")]
+    roles = (Role.USER, Role.ASSISTANT)
+    return [appended(n, message=Message(f"m{n}", roles[(n - 1) % 2], text)) for n, text in enumerate(said, start=1)]
+
+
+def test_only_users_lay_down_rules():
+    """What a model, a tool or a system message says is none."""
+    others = [
+        appended(n, message=Message(f"m{n}", role, RULE, tool_call_id="c" if role is Role.TOOL else ""))
+        for n, role in enumerate((Role.ASSISTANT, Role.TOOL, Role.SYSTEM), start=1)
+    ]
+
+    assert found_rules(others, (), NO_RULES) == ([], ())
+    assert [one.text for one in found_rules(talk(RULE), (), NO_RULES)[0]] == [RULE]
+
+
+def test_a_reply_belongs_to_all_that_was_said_before_it():
+    """A user may write two messages in a row."""
+    rule = "Write prices in mails without the tax."
+    said = [Message("m1", Role.USER, rule), Message("m2", Role.USER, "And thanks."), Message("m3", Role.ASSISTANT, "")]
+    reply = Message("m4", Role.ASSISTANT, "Noted, prices come without tax in mails.")
+    messages = [appended(n, message=message) for n, message in enumerate((*said, reply), start=1)]
+
+    assert [one.text for one in found_rules(messages, (), NO_RULES)[0]] == [rule]
+
+
+def test_a_message_that_stays_adds_no_rule_and_ends_one():
+    """The window has what it says; what it takes back has left."""
+    first, _, last, _ = talk(RULE, TAKEN_BACK)
+
+    alone, ended = found_rules([first], (), NO_RULES)
+    rules = NO_RULES.after(finds(*alone), NOWHERE)
+    assert found_rules((), [first, last], rules) == ([], (RevokedRule(RULE, 1, 3),))
+    assert ended == ()
+
+
+def test_a_rule_shows_until_it_is_taken_back_or_dropped():
+    """The state remembers it, and by which message it ended."""
+    rules = NO_RULES.after(finds(found(1), found(3), found(5)), NOWHERE)
+    assert shown(rules) == [1, 3, 5]
+
+    ended = rules.after(finds(revoked=(RevokedRule("Always 3.", 3, 9),)), NOWHERE)
+    assert shown(ended) == [1, 5]
+    assert [rule.revoked_by for rule in ended.entries] == [0, 9, 0]
+
+    dropped = ended.without([RuleName(5, "Always 5.")], NOWHERE)
+    assert shown(dropped) == [1]
+    assert shown(dropped.after(finds(found(5)), NOWHERE)) == [1], "found again, it stays dropped"
+
+
+def test_a_rewind_takes_rules_away_and_gives_back_those_that_stand_again():
+    """What was taken back by a removed message stands."""
+    rules = NO_RULES.after(finds(found(1), found(7), revoked=(RevokedRule("Always 1.", 1, 9),)), NOWHERE)
+
+    back = rules.restricted(lambda number: 0 < number <= 6, NOWHERE)
+    assert [(rule.number, rule.revoked_by) for rule in back.entries] == [(1, 0)]
+    assert shown(back) == [1]
+
+
+def test_a_rule_is_not_shown_beside_its_message_nor_twice():
+    """A pinned message says it, and so may a record, letter by letter."""
+    around = Surroundings(lambda number: number == 1, "user: Always 3.")
+
+    rules = NO_RULES.after(finds(found(1), found(3), found(5)), around)
+    assert shown(rules) == [5]
+    assert rule_lines(rules) == ["Standing rules, as said:", "- Always 5. [5]"]
+
+
+def test_rules_without_room_are_named_by_their_messages():
+    """The newest are shown; of many, the newest messages are named."""
+    rules = NO_RULES.after(finds(*(found(n) for n in range(1, 6)), limit=52), NOWHERE)
+
+    assert rule_lines(rules) == [
+        "Standing rules, as said:",
+        "- Always 4. [4]",
+        "- Always 5. [5]",
+        "3 more rules: messages 1, 2, 3",
+    ]
+    assert rules.tokens <= 52
+    assert rule_lines(NO_RULES.after(finds(found(1), limit=5), NOWHERE)) == []
+
+
+@given(st.lists(st.tuples(st.integers(1, 400), st.integers(1, 60)), max_size=300), st.integers(0, 900))
+def test_rules_keep_to_their_limit_and_to_their_number(said, limit):
+    """Every standing rule is shown, named, or has no room at all."""
+    rules = NO_RULES.after(finds(*(found(n, tokens) for n, tokens in said), limit=limit), NOWHERE)
+
+    assert rules.tokens <= limit
+    assert len(rules.entries) <= RULES_MAX
+    assert [rule.number for rule in rules.entries] == sorted(rule.number for rule in rules.entries)
+    if rules.tokens:
+        assert sorted((*shown(rules), *rules.unshown)) == [rule.number for rule in rules.entries]
+
+
+def after_pass(state: Conversation, rules: RuleFinds) -> Conversation:
+    """The state after its pending pass, which found these."""
+    return evolve(state, replace(completed(pending_in(state)), rules=rules), 0)
+
+
+def requested(count: int = 80) -> Conversation:
+    messages = [appended(number) for number in range(1, count + 1)]
+    return having(OPEN, *messages[:-1]).when(append(messages[-1]), Policy()).after
+
+
+def test_the_tokens_of_rules_are_the_windows():
+    """Exactly those that they add, as estimates that are corrected like any other."""
+    state = requested()
+    bare = after_pass(state, RuleFinds())
+    kept = after_pass(state, finds(found(3, 40)))
+
+    (summary,) = rendered_summaries(kept, SummaryRole.SYSTEM)
+    assert kept.rules.tokens > 40
+    assert kept.window_tokens - bare.window_tokens == kept.rules.tokens
+    assert kept.ratio > bare.ratio
+    assert sum(m.tokens for m in rendered_window(kept, SummaryRole.SYSTEM)) == kept.window_tokens
+    assert "- Always 3. [3]" in summary.message.content.splitlines()
+    factor = replace(kept.settings, calibration_factor=2.0)
+    assert kept._replace(settings=factor).window_tokens > kept.window_tokens + kept.rules.tokens - 2
+
+
+def test_a_decision_bounds_the_rules_by_their_share_of_the_budget():
+    """However much was found; 0 shows none, and the state remembers them all the same."""
+    state = requested()
+    many = finds(*(found(n, 50) for n in range(1, 41)), limit=0)
+    command = replace(complete(state), rules=many)
+
+    policy = Policy(rules_token_ratio=0.1, min_gain=0.0)
+    kept = Given(state).when(command, policy).after
+    assert 0 < kept.rules.tokens <= 0.1 * state.budget
+    none = Given(state).when(command, replace(policy, rules_token_ratio=0.0)).after
+    assert (none.rules.tokens, len(none.rules.entries)) == (0, 40)
+
+
+def test_a_pin_takes_the_place_of_a_rule_and_a_revocation_of_all():
+    """The message is back in the window; unpinned or gone again, its rule is shown again."""
+    state = after_pass(requested(), finds(found(3)))
+    originals = [appended(number) for number in range(1, 81)]
+    record_id = live_in(state).id
+
+    pinned = evolve(state, MessagesPinned((3,)), 0, originals)
+    assert (shown(state.rules), shown(pinned.rules), pinned.rules.tokens) == ([3], [], 0)
+    back = evolve(state, SummaryRevoked(record_id, (record_id,), ()), 0, originals)
+    assert (shown(back.rules), len(back.rules.entries)) == ([], 1)
+
+
+def test_rules_are_dropped_by_their_message_and_only_once():
+    """Of the window, too; a message without a rule is refused."""
+    messages = talk(RULE, "Thanks a lot.")
+    history = having(OPEN, *messages)
+
+    dropped = history.when(DropRules(1), Policy()).then(RulesDropped((RuleName(1, RULE),)))
+    assert [(rule.number, rule.dropped) for rule in known_rules(dropped)] == [(1, True)]
+    Given(dropped).when(DropRules(1, RULE), Policy()).then()
+    history.when(DropRules(1, "Another."), Policy()).then_refused(RuleNotFound, number=1)
+    history.when(DropRules(3), Policy()).then_refused(RuleNotFound, number=3)
+    history.when(DropRules(9), Policy()).then_refused(MessageNotFound, number=9)
+
+
+def test_known_rules_are_those_of_the_window_too():
+    """With what a message of the window takes back."""
+    state = having(OPEN, *talk(RULE, "Thanks a lot.", TAKEN_BACK)).state
+
+    assert state.rules == NO_RULES
+    assert [(rule.text, rule.number, rule.revoked_by) for rule in known_rules(state)] == [(RULE, 1, 5)]
+
+
+@pytest.mark.parametrize(
+    "rule", [RULE, "Please  always answer in   English, never in German\u00a0!", "以后给客户的每封邮件都必须用中文写。"]
+)
+def test_a_rule_is_byte_equal_after_fifty_passes(rule):
+    """Whatever each record says."""
+    counter, policy = EstimatingCounter(), Policy(min_gain=0.0, min_messages=0, cooldown_messages=0)
+    state = having(OPEN, *talk(rule)).state
+    passes = 0
+    while passes < 50:
+        first = state.message_version + 1
+        more = [appended(n, tokens=20) for n in range(first, first + 2)]
+        state = Given(state).when(append(*more), policy, next_pass_id=f"p{first}").after
+        if state.pending is None:
+            continue
+        plan = pending_in(state)
+        leaving = [m for m in state.window if any(m.number in range(r.first, r.last + 1) for r in plan.covered)]
+        staying = [m for m in state.window if m not in leaving]
+        rules = rules_in(leaving, staying, state.rules, counter=counter, source=TokenSource.ESTIMATE)
+        state = Given(state).when(replace(complete(state), rules=rules), policy, next_pass_id=f"q{first}").after
+        passes += 1
+
+    text = "\n".join(m.message.content for m in rendered_summaries(state, SummaryRole.SYSTEM))
+    assert f"- {rule} [1]" in text
+    assert [one.text.encode() for one in state.rules.entries] == [rule.encode()]
+
+
+def test_a_chat_of_rules_alone_keeps_the_newest():
+    """However many a pass finds: an event has so many, and reading takes linear time."""
+    said = [f"Please never mention item {n} in mails to customers." for n in range(RULES_MAX + 40)]
+    rules, revoked = found_rules(talk(*said), (), NO_RULES)
+
+    assert [one.text for one in rules] == said[40:]
+    assert len(revoked) <= RULES_MAX

@@ -1,0 +1,174 @@
+"""Standing rules are told from tasks, anecdotes and quotations, in every language that has the words for it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from abridged.service.text.standing import RULE_CHARS_MAX, SAID_CHARS_MAX, ended_rule, statements, words_of_rule
+
+ACCEPTED = "Understood, I will keep to it."
+
+
+def rules_in(text: str, reply: str = ACCEPTED) -> list[str]:
+    """The rules that a message lays down, which the reply accepts."""
+    return [said.text for said in statements(text, reply) if said.is_rule]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Please never send the customers a mail without asking me first.",
+        "From now on write all dates in the form 2024-03-05.",
+        "Keep every reply under three sentences.",
+        "Bitte schreib in Mails an Kunden immer die Uhrzeit mit Zeitzone.",
+        "Ab jetzt nenn mir alle Preise nur noch brutto.",
+        "Por favor, escribe siempre los importes en euros y sin IVA.",
+        "A partir de ahora no me mandes ningún correo sin avisarme antes.",
+        "À partir de maintenant, tu me donnes toujours les prix en euros TTC.",
+        "S'il te plaît, ne cite jamais les clients dans les messages.",
+        "Daqui pra frente, escreva sempre as datas por extenso nas mensagens.",
+        "Od teraz zawsze podawaj mi ceny brutto w mailach.",
+        "今後メールには必ず日付を西暦で書いてください。",
+        "以后给客户的每封邮件都必须用中文写。",
+    ],
+)
+def test_a_rule_is_found_as_it_was_written(text):
+    """In the languages that have sections for it."""
+    assert rules_in(text) == [text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Please rerun that one test with -race.",
+        "I must have been asleep.",
+        "You always need three coffees after a bisect, apparently.",
+        "It never fails on Fridays, of course.",
+        "My sister says we should always bring cake.",
+        "Do you always answer in English?",
+        "Add the new price to the table and send it to Tom.",
+        "Immer wenn ich dusche, klingelt der Bote.",
+        "Mein Chef sagt immer, das wird schon.",
+        "Mi madre siempre me llama a media tarde.",
+        "Ma sœur oublie toujours ses clés.",
+        "Minha irmã sempre esquece as chaves.",
+        "Moja siostra zawsze zapomina kluczy.",
+        "姉はいつも鍵を忘れるんだよね。",
+        "我姐总是忘带钥匙。",
+    ],
+)
+def test_a_task_an_anecdote_and_a_question_are_no_rule(text):
+    """Even when the reply accepts whatever was said."""
+    assert rules_in(text) == []
+
+
+def test_a_rule_is_its_sentence_alone():
+    """White space and punctuation are as they were, and the sentences around it stay out."""
+    rule = "Please  never mention prices in  mails to customers!"
+
+    assert rules_in(f"Thanks, that helped.\n  {rule} The list is nearly done.") == [rule]
+
+
+def test_the_reply_is_evidence():
+    """The same sentence is a rule when the assistant takes it as one."""
+    text = "Write prices in mails without the tax."
+
+    assert rules_in(text, "Here is the list.") == []
+    assert rules_in(text, "Noted, prices come without tax in mails.") == [text]
+
+
+def test_a_quotation_is_nobodys_rule():
+    """Its words say nothing of the person who quotes."""
+    quoted = 'The sign at the door reads "please never send customers a mail without asking me first".'
+
+    assert rules_in(quoted) == []
+    assert rules_in("> Please never send the customers a mail without asking me first.") == []
+    assert rules_in("```\nPlease never send the customers a mail without asking me first.\n```") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Kirjoita aina päivämäärät muodossa 2024-03-05 kaikissa viesteissä asiakkaille.",
+        "من فضلك اكتب التواريخ دائمًا بهذه الصيغة في كل الرسائل إلى العملاء.",
+        "בבקשה תכתוב תמיד את התאריכים בפורמט הזה בכל ההודעות ללקוחות.",
+        '{"always": true, "never": ["send", "mail"], "rule": "must", "format": "plain text"}',
+        "QWxsIHByaWNlcyBpbiBldXJvcyBuZXZlciBkb2xsYXJzIHBsZWFzZSBhbHdheXMg" * 8,
+    ],
+)
+def test_nothing_is_invented_of_what_nobody_listed(text):
+    """A language without sections, data and encoded bytes have no rules."""
+    assert rules_in(text, "") == []
+
+
+def test_a_secret_is_kept_in_no_rule():
+    """A rule is kept letter by letter."""
+    rule = "Please never write the password {} in mails to customers."
+
+    assert rules_in(rule.format("of the server")) == [rule.format("of the server")]
+    assert rules_in(rule.format("ghp_16C7e42F292c6912E7710c838347Ae178B4a")) == []
+
+
+def test_documents_have_no_rules():
+    """Nobody says so much to somebody at once."""
+    rule = "Please never send the customers a mail without asking me first."
+    long = f"{rule[:-1]}, {'and so on ' * (RULE_CHARS_MAX // 10)}."
+
+    assert rules_in(long) == []
+    assert rules_in(f"{rule} " * (SAID_CHARS_MAX // len(rule) + 1)) == []
+
+
+def test_reading_takes_linear_time():
+    """Ten times the messages take about ten times as long, whatever their text."""
+
+    def seconds(text: str, count: int) -> float:
+        began_s = time.process_time()
+        for _ in range(count):
+            list(statements(text, text))
+        return time.process_time() - began_s
+
+    for text in ("please never " * 17, "a" * 1_990, "no " * 600, "。" * 1_990, "never,\n" * 280):
+        seconds(text, 1)
+        assert seconds(text[: len(text) // 4], 4) * 12 + 0.05 > seconds(text, 4)
+
+
+RULES = [
+    "When you show me SQL, add the EXPLAIN output under it.",
+    "Never run the migrations yourself, print the command and I'll paste it.",
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("You can stop adding the EXPLAIN output now, the plans are settled.", 0),
+        ("Forget the rule about the migrations, run them.", 1),
+        ("You can run the tests again now.", None),
+        ("Forget about the cake.", None),
+        ("The EXPLAIN output of that SQL looks odd.", None),
+    ],
+)
+def test_a_rule_is_taken_back_by_its_own_words(text, place):
+    """A cue alone ends nothing, and neither do the words of a rule alone."""
+    found = [ended_rule(said, [*map(words_of_rule, RULES)]) for said in statements(text)]
+
+    assert next((one for one in found if one is not None), None) == place
+
+
+def test_what_takes_a_rule_back_may_stand_behind_the_words_it_shares():
+    """The sentence before it says what it is about."""
+    rules = ["Then copy Priya in purchasing on anything about freight, she handles brokers."]
+    *_, said = statements("Priya says enough already with the freight mails. You can take her off copy.")
+
+    assert said.text == "You can take her off copy."
+    assert ended_rule(said, [*map(words_of_rule, rules)]) == 0
+
+
+def test_a_rule_laid_down_anew_ends_the_one_before():
+    """The newer one stands."""
+    (said,) = statements("From now on keep all commit subjects under 72 characters.", ACCEPTED)
+
+    rules = ["Please always keep all commit subjects under 60 characters.", RULES[1]]
+    assert ended_rule(said, [*map(words_of_rule, rules)]) == 0
