@@ -308,6 +308,7 @@ _UNINDEXED = frozenset(
         "ConversationForked",
         "ConversationClosed",
         "ConversationReopened",
+        "RulesDropped",
         "TitleChanged",
         "MessagesPinned",
         "MessagesUnpinned",
