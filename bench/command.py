@@ -8,7 +8,7 @@ import os
 import platform
 import sqlite3
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -45,10 +45,14 @@ NAMED_ONLY = frozenset({"open", "recall", "prepared"})
 
 USUAL = tuple(name for name in NAMES if name not in NAMED_ONLY)
 
-COST, QUALITY, WRITTEN, EXTRACTION, GROWTH, MEMORY = "cost", "quality", "written", "extraction", "growth", "memory"
-"""Measurements without rounds: the first four count and do not time, the others compare figures of one run."""
+COST, QUALITY, ROOM, WRITTEN, EXTRACTION = "cost", "quality", "room", "written", "extraction"
+"""Measurements that count and do not time."""
 
-ALONE = (COST, QUALITY, WRITTEN, EXTRACTION, GROWTH, MEMORY)
+GROWTH, MEMORY = "growth", "memory"
+"""Measurements that compare figures of one run."""
+
+ALONE = (COST, QUALITY, ROOM, WRITTEN, EXTRACTION, GROWTH, MEMORY)
+"""Measurements without rounds."""
 
 HEADINGS = ("figure", "what", "median", "spread", "ratio", "target", "")
 DISTURBED_LOAD = 0.5
@@ -69,15 +73,15 @@ DISTURBED_LOAD = 0.5
     "only",
     type=click.Choice((*NAMES, *ALONE)),
     multiple=True,
-    help="One measurement; repeatable. `open`, `recall`, `prepared`, `cost`, `quality`, `written`, `extraction`, "
-    "`growth` and `memory` run only so.",
+    help="One measurement; repeatable. `open`, `recall`, `prepared`, `cost`, `quality`, `room`, `written`, "
+    "`extraction`, `growth` and `memory` run only so.",
 )
 @click.option(
     "--data",
     "data",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     envvar="ABRIDGED_SHARED_DATA",
-    help="Folder of chats (*.jsonl) for `cost` and `quality`, which generate chats too, and for `extraction`.",
+    help="Folder of chats (*.jsonl) for `cost`, `quality` and `room`, which generate chats too, and for `extraction`.",
 )
 @click.option("--model", "model", metavar="OLLAMA:NAME", help="A model for `quality`, besides the built-in ones.")
 @click.option(
@@ -96,10 +100,11 @@ def bench(
 
     Everything runs on this machine and ends with the command; a whole run takes six minutes. `--only cost` counts what
     chats cost under a prompt cache, and takes a minute. `--only quality` counts what windows still know after many
-    passes, beside its goals, writes that as a page of Markdown, and takes some minutes. `--only written` counts the
-    same in chats that others have written, and takes half a minute. `--only extraction --data FOLDER` judges extracts
-    of real chats. `--only growth` takes the ledger and evidence through ten megabytes of hostile texts. `--only memory`
-    appends 100,000 messages and takes six minutes.
+    passes, beside its goals, writes that as a page of Markdown, and takes some minutes. `--only room` counts passes and
+    what large windows know, with the room that a pass leaves and without, and takes some minutes. `--only written`
+    counts what survives in chats that others have written, and takes half a minute. `--only extraction --data FOLDER`
+    judges extracts of real chats. `--only growth` takes the ledger and evidence through ten megabytes of hostile texts.
+    `--only memory` appends 100,000 messages and takes six minutes.
     """
     if not set(ALONE).isdisjoint(only):
         if json_path is not None or len(only) > 1:
@@ -124,7 +129,7 @@ def bench(
 
 
 def _print_counted(what: str, data: Path | None, model: str | None, address: str) -> None:
-    """The table of `cost`, `written`, `extraction`, `growth` or `memory`, or the page of `quality`."""
+    """The table of `cost`, `room`, `written`, `extraction`, `growth` or `memory`, or the page of `quality`."""
     from abridged.observability.logs import LogSettings, configure_logs
 
     undo = configure_logs(LogSettings(level="error", style="auto", content=False), sys.stderr)
@@ -138,6 +143,10 @@ def _print_counted(what: str, data: Path | None, model: str | None, address: str
         if data is None:
             raise click.UsageError("--only extraction judges the chats of a folder: name it with --data")
         _print(extraction.HEADINGS, tuple(extraction.rows(data)))
+    elif what == ROOM:
+        from bench.quality import room
+
+        _print(room.HEADINGS, asyncio.run(_all(room.rows(data))))
     elif what == WRITTEN:
         from bench.quality import written
 
@@ -154,6 +163,10 @@ def _print_counted(what: str, data: Path | None, model: str | None, address: str
     else:
         click.echo(asyncio.run(_quality(data, model, address)))
     undo()
+
+
+async def _all(rows: AsyncIterator[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    return [row async for row in rows]
 
 
 async def _quality(data: Path | None, model: str | None, address: str) -> str:

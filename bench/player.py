@@ -12,7 +12,7 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.memory import MemoryEventLog
@@ -115,7 +115,8 @@ class _Chat:
 
     def committed(self, record: SummaryRecord) -> None:
         """A record that a later prompt may quote."""
-        self.records[f"<previous_summary>\n{summary_text(record)}\n</previous_summary>"] = record
+        text = summary_text(replace(record, left_out=0))
+        self.records[f"<previous_summary>\n{text}\n</previous_summary>"] = record
 
 
 class _Scripted:

@@ -105,7 +105,7 @@ def generated_corpus(*, chats: int = CHATS, turns: int = TURNS, facts: int = FAC
 
 def corpora_in(folder: Path) -> list[Corpus]:
     """A corpus for each file of real chats in the folder, joined into long conversations."""
-    return [_corpus(path.stem, _joined(chats_of(path))) for path in sorted(folder.glob("*.jsonl"))]
+    return [_corpus(path.stem, joined(chats_of(path))) for path in sorted(folder.glob("*.jsonl"))]
 
 
 def real_chats(folder: Path) -> list[Corpus]:
@@ -117,27 +117,27 @@ def _corpus(name: str, chats: Sequence[PlayedChat]) -> Corpus:
     return Corpus(name, chats, {chat[0]: found_facts(chat) for chat in chats})
 
 
-def _joined(chats: Sequence[PlayedChat]) -> list[PlayedChat]:
-    """Chats one after the other, in conversations of about JOINED_MESSAGES; ids say which chat a message is of.
+def joined(chats: Sequence[PlayedChat], *, messages: int = JOINED_MESSAGES) -> list[PlayedChat]:
+    """Chats one after the other, in conversations of at least so many messages; ids say which chat a message is of.
 
     Without their system messages, of which one conversation would have many.
     """
-    joined: list[PlayedChat] = []
-    for place, (name, messages) in enumerate(chats):
+    made: list[PlayedChat] = []
+    for place, (name, said) in enumerate(chats):
         own = [
             message._replace(
                 id=f"{place}-{message.id}",
                 tool_call_id=message.tool_call_id and f"{place}-{message.tool_call_id}",
                 tool_calls=tuple(replace(call, id=f"{place}-{call.id}") for call in message.tool_calls),
             )
-            for message in messages
+            for message in said
             if message.role is not Role.SYSTEM
         ]
-        if joined and len(joined[-1][1]) < JOINED_MESSAGES:
-            joined[-1] = (joined[-1][0], [*joined[-1][1], *own])
+        if made and len(made[-1][1]) < messages:
+            made[-1] = (made[-1][0], [*made[-1][1], *own])
         else:
-            joined.append((name, own))
-    return joined
+            made.append((name, own))
+    return made
 
 
 @asynccontextmanager

@@ -190,6 +190,7 @@ class PassPlan:
         label: The record's label.
         short_ids: Those of `beside_ids` that the window shows, and counts, by their short text.
         overlap: Messages of the previous episode that the prompt quotes for context; the record does not cover them.
+        left_out: How many messages have left the window after the pass, where the record is to say how to reach them.
     """
 
     pass_id: str
@@ -217,6 +218,7 @@ class PassPlan:
     label: str = ""
     short_ids: tuple[str, ...] = ()
     overlap: tuple[MessageRange, ...] = ()
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)

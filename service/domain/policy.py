@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
@@ -12,6 +13,11 @@ from abridged.service.domain.errors import InvalidPolicy
 from abridged.service.domain.record import FormName
 
 SUMMARY_TOKENS_MAX = 1_024
+"""The largest record in a budget of at most ROOMY_BUDGET; beyond it records grow with the root of the budget."""
+
+ROOMY_BUDGET = 8_192
+"""The budget whose eighth is SUMMARY_TOKENS_MAX: in a larger one a pass would leave most of the window empty."""
+
 SUMMARY_TOKENS_MIN = 128
 RECORD_TOKENS_MIN = 96
 """The smallest useful record: its frame in the window alone takes about 30 tokens."""
@@ -106,6 +112,7 @@ class Policy:
     min_messages: int = _in(0, _MESSAGES_MAX, 12)
     preserve_recent: int = _in(2, _MESSAGES_MAX, 6)
     tail_token_ratio: float = _in(0, 1, 0.35, below=True)
+    after_pass_token_ratio: float = _in(0, 1, 0.30, below=True)
     pin_token_ratio: float = _in(0, 1, 0.25, below=True)
     cooldown_messages: int = _in(0, _MESSAGES_MAX, 4)
     rearm_messages: int = _in(0, _MESSAGES_MAX, 12)
@@ -148,7 +155,7 @@ class Policy:
     episode_overlap: int = _in(0, _MESSAGES_MAX, 2)
     episode_token_ratio: float = _in(0, 1, 0.15, above=True, below=True)
     ledger_token_ratio: float = _in(0, 1, 0.15, below=True)
-    max_ledger_tokens: int = _in(0, _TOKENS_MAX, 2_000)
+    max_ledger_tokens: int = _in(0, _TOKENS_MAX, 8_000)
     rules_token_ratio: float = _in(0, 1, 0.1, below=True)
 
 
@@ -166,6 +173,7 @@ CLIENT_FIELDS = frozenset(
         "min_messages",
         "preserve_recent",
         "tail_token_ratio",
+        "after_pass_token_ratio",
         "pin_token_ratio",
         "cooldown_messages",
         "rearm_messages",
@@ -249,7 +257,7 @@ def validated(policy: Policy) -> Policy:
     _require(
         p.max_summary_tokens == 0 or p.max_summary_tokens >= SUMMARY_TOKENS_MIN,
         "max_summary_tokens",
-        f"must be 0 (an eighth of the budget) or at least {SUMMARY_TOKENS_MIN}",
+        f"must be 0 (by the budget) or at least {SUMMARY_TOKENS_MIN}",
     )
     _require(
         p.record_form in (FormName.FACETS, FormName.TEXT),
@@ -286,9 +294,23 @@ def _require_possible_episodes(p: Policy) -> None:
         )
 
 
+def room_ratio(policy: Policy, *, budget: int) -> float:
+    """The share of the budget that a window may fill after a pass; 0 where the sizes of its parts alone bound it."""
+    roomy = policy.profile is ProfileName.CHAIN and budget > ROOMY_BUDGET
+    return policy.after_pass_token_ratio if roomy else 0.0
+
+
 def largest_summary(policy: Policy, *, budget: int) -> int:
-    """Most tokens of any record in a conversation with this budget."""
-    return policy.max_summary_tokens or max(1, min(SUMMARY_TOKENS_MAX, int(budget * _SUMMARY_SHARE)))
+    """Most tokens of any record in a conversation with this budget: by default an eighth of it, up to ROOMY_BUDGET.
+
+    Where there is room for more, a record grows with the root of the budget: a model has to write it and every prompt
+    to read it, so an eighth of a large window would cost more than it says.
+    """
+    if policy.max_summary_tokens:
+        return policy.max_summary_tokens
+    if room_ratio(policy, budget=budget):
+        return int(SUMMARY_TOKENS_MAX * math.sqrt(budget / ROOMY_BUDGET))
+    return max(1, min(SUMMARY_TOKENS_MAX, int(budget * _SUMMARY_SHARE)))
 
 
 def summary_cap(policy: Policy, *, budget: int, replaced_tokens: int, revised_tokens: int = 0) -> int:

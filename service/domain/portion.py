@@ -18,11 +18,11 @@ from abridged.service.domain.conversation import Conversation, EndedPass
 from abridged.service.domain.events import ErrorClass, MessageAppended, Trigger
 from abridged.service.domain.message import Role
 from abridged.service.domain.policy import RECORD_TOKENS_MIN, Policy, ToolOutput, largest_summary
-from abridged.service.domain.sizes import ledger_tokens, rules_tokens
+from abridged.service.domain.sizes import aimed_tokens, ledger_tokens, rules_tokens
 from abridged.service.domain.tokens import TRANSCRIPT_FRAME_TOKENS
 from abridged.service.domain.window import (
+    TailRoom,
     WindowSplit,
-    aimed_tokens,
     counted_tokens,
     split,
     summary_tokens,
@@ -40,7 +40,14 @@ FAILURES_SEEN = 8
 _TOO_LONG = frozenset({ErrorClass.TRANSPORT, ErrorClass.TRUNCATED})
 
 
-def compressible(state: Conversation, policy: Policy, *, tail_messages: int, whole: bool = False) -> WindowSplit | None:
+def compressible(
+    state: Conversation,
+    policy: Policy,
+    *,
+    tail_messages: int,
+    whole: bool = False,
+    room: TailRoom | None = None,
+) -> WindowSplit | None:
     """Splits the window as a pass would; None if it would not be worth one.
 
     It is worth one if it drops at least one message and at least min_range_tokens. In an emergency it is enough that
@@ -51,7 +58,7 @@ def compressible(state: Conversation, policy: Policy, *, tail_messages: int, who
     far_end = _head(state, policy, limit=limit, tail_messages=tail_messages)
     if far_end is not None:
         return far_end
-    division = split(state, policy, tail_messages=tail_messages)
+    division = split(state, policy, tail_messages=tail_messages, room=room)
     if not division.dropped:
         return None
     if state.ratio >= policy.emergency_token_ratio:

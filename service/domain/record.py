@@ -165,6 +165,7 @@ class SummaryRecord:
         short_tokens: Its tokens as rendered with `short_summary`; 0 without one.
         episode: The figures of an episode; None for other records.
         evidence: The messages that its statements rest on.
+        left_out: How many messages its text stands for, in a window with room to say how to reach them; else 0.
     """
 
     id: str
@@ -194,6 +195,7 @@ class SummaryRecord:
     evidence: RecordEvidence = RecordEvidence()
     tokens_read: int = 0
     tokens_written: int = 0
+    left_out: int = 0
 
     @property
     def covered_count(self) -> int:

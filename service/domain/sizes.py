@@ -1,22 +1,57 @@
-"""The intended and the greatest size of a pass's record, of the standing rules and of the ledger."""
+"""The intended and the greatest sizes of a window after a pass, of its record, its standing rules and its ledger."""
 
 from __future__ import annotations
 
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.ledger import Ledger
-from abridged.service.domain.policy import RECORD_TOKENS_MIN, SUMMARY_TOKENS_MIN, Policy, ProfileName, summary_cap
+from abridged.service.domain.policy import (
+    RECORD_TOKENS_MIN,
+    SUMMARY_TOKENS_MIN,
+    Policy,
+    ProfileName,
+    room_ratio,
+    summary_cap,
+)
 from abridged.service.domain.rules import Rules
 from abridged.service.domain.tokens import TokenSource, calibrated_tokens
 
+RUNWAY = 0.15
+"""Share of the budget below the reset ratio: a window that ends just under it would be due again a message or two
+later."""
+
 OVERRUN = 2
 """Models write more than they are asked for; a record of more than twice its size would leave the next pass no room."""
-
 
 LEDGER_SHARE_MIN = 1 / 3
 """Part of its share that a ledger has even in a window that a pass could not bring below its trigger."""
 
 LEDGER_MEMORY = 2
 """The memory of a ledger, in shares: the entries that it shows, and about as many that come back when those go."""
+
+LEDGER_WITHOUT_ROOM = 2_000
+"""Most tokens of a ledger in a window that is filled by the rest of it; those of a budget of 13,333 at the default
+ledger_token_ratio."""
+
+LEDGER_GROWTH = 1.25
+"""The growth of a ledger that a pass leaves room for, before it keeps a longer tail."""
+
+
+def aimed_tokens(state: Conversation, policy: Policy) -> int:
+    """Return the most tokens that the window should have after a pass, overhead included: below the reset ratio, with a
+    runway to the next pass."""
+    return int(max(policy.reset_token_ratio - RUNWAY, policy.reset_token_ratio / 2) * state.budget)
+
+
+def room_tokens(state: Conversation, policy: Policy) -> int:
+    """Return the tokens that the window may have after a pass, overhead included: record and ledger, and more of the
+    tail. 0 if their own sizes alone bound them."""
+    return min(int(room_ratio(policy, budget=state.budget) * state.budget), aimed_tokens(state, policy))
+
+
+def ledger_tokens_expected(state: Conversation, policy: Policy) -> int:
+    """Return the tokens of the ledger for which a pass leaves room beside a longer tail; a first one is a guess."""
+    grown = int(LEDGER_GROWTH * ledger_tokens(state)) if state.completed_passes else LEDGER_WITHOUT_ROOM
+    return min(grown, ledger_tokens_max(state, policy))
 
 
 def ledger_tokens(state: Conversation) -> int:
@@ -70,16 +105,19 @@ def ledger_limits(state: Conversation, policy: Policy, *, window_tokens: int, re
 
     `window_tokens` is what the window costs once the pass has its record, of `record_tokens`, and no ledger. It may
     show its share, as far as the window stays below its trigger, or a part of the share if it stays within its budget;
-    and no more new tokens than half of what the pass frees, or than its gain can spare.
+    of a share above LEDGER_WITHOUT_ROOM, what the rest leaves free of the window's room; and no more new tokens than
+    half of what the pass frees, or than its gain can spare.
     """
     share = ledger_tokens_max(state, policy)
     used = window_tokens + state.settings.overhead
     below_trigger = int(policy.trigger_token_ratio * state.budget) - used - 1
     below_budget = min(state.budget - used, int(share * LEDGER_SHARE_MIN))
+    room = room_tokens(state, policy)
+    shown = min(share, max(LEDGER_WITHOUT_ROOM, room - used)) if room else share
     freed = state.window_tokens - ledger_tokens(state) - window_tokens
     spared = freed - int(policy.min_gain * (freed + record_tokens))
     most = ledger_tokens(state) + max(0, min(freed // 2, spared))
-    limit = max(0, min(share, most, max(below_trigger, below_budget)))
+    limit = max(0, min(shown, most, max(below_trigger, below_budget)))
     factor = max(1.0, state.settings.calibration_factor)
     return int(limit / factor), int(LEDGER_MEMORY * share / factor)
 

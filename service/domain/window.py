@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.message import Role
 from abridged.service.domain.policy import RECORD_TOKENS_MIN, Policy, largest_summary
 from abridged.service.domain.record import MessageRange
-from abridged.service.domain.sizes import ledger_tokens, rules_tokens
+from abridged.service.domain.sizes import RUNWAY, aimed_tokens, ledger_tokens, rules_tokens
 from abridged.service.domain.tokens import TokenSource, calibrated_tokens
-
-RUNWAY = 0.15
-"""Share of the budget below the reset ratio: a window that ends just under it would be due again a message or two
-later."""
 
 TAIL_MESSAGES_MIN = 2
 """The fewest messages of a tail, so that the last exchange is verbatim, unless it alone exceeds the budget."""
@@ -41,6 +38,18 @@ class ToolPairs:
     dead: frozenset[tuple[int, int]]
     late: frozenset[tuple[int, int]]
     orphans: frozenset[int]
+
+
+class TailRoom(NamedTuple):
+    """Room for a tail of more than its number of messages.
+
+    Attributes:
+        tokens: Most tokens of the window without its record and ledger, overhead included.
+        cleared: The tokens of the marks that the pass puts in the place of tool results, by message number.
+    """
+
+    tokens: int
+    cleared: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,22 +125,16 @@ def summary_tokens(state: Conversation, *record_ids: str) -> int:
     return state.window_tokens - state._replace(shown=others).window_tokens
 
 
-def aimed_tokens(state: Conversation, policy: Policy) -> int:
-    """Return the tokens that the window should have after a pass, overhead included: below the reset ratio, with a
-    runway to the next pass."""
-    return int(max(policy.reset_token_ratio - RUNWAY, policy.reset_token_ratio / 2) * state.budget)
-
-
 def relieved_ratio(policy: Policy) -> float:
     """The ratio up to which less than a whole pass suffices: below the reset ratio, with a runway to the trigger."""
     return min(policy.reset_token_ratio, policy.trigger_token_ratio - RUNWAY)
 
 
-def split(state: Conversation, policy: Policy, *, tail_messages: int) -> WindowSplit:
+def split(state: Conversation, policy: Policy, *, tail_messages: int, room: TailRoom | None = None) -> WindowSplit:
     """Divide the window. System messages, pins, the tail, the newest user message and pending calls stay.
 
     The tail is what fits beside these and the largest record into a window of the size that the pass aims at; with a
-    tail_token_ratio of 0 its number of messages alone bounds it.
+    tail_token_ratio of 0 its number of messages alone bounds it. It is longer while there is `room`.
     """
     factor = state.settings.calibration_factor
     chat = [m for m in state.window if m.message.role is not Role.SYSTEM]
@@ -140,7 +143,10 @@ def split(state: Conversation, policy: Policy, *, tail_messages: int) -> WindowS
     bound = _bound(units, pairs, state.pins)
     system_tokens = counted_tokens((m for m in state.window if m.message.role is Role.SYSTEM), factor)
     fixed = state.settings.overhead + system_tokens
-    kept = _Tail(units, bound, fixed, factor).kept(state, policy, tail_messages)
+    tail = _Tail(units, bound, fixed, factor)
+    kept = tail.kept(state, policy, tail_messages)
+    if room is not None:
+        tail.lengthen(kept, room, policy.tail_token_ratio * state.budget or room.tokens)
     left_out = {m.number for i, unit in enumerate(units) if i not in kept for m in unit}
     dropped = tuple(m for m in chat if m.number in left_out)
     dropped_tokens = counted_tokens(dropped, factor)
@@ -169,7 +175,9 @@ class _Tail:
         self._units = units
         self._bound = bound
         self._costs = [counted_tokens(unit, factor) for unit in units]
+        self._fixed_tokens = fixed_tokens
         self._tokens = fixed_tokens + sum(self._costs[i] for i in bound)
+        self._factor = factor
 
     def kept(self, state: Conversation, policy: Policy, tail_messages: int) -> set[int]:
         """Places of everything that stays."""
@@ -193,6 +201,29 @@ class _Tail:
             share_left -= cost
             self._tokens += more
         return kept
+
+    def lengthen(self, kept: set[int], room: TailRoom, tail_tokens_max: float) -> None:
+        """Add to the `kept` places those before them, while there is room for what they cost after the pass."""
+        left = room.tokens - self._fixed_tokens - sum(self._cost_after(i, room.cleared) for i in kept)
+        share_left = tail_tokens_max
+        for i in reversed(range(len(self._units))):
+            cost = self._cost_after(i, room.cleared)
+            if i not in kept:
+                if cost > min(left, share_left):
+                    break
+                kept.add(i)
+                left -= cost
+            share_left -= cost
+
+    def _cost_after(self, i: int, cleared: Mapping[int, int]) -> int:
+        """Tokens of a unit with marks in the place of its `cleared` results."""
+        if not any(m.number in cleared for m in self._units[i]):
+            return self._costs[i]
+        left = (
+            m._replace(tokens=cleared[m.number], source=TokenSource.ESTIMATE) if m.number in cleared else m
+            for m in self._units[i]
+        )
+        return counted_tokens(left, self._factor)
 
     def _newest(self, i: int) -> int:
         """Count a unit's messages that are newer than the unit before it: an old call does not count towards the

@@ -10,12 +10,13 @@ from typing import Final
 
 from abridged.eventlog.event import StreamId
 from abridged.service.conversations.conversation_log import ConversationLog
+from abridged.service.domain.clearing import clearable, freed_tokens
 from abridged.service.domain.conversation import Conversation, ShownRecord, record_named
 from abridged.service.domain.events import MessageAppended, PassPlan, Trigger
 from abridged.service.domain.leaving import Hearing, replaced_texts
 from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from abridged.service.domain.message import Message, Role
-from abridged.service.domain.ranges import partitioned, ranges_of, without
+from abridged.service.domain.ranges import covers, partitioned, ranges_of, without
 from abridged.service.domain.receipt import Leaving
 from abridged.service.domain.record import FormName, MessageRange
 from abridged.service.domain.rules import NO_RULES_FOUND, RuleFinds
@@ -110,7 +111,8 @@ def _merged(state: Conversation, plan: PassPlan) -> tuple[ShownRecord, ...]:
 
 
 def _in_ledger(state: Conversation, plan: PassPlan, finds: LedgerFinds, text: str, tokens: int) -> frozenset[str]:
-    without = state.window_tokens - ledger_tokens(state) - plan.replaced_tokens
+    marks = [mark for mark in clearable(state, plan.policy) if not covers(plan.covered, mark.number)]
+    without = state.window_tokens - ledger_tokens(state) - plan.replaced_tokens - freed_tokens(state, marks)
     tokens = calibrated_tokens(tokens, max(1.0, state.settings.calibration_factor))
     limit, _ = ledger_limits(state, plan.policy, window_tokens=without + tokens, record_tokens=tokens)
     ledger = state.ledger.after(finds._replace(limit_tokens=limit, memory_tokens=limit), text)

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from abridged.service.domain.attachments import described
 from abridged.service.domain.errors import InvalidPolicy
@@ -258,7 +258,8 @@ def _previous(record: SummaryRecord | None) -> str:
     if record is None:
         return ""
     raw = f"\nIts raw was {quoted(record.context.raw)}" if record.context.raw else ""
-    return f"<previous_summary>\n{summary_text(record)}{raw}\n</previous_summary>\n"
+    text = summary_text(replace(record, left_out=0))
+    return f"<previous_summary>\n{text}{raw}\n</previous_summary>\n"
 
 
 def _invented(texts: Sequence[str]) -> str:

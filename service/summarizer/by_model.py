@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from abridged.service.domain.chunks import calls_needed, grouped, part_tokens_max, source_room, writable_tokens
 from abridged.service.domain.events import ErrorClass
-from abridged.service.domain.policy import Policy
+from abridged.service.domain.policy import SUMMARY_TOKENS_MAX, Policy
 from abridged.service.domain.record import FormName, Provenance
 from abridged.service.domain.tokens import TokenCounter
 from abridged.service.models.model import ModelError, SummaryModel
@@ -56,9 +56,9 @@ class ModelSummarizer:
         return self._model.name
 
     def source_tokens(self, policy: Policy, summary_tokens: int, /) -> int:
-        """Uses the model's last reported context and the longest prompt."""
-        fixed = self._prompt_tokens + summary_tokens
+        """Uses the model's last reported context, the longest prompt, and in it a record that the model could write."""
         written = writable_tokens(summary_tokens, window_tokens=self._window_tokens)
+        fixed = self._prompt_tokens + min(summary_tokens, max(written, SUMMARY_TOKENS_MAX))
         room = source_room(self._window_tokens, fixed_tokens=fixed, summary_tokens=written)
         return max(CHUNK_TOKENS_MIN, min(policy.max_input_tokens, room))
 

@@ -364,6 +364,7 @@ def _bare_record(work: PassWork, draft: Draft) -> SummaryRecord:
         stands_alone=plan.rebase or plan.depth == 0,
         label=plan.label,
         short_summary=draft.narratives.get("short_summary", ""),
+        left_out=plan.left_out,
     )
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.record import Provenance
+from abridged.service.domain.render import summary_text
+from abridged.service.domain.tokens import MESSAGE_OVERHEAD_TOKENS
 from abridged.service.models.scripted.model import ScriptedModel, default_answer
 from abridged.service.prompts.prompt import CHAIN_TEMPLATE
 from abridged.service.summarizer.check import Source, check_draft
@@ -74,6 +77,16 @@ async def test_its_tokens_are_those_of_the_record_in_the_window(summarizer):
 
     assert made.tokens == WindowCost(WORK, EstimatingCounter())(made.draft)
     assert made.quality.reduction == 1 - made.tokens / WORK.plan.replaced_tokens
+
+
+async def test_a_record_that_says_how_much_it_stands_for_is_counted_with_that(summarizer):
+    """Where the plan says so: the window shows what was counted."""
+    work = replace(WORK, plan=replace(WORK.plan, left_out=74))
+    made = await summarizer.summarize(work, Heard())
+    record = record_of(work, made, create_time_us=7, latency_ms=8)
+
+    assert "74 are not shown" in summary_text(record)
+    assert made.tokens == EstimatingCounter().count(summary_text(record)) + MESSAGE_OVERHEAD_TOKENS
 
 
 async def test_the_same_work_gives_the_same_draft(summarizer):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abridged.service.config.sources import load
-from abridged.service.domain.policy import DepthLimit, Fallback, ProfileName, summary_cap
+from abridged.service.domain.policy import DepthLimit, Fallback, ProfileName, room_ratio, summary_cap
 from abridged.service.domain.record import FormName
 from tests.support.presets import PRESETS
 
 
 def test_the_preset_of_s1_has_the_numbers_of_s1() -> None:
-    """Ratio 0.80, reset 0.70, 12 messages, 6 kept, depth 3 and then a halt, cooldown 4, no repair, no stand-in."""
+    """Ratio 0.80, reset 0.70, 12 messages, 6 kept however large the window, depth 3 and then a halt, cooldown 4, no
+    repair, no stand-in."""
     settings = load({}, config_path=PRESETS / "s1.toml").settings
 
     policy = settings.policy_for("ollama:qwen2.5:3b")
@@ -17,6 +18,7 @@ def test_the_preset_of_s1_has_the_numbers_of_s1() -> None:
     assert (policy.min_messages, policy.preserve_recent, policy.cooldown_messages) == (12, 6, 4)
     assert (policy.max_summary_chain_depth, policy.on_depth_limit) == (3, DepthLimit.HALT)
     assert (policy.repair_attempts, policy.fallback) == (0, Fallback.NEVER)
+    assert room_ratio(policy, budget=1_000_000) == 0
     assert settings.summarizer.retries == 1
 
 

@@ -458,6 +458,7 @@ class PassPlan(_message.Message):
     LABEL_FIELD_NUMBER: _builtins.int
     SHORT_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
     OVERLAP_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
     summarization_id: _builtins.str
     """The pass's id."""
     trigger: _conversation_pb2.Trigger.ValueType
@@ -494,6 +495,10 @@ class PassPlan(_message.Message):
     """The form that a model is asked for. Plans from before there was a choice have none, which means DRAFT_FORM_FACETS."""
     label: _builtins.str
     """The record's label."""
+    left_out: _builtins.int
+    """How many messages have left the window after the pass, in a window with room for a record that says how to reach
+    them; else 0.
+    """
     @_builtins.property
     def covered(self) -> _containers.RepeatedCompositeFieldContainer[_summary_pb2.MessageRange]:
         """Messages that the record will cover: those that leave the window, and on a rebase all that have already left it."""
@@ -552,10 +557,11 @@ class PassPlan(_message.Message):
         label: _builtins.str = ...,
         short_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
         overlap: _abc.Iterable[_summary_pb2.MessageRange] | None = ...,
+        left_out: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_summary_id", b"base_summary_id", "beside_summary_ids", b"beside_summary_ids", "covered", b"covered", "covered_tokens", b"covered_tokens", "cut", b"cut", "depth", b"depth", "extractive", b"extractive", "form", b"form", "label", b"label", "merged_summary_ids", b"merged_summary_ids", "message_version", b"message_version", "overlap", b"overlap", "parent_summary_id", b"parent_summary_id", "policy", b"policy", "rebase", b"rebase", "replaced_tokens", b"replaced_tokens", "replaces_summary_id", b"replaces_summary_id", "rewrites", b"rewrites", "room_tokens", b"room_tokens", "short_summary_ids", b"short_summary_ids", "source", b"source", "summarization_id", b"summarization_id", "summary_tokens_max", b"summary_tokens_max", "token_ratio", b"token_ratio", "trigger", b"trigger"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_summary_id", b"base_summary_id", "beside_summary_ids", b"beside_summary_ids", "covered", b"covered", "covered_tokens", b"covered_tokens", "cut", b"cut", "depth", b"depth", "extractive", b"extractive", "form", b"form", "label", b"label", "left_out", b"left_out", "merged_summary_ids", b"merged_summary_ids", "message_version", b"message_version", "overlap", b"overlap", "parent_summary_id", b"parent_summary_id", "policy", b"policy", "rebase", b"rebase", "replaced_tokens", b"replaced_tokens", "replaces_summary_id", b"replaces_summary_id", "rewrites", b"rewrites", "room_tokens", b"room_tokens", "short_summary_ids", b"short_summary_ids", "source", b"source", "summarization_id", b"summarization_id", "summary_tokens_max", b"summary_tokens_max", "token_ratio", b"token_ratio", "trigger", b"trigger"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -607,6 +607,7 @@ class SummaryRecord(_message.Message):
     SHORT_SUMMARY_FIELD_NUMBER: _builtins.int
     SHORT_TOKENS_FIELD_NUMBER: _builtins.int
     EPISODE_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The record's id."""
     depth: _builtins.int
@@ -653,6 +654,8 @@ class SummaryRecord(_message.Message):
     """
     short_tokens: _builtins.int
     """Tokens of the record when it is rendered with `short_summary`; 0 without one."""
+    left_out: _builtins.int
+    """How many messages the record stands for, if its text says so and how to reach them; else 0."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was committed."""
@@ -715,10 +718,11 @@ class SummaryRecord(_message.Message):
         short_summary: _builtins.str = ...,
         short_tokens: _builtins.int = ...,
         episode: Global___EpisodeFigures | None = ...,
+        left_out: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "create_time", b"create_time", "episode", b"episode", "latency", b"latency", "quality", b"quality"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "context", b"context", "covered", b"covered", "covered_message_count", b"covered_message_count", "covered_tokens", b"covered_tokens", "create_time", b"create_time", "depth", b"depth", "episode", b"episode", "id", b"id", "key_points", b"key_points", "label", b"label", "latency", b"latency", "model", b"model", "parent_id", b"parent_id", "prompt_name", b"prompt_name", "prompt_version", b"prompt_version", "provenance", b"provenance", "quality", b"quality", "rewrites", b"rewrites", "short_summary", b"short_summary", "short_tokens", b"short_tokens", "stands_alone", b"stands_alone", "summary", b"summary", "tokens_after", b"tokens_after", "tokens_before", b"tokens_before", "tokens_read", b"tokens_read", "tokens_written", b"tokens_written"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "context", b"context", "covered", b"covered", "covered_message_count", b"covered_message_count", "covered_tokens", b"covered_tokens", "create_time", b"create_time", "depth", b"depth", "episode", b"episode", "id", b"id", "key_points", b"key_points", "label", b"label", "latency", b"latency", "left_out", b"left_out", "model", b"model", "parent_id", b"parent_id", "prompt_name", b"prompt_name", "prompt_version", b"prompt_version", "provenance", b"provenance", "quality", b"quality", "rewrites", b"rewrites", "short_summary", b"short_summary", "short_tokens", b"short_tokens", "stands_alone", b"stands_alone", "summary", b"summary", "tokens_after", b"tokens_after", "tokens_before", b"tokens_before", "tokens_read", b"tokens_read", "tokens_written", b"tokens_written"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from abridged.service.domain.amendments_fold import with_marks
 from abridged.service.domain.chunks import calls_needed
-from abridged.service.domain.clearing import freed_tokens, marks_that_suffice
+from abridged.service.domain.clearing import clearable, freed_tokens, marks_that_suffice
 from abridged.service.domain.conversation import Conversation, lineage, live_coverage
 from abridged.service.domain.errors import DepthLimitReached, NothingToSummarize
 from abridged.service.domain.events import (
@@ -20,14 +20,17 @@ from abridged.service.domain.events import (
     SummarizationSkipped,
     Trigger,
 )
-from abridged.service.domain.policy import DepthLimit, Policy, ProfileName
+from abridged.service.domain.policy import SUMMARY_TOKENS_MAX, DepthLimit, Policy, ProfileName
 from abridged.service.domain.portion import compressible, prompt_tokens
 from abridged.service.domain.profiles.profile import DecisionContext, HeldBy, may_report_irreducible, planned
 from abridged.service.domain.ranges import merged, ranges_of, without
 from abridged.service.domain.record import MessageRange, SummaryRecord
-from abridged.service.domain.sizes import record_sizes
+from abridged.service.domain.sizes import ledger_tokens_expected, record_sizes, room_tokens, rules_tokens
 from abridged.service.domain.whereabouts import receipt_of_clearing
-from abridged.service.domain.window import TAIL_MESSAGES_MIN, WindowSplit, summary_tokens
+from abridged.service.domain.window import TAIL_MESSAGES_MIN, TailRoom, WindowSplit, summary_tokens
+
+TAIL_ROOM = 0.95
+"""Share of the room that a pass plans with: record and ledger may come out larger than expected."""
 
 _CLEARING = frozenset({Trigger.RATIO, Trigger.EMERGENCY})
 """Triggers of a window that is too full. A summary that was asked for is always made."""
@@ -54,7 +57,7 @@ def due(
     cleared = _cleared(state, context, trigger)
     if cleared is not None:
         return cleared
-    division = _division(state, policy, whole=extractive)
+    division = _division(state, policy, whole=extractive, roomy=past_trigger)
     if division is None:
         says = past_trigger and may_report_irreducible(state, messages=policy.cooldown_messages)
         return SummarizationSkipped(SkipReason.IRREDUCIBLE) if says else None
@@ -162,10 +165,15 @@ def _requested(
         rewrites=live.rewrites + 1 if live else 0,
         cut=division.cut,
         form=policy.record_form,
+        left_out=_left_out(state, division) if room_tokens(state, policy) else 0,
     )
     if plan.depth < policy.max_summary_chain_depth or policy.on_depth_limit is DepthLimit.HALT:
         return SummarizationRequested(plan)
     return SummarizationRequested(_rebased(state, plan))
+
+
+def _left_out(state: Conversation, division: WindowSplit) -> int:
+    return sum(map(len, live_coverage(state))) + len(division.dropped)
 
 
 def _trigger(state: Conversation, policy: Policy, *, past_trigger: bool, refresh_due: bool) -> Trigger | None:
@@ -208,12 +216,31 @@ def _refresh_due(state: Conversation, policy: Policy) -> bool:
     return 0 < policy.force_refresh_after_messages <= state.messages_since_pass
 
 
-def _division(state: Conversation, policy: Policy, *, whole: bool = False) -> WindowSplit | None:
-    """Divide the window for a pass; in an emergency, if necessary, take all but the last exchange."""
-    division = compressible(state, policy, tail_messages=policy.preserve_recent, whole=whole)
+def _division(state: Conversation, policy: Policy, *, whole: bool = False, roomy: bool = True) -> WindowSplit | None:
+    """Divide the window for a pass; in an emergency, if necessary, take all but the last exchange.
+
+    A `roomy` pass keeps a longer tail where there is room. One that is due below the trigger keeps the usual one, or it
+    would have nothing to take.
+    """
+    room = _tail_room(state, policy) if roomy else None
+    division = compressible(state, policy, tail_messages=policy.preserve_recent, whole=whole, room=room)
     if division is None and state.ratio >= policy.emergency_token_ratio:
         return compressible(state, policy, tail_messages=TAIL_MESSAGES_MIN, whole=whole)
     return division
+
+
+def _tail_room(state: Conversation, policy: Policy) -> TailRoom | None:
+    """Return the room for a longer tail beside a record as large as the last, the rules, and a ledger that grows.
+
+    Results that the pass clears count as their marks, so the tail reaches back further where tools return much.
+    """
+    most = room_tokens(state, policy)
+    if not most:
+        return None
+    record_tokens = summary_tokens(state) or SUMMARY_TOKENS_MAX
+    cleared = {mark.number: mark.tokens for mark in clearable(state, policy)}
+    beside = record_tokens + rules_tokens(state) + ledger_tokens_expected(state, policy)
+    return TailRoom(int(TAIL_ROOM * most) - beside, cleared)
 
 
 def _rebased(state: Conversation, plan: PassPlan) -> PassPlan:

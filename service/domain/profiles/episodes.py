@@ -28,7 +28,7 @@ from abridged.service.domain.portion import portion_tokens_max, prompt_tokens
 from abridged.service.domain.profiles.profile import DecisionContext, HeldBy, may_report_irreducible, planned
 from abridged.service.domain.ranges import merged, ranges_of
 from abridged.service.domain.record import FormName, MessageRange
-from abridged.service.domain.sizes import OVERRUN
+from abridged.service.domain.sizes import LEDGER_WITHOUT_ROOM, OVERRUN
 from abridged.service.domain.stretch import SEEN_BEYOND, Stretch, least_tokens, rest, stretch, tokens_of
 from abridged.service.domain.tokens import TokenSource, calibrated_tokens
 from abridged.service.domain.topics import topic_shifts
@@ -53,7 +53,12 @@ class _Episode(NamedTuple):
 
 def defaults() -> Policy:
     """The tail is the shortest possible: the newest episode's long summary stands before it."""
-    return Policy(profile=ProfileName.EPISODES, preserve_recent=TAIL_MESSAGES_MIN, min_range_tokens=128)
+    return Policy(
+        profile=ProfileName.EPISODES,
+        preserve_recent=TAIL_MESSAGES_MIN,
+        min_range_tokens=128,
+        max_ledger_tokens=LEDGER_WITHOUT_ROOM,
+    )
 
 
 def trigger_ratio(state: Conversation, policy: Policy) -> float:

@@ -34,7 +34,7 @@ from abridged.service.domain.portion import compressible, prompt_tokens
 from abridged.service.domain.profiles.profile import DecisionContext, HeldBy, may_report_irreducible, planned
 from abridged.service.domain.ranges import merged
 from abridged.service.domain.record import FormName, MessageRange, SummaryRecord
-from abridged.service.domain.sizes import ledger_tokens, record_sizes, rules_tokens
+from abridged.service.domain.sizes import LEDGER_WITHOUT_ROOM, ledger_tokens, record_sizes, rules_tokens
 from abridged.service.domain.window import (
     TAIL_MESSAGES_MIN,
     WindowSplit,
@@ -50,7 +50,13 @@ is left would hold no more than one of them."""
 
 
 def defaults() -> Policy:
-    return Policy(profile=ProfileName.ROLLING, preserve_recent=4, max_summary_tokens=800, record_form=FormName.TEXT)
+    return Policy(
+        profile=ProfileName.ROLLING,
+        preserve_recent=4,
+        max_summary_tokens=800,
+        record_form=FormName.TEXT,
+        max_ledger_tokens=LEDGER_WITHOUT_ROOM,
+    )
 
 
 def trigger_ratio(state: Conversation, policy: Policy) -> float:

@@ -90,6 +90,13 @@ def test_a_previous_records_own_part_is_quoted_with_it_and_escaped():
     assert "Its raw" not in prompt(entry(said(1)), previous=record_for(PLAN)).user
 
 
+def test_a_previous_record_is_quoted_without_the_way_back():
+    """The window says how to reach what a summary leaves out; the summarizer's model has no history to search."""
+    before = record_for(PLAN)
+
+    assert prompt(entry(said(1)), previous=replace(before, left_out=74)) == prompt(entry(said(1)), previous=before)
+
+
 def test_without_a_previous_record_there_is_no_frame_for_one():
     """A first pass does not mention what there is not."""
     assert "previous_summary" not in prompt(entry(said(1))).user
