@@ -69,6 +69,7 @@ _PLACES: Final = MappingProxyType(
         "PINNED": "pinned",
         "RECORD": "in the record",
         "LEDGER": "in the ledger",
+        "RULES": "among the rules",
         "WINDOW": "in other messages",
         "REACHABLE": "reachable",
         "GONE": "GONE",

@@ -1,7 +1,7 @@
 """The receipt of a pass: how much of what it took out of the window is where afterwards.
 
 A pass takes out messages, the texts of cleared results, records that a new one replaces, and entries of the ledger for
-which no room is left. Each message, and each identifier and decision in them, is counted once, at the first place of
+which no room is left. Each message, and each identifier, decision and standing rule in them, is counted once, at the first place of
 `ReceiptPlace` that holds. `service.domain.whereabouts` makes it.
 """
 
@@ -26,18 +26,20 @@ class ReceiptKind(StrEnum):
     MESSAGE = "message"
     IDENTIFIER = "identifier"
     DECISION = "decision"
+    RULE = "rule"
 
 
 class ReceiptPlace(StrEnum):
     """Where it is after the pass, the most lasting place first.
 
-    PINNED and WINDOW: a message in the window says it, a pinned one or another. RECORD and LEDGER: the summary says it.
+    PINNED and WINDOW: a message in the window says it, a pinned one or another. RECORD, LEDGER and RULES: the summary says it.
     REACHABLE: the window does not say it, and a call returns a message or a record that does. GONE: no call does.
     """
 
     PINNED = "pinned"
     RECORD = "record"
     LEDGER = "ledger"
+    RULES = "rules"
     WINDOW = "window"
     REACHABLE = "reachable"
     GONE = "gone"
@@ -81,7 +83,7 @@ class Named(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """A decision that leaves: a sentence, and the message that says it, 0 if only a record does."""
+    """A decision or a standing rule that leaves: a sentence, and the message that says it, 0 if only a record does."""
 
     text: str
     number: int

@@ -1,4 +1,4 @@
-"""Where the messages, identifiers and decisions that a pass takes out of the window are afterwards: its receipt.
+"""Where the messages, identifiers, decisions and rules that a pass takes out of the window are afterwards: its receipt.
 
 A place is judged by the texts that the window sends, and REACHABLE by the rule of ExpandSummary, so that a receipt says
 what a reader would find. The work is linear in what leaves and in the window.
@@ -29,6 +29,7 @@ from abridged.service.domain.receipt import (
 )
 from abridged.service.domain.record import statements_of
 from abridged.service.domain.render import said_text
+from abridged.service.domain.rules import rule_lines
 from abridged.service.text.envelope import unwrap_envelope
 from abridged.service.text.naming import Names
 
@@ -43,18 +44,19 @@ class Whereabouts(NamedTuple):
     messages: Mapping[int, ReceiptPlace]
     names: Mapping[str, tuple[ReceiptPlace, Named]]
     decisions: Mapping[str, tuple[ReceiptPlace, Decided]]
+    rules: Mapping[str, tuple[ReceiptPlace, Decided]]
 
 
 def receipt_of(before: Conversation, after: Conversation, leaving: Leaving) -> Receipt:
     """The receipt of a pass with a record that found the window as it was `before`, and left it as it is `after`."""
     found = whereabouts_of(before, after, leaving)
     names = sorted(found.names.values(), key=lambda one: (_USES.index(one[1].use), -one[1].number))
-    decisions = sorted(found.decisions.values(), key=lambda one: -one[1].number)
     return Receipt(
         (
             *_message_lines(found.messages),
             *_lines(ReceiptKind.IDENTIFIER, ((place, ReceiptItem(one.text, one.number)) for place, one in names)),
-            *_lines(ReceiptKind.DECISION, ((place, ReceiptItem(one.text, one.number)) for place, one in decisions)),
+            *_sentence_lines(ReceiptKind.DECISION, found.decisions),
+            *_sentence_lines(ReceiptKind.RULE, found.rules),
         )
     )
 
@@ -68,7 +70,8 @@ def receipt_of_clearing(before: Conversation, after: Conversation) -> Receipt:
 def whereabouts_of(before: Conversation, after: Conversation, leaving: Leaving) -> Whereabouts:
     """The place of each thing that left between two states, of which the second has one more record."""
     names = {**_names_beside(before, after, leaving), **leaving.names}
-    late = Names(key for key in names if key not in leaving.names)
+    rules = _new_rules(before, after)
+    late = Names([*(key for key in names if key not in leaving.names), *rules])
     found: dict[str, ReceiptPlace] = {}
     for place, texts in _texts_by_place(after):
         for key in (*leaving.index.of(texts), *late.of(texts)):
@@ -77,7 +80,15 @@ def whereabouts_of(before: Conversation, after: Conversation, leaving: Leaving) 
         dict(_message_places([*_left(before, after), *_cleared(before, after)], after)),
         {key: (found.get(key) or _out_of_sight(after, one.number), one) for key, one in names.items()},
         {key: (found.get(key) or _decision_place(after, one), one) for key, one in leaving.decisions.items()},
+        {key: (found.get(key) or _out_of_sight(after, one.number), one) for key, one in rules.items()},
     )
+
+
+def _new_rules(before: Conversation, after: Conversation) -> dict[str, Decided]:
+    """The rules that hold and that the pass found in messages that leave, by key."""
+    known = {rule.name for rule in before.rules.entries}
+    new = (rule for rule in after.rules.entries if rule.stands and rule.name not in known)
+    return {rule.text.casefold(): Decided(rule.text, rule.number) for rule in new}
 
 
 def _names_beside(before: Conversation, after: Conversation, leaving: Leaving) -> dict[str, Named]:
@@ -98,6 +109,7 @@ def _texts_by_place(after: Conversation) -> Iterator[tuple[ReceiptPlace, list[st
     yield ReceiptPlace.PINNED, list(_texts(pinned))
     yield ReceiptPlace.RECORD, [said_text(shown) for shown in after.shown]
     yield ReceiptPlace.LEDGER, [quoted("\n".join(ledger_lines(after.ledger)))] if after.shown else []
+    yield ReceiptPlace.RULES, [quoted("\n".join(rule_lines(after.rules)))] if after.shown else []
     yield ReceiptPlace.WINDOW, list(_texts(_newest(after) if after.passes[-1].plan.cut else after.window))
 
 
@@ -168,6 +180,11 @@ def _out_of_sight(after: Conversation, number: int) -> ReceiptPlace:
 def _message_lines(places: Mapping[int, ReceiptPlace]) -> Iterator[ReceiptLine]:
     newest_first = sorted(places.items(), reverse=True)
     return _lines(ReceiptKind.MESSAGE, ((place, ReceiptItem("", number)) for number, place in newest_first))
+
+
+def _sentence_lines(kind: ReceiptKind, found: Mapping[str, tuple[ReceiptPlace, Decided]]) -> Iterator[ReceiptLine]:
+    newest_first = sorted(found.values(), key=lambda one: -one[1].number)
+    return _lines(kind, ((place, ReceiptItem(one.text, one.number)) for place, one in newest_first))
 
 
 def _lines(kind: ReceiptKind, things: Iterable[tuple[ReceiptPlace, ReceiptItem]]) -> Iterator[ReceiptLine]:

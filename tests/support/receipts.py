@@ -16,6 +16,7 @@ from abridged.service.domain.conversation import Conversation, initial_state
 from abridged.service.domain.events import MessageAppended, SummarizationCompleted, Trigger
 from abridged.service.domain.fold import evolve
 from abridged.service.domain.leaving import Hearing, replaced_texts
+from abridged.service.domain.ledger import Use
 from abridged.service.domain.ledger_entries import found_in
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.receipt import Leaving, Named, ReceiptPlace
@@ -46,7 +47,9 @@ async def played(chat: Chat, messages: Iterable[Message]) -> tuple[Counter[Recei
         await chat.append(message_to_proto(message), wait_s=PATIENCE_S)
         for accounted in await log.new_passes():
             window = await _Window.now(chat, accounted.after)
-            for place, named in accounted.whereabouts.names.values():
+            found = accounted.whereabouts
+            ruled = ((place, Named(one.text, one.number, Use.USER)) for place, one in found.rules.values())
+            for place, named in (*found.names.values(), *ruled):
                 looked[place] += 1
                 if not await window.holds(place, named):
                     wrong.append(f"{chat.id}: {named.text} [{named.number}] is not {place}")
@@ -96,13 +99,16 @@ class _Log:
 class _Window:
     """The window after a pass, as GetContext returns it, with the records that it shows."""
 
-    def __init__(self, chat: Chat, context: Any, records: Sequence[Any], pins: frozenset[int]) -> None:
+    def __init__(
+        self, chat: Chat, context: Any, records: Sequence[Any], rules: Sequence[str], pins: frozenset[int]
+    ) -> None:
         self._chat = chat
         # The first line, which says what a record covers, is the frame's.
         self._summary = [m.message.content.partition("\n")[2] for m in context.messages if not m.number]
         self._said = [_texts(m.message) for m in context.messages if m.number and m.number not in pins]
         self._pinned = [_texts(m.message) for m in context.messages if m.number in pins]
         self._records = [_as_shown(record, self._summary) for record in records]
+        self._rules = rules
         self._ledger = [f"{entry.context}{entry.text}{entry.rest}" for entry in context.ledger]
 
     @classmethod
@@ -111,7 +117,9 @@ class _Window:
         assert (context.epoch, context.message_version) == (after.epoch, after.message_version)
         shown = {m.message.id for m in context.messages if not m.number}
         records = [record for record in await chat.summaries() if record.id in shown]
-        return cls(chat, context, records, after.pins)
+        request = api.ListRulesRequest(conversation_id=chat.id, page_size=500)
+        ruled = (await chat.sidecar.conversations.ListRules(request, timeout=PATIENCE_S)).rules
+        return cls(chat, context, records, [rule.text for rule in ruled if rule.shown], after.pins)
 
     async def holds(self, place: ReceiptPlace, named: Named) -> bool:
         """Whether an identifier is where the receipt says, and nowhere that lasts longer."""
@@ -124,6 +132,9 @@ class _Window:
                 return recorded and _say(self._summary, named.text) and not pinned
             case ReceiptPlace.LEDGER:
                 return listed and _say(self._summary, named.text) and not (pinned or recorded)
+            case ReceiptPlace.RULES:
+                ruled = _say(self._rules, named.text) and _say(self._summary, named.text)
+                return ruled and not (pinned or recorded or listed)
             case ReceiptPlace.WINDOW:
                 return said and not (pinned or _say(self._summary, named.text))
             case ReceiptPlace.REACHABLE:

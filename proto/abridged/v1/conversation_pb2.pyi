@@ -441,6 +441,8 @@ class _ReceiptKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReceiptKi
     """
     RECEIPT_KIND_DECISION: _ReceiptKind.ValueType  # 3
     """A decision: a sentence by which a user or an assistant settled something."""
+    RECEIPT_KIND_RULE: _ReceiptKind.ValueType  # 4
+    """A standing rule, as in Rule."""
 
 class ReceiptKind(_ReceiptKind, metaclass=_ReceiptKindEnumTypeWrapper):
     """ReceiptKind is what left a window."""
@@ -455,6 +457,8 @@ replaced, and of the ledger. Secrets are none.
 """
 RECEIPT_KIND_DECISION: ReceiptKind.ValueType  # 3
 """A decision: a sentence by which a user or an assistant settled something."""
+RECEIPT_KIND_RULE: ReceiptKind.ValueType  # 4
+"""A standing rule, as in Rule."""
 Global___ReceiptKind: _TypeAlias = ReceiptKind  # noqa: Y015
 
 class _ReceiptPlace:
@@ -481,6 +485,8 @@ class _ReceiptPlaceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReceiptP
     """
     RECEIPT_PLACE_GONE: _ReceiptPlace.ValueType  # 6
     """Nothing returns it. This is a fault of the sidecar: report it."""
+    RECEIPT_PLACE_RULES: _ReceiptPlace.ValueType  # 7
+    """The part of the standing rules in the window says it. It comes before WINDOW."""
 
 class ReceiptPlace(_ReceiptPlace, metaclass=_ReceiptPlaceEnumTypeWrapper):
     """ReceiptPlace is where it is after the pass: the first of these places that holds."""
@@ -503,6 +509,8 @@ record says, GetSummary returns.
 """
 RECEIPT_PLACE_GONE: ReceiptPlace.ValueType  # 6
 """Nothing returns it. This is a fault of the sidecar: report it."""
+RECEIPT_PLACE_RULES: ReceiptPlace.ValueType  # 7
+"""The part of the standing rules in the window says it. It comes before WINDOW."""
 Global___ReceiptPlace: _TypeAlias = ReceiptPlace  # noqa: Y015
 
 @_typing.final
@@ -1414,7 +1422,7 @@ Global___PassAhead: _TypeAlias = PassAhead  # noqa: Y015
 
 @_typing.final
 class Receipt(_message.Message):
-    """Receipt is where everything is that a pass took out of the window: each message, identifier and decision once."""
+    """Receipt is where everything is that a pass took out of the window: each message, identifier, decision and rule once."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

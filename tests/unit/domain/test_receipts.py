@@ -17,6 +17,7 @@ from abridged.service.domain.message import Message, Role
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.receipt import Leaving, Receipt, ReceiptItem, ReceiptKind, ReceiptPlace
 from abridged.service.domain.record import RecordContext, RecordEvidence, SummaryRecord
+from abridged.service.domain.rules import FoundRule, RuleFinds
 from abridged.service.domain.tokens import TokenSource
 from abridged.service.domain.whereabouts import receipt_of, whereabouts_of
 from abridged.service.extraction.decided import decided_in
@@ -51,9 +52,11 @@ def read(state: Conversation) -> Leaving:
     return heard.leaving(replaced_texts(state, pending_in(state)), decided_in(leaving))
 
 
-def completed(state: Conversation, record: SummaryRecord, policy: Policy = POLICY) -> Receipt:
+def completed(
+    state: Conversation, record: SummaryRecord, policy: Policy = POLICY, rules: tuple[FoundRule, ...] = ()
+) -> Receipt:
     """The receipt in the event of the pass."""
-    command = replace(complete(state), record=record, leaving=read(state))
+    command = replace(complete(state), record=record, leaving=read(state), rules=RuleFinds(rules))
     event = Given(state).when(command, policy).events[0]
     assert isinstance(event, SummarizationCompleted)
     assert event.receipt is not None
@@ -62,6 +65,22 @@ def completed(state: Conversation, record: SummaryRecord, policy: Policy = POLIC
 
 def places(receipt: Receipt, kind: ReceiptKind) -> dict[ReceiptPlace, int]:
     return {line.place: line.count for line in receipt.lines if line.kind is kind}
+
+
+def test_a_standing_rule_has_a_place_of_its_own():
+    """An identifier that only the rules of the window say is there, and a rule that has no room is reachable."""
+    texts = ("Never touch KX-5512093-R.", "Fine.", "Never push to main.", "Fine.", "Go on.", "Yes.")
+    state = pending(*texts)
+    rules = (FoundRule(texts[0], 1, 9), FoundRule(texts[2], 3, 9))
+
+    receipt = completed(state, record_for(pending_in(state), summary="Nothing."), rules=rules)
+    narrow = completed(
+        state, record_for(pending_in(state), summary="Nothing."), replace(POLICY, rules_token_ratio=0.0), rules
+    )
+
+    assert places(receipt, ReceiptKind.RULE) == {ReceiptPlace.RULES: 2}
+    assert places(receipt, ReceiptKind.IDENTIFIER) == {ReceiptPlace.RULES: 1}
+    assert places(narrow, ReceiptKind.RULE) == {ReceiptPlace.REACHABLE: 2}
 
 
 def test_an_identifier_counts_at_the_first_place_that_says_it():
