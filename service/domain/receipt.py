@@ -1,8 +1,8 @@
 """The receipt of a pass: how much of what it took out of the window is where afterwards.
 
 A pass takes out messages, the texts of cleared results, records that a new one replaces, and entries of the ledger for
-which no room is left. Each message, and each identifier, decision and standing rule in them, is counted once, at the first place of
-`ReceiptPlace` that holds. `service.domain.whereabouts` makes it.
+which no room is left. Each message, and each identifier, decision and standing rule in them, is counted once, at the
+first place of `ReceiptPlace` that holds. `service.domain.whereabouts` makes it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ class ReceiptKind(StrEnum):
 class ReceiptPlace(StrEnum):
     """Where it is after the pass, the most lasting place first.
 
-    PINNED and WINDOW: a message in the window says it, a pinned one or another. RECORD, LEDGER and RULES: the summary says it.
-    REACHABLE: the window does not say it, and a call returns a message or a record that does. GONE: no call does.
+    PINNED and WINDOW: a message in the window says it, a pinned one or another. RECORD, LEDGER and RULES: the summary
+    says it. REACHABLE: the window does not say it, and a call returns a message or a record that does. GONE: no call
+    does.
     """
 
     PINNED = "pinned"
