@@ -29,7 +29,6 @@ from abridged.service.domain.receipt import (
 )
 from abridged.service.domain.record import statements_of
 from abridged.service.domain.render import said_text
-from abridged.service.domain.rules import rule_lines
 from abridged.service.text.envelope import unwrap_envelope
 from abridged.service.text.naming import Names
 
@@ -109,7 +108,7 @@ def _texts_by_place(after: Conversation) -> Iterator[tuple[ReceiptPlace, list[st
     yield ReceiptPlace.PINNED, list(_texts(pinned))
     yield ReceiptPlace.RECORD, [said_text(shown) for shown in after.shown]
     yield ReceiptPlace.LEDGER, [quoted("\n".join(ledger_lines(after.ledger)))] if after.shown else []
-    yield ReceiptPlace.RULES, [quoted("\n".join(rule_lines(after.rules)))] if after.shown else []
+    yield ReceiptPlace.RULES, [quoted(rule.text) for rule in after.rules.in_window] if after.shown else []
     yield ReceiptPlace.WINDOW, list(_texts(_newest(after) if after.passes[-1].plan.cut else after.window))
 
 

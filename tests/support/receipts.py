@@ -30,6 +30,10 @@ from tests.support.sidecar import Chat
 _EDGE = r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\uffef]"
 
 
+_FRAME = re.compile(r"\A.*\n| \[\d+\]$|^\d+ more rules: .*$", re.MULTILINE)
+"""What the sidecar says of its own: the messages that a record covers, and those of standing rules."""
+
+
 class Accounted(NamedTuple):
     """A pass as the log tells it: the state after it, and where everything is by the receipt's own reckoning."""
 
@@ -103,8 +107,7 @@ class _Window:
         self, chat: Chat, context: Any, records: Sequence[Any], rules: Sequence[str], pins: frozenset[int]
     ) -> None:
         self._chat = chat
-        # The first line, which says what a record covers, is the frame's.
-        self._summary = [m.message.content.partition("\n")[2] for m in context.messages if not m.number]
+        self._summary = [_FRAME.sub("", m.message.content) for m in context.messages if not m.number]
         self._said = [_texts(m.message) for m in context.messages if m.number and m.number not in pins]
         self._pinned = [_texts(m.message) for m in context.messages if m.number in pins]
         self._records = [_as_shown(record, self._summary) for record in records]
