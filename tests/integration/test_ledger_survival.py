@@ -75,7 +75,7 @@ async def test_required_identifiers_survive_one_three_and_ten_passes(profile, ch
     for state in seen.states:
         lines = "\n".join(ledger_lines(state.ledger))
         assert not any(secret in lines for chat in planted.values() for secret in chat.secrets)
-        assert sum(entry.text.startswith("gate ") for entry in state.ledger.in_window) <= 1
+        assert sum(e.text.startswith("gate ") and not e.replaced_by for e in state.ledger.in_window) <= 1
 
 
 def _neither_planted_nor_told(seen: Survivals, planted: Iterable[PlantedChat]) -> tuple[list[str], int]:

@@ -172,7 +172,7 @@ def test_a_labelled_value_of_a_tool_goes_before_one_that_stands_somewhere():
         fact("33 ms", 9, context="waited ", use=Use.TOOL),
         fact("137", 1, context="exitCode=", use=Use.TOOL),
         fact("2304Mi", 1, context="limit ", use=Use.ASSISTANT),
-        limit=LEDGER_FRAME_TOKENS + 20,
+        limit=40,
     )
 
     assert texts(made) == ["2304Mi", "137"]
