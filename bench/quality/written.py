@@ -202,8 +202,10 @@ def _says(text: str, point: str) -> bool:
 
 @dataclass(slots=True)
 class Statements:
-    """The fate of statements in drafts: of lies how many are caught, of honest ones how many are refused."""
+    """The fate of statements in drafts: of lies how many are caught, of honest ones how many are refused, and how many
+    have no message as evidence, refused or not."""
 
+    bare: Share = field(default_factory=Share)
     by_kind: dict[str, Share] = field(default_factory=dict)
     wrong: list[tuple[str, str, str]] = field(default_factory=list)
 
@@ -216,19 +218,23 @@ def statements_judged(chats: Sequence[WrittenChat]) -> Statements:
         concordance = concordance_of(numbered)
         known = evidence_of(text for _, message in numbered for text in texts_of(message))
         for one in chat.notes["statements"]:
-            is_out = bool(unsupported(one["text"], known)) or _is_taken_out(one, concordance)
+            is_out, is_bare = _fate(one, concordance)
+            is_out |= bool(unsupported(one["text"], known))
+            if one["kind"] == "honest":
+                found.bare.add(is_out or is_bare, 1)
+            else:
+                is_out |= is_bare
             found.by_kind.setdefault(one["kind"], Share()).add(is_out, 1)
             if is_out is (one["kind"] == "honest"):
                 found.wrong.append((chat.name, one["kind"], one["text"]))
     return found
 
 
-def _is_taken_out(one: Mapping[str, Any], concordance: Concordance) -> bool:
+def _fate(one: Mapping[str, Any], concordance: Concordance) -> tuple[bool, bool]:
+    """Whether a statement is taken out, and whether it has no message as evidence."""
     lists = dict.fromkeys(("key_points", "decisions", "action_items", "unresolved"), tuple[str, ...]())
     result = judged(lists | {one["section"]: (one["text"],)}, concordance)
-    if one["text"] in result.taken_out[one["section"]]:
-        return True
-    return one["kind"] != "honest" and not any(getattr(result.evidence, one["section"]))
+    return one["text"] in result.taken_out[one["section"]], not any(getattr(result.evidence, one["section"]))
 
 
 CHATS: Final = Path(__file__).parents[1] / "written"
@@ -242,7 +248,7 @@ HEADINGS = (
 
 async def rows(folder: Path) -> list[tuple[str, ...]]:
     """The share that windows keep of each half of a corpus, by context length and summarizer; then, by kind, of
-    lies those that are caught, of honest ones those that are refused."""
+    lies those that are caught, of honest ones those that are refused and those without evidence."""
     made: list[tuple[str, ...]] = []
     for half in HALVES:
         chats = written_chats(folder / half)
@@ -251,10 +257,9 @@ async def rows(folder: Path) -> list[tuple[str, ...]]:
             for name, options in (("extractive", {"extractive": True}), (lossy.name, {"model": lossy})):
                 found = await survived(chats, context_length=context_length, **options)
                 made.append((half, f"{context_length:,}", name, *_shares(found)))
-        by_kind = statements_judged(chats).by_kind
-        made.append(
-            (half, "statements", *(f"{kind} {by_kind[kind].value:.2f}" for kind in (*LIES, "honest")), "", "", "")
-        )
+        statements = statements_judged(chats)
+        by_kind = (f"{kind} {statements.by_kind[kind].value:.2f}" for kind in (*LIES, "honest"))
+        made.append((half, "statements", *by_kind, f"honest without evidence {statements.bare.value:.2f}", "", ""))
     return made
 
 

@@ -67,6 +67,7 @@ def record_to_proto(record: SummaryRecord) -> summary_pb2.SummaryRecord:
         record,
         key_points=statements_to_proto(record.key_points, record.evidence.key_points),
         context=context_to_proto(record.context, record.evidence),
+        summary_evidence=[summary_pb2.SentenceEvidence(message_numbers=numbers) for numbers in record.evidence.summary],
         covered_message_count=record.covered_count,
     )
 
@@ -90,6 +91,7 @@ def record_from_proto(proto: summary_pb2.SummaryRecord) -> SummaryRecord:
             decisions=_numbers(context.decisions),
             action_items=_numbers(context.action_items),
             unresolved=_numbers(context.unresolved),
+            summary=_numbers(proto.summary_evidence),
         ),
     )
 
@@ -103,7 +105,9 @@ def _texts(statements: Iterable[summary_pb2.Statement]) -> tuple[str, ...]:
     return tuple(statement.text for statement in statements)
 
 
-def _numbers(statements: Iterable[summary_pb2.Statement | summary_pb2.ActionItem]) -> _Numbers:
+def _numbers(
+    statements: Iterable[summary_pb2.Statement | summary_pb2.ActionItem | summary_pb2.SentenceEvidence],
+) -> _Numbers:
     found = tuple(tuple(statement.message_numbers) for statement in statements)
     return found if any(found) else ()
 
@@ -120,7 +124,7 @@ QUALITY = MessageMap(RecordQuality, summary_pb2.RecordQuality)
 _RECORD = MessageMap(
     SummaryRecord,
     summary_pb2.SummaryRecord,
-    apart=("key_points", "context", "evidence", "covered_message_count"),
+    apart=("key_points", "context", "evidence", "summary_evidence", "covered_message_count"),
     create_time_us=Field("create_time", TIME),
     covered=RANGE,
     provenance=PROVENANCES,

@@ -239,7 +239,8 @@ class SummarizerSettings(SettingsGroup):
     prompt_file: Path | None = Field(
         default=None,
         description="File with your own prompt: system text, a line `--- user ---`, user text, with the placeholders "
-        "`{{meta}} {{previous}} {{transcript}} {{summary_tokens_max}}`. An invalid one is refused at start.",
+        "`{{meta}} {{previous}} {{transcript}} {{statements}} {{summary_tokens_max}}`. An invalid one is refused at "
+        "start.",
     )
     text_prompt_file: Path | None = Field(
         default=None, description="The same for records in plain text (`policy.record_form` text)."

@@ -18,6 +18,7 @@ FRAMES: Final = (
     "previous_summary",
     "previous_messages",
     "partial_summary",
+    "statements",
     "conversation_summary",
     "meta",
     "instructions",

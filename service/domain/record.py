@@ -9,6 +9,7 @@ from itertools import chain, islice, repeat
 from statistics import fmean, pvariance
 
 from abridged.service.domain.message import Message, Role
+from abridged.service.text.sentences import parts_of
 
 KEY_POINTS_MAX = 30
 PARTICIPANTS_MAX = 20
@@ -88,13 +89,15 @@ class RecordEvidence:
     """The messages that each statement of a record rests on: for each list, as many tuples as it has items, in order.
 
     A tuple has up to EVIDENCE_MAX message numbers, ascending; none if the statement has no support. A list without any
-    support has no tuples.
+    support has no tuples. `summary` has a tuple for each sentence of the narrative, so that a later record which takes
+    one over inherits its messages.
     """
 
     key_points: tuple[tuple[int, ...], ...] = ()
     decisions: tuple[tuple[int, ...], ...] = ()
     action_items: tuple[tuple[int, ...], ...] = ()
     unresolved: tuple[tuple[int, ...], ...] = ()
+    summary: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +215,16 @@ def statements_of(record: SummaryRecord) -> tuple[tuple[str, tuple[int, ...]], .
         (context.unresolved, evidence.unresolved),
     )
     return tuple(pair for texts, numbers in listed for pair in zip(texts, chain(numbers, repeat(())), strict=False))
+
+
+def narrative_of(record: SummaryRecord) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The sentences of a record's narrative with the messages that each rests on.
+
+    A narrative that has no evidence, or not as many tuples as sentences, comes whole and rests on no message.
+    """
+    parts = tuple(parts_of(record.summary))
+    numbers = record.evidence.summary
+    return tuple(zip(parts, numbers, strict=True)) if len(parts) == len(numbers) else ((record.summary, ()),)
 
 
 def figures_of(messages: Sequence[Message]) -> EpisodeFigures:

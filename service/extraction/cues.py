@@ -16,6 +16,7 @@ from abridged.service.text.phrases import Phrase, Words, has_phrase, pattern_of,
 from abridged.service.text.sentences import is_question, terms_of, without_quotations
 
 _ENDED: Final = re.compile(r"[.!\u2026\u3002\uff01][\"'\u201d\u2019)\]]{0,3}$")
+_WIDE_STOP: Final = "\u3002"
 _UNMARKED_CHARS_MAX: Final = 120
 """A question without a mark is written in a hurry, and short."""
 
@@ -69,9 +70,7 @@ def is_promise(sentence: str) -> bool:
 
 def is_open(sentence: str) -> bool:
     """Whether the sentence calls something unsettled."""
-    plain = _own(sentence)
-    found = pattern_of(Phrase.IS_OPEN).search(plain)
-    return found is not None and pattern_of(Phrase.SUPPOSES).search(plain, 0, found.start()) is None
+    return _says_unsupposed(_own(sentence), Phrase.IS_OPEN)
 
 
 def is_done(sentence: str) -> bool:
@@ -89,9 +88,20 @@ def asks(sentence: str) -> bool:
     plain = _plain(sentence)
     if is_question(plain) or has_phrase(plain, Phrase.ASKS_FOR_ANSWER):
         return True
-    if len(plain) > _UNMARKED_CHARS_MAX or _ENDED.search(plain) or _is_in_capitals(plain):
+    if len(plain) > _UNMARKED_CHARS_MAX or _is_in_capitals(plain):
         return False
-    return has_phrase(plain, Phrase.ASKS_UNMARKED)
+    if not _ENDED.search(plain):
+        return has_phrase(plain, Phrase.ASKS_UNMARKED)
+    bare = plain.rstrip(_WIDE_STOP)
+    # Japanese and Chinese ask by the last word of a sentence, with a full stop after it.
+    return len(bare) < len(plain) and any(
+        found.end() >= len(bare) for found in pattern_of(Phrase.ASKS_UNMARKED).finditer(plain)
+    )
+
+
+def asks_for_details(sentence: str) -> bool:
+    """Whether the speaker requests that the other confirm, provide or choose something."""
+    return has_phrase(_plain(sentence), Phrase.ASKS_FOR_ANSWER)
 
 
 def directs(sentence: str) -> bool:
@@ -101,7 +111,33 @@ def directs(sentence: str) -> bool:
 
 def is_deferral(sentence: str) -> bool:
     """Whether the sentence puts an answer off or says that the speaker has none."""
-    return has_phrase(_plain(sentence), Phrase.PUTS_OFF)
+    plain = _plain(sentence)
+    return has_phrase(plain, Phrase.PUTS_OFF) or has_phrase(plain, Phrase.LEAVES_OPEN)
+
+
+def leaves_open(sentence: str) -> bool:
+    """Whether the sentence leaves a matter open: nobody knows it, somebody else has to decide it, it has to wait."""
+    return _says_unsupposed(_own(sentence), Phrase.LEAVES_OPEN)
+
+
+def takes_down(sentence: str) -> bool:
+    """Whether the sentence says that the speaker writes something down or passes it on, which answers no question."""
+    return has_phrase(_own(sentence), Phrase.TAKES_DOWN) and not has_value(sentence)
+
+
+def has_value(sentence: str) -> bool:
+    """Whether the sentence has a number, which an answer often is."""
+    return any(map(str.isdigit, sentence))
+
+
+def asks_indirectly(sentence: str) -> bool:
+    """Whether the sentence has a word that asks, such as `whether`, without having to be a question."""
+    return has_phrase(_own(sentence), Phrase.ASKS_INDIRECTLY)
+
+
+def proposes(sentence: str) -> bool:
+    """Whether the sentence proposes something."""
+    return has_phrase(_plain(sentence), Phrase.PROPOSES)
 
 
 def is_courtesy(sentence: str) -> bool:
@@ -134,6 +170,16 @@ def stands_alone(text: str) -> bool:
 def _openings() -> re.Pattern[str]:
     """The words that take up what was said before, at the beginning of a text."""
     return re.compile(rf"^\W*(?:(?:{pattern_of(Phrase.OPENS_REPLY).pattern})[\s,.!;:]*)+", re.IGNORECASE)
+
+
+def _says_unsupposed(plain: str, kind: Phrase) -> bool:
+    """Whether it has such a phrase, and no `if` before it."""
+    found = pattern_of(kind).search(plain)
+    if found is None:
+        return False
+    supposed = pattern_of(Phrase.SUPPOSES).search(plain, 0, found.start())
+    # `Whether it holds, nobody knows` supposes nothing.
+    return supposed is None or pattern_of(Phrase.ASKS_INDIRECTLY).match(supposed[0]) is not None
 
 
 def _is_in_capitals(plain: str) -> bool:

@@ -8,31 +8,44 @@ more sentences is never quoted whole, and no quote exceeds CLIP_CHARS_MAX.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, repeat
 from typing import Final
 
 from abridged.service.domain.message import Message
-from abridged.service.domain.record import DOMAIN_ENTITIES_MAX, KEY_POINTS_MAX, RecordContext, SummaryRecord
+from abridged.service.domain.record import (
+    DOMAIN_ENTITIES_MAX,
+    KEY_POINTS_MAX,
+    ActionItem,
+    RecordContext,
+    SummaryRecord,
+    statements_of,
+)
 from abridged.service.extraction import facts
 from abridged.service.extraction.entities import ranked_entities
-from abridged.service.extraction.passages import LEAD, Passage, diverse, gathered, is_usable, ranked
+from abridged.service.extraction.open_points import unresolved
+from abridged.service.extraction.passages import LEAD, Corpus, Passage, diverse, gathered, is_usable, ranked
 from abridged.service.extraction.replaced import outdated
+from abridged.service.extraction.talk import talk_of
 
 CountTokens = Callable[[str], int]
 
 _NO_SENTENCES: Final = "The messages hold no sentences; what they name is listed."
 
-_RENDERING_SHARE: Final = 0.15
+_RENDERING_SHARE: Final = 0.1
 """Share of the budget for headings, list marks and the record's frame."""
 
-_ENTITIES_SHARE: Final = 0.25
-_DECISIONS_SHARE: Final = 0.15
-_ACTIONS_SHARE: Final = 0.15
-_UNRESOLVED_SHARE: Final = 0.08
-_PARTICIPANTS_SHARE: Final = 0.05
+_ENTITIES_SHARE: Final = 0.24
+_DECISIONS_SHARE: Final = 0.2
+_ACTIONS_SHARE: Final = 0.1
+_UNRESOLVED_SHARE: Final = 0.33
+_PARTICIPANTS_SHARE: Final = 0.06
 _SUMMARY_SHARE: Final = 0.5
 """Share of what the lists above leave; the key points get the rest."""
+
+_LAST_MESSAGES: Final = 2
+"""Messages at the end of a source whose questions nobody could reply to in it."""
 
 _ITEM_TOKENS: Final = 2
 """A list mark and a line end."""
@@ -43,11 +56,12 @@ _MISSES_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """The contents of a record."""
+    """The contents of a record, and the messages that each of its lines rests on."""
 
     summary: str
     key_points: tuple[str, ...]
     context: RecordContext
+    rests_on: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def extract(
@@ -56,14 +70,15 @@ def extract(
     previous: SummaryRecord | None,
     tokens_max: int,
     count_tokens: CountTokens,
+    numbers: Sequence[int] = (),
 ) -> Extract:
     """The extract of `messages`, continuing `previous`, in about `tokens_max` tokens.
 
-    The summary always has a line, whatever the budget.
+    The summary always has a line, whatever the budget. `numbers` are those of the messages, by default from 1.
     """
-    corpus = gathered(messages, previous=previous)
+    corpus = gathered(messages, previous=previous, numbers=numbers)
     best = ranked(corpus)
-    talk = facts.talk_of(corpus)
+    talk = talk_of(corpus)
     carried = previous.context if previous is not None else RecordContext()
     budget = int(tokens_max * (1 - _RENDERING_SHARE)) - _cost(LEAD, count_tokens)
 
@@ -73,17 +88,17 @@ def extract(
     shared = _shared(
         (facts.participants(corpus, carried.participants), _PARTICIPANTS_SHARE),
         (facts.decisions(best, talk, carried=carried.decisions), _DECISIONS_SHARE),
-        (facts.unresolved(best, corpus, talk, carried=carried.unresolved), _UNRESOLVED_SHARE),
+        (unresolved(best, talk, carried=carried.unresolved, just_asked=_just_asked(previous)), _UNRESOLVED_SHARE),
         ([action.task for action in actions], _ACTIONS_SHARE),
         tokens_max=budget,
         count_tokens=count_tokens,
     )
-    participants, decisions, unresolved, tasks = shared
+    participants, decisions, open_points, tasks = shared
     context = RecordContext(
         participants=participants,
         decisions=decisions,
         action_items=tuple(action for action in actions if action.task in tasks),
-        unresolved=unresolved,
+        unresolved=open_points,
         domain_entities=tuple(_fitting(names, int(budget * _ENTITIES_SHARE), count_tokens=count_tokens)),
     )
     listed = {*context.decisions, *tasks, *context.unresolved}
@@ -99,7 +114,28 @@ def extract(
         summary=_summary(summed_up or chosen[:1] or [one.passage for one in best if one.passage.line not in stale][:1]),
         key_points=_lines(points[:KEY_POINTS_MAX]),
         context=context,
+        rests_on=_rests_on(corpus, previous, context.action_items),
     )
+
+
+def _just_asked(previous: SummaryRecord | None) -> frozenset[str]:
+    """The open points of an earlier record that its last messages say; all whose messages it does not name."""
+    if previous is None:
+        return frozenset()
+    last = previous.covered[-1].last - _LAST_MESSAGES
+    numbered = zip(previous.context.unresolved, chain(previous.evidence.unresolved, repeat(())), strict=False)
+    return frozenset(line for line, numbers in numbered if not numbers or numbers[-1] > last)
+
+
+def _rests_on(
+    corpus: Corpus, previous: SummaryRecord | None, actions: Iterable[ActionItem]
+) -> dict[str, tuple[int, ...]]:
+    """The messages of every line that an extract of `corpus` can have: what it takes over keeps those it had."""
+    carried = statements_of(previous) if previous is not None else ()
+    said = ((passage.line, passage.numbers) for passage in corpus.passages)
+    known = {line: numbers for line, numbers in (*carried, *said) if numbers}
+    tasks = ((action.text, known.get(action.text) or known.get(action.task, ())) for action in actions)
+    return known | dict(tasks)
 
 
 def _summary(passages: Sequence[Passage]) -> str:

@@ -19,7 +19,7 @@ from typing import Final
 
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.quoting import FRAMES
-from abridged.service.domain.record import SummaryRecord
+from abridged.service.domain.record import SummaryRecord, narrative_of
 from abridged.service.extraction.cues import asks, is_courtesy, is_wish
 from abridged.service.grounding.claims import texts_of
 from abridged.service.grounding.draft import echoes_instructions, is_placeholder
@@ -92,6 +92,7 @@ class Passage:
         terms: Its meaningful words.
         fragment: Whether it lacks its beginning or end, or is a label among other lines.
         by_model: Whether an assistant wrote it.
+        numbers: The message that says it, or those that an earlier record names for it.
     """
 
     text: str
@@ -103,6 +104,7 @@ class Passage:
     terms: Terms
     fragment: bool = False
     by_model: bool = False
+    numbers: tuple[int, ...] = ()
 
     @property
     def line(self) -> str:
@@ -136,9 +138,12 @@ class Scored:
     score: float
 
 
-def gathered(messages: Sequence[Message], *, previous: SummaryRecord | None) -> Corpus:
-    """The sentences of the earlier record and of `messages`, in this order."""
+def gathered(messages: Sequence[Message], *, previous: SummaryRecord | None, numbers: Sequence[int] = ()) -> Corpus:
+    """The sentences of the earlier record and of `messages`, in this order. `numbers` are those of the messages, by
+    default from 1."""
     earlier = [_clean(text) for text in _texts_of_record(previous)]
+    inherited = _inherited(previous)
+    numbered = (*(0 for _ in earlier), *(numbers or range(1, len(messages) + 1)))
     texts = [_spoken_text(message) if _is_prose(message) else "" for message in messages]
     if not any(earlier) and not any(texts):
         texts = [_spoken_text(message) for message in messages]
@@ -169,6 +174,7 @@ def gathered(messages: Sequence[Message], *, previous: SummaryRecord | None) -> 
                 or (is_label(line) and (lines[source] > 1 or " " not in line))
                 or (line[0].islower() and speakers[source] not in small and _PLAIN_WORD.match(line) is not None),
                 by_model=modelled[source],
+                numbers=(numbered[source],) if numbered[source] else inherited.get(line, ()),
             )
             for place, (source, nth, line) in enumerate(cited[::stride])
         ),
@@ -214,6 +220,14 @@ def _is_prose(message: Message) -> bool:
 def _texts_of_record(record: SummaryRecord | None) -> tuple[str, ...]:
     """Summary and key points; the lists of the context are carried over as lists."""
     return () if record is None else (record.summary, *record.key_points)
+
+
+def _inherited(record: SummaryRecord | None) -> dict[str, tuple[int, ...]]:
+    """The messages that each sentence of an earlier record's texts rests on."""
+    if record is None:
+        return {}
+    points = zip(record.key_points, record.evidence.key_points, strict=False)
+    return dict((*narrative_of(record), *points))
 
 
 def ranked(corpus: Corpus) -> list[Scored]:

@@ -90,15 +90,25 @@ class Compared:
         )
 
 
-def compared(texts: Mapping[str, Sequence[str]], beside: Compared, policy: Policy) -> tuple[Problem, ...]:
-    """Every problem that shows only in comparison with `beside`, for a draft given as texts by field."""
+def compared(
+    texts: Mapping[str, Sequence[str]],
+    beside: Compared,
+    policy: Policy,
+    *,
+    kept: Mapping[str, Sequence[str]] | None = None,
+) -> tuple[Problem, ...]:
+    """Every problem that shows only in comparison with `beside`, for a draft given as texts by field.
+
+    `kept` is the draft with the statements that code keeps beside it: what these hold is not lost.
+    """
     parts = [text for field in texts.values() for text in field if text]
-    whole = "\n".join(parts)
+    own = "\n".join(parts)
+    whole = own if kept is None else "\n".join(text for field in kept.values() for text in field if text)
     keys = word_keys(whole)
     return (
         *_loop_problems(parts, policy),
-        *_format_problems(whole, beside),
-        *_ground_problems(whole, beside, policy),
+        *_format_problems(own, beside),
+        *_ground_problems(own, beside, policy),
         *_coverage_problems(keys, beside, policy),
         *_identifier_problems(whole, beside, policy),
         *_carried_problems(keys, beside, policy),
@@ -125,6 +135,25 @@ def compared_short(text: str, beside: Compared, policy: Policy) -> tuple[Problem
     return tuple(Problem(problem.code, f"short_summary {problem.detail}") for problem in problems)
 
 
+def talks_of_format(text: str) -> bool:
+    """Whether a text speaks of JSON, a schema or the keys of an answer."""
+    return _FORMAT_TALK.search(text) is not None
+
+
+def without_loops(texts: Sequence[str], most: float) -> list[str]:
+    """The texts without those of which more than this share of the runs occurred before, if all of them loop."""
+    if _repetition(texts) <= most:
+        return list(texts)
+    seen: set[tuple[str, ...]] = set()
+    kept: list[str] = []
+    for text in texts:
+        runs = list(_runs(text))
+        if not runs or sum(run in seen for run in runs) <= most * len(runs):
+            kept.append(text)
+        seen.update(runs)
+    return kept
+
+
 def _loop_problems(parts: Sequence[str], policy: Policy) -> Iterator[Problem]:
     if not policy.max_repetition:
         return
@@ -134,7 +163,7 @@ def _loop_problems(parts: Sequence[str], policy: Policy) -> Iterator[Problem]:
 
 
 def _format_problems(whole: str, beside: Compared) -> Iterator[Problem]:
-    if not beside.said_of_format and _FORMAT_TALK.search(whole):
+    if not beside.said_of_format and talks_of_format(whole):
         yield Problem(ProblemCode.FORMAT_TALK, "speaks of the answer's format, which the conversation does not")
         return
     copied = known_share(whole, beside.instruction_keys)
@@ -261,13 +290,17 @@ def _repetition(texts: Iterable[str]) -> float:
     seen: set[tuple[str, ...]] = set()
     again = total = units_total = 0
     for text in texts:
-        units = _UNIT.findall(text.casefold())
-        units_total += len(units)
-        # A short text is one run: a list of one item twenty times is a loop too.
-        size = min(_RUN, len(units))
-        for i in range(len(units) - size + 1 if units else 0):
-            run = tuple(units[i : i + size])
+        for run in _runs(text):
             again += run in seen
             seen.add(run)
             total += 1
+        units_total += len(_UNIT.findall(text))
     return again / total if units_total >= _UNITS_MIN else 0.0
+
+
+def _runs(text: str) -> Iterator[tuple[str, ...]]:
+    """The runs of a text's units; a short text is one run: a list of one item twenty times is a loop too."""
+    units = _UNIT.findall(text.casefold())
+    size = min(_RUN, len(units))
+    for i in range(len(units) - size + 1 if units else 0):
+        yield tuple(units[i : i + size])

@@ -32,6 +32,7 @@ class ProblemCode(StrEnum):
     NO_EVIDENCE = "no_evidence"
     OPPOSITE = "opposite"
     ONLY_PROPOSED = "only_proposed"
+    OTHER_SPEAKER = "other_speaker"
     REPETITION = "repetition"
     FORMAT_TALK = "format_talk"
     GENERIC = "generic"
@@ -95,6 +96,8 @@ _ERROR: Final = re.compile(
 
 _SCHEMA: Final = re.compile(r"\"(?:properties|\$defs|additionalProperties)\"\s{0,8}:\s{0,8}(?:\{|true|false)")
 
+_KEY: Final = re.compile(r"\"\w{1,80}\"\s{0,4}:")
+
 _NARRATIVES: Final = ("summary", "short_summary")
 _SHINGLE_WORDS: Final = 6
 _ECHO_SHARE_MAX: Final = 0.5
@@ -122,6 +125,11 @@ def echoes_instructions(text: str, instructions: str) -> bool:
         return True
     runs = _shingles(text)
     return bool(runs) and len(runs & _shingles(instructions)) > _ECHO_SHARE_MAX * len(runs)
+
+
+def is_data(text: str) -> bool:
+    """Whether `text` is a piece of JSON rather than a sentence."""
+    return _KEY.search(text) is not None or _is_json(text)
 
 
 def unsupported_identifiers(texts: Mapping[str, str], evidence: Evidence) -> dict[str, tuple[str, ...]]:

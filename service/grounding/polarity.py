@@ -12,12 +12,14 @@ two negations.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from abridged.service.grounding.support import Concordance, Passage, Support
+from abridged.service.domain.message import Role
+from abridged.service.grounding.reading import Passage
+from abridged.service.grounding.support import Concordance, Heard, Support
 from abridged.service.text.phrases import Phrase, has_phrase, pattern_of
 from abridged.service.text.sentences import parts_of
 from abridged.service.text.words import folded, word_runs
@@ -36,6 +38,12 @@ _WORDS_MIN: Final = 2
 
 _NEAR: Final = 0.3
 """Share of a statement that a passage must have for its clauses to be compared."""
+
+_CLOSEST, _CLOSEST_MIN = 0.7, 0.3
+"""A message with this much of the closest one's share, and of the statement, is about the same."""
+
+_DENIED: Final = 2
+"""As many times as many words must users deny as they affirm."""
 
 _STEM_CHARS: Final = 4
 """Of a word in another form: `sign` and `signed`."""
@@ -95,15 +103,86 @@ class _Clause:
 def contradicting(statement: str, support: Support, concordance: Concordance) -> tuple[int, ...] | None:
     """The messages that say the opposite of `statement`; None if nothing does. Those of a record that names none are
     empty."""
+    said = [
+        clause
+        for sentence in map(folded, parts_of(statement))
+        if not _QUESTION.search(sentence)
+        for clause in _clauses(sentence, ())
+    ]
+    words = frozenset(word for clause in said for word in clause.words)
     near = (heard.passages for heard in support.heard if heard.share >= _NEAR)
-    others = [clause for passages in near for clause in _source_clauses(passages, concordance)]
-    for sentence in map(folded, parts_of(statement)):
-        if _QUESTION.search(sentence):
-            continue
-        for clause in _clauses(sentence, ()):
-            if clause.negations < 2 and (against := _opposite(clause, others)) is not None:
-                return against
+    others = [clause for passages in near for clause in _source_clauses(passages, words, concordance)]
+    for clause in said:
+        if clause.negations < 2 and (against := _opposite(clause, others)) is not None:
+            return against
+    if any(_quotes(statement, heard) for heard in support.heard):
+        return None
+    closest = _closest(support)
+    if has_phrase(folded(statement), Phrase.PERMITS) and not any(clause.negations for clause in said):
+        return _forbidden(words, closest)
+    return _denied(said, closest, concordance)
+
+
+def _quotes(statement: str, heard: Heard) -> bool:
+    """Whether a statement is the words of a message, whoever is named before them and whatever marks them."""
+    quoted = " ".join(_WORD.findall(statement.partition(": ")[2] or statement))
+    return quoted in " ".join(word for passage in heard.passages for word in _WORD.findall(passage.text))
+
+
+def _closest(support: Support) -> list[Heard]:
+    """The messages of people and the model that come closest to a statement."""
+    near = [heard for heard in support.heard if heard.passages[0].role in (Role.USER, Role.ASSISTANT)]
+    most = max((heard.share for heard in near), default=0.0)
+    return [heard for heard in near if heard.share >= max(_CLOSEST_MIN, _CLOSEST * most)]
+
+
+def _forbidden(words: frozenset[str], closest: Iterable[Heard]) -> tuple[int, ...] | None:
+    """The message that forbids what a statement permits, in a sentence with a word of it."""
+    for heard in closest:
+        for sentence in parts_of("\n".join(passage.text for passage in heard.passages)):
+            if has_phrase(folded(sentence), Phrase.PROHIBITS) and not words.isdisjoint(_words(folded(sentence))):
+                return heard.passages[0].numbers
     return None
+
+
+def _denied(said: Sequence[_Clause], closest: Iterable[Heard], concordance: Concordance) -> tuple[int, ...] | None:
+    """The message in which users deny most of the words that they share with a statement, or the reverse; or with which
+    they turn down what an assistant said like it."""
+    signs = {word: denied for clause in said for word, denied in clause.words.items()}
+    negations = sum(clause.negations for clause in said)
+    if negations > 1 or any(clause.limit for clause in said):
+        return None
+    against: list[tuple[int, ...]] = []
+    same = other = 0
+    for passage, is_reply in _of_users(closest, concordance):
+        shared = [
+            denied is signs[word] or clause.negations == negations
+            for text in map(folded, parts_of(passage.text))
+            if any(word in text for word in signs)
+            for clause in _plain_clauses(text)
+            for word, denied in clause.words.items()
+            if word in signs
+        ]
+        same, other = same + sum(shared), other + len(shared) - sum(shared)
+        if not all(shared) and ((is_reply and not negations) or len(shared) >= _WORDS_MIN):
+            against.append(passage.numbers)
+    return against[0] if against and other >= _DENIED * same and (not same or other >= _WORDS_MIN) else None
+
+
+def _plain_clauses(sentence: str) -> list[_Clause]:
+    """The clauses of a sentence that denies at most once, and for ever."""
+    clauses = list(_clauses(sentence, ()))
+    is_plain = sum(clause.negations for clause in clauses) < 2 and not any(clause.limited for clause in clauses)
+    return clauses if is_plain else []
+
+
+def _of_users(closest: Iterable[Heard], concordance: Concordance) -> Iterator[tuple[Passage, bool]]:
+    """The passages of users among what is closest, and those that answer an assistant's."""
+    for heard in closest:
+        if heard.passages[0].role is Role.USER:
+            yield from ((passage, False) for passage in heard.passages)
+        elif (reply := concordance.after(heard.passages[-1])) is not None and reply.role is Role.USER:
+            yield reply, True
 
 
 def _opposite(clause: _Clause, others: Sequence[_Clause]) -> tuple[int, ...] | None:
@@ -135,10 +214,13 @@ def _share(clause: _Clause, other: _Clause) -> float:
     return len(shared) / len(clause.words)
 
 
-def _source_clauses(passages: Sequence[Passage], concordance: Concordance) -> Iterator[_Clause]:
-    """The clauses of passages in a row. A question that the next message denies is a clause that is denied."""
+def _source_clauses(passages: Sequence[Passage], words: frozenset[str], concordance: Concordance) -> Iterator[_Clause]:
+    """The clauses of passages in a row, of sentences with one of some words. A question that the next message denies is
+    a clause that is denied."""
     numbers = passages[0].numbers
     for sentence in map(folded, parts_of("\n".join(passage.text for passage in passages))):
+        if not any(word in sentence for word in words):
+            continue
         if not _QUESTION.search(sentence):
             yield from _clauses(sentence, numbers)
             continue
@@ -157,20 +239,26 @@ def _clauses(sentence: str, numbers: tuple[int, ...]) -> Iterator[_Clause]:
     for place, text in enumerate(texts):
         if pattern_of(Phrase.IS_CONDITION).match(text):
             continue
-        found = list(pattern_of(Phrase.DENIES).finditer(pattern_of(Phrase.DENIES_TWICE).sub("  ", text)))
-        reached = [(negation, _words(_reach(text, negation))) for negation in found]
-        denied = {word for _, words in reached for word in words}
-        heads = frozenset(word for negation, words in reached for word in _heads(negation, words))
-        words = {word: word in denied for word in _words(text)}
-        if words:
-            beside = any(_limit_start().match(other) for other in texts[max(place - 1, 0) : place + 2])
-            limit = beside or has_phrase(text, Phrase.SETS_LIMIT)
-            yield _Clause(words, len(found), heads, numbers, limit=limit, limited=limit and bool(found))
+        kept, *dropped = pattern_of(Phrase.REPLACES).split(text, maxsplit=1)
+        beside = any(_limit_start().match(other) for other in texts[max(place - 1, 0) : place + 2])
+        limit = beside or has_phrase(text, Phrase.SETS_LIMIT)
+        for part, is_dropped in ((kept, False), *((part, True) for part in dropped)):
+            found = list(pattern_of(Phrase.DENIES).finditer(pattern_of(Phrase.DENIES_TWICE).sub("  ", part)))
+            reached = [(negation, _words(_reach(part, negation))) for negation in found]
+            denied = {word for _, words in reached for word in words}
+            turned = has_phrase(part, Phrase.REFUSES) is not is_dropped
+            heads = frozenset(word for negation, words in reached for word in _heads(negation, words))
+            words = {word: (word in denied) is not turned for word in _words(part)}
+            if words:
+                count = len(found) + turned
+                heads = heads or frozenset(words) if turned else heads
+                yield _Clause(words, count, heads, numbers, limit=limit, limited=limit and bool(count))
 
 
 @cache
 def _clause_ends() -> re.Pattern[str]:
-    return re.compile(f"{_CLAUSE_STOP}|{pattern_of(Phrase.BEGINS_CLAUSE).pattern}")
+    begins = (pattern_of(kind).pattern for kind in (Phrase.BEGINS_CLAUSE, Phrase.PREFERS))
+    return re.compile("|".join((_CLAUSE_STOP, *begins)))
 
 
 @cache

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from abridged.service.domain.message import Role
-from abridged.service.grounding.support import Concordance, Heard, Passage, Support, keys_in
+from abridged.service.grounding.reading import Passage
+from abridged.service.grounding.support import Concordance, Heard, Support, keys_in
 from abridged.service.text.phrases import Phrase, has_phrase, pattern_of
 from abridged.service.text.sentences import parts_of
 from abridged.service.text.words import folded
@@ -41,19 +42,23 @@ _ITEM: Final = re.compile(r"\s*(?:[-*+\u2022]|\d{1,2}[.)]|\(?[a-z]\))\s")
 def decides(statement: str) -> bool:
     """Whether a sentence says that somebody decided something, and not that an assistant proposed it."""
     plain = folded(statement)
-    return has_phrase(plain, Phrase.TELLS_DECISION) and not has_phrase(plain, Phrase.NAMES_ASSISTANT)
+    return has_phrase(plain, Phrase.TELLS_DECISION) and not _tells_of_proposal(plain)
 
 
 def only_proposed(statement: str, support: Support, concordance: Concordance) -> tuple[int, ...] | None:
     """The message of an assistant that proposes what `statement` says is decided; None if it may be decided."""
-    if has_phrase(folded(statement), Phrase.NAMES_ASSISTANT):
+    if _tells_of_proposal(folded(statement)):
         return None
     near = [heard for heard in support.heard if heard.share >= _PROPOSED]
     if not near or any(_is_own(statement, heard) for heard in near):
         return None
-    if any(_is_taken_up(heard, concordance) for heard in near):
+    if any(is_taken_up(heard, concordance) for heard in near):
         return None
     return near[0].passages[0].numbers
+
+
+def _tells_of_proposal(plain: str) -> bool:
+    return has_phrase(plain, Phrase.NAMES_ASSISTANT) or has_phrase(plain, Phrase.TELLS_PROPOSAL)
 
 
 def _is_own(statement: str, heard: Heard) -> bool:
@@ -93,7 +98,8 @@ def _parted(plain: list[str]) -> tuple[list[str], list[str]]:
     return proposals, others
 
 
-def _is_taken_up(heard: Heard, concordance: Concordance) -> bool:
+def is_taken_up(heard: Heard, concordance: Concordance) -> bool:
+    """Whether users agree to a proposal, or do not turn it down in the few words that they say next."""
     for place, reply in enumerate(_replies(heard.passages[-1], concordance)):
         if pattern_of(Phrase.AGREES).match(reply) or (
             has_phrase(reply, Phrase.TAKES_UP) and not has_phrase(reply, Phrase.TURNS_DOWN)

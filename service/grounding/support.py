@@ -6,7 +6,7 @@ statement, if together they have enough of it and every one of its identifiers. 
 source, and a statement time linear in the passages that share a telling word with it.
 
 The statements of the previous record take part with the messages that they rest on, so what a record repeats keeps its
-evidence. So does its other text, which names no messages.
+evidence. So do the sentences of its narrative.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from itertools import islice, pairwise
 from math import log
 from typing import Final
 
-from abridged.service.domain.message import Message, Role
-from abridged.service.domain.record import EVIDENCE_MAX, SummaryRecord, statements_of
+from abridged.service.domain.message import Message
+from abridged.service.domain.record import EVIDENCE_MAX, SummaryRecord, narrative_of, statements_of
 from abridged.service.grounding.attribution import PASSAGES_MAX as NAMED_PASSAGES_MAX
 from abridged.service.grounding.attribution import Attribution
+from abridged.service.grounding.binding import Binding, Bound
 from abridged.service.grounding.claims import day_key, keys_of, texts_of
+from abridged.service.grounding.reading import Passage
 from abridged.service.text.identifiers import IdentifierKind, numerals
 from abridged.service.text.sentences import parts_of
 from abridged.service.text.words import word_runs
@@ -39,6 +41,9 @@ _SUPPORTED: Final = 0.56
 
 _ANCHORED: Final = 0.4
 """Share of a statement's weight that one of them must have by itself: a statement is no mosaic."""
+
+_SURROUNDED: Final = 0.5
+"""The share that the neighbourhood of a sentence must have of a statement without values."""
 
 _ADDS: Final = 0.18
 """Share of a statement's weight that a further message must add."""
@@ -59,23 +64,8 @@ _COMMON_MIN: Final = 60
 """A word in a larger share of the passages, and in at least _COMMON_MIN, says nothing about which of them is meant."""
 
 _HEARD_MAX: Final = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Passage:
-    """A few sentences of a source.
-
-    Attributes:
-        text: The sentences.
-        source: The place of their message in the source, from 0; texts of the previous record come first.
-        numbers: Their message, or those that a statement of the previous record rests on.
-        role: Who wrote them; None for the previous record.
-    """
-
-    text: str
-    source: int
-    numbers: tuple[int, ...]
-    role: Role | None
+_STRETCHES_MAX: Final = 16
+"""Stretches of the source whose values are compared with those of a statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +117,7 @@ class Concordance:
         self._postings = postings
         self._common = max(_COMMON_MIN, int(len(passages) * _COMMON_SHARE))
         self._attribution = Attribution((passage.text for passage in passages), self._passages_of)
+        self._binding = Binding(passages, self._places_of, self._rarity)
         self._starts: dict[int, int] = {}
         for place, passage in enumerate(passages):
             self._starts.setdefault(passage.source, place)
@@ -158,6 +149,23 @@ class Concordance:
                 _HEARD_MAX, candidates, key=lambda found: (weigh(found.mask), *self._closeness(found))
             )
         )
+        nearest = nlargest(_STRETCHES_MAX, candidates, key=lambda found: weigh(found.mask))
+        near = [place for found in nearest for place in found.places]
+        bounds = list(self._binding.bound(statement, near))
+        if any(bound.is_wrong for bound in bounds) or self._attribution.is_wrong(statement):
+            return Support(heard=heard)
+        chosen, covered = self._chosen(candidates, whole, weigh, named)
+        if not chosen or weigh(covered) < _SUPPORTED * whole or named & ~covered:
+            numbers = self._near_values(bounds) if bounds else self._nearby(statement, near)
+            return Support(numbers or (), supported=numbers is not None, heard=heard)
+        if self._names_another(statement, terms, covered) and not self._is_in_another_script(statement, chosen[0]):
+            return Support(heard=heard)
+        return Support(self._numbers(found.places[0] for found in chosen), supported=True, heard=heard)
+
+    def _chosen(
+        self, candidates: list[_Candidate], whole: float, weigh: Callable[[int], float], named: int
+    ) -> tuple[list[_Candidate], int]:
+        """The messages that together have most of a statement, best first, and the bits of the terms that they have."""
         chosen: list[_Candidate] = []
         covered = 0
         while len(chosen) < EVIDENCE_MAX and candidates:
@@ -171,14 +179,25 @@ class Concordance:
             covered |= best.mask
             first = chosen[0]
             candidates = [found for found in candidates if _may_add(found, first, found.mask & ~covered, named)]
-        if not chosen or weigh(covered) < _SUPPORTED * whole or named & ~covered:
-            return Support(heard=heard)
-        if self._names_another(statement, terms, covered) and not self._is_in_another_script(statement, chosen[0]):
-            return Support(heard=heard)
-        if self._attribution.is_wrong(statement):
-            return Support(heard=heard)
-        numbers = dict.fromkeys(number for found in chosen for number in self.passages[found.places[0]].numbers)
-        return Support(tuple(sorted(list(numbers)[:EVIDENCE_MAX])), supported=True, heard=heard)
+        return chosen, covered
+
+    def _near_values(self, bounds: Sequence[Bound]) -> tuple[int, ...] | None:
+        """The messages of a statement's values, if these stand together and beside words of it; None if not."""
+        if not all(bound.own for bound in bounds):
+            return None
+        first = self.passages[max(bounds, key=lambda bound: bound.own).place].source
+        if any(abs(self.passages[bound.place].source - first) > _NEAR for bound in bounds):
+            return None
+        return self._numbers(bound.place for bound in bounds)
+
+    def _nearby(self, statement: str, near: Sequence[int]) -> tuple[int, ...] | None:
+        """The message of a sentence that has most of a statement around it; None if no sentence has."""
+        found = self._binding.nearest(statement, near)
+        return self._numbers((found[0],)) if found and found[1] >= _SURROUNDED else None
+
+    def _numbers(self, places: Iterable[int]) -> tuple[int, ...]:
+        numbers = dict.fromkeys(number for place in places for number in self.passages[place].numbers)
+        return tuple(sorted(list(numbers)[:EVIDENCE_MAX]))
 
     def _word_for_word(self, statement: str) -> Support:
         """Finds the messages that have the text of a statement of common words, without the speaker before it."""
@@ -213,11 +232,17 @@ class Concordance:
 
     def _passages_of(self, keys: Collection[str]) -> Sequence[str] | None:
         """The passages that have one of these keys, of messages if any of them do; None if there are too many."""
-        places = {place for key in keys for place in self._postings.get(key, ())}
+        places = self._places_of(keys)
         if len(places) > NAMED_PASSAGES_MAX:
             return None
         said = [passage for place in sorted(places) if (passage := self.passages[place]).numbers]
         return [passage.text for passage in said or map(self.passages.__getitem__, sorted(places))]
+
+    def _places_of(self, keys: Collection[str]) -> set[int]:
+        return {place for key in keys for place in self._postings.get(key, ())}
+
+    def _rarity(self, key: str) -> float:
+        return self._weight(_Term(frozenset((key,)), 1.0))
 
     def _spread(self, term: _Term) -> int:
         return max(len(self._postings.get(key, ())) for key in term.keys)
@@ -257,7 +282,7 @@ def _may_add(found: _Candidate, first: _Candidate, adds: int, named: int) -> boo
 def concordance_of(messages: Iterable[tuple[int, Message]], previous: SummaryRecord | None = None) -> Concordance:
     """Indexes these numbered messages, and the record before them."""
     said = [(_said(message), (number,), message) for number, message in messages]
-    earlier = [*statements_of(previous), (previous.summary, ())] if previous else []
+    earlier = [*statements_of(previous), *narrative_of(previous)] if previous else []
     chars = sum(len(text) for text, _, _ in said) // PASSAGES_MAX
     passages: list[Passage] = []
     postings: dict[str, array[int]] = {}

@@ -6,9 +6,10 @@ A failure's `cause` names fields, rules and counts of an answer, never text.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from abridged.service.domain.chunks import answer_tokens_max
 from abridged.service.domain.events import ErrorClass
@@ -17,8 +18,9 @@ from abridged.service.domain.tokens import TokenCounter
 from abridged.service.models.model import AnswerLooped, Completion, CompletionRequest, ModelError, SummaryModel
 from abridged.service.models.retry import RetryDetails, RetryPolicy, complete_with_retry
 from abridged.service.prompts.prompt import Prompt, repair_text
-from abridged.service.summarizer.check import CheckedDraft, Room, Source, check_draft, fit_draft
-from abridged.service.summarizer.draft import Draft, InvalidDraft
+from abridged.service.summarizer.check import CheckedDraft, Room, Source, check_draft, check_last, fit_draft
+from abridged.service.summarizer.draft import Draft, InvalidDraft, with_changes
+from abridged.service.summarizer.episode_draft import digest_of, digest_schema
 from abridged.service.summarizer.forms import DraftForm
 from abridged.service.summarizer.summarizer import Observer, PassFailed, TooManyCalls
 
@@ -96,7 +98,13 @@ class Asker:
         self._try_began_s = 0.0
         self.attempts = 0
         self._asked = False
+        self._managed: bool | None = None
         self._tried: dict[str, None] = {}
+
+    @property
+    def managed(self) -> bool | None:
+        """Whether the first answer could be used; None without an answer."""
+        return self._managed
 
     @property
     def tried(self) -> tuple[str, ...]:
@@ -120,25 +128,33 @@ class Asker:
             again = repair_text((*reasons, *removed), self._form.repair.again, invented=invented)
             user = prompt.user + (again if repair else "")
             removed = invented = ()
-            at_any_length = repair == self._policy.repair_attempts and not room.strict
+            is_last = repair == self._policy.repair_attempts
             try:
-                completion = await self._complete(prompt, user, source, room.content_tokens, repair)
+                narrowed = bool(repair) and self._form.repair.narrows
+                completion = await self._complete(prompt, user, source, room.content_tokens, repair, narrowed=narrowed)
                 output = completion.text
                 if completion.finish_reason == "length":
                     reasons = (self._form.repair.cut_off,)
                     cause = "the answer was cut off at its length limit"
+                    self._managed = False
                     continue
-                result = await asyncio.to_thread(self._checked, output, source, room, at_any_length=at_any_length)
+                result = await asyncio.to_thread(
+                    self._checked, output, source, room, is_last=is_last, narrowed=narrowed
+                )
             except AnswerLooped as error:
+                self._managed = False
                 reasons = (self._form.repair.looped,)
                 output, cause = "", str(error)
                 continue
             except InvalidDraft as error:
+                self._managed = False
                 reasons = error.reasons
                 cause = f"the answer is no valid record: {error}"
                 continue
             if not result.problems:
+                self._managed = self._managed if self._managed is not None else not repair
                 return AcceptedDraft(result, completion.model)
+            self._managed = False
             reasons, removed, invented = result.problems, result.removed, result.invented
             cause = f"the answer failed the checks: {'; '.join(reasons)}"
         raise PassFailed(
@@ -146,7 +162,7 @@ class Asker:
         )
 
     async def _complete(
-        self, prompt: Prompt, user: str, source: Source, summary_tokens: int, repair: int
+        self, prompt: Prompt, user: str, source: Source, summary_tokens: int, repair: int, *, narrowed: bool
     ) -> Completion:
         self.require_calls(1)
         if self._left_s <= 0:
@@ -156,7 +172,7 @@ class Asker:
         request = CompletionRequest(
             system=prompt.system,
             user=user,
-            schema=self._form.schema(summary_tokens),
+            schema=digest_schema(summary_tokens) if narrowed else self._schema(source, summary_tokens),
             prompt_tokens=prompt_tokens,
             output_tokens_max=self._settings.num_predict
             or answer_tokens_max(
@@ -202,6 +218,21 @@ class Asker:
         self._observer.answered(completion)
         return completion
 
+    def _schema(self, source: Source, summary_tokens: int) -> Mapping[str, Any] | None:
+        """The schema of the answer, which may change the statements that the prompt lists."""
+        schema = self._form.schema(summary_tokens)
+        statements = len(source.skeleton.numbered) if source.skeleton and self._form.prompt.lists_statements else 0
+        return with_changes(schema, statements, summary_tokens) if schema and statements else schema
+
+    def _read(self, output: str, summary_tokens: int, *, narrowed: bool) -> Draft:
+        """The draft in an answer; in one that may be the narrative alone, also that."""
+        try:
+            return self._form.read(output, summary_tokens)
+        except InvalidDraft:
+            if not narrowed:
+                raise
+            return digest_of(output, summary_tokens)
+
     def _count(self, *texts: str) -> int:
         return sum(self._counter.count(text) for text in texts)
 
@@ -225,11 +256,14 @@ class Asker:
         self.attempts += 1
         self._observer.attempt(self.attempts, self._model.name)
 
-    def _checked(self, output: str, source: Source, room: Room, *, at_any_length: bool) -> CheckedDraft:
+    def _checked(self, output: str, source: Source, room: Room, *, is_last: bool, narrowed: bool) -> CheckedDraft:
         """The draft, fitted and checked. One that stays too long is not a bad answer: the commit decides whether it
         saves enough."""
-        draft = self._form.read(output, room.content_tokens)
+        at_any_length = is_last and not room.strict
+        draft = self._read(output, room.content_tokens, narrowed=narrowed)
         fitting = fit_draft(draft, tokens_max=room.limit_tokens, cost=self._cost)
         if fitting is None and not at_any_length:
             raise InvalidDraft((f"summary: too long, the whole answer may take {room.content_tokens} tokens",))
-        return check_draft(fitting or draft, source)
+        checked = (check_last if is_last else check_draft)(fitting or draft, source)
+        whole = fit_draft(checked.draft, tokens_max=room.limit_tokens, cost=self._cost, cut_narrative=not at_any_length)
+        return checked.fitted(whole or checked.draft)

@@ -76,22 +76,23 @@ class ExtractiveSummarizer:
         """The summary, by this thread and in whatever time it takes. Raises PassFailed if it fails the checks."""
         plan = work.plan
         form = self._forms[plan.form]
-        messages = tuple(m.message for m in work.telling)
         cost = WindowCost(work, self._counter)
         size = plan.summary_tokens_max
         room = Room.of_record(size, frame_tokens=cost.frame_tokens, limit_tokens=plan.room_tokens)
-        extracted = form.extracted(messages, work.previous, room.content_tokens, self._counter.count)
+        said = tuple((m.number, m.message) for m in work.telling)
+        extracted = form.extracted(said, work.previous, room.content_tokens, self._counter.count)
         # An extract cannot be rewritten, so its narrative is cut.
-        draft = fit_draft(extracted, tokens_max=room.limit_tokens, cost=cost, cut_narrative=True)
+        draft = fit_draft(extracted.draft, tokens_max=room.limit_tokens, cost=cost, cut_narrative=True)
         assert draft is not None, "a narrative that is cut fits"
         source = Source.of(
-            messages,
-            concordance=concordance_of(((m.number, m.message) for m in work.telling), work.previous),
+            (message for _, message in said),
+            concordance=concordance_of(said, work.previous),
             texts=(),
             previous=work.previous,
             instructions=form.prompt.system,
             policy=without_floors(plan.policy),
             replaces=work.replaces,
+            rests_on=extracted.rests_on,
         )
         checked = check_draft(draft, source)
         if checked.problems:

@@ -19,6 +19,7 @@ from abridged.service.models.model import ModelError, SummaryModel
 from abridged.service.summarizer.ask import AcceptedDraft, Asker, AskerSettings, Timing
 from abridged.service.summarizer.check import Room, Source
 from abridged.service.summarizer.forms import DraftForm
+from abridged.service.summarizer.managed import Managed
 from abridged.service.summarizer.questions import CHUNK_TOKENS_MIN, Limits, Questions
 from abridged.service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
 from abridged.service.turn import at_length
@@ -47,6 +48,7 @@ class ModelSummarizer:
         self._window_default = window_default
         self._counter = counter
         self._timing = timing
+        self._managed = Managed()
         prompts = [form.prompt for form in forms.values()]
         self._prompt_tokens = max(counter.count(prompt.system) + counter.count(prompt.user) for prompt in prompts)
 
@@ -63,7 +65,9 @@ class ModelSummarizer:
         return max(CHUNK_TOKENS_MIN, min(policy.max_input_tokens, room))
 
     async def summarize(self, work: PassWork, observer: Observer) -> Summary:
-        form = self._forms[work.plan.form]
+        whole = self._forms[work.plan.form]
+        is_whole = whole.small is None or self._managed.is_whole(self.name)
+        form = whole if is_whole or whole.small is None else whole.small
         window_tokens = self._window_tokens = await self._held_tokens()
         cost = await at_length(WindowCost, work, self._counter)
         asker = Asker(
@@ -92,6 +96,9 @@ class ModelSummarizer:
         except PassFailed as failure:
             failure.attempts, failure.tried = asker.attempts, asker.tried
             raise
+        finally:
+            if is_whole and asker.managed is not None:
+                self._managed.answered(self.name, used=asker.managed)
         provenance = Provenance.MERGED if reading.merged else Provenance.MODEL
         summary = await at_length(
             summary_of,

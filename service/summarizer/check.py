@@ -1,36 +1,50 @@
 """Checks a draft against its source and fits it to its room.
 
-Marks are stripped and invented list items dropped, which costs nothing. An invented claim in the narrative goes back to
-the model, because only the model can rewrite it. The rest is compared with the source, the previous record and the
-record that it would replace.
+Marks are stripped, and list items and sentences that the source does not bear out are dropped, which costs nothing. A
+narrative of which nothing would be left goes back to the model, because only the model can rewrite it. The rest is
+compared with the source, the previous record and the record that it would replace.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final, Self
 
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.record import ActionItem, RecordEvidence, RecordQuality, SummaryRecord
 from abridged.service.domain.render import summary_text
+from abridged.service.extraction.passages import speaker_of
 from abridged.service.grounding.claims import Evidence, evidence_of, evidence_with, share_held, texts_of, unsupported
 from abridged.service.grounding.comparison import Compared, compared, compared_short, record_texts
-from abridged.service.grounding.draft import Problem, check_record
+from abridged.service.grounding.draft import Problem, ProblemCode, check_record
 from abridged.service.grounding.ground import ground_of
 from abridged.service.grounding.required import Named, required_identifiers
 from abridged.service.grounding.support import Concordance, concordance_of
 from abridged.service.summarizer.draft import Draft, DraftItem
-from abridged.service.summarizer.statements import judged, narrative_problems
+from abridged.service.summarizer.inherited import judged_by_code, narrative_evidence
+from abridged.service.summarizer.narrative import Bounds, Quotable, folded, is_copied, tidied
+from abridged.service.summarizer.skeleton import Skeleton
+from abridged.service.summarizer.statements import narrative_problems
 from abridged.service.text.identifiers import Identifier, IdentifierKind, numerals
 from abridged.service.text.markup import strip_chat_markup
+from abridged.service.text.sentences import parts_of
 
 CONTENT_TOKENS_MIN = 32
 """The smallest summary to ask for."""
 
 SHORT: Final = "short_summary"
 """It repeats the longer text in short, so it is compared by itself."""
+
+_REPLACEABLE: Final = frozenset(
+    {
+        *(ProblemCode.GENERIC, ProblemCode.UNGROUNDED, ProblemCode.UNCHANGED, ProblemCode.FORMAT_TALK),
+        *(ProblemCode.UNSUPPORTED, ProblemCode.OPPOSITE, ProblemCode.ONLY_PROPOSED, ProblemCode.REPETITION),
+    }
+)
+"""Faults of a narrative that is no summary of its source; a refusal or an empty one is no answer at all."""
 
 _LEFT_OUT_FIRST: Final = ("key_points", "domain_entities", "participants", "unresolved", "action_items", "decisions")
 """Lists by the cost of losing them: the narrative has most key points too, but often no decisions."""
@@ -39,7 +53,8 @@ _LEFT_OUT_FIRST: Final = ("key_points", "domain_entities", "participants", "unre
 @dataclass(frozen=True, slots=True)
 class Source:
     """The source that a draft may draw on and is compared with, and the policy. `every` has the source's identifiers,
-    `concordance` what its statements may rest on."""
+    `concordance` what its statements may rest on, `rests_on` the messages of those that code has found, and `skeleton`
+    those that code keeps. `quotable` are the sentences that a model may have copied; None for an extract, which may."""
 
     evidence: Evidence
     every: tuple[Identifier, ...]
@@ -47,6 +62,9 @@ class Source:
     concordance: Concordance
     instructions: str
     policy: Policy
+    rests_on: Mapping[str, tuple[int, ...]]
+    skeleton: Skeleton | None
+    quotable: Quotable | None
 
     @property
     def continues(self) -> bool:
@@ -65,6 +83,9 @@ class Source:
         policy: Policy | None = None,
         context: Iterable[Message] = (),
         concordance: Concordance | None = None,
+        rests_on: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+        skeleton: Skeleton | None = None,
+        by_model: bool = False,
     ) -> Source:
         """The source of one call: messages, texts of partial summaries, and the record that the draft continues.
 
@@ -97,6 +118,9 @@ class Source:
             concordance=concordance or concordance_of(enumerate(messages, 1), previous),
             instructions=instructions,
             policy=policy,
+            rests_on=skeleton.rests_on if skeleton else rests_on,
+            skeleton=skeleton,
+            quotable=quotable_of(messages) if by_model else None,
         )
 
 
@@ -143,6 +167,12 @@ class CheckedDraft:
     removed: tuple[str, ...]
     invented: tuple[str, ...]
 
+    def fitted(self, draft: Draft) -> Self:
+        """The same with a draft that has the first items of each list and the start of the narrative."""
+        lists = {name: getattr(self.evidence, name)[: len(texts)] for name, texts in _statements(draft).items()}
+        told = self.evidence.summary[: len(tuple(parts_of(draft.summary)))]
+        return replace(self, draft=draft, evidence=RecordEvidence(**lists, summary=told))
+
     def quality(self, source: Source, *, reduction: float, beside: Collection[str] = ()) -> RecordQuality:
         """The figures of the checks; the window keeps the identifiers `beside` the draft, too."""
         kept = evidence_of([*beside, *(text for texts in _texts_by_field(self.draft).values() for text in texts)])
@@ -155,13 +185,32 @@ class CheckedDraft:
         )
 
 
+def check_last(draft: Draft, source: Source) -> CheckedDraft:
+    """The same for an answer after which no other is asked for: where its narrative alone is at fault, because it is
+    not about this conversation, the extract's part replaces it. Its sentences count as unsupported statements."""
+    checked = check_draft(draft, source)
+    codes = {problem.partition(":")[0] for problem in checked.problems}
+    if not codes or source.skeleton is None or not codes <= _REPLACEABLE:
+        return checked
+    told = source.skeleton.completed("").strip()
+    replaced = check_draft(draft.model_copy(update={"summary": told}), source)
+    sentences = sum(1 for _ in parts_of(draft.summary))
+    return replace(replaced, unsupported_statements=replaced.unsupported_statements + sentences)
+
+
 def check_draft(draft: Draft, source: Source) -> CheckedDraft:
-    """The draft without marks, invented list items and statements that may not stay, and its remaining problems."""
-    clean = _without_marks(draft)
+    """The draft without marks, invented list items and statements that may not stay, with those that code keeps, and
+    its remaining problems.
+
+    Code takes out of a model's narrative what the source does not bear out. What speaks for the draft is the model's
+    own part; what is kept is the whole.
+    """
+    clean = _tidied(_without_marks(draft), source)
     supported = _supported_only(clean, source.evidence)
-    found = judged(_statements(supported), source.concordance)
-    kept = _without(supported, found.taken_out)
-    texts = _texts_by_field(kept)
+    joined = source.skeleton.joined(supported, source.concordance) if source.skeleton else supported
+    found = judged_by_code(_statements(joined), source.concordance, source.rests_on)
+    kept = _without(joined, found.taken_out)
+    texts = _texts_by_field(_without(supported, found.taken_out))
     # An operator's own part says in its own words what the rest says: it is compared with nothing.
     raw = {"raw": kept.raw_texts} if kept.raw_texts else {}
     problems = (
@@ -172,7 +221,7 @@ def check_draft(draft: Draft, source: Source) -> CheckedDraft:
             unsupported_max=0,
         ),
         *(p for field, text in kept.narratives.items() for p in narrative_problems(field, text, source.concordance)),
-        *compared({field: t for field, t in texts.items() if field != SHORT}, source.beside, source.policy),
+        *compared(_but_short(texts), source.beside, source.policy, kept=_but_short(_texts_by_field(kept))),
         *(problem for text in texts.get(SHORT, ()) for problem in compared_short(text, source.beside, source.policy)),
     )
     narrated = [claim for text in kept.narratives.values() for claim in unsupported(text, source.evidence)]
@@ -181,7 +230,7 @@ def check_draft(draft: Draft, source: Source) -> CheckedDraft:
         draft=kept,
         unsupported_claims=len(dropped),
         problems=_described(problems),
-        evidence=found.evidence,
+        evidence=replace(found.evidence, summary=narrative_evidence(kept.summary, source.concordance, source.rests_on)),
         unsupported_statements=found.unsupported,
         removed=_described(found.removed),
         invented=(*(claim.text for claim in (*narrated, *dropped)), *found.texts),
@@ -204,6 +253,37 @@ def fit_draft(
             return _with_most_items(draft, name, tokens_max=tokens_max, cost=cost)
         draft = bare
     return _cut(draft, tokens_max=tokens_max, cost=cost) if cut_narrative else None
+
+
+def quotable_of(messages: Iterable[Message]) -> Quotable:
+    """The sentences of messages, numbered from 1, with their speakers."""
+    said = (
+        (folded(sentence), (number, speaker_of(message)))
+        for number, message in enumerate(messages, 1)
+        for sentence in parts_of(message.content)
+    )
+    return Quotable({words: found for words, found in said if words})
+
+
+def _tidied(draft: Draft, source: Source) -> Draft:
+    """The draft of a model with its narratives tidied; where one is mostly a copy, the extract's part replaces it."""
+    if source.quotable is None:
+        return draft
+    bounds = Bounds(
+        source.evidence,
+        source.concordance,
+        source.instructions,
+        may_speak_of_format=source.beside.said_of_format,
+        max_repetition=source.policy.max_repetition,
+    )
+    told = {field: tidied(text, bounds, source.quotable) for field, text in draft.narratives.items()}
+    if source.skeleton is not None and is_copied(told["summary"], source.quotable):
+        told["summary"] = source.skeleton.completed(told["summary"])
+    return draft.model_copy(update=told)
+
+
+def _but_short(texts: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    return {field: listed for field, listed in texts.items() if field != SHORT}
 
 
 def _names(named: Iterable[Named]) -> tuple[Identifier, ...]:

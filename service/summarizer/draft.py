@@ -29,6 +29,8 @@ _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 REASONS_MAX = 8
 """More reasons do not help a model to repair its answer."""
 
+CHANGES_MAX = 20
+
 ITEMS_MIN = 2
 ITEM_TOKENS = 32
 ITEM_CHARS_MIN = 120
@@ -39,6 +41,16 @@ the summary has tokens, but at least ITEM_CHARS_MIN; an owner or a due date has 
 NARRATIVE_CHARS_PER_TOKEN = 5
 """Most characters of a narrative per token of the whole summary: more than any script needs, so that only a runaway
 answer meets the limit."""
+
+LENGTHS_MAX: Mapping[str, int] = {
+    "key_points": KEY_POINTS_MAX,
+    "participants": PARTICIPANTS_MAX,
+    "decisions": DECISIONS_MAX,
+    "action_items": ACTION_ITEMS_MAX,
+    "unresolved": UNRESOLVED_MAX,
+    "domain_entities": DOMAIN_ENTITIES_MAX,
+}
+"""Most items of each list."""
 
 _TEXT_LISTS = ("key_points", "participants", "decisions", "unresolved", "domain_entities")
 
@@ -70,8 +82,15 @@ class DraftItem(Strict):
     due: Text
 
 
+class DraftChange(Strict):
+    """A change of the skeleton's statement with this number: its new text, or an empty one if it no longer holds."""
+
+    number: int
+    text: Text
+
+
 class Draft(Strict):
-    """The summary as a model writes it."""
+    """The summary as a model writes it. `changes` are of the statements that code keeps."""
 
     summary: Annotated[str, Field(min_length=1, max_length=SUMMARY_CHARS_MAX)]
     key_points: Annotated[list[Text], Field(max_length=KEY_POINTS_MAX)]
@@ -80,6 +99,7 @@ class Draft(Strict):
     action_items: Annotated[list[DraftItem], Field(max_length=ACTION_ITEMS_MAX)]
     unresolved: Annotated[list[Text], Field(max_length=UNRESOLVED_MAX)]
     domain_entities: Annotated[list[Text], Field(max_length=DOMAIN_ENTITIES_MAX)]
+    changes: Annotated[list[DraftChange], Field(max_length=CHANGES_MAX)] = []
 
     @property
     def context(self) -> RecordContext:
@@ -116,7 +136,7 @@ class Draft(Strict):
     def of_text(cls, text: str, **others: str) -> Self:
         """A narrative of any length, with the other narratives of its form, and no lists."""
         lists: dict[str, Any] = {name: [] for name in _TEXT_LISTS}
-        return cls.model_construct(None, summary=text, action_items=[], **lists, **others)
+        return cls.model_construct(None, summary=text, action_items=[], changes=[], **lists, **others)
 
     def edited(
         self,
@@ -190,7 +210,7 @@ def _tidy(items: list[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(stripped for item in items if (stripped := item.strip())))
 
 
-_ITEM_FIELDS = frozenset(DraftItem.model_fields)
+_ITEM_FIELDS = frozenset({*DraftItem.model_fields, *DraftChange.model_fields})
 
 
 def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -224,8 +244,16 @@ def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
     return resolved
 
 
-SCHEMA: Mapping[str, Any] = inlined(Draft.model_json_schema())
-"""The JSON Schema of a draft, inlined."""
+_WHOLE: Mapping[str, Any] = inlined(Draft.model_json_schema())
+
+
+def _without_changes(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    properties = {name: field for name, field in schema["properties"].items() if name != "changes"}
+    return {**schema, "properties": properties, "required": list(properties)}
+
+
+SCHEMA: Mapping[str, Any] = _without_changes(_WHOLE)
+"""The JSON Schema of a draft that changes no statement, inlined."""
 
 
 def schema_for(summary_tokens: int) -> Mapping[str, Any]:
@@ -246,6 +274,16 @@ def schema_for(summary_tokens: int) -> Mapping[str, Any]:
             else:
                 item["maxLength"] = chars
     return schema
+
+
+def with_changes(schema: Mapping[str, Any], statements: int, summary_tokens: int) -> Mapping[str, Any]:
+    """The schema for an answer that may change these many numbered statements, as its last key."""
+    changes: dict[str, Any] = json.loads(json.dumps(_WHOLE["properties"]["changes"]))
+    changes["maxItems"] = min(statements, CHANGES_MAX)
+    changes["items"]["properties"]["number"] |= {"minimum": 1, "maximum": statements}
+    changes["items"]["properties"]["text"]["maxLength"] = _item_chars(summary_tokens)
+    properties = {**schema["properties"], "changes": changes}
+    return {**schema, "properties": properties, "required": list(properties)}
 
 
 def without_cut_ends(draft: Draft, summary_tokens: int) -> Draft:

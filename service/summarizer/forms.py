@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from abridged.service.domain.message import Message
 from abridged.service.domain.record import FormName, SummaryRecord
@@ -42,11 +42,24 @@ class RepairWords:
         cut_off: The answer reached its length limit.
         looped: The answer repeated one word without end.
         again: The last line of a repair prompt, after the reasons.
+        narrows: Whether the model is asked for the narrative alone, because code keeps the rest.
     """
 
     cut_off: str
     looped: str
     again: str
+    narrows: bool = False
+
+
+class Extracted(NamedTuple):
+    """The draft of an extract, and the messages that its lines rest on."""
+
+    draft: Draft
+    rests_on: Mapping[str, tuple[int, ...]] = MappingProxyType({})
+
+
+NumberedMessage = tuple[int, Message]
+Extracting = Callable[[Sequence[NumberedMessage], SummaryRecord | None, int, Callable[[str], int]], Extracted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +72,11 @@ class DraftForm:
         schema: Returns the JSON Schema for a summary of a size in tokens; None for plain text.
         read: Returns the draft in an answer, for a summary of a size in tokens. Raises InvalidDraft.
         repair: The words to a model about an answer that it has to write again.
-        extracted: Returns the draft that extraction makes, within a size in tokens, of messages and the record before.
+        extracted: Returns the draft that extraction makes, within a size in tokens, of numbered messages and the record
+            before.
         beside_tokens: Most tokens that an answer may have beside the summary.
+        keeps_statements: Whether code keeps the statements of the source beside what a model writes.
+        small: The form that asks for the narrative alone, for a model that does not manage this one; None without one.
     """
 
     prompt: PromptTemplate
@@ -68,16 +84,19 @@ class DraftForm:
     schema: Callable[[int], Mapping[str, Any] | None]
     read: Callable[[str, int], Draft]
     repair: RepairWords
-    extracted: Callable[[Sequence[Message], SummaryRecord | None, int, Callable[[str], int]], Draft]
+    extracted: Extracting
     beside_tokens: int = 0
+    keeps_statements: bool = False
+    small: DraftForm | None = None
 
 
 def _extracted_facets(
-    messages: Sequence[Message], previous: SummaryRecord | None, tokens_max: int, count: Callable[[str], int]
-) -> Draft:
-    found = extract(messages, previous=previous, tokens_max=tokens_max, count_tokens=count)
+    said: Sequence[NumberedMessage], previous: SummaryRecord | None, tokens_max: int, count: Callable[[str], int]
+) -> Extracted:
+    numbers, messages = [number for number, _ in said], [message for _, message in said]
+    found = extract(messages, previous=previous, tokens_max=tokens_max, count_tokens=count, numbers=numbers)
     context = found.context
-    return Draft(
+    draft = Draft(
         summary=found.summary,
         key_points=list(found.key_points),
         participants=list(context.participants),
@@ -86,24 +105,40 @@ def _extracted_facets(
         unresolved=list(context.unresolved),
         domain_entities=list(context.domain_entities),
     )
+    return Extracted(draft, found.rests_on)
 
 
 def _extracted_episode(
-    messages: Sequence[Message], _: SummaryRecord | None, tokens_max: int, count: Callable[[str], int]
-) -> Draft:
-    return episode_draft(*extracted_episode(messages, tokens_max=tokens_max, count_tokens=count))
+    said: Sequence[NumberedMessage], _: SummaryRecord | None, tokens_max: int, count: Callable[[str], int]
+) -> Extracted:
+    messages = [message for _, message in said]
+    return Extracted(episode_draft(*extracted_episode(messages, tokens_max=tokens_max, count_tokens=count)))
 
 
 def _extracted_digest(
-    messages: Sequence[Message], _: SummaryRecord | None, tokens_max: int, count: Callable[[str], int]
-) -> Draft:
-    return Draft.of_text(extracted_digest([m.content for m in messages], tokens_max=tokens_max, count_tokens=count))
+    said: Sequence[NumberedMessage], _: SummaryRecord | None, tokens_max: int, count: Callable[[str], int]
+) -> Extracted:
+    texts = [message.content for _, message in said]
+    return Extracted(Draft.of_text(extracted_digest(texts, tokens_max=tokens_max, count_tokens=count)))
 
 
 _JSON_REPAIR: Final = RepairWords(
     cut_off="cut_off: the answer was cut off, write shorter texts",
     looped="loop: the answer repeated one word without end, say everything once, then close the JSON",
     again="Answer again with the whole corrected JSON object.",
+)
+
+_TEXT: Final = DraftForm(
+    prompt=TEXT_TEMPLATE,
+    merge_prompt=TEXT_MERGE_TEMPLATE,
+    schema=lambda _: None,
+    read=lambda answer, _: from_text(answer),
+    repair=RepairWords(
+        cut_off="cut_off: the answer was cut off, write fewer and shorter sentences",
+        looped="loop: the answer repeated one word without end, say everything once",
+        again="Write the corrected sentences again, and nothing else.",
+    ),
+    extracted=_extracted_facets,
 )
 
 FORMS: Final[Mapping[FormName, DraftForm]] = MappingProxyType(
@@ -114,22 +149,16 @@ FORMS: Final[Mapping[FormName, DraftForm]] = MappingProxyType(
             schema=schema_for,
             read=lambda answer, tokens: without_cut_ends(parsed(answer), tokens),
             repair=replace(
-                _JSON_REPAIR, cut_off="cut_off: the answer was cut off, write a shorter summary and fewer list items"
+                _JSON_REPAIR,
+                cut_off="cut_off: the answer was cut off, write a shorter summary",
+                again='Answer again with a JSON object that has the key "summary" alone: the corrected summary.',
+                narrows=True,
             ),
             extracted=_extracted_facets,
+            keeps_statements=True,
+            small=replace(_TEXT, keeps_statements=True),
         ),
-        FormName.TEXT: DraftForm(
-            prompt=TEXT_TEMPLATE,
-            merge_prompt=TEXT_MERGE_TEMPLATE,
-            schema=lambda _: None,
-            read=lambda answer, _: from_text(answer),
-            repair=RepairWords(
-                cut_off="cut_off: the answer was cut off, write fewer and shorter sentences",
-                looped="loop: the answer repeated one word without end, say everything once",
-                again="Write the corrected sentences again, and nothing else.",
-            ),
-            extracted=_extracted_facets,
-        ),
+        FormName.TEXT: _TEXT,
         FormName.EPISODE: DraftForm(
             prompt=EPISODE_TEMPLATE,
             merge_prompt=EPISODE_MERGE_TEMPLATE,
@@ -154,5 +183,11 @@ assert set(FORMS) == set(FormName), "every form that a plan can name is there"
 
 
 def forms_with(prompts: Mapping[FormName, PromptTemplate]) -> Mapping[FormName, DraftForm]:
-    """The shipped forms, with an operator's own prompts for sources; merge prompts are the shipped ones."""
-    return {name: replace(form, prompt=prompts.get(name, form.prompt)) for name, form in FORMS.items()}
+    """The shipped forms, with an operator's own prompts for sources; merge prompts are the shipped ones.
+
+    An operator's own prompt is asked whatever a model manages.
+    """
+    return {
+        name: replace(form, prompt=prompts[name], small=None) if name in prompts else form
+        for name, form in FORMS.items()
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
@@ -25,10 +25,14 @@ from abridged.service.summarizer.ask import AcceptedDraft
 from abridged.service.summarizer.check import CONTENT_TOKENS_MIN, Room, Source
 from abridged.service.summarizer.draft import Draft
 from abridged.service.summarizer.forms import DraftForm
+from abridged.service.summarizer.skeleton import Skeleton
 from abridged.service.summarizer.summarizer import PassFailed, PassWork, WindowCost, draft_text
 
 CHUNK_TOKENS_MIN = 256
 """A model that holds less source per call is too small."""
+
+NARRATIVE_SHARE_MIN = 0.6
+"""Share of a record that a model may write, however many statements code keeps."""
 
 OVERLAP_TOKENS_MAX = 256
 """Of each message before the source: it is there to explain, and need not be whole."""
@@ -87,8 +91,26 @@ class Questions:
         self.size = writable_tokens(wanted, window_tokens=window_tokens)
         """The size of record to ask for, in tokens: the plan's, or less so that a small model has room to read."""
 
+    @cached_property
+    def skeleton(self) -> Skeleton | None:
+        """The statements that code keeps of the whole source; None if the form keeps none."""
+        if not self._form.keeps_statements:
+            return None
+        said = tuple((m.number, m.message) for m in self._work.telling)
+        size = self._whole_room.content_tokens
+        return Skeleton(*self._form.extracted(said, self._work.previous, size, self._count), said)
+
     def room(self) -> Room:
-        """The room of the pass's record."""
+        """The room of the pass's record, less the statements that code keeps."""
+        room, skeleton = self._whole_room, self.skeleton
+        if skeleton is None:
+            return room
+        kept = self._cost(skeleton.lists) - self._cost.frame_tokens
+        least = max(CONTENT_TOKENS_MIN, int(NARRATIVE_SHARE_MIN * room.content_tokens))
+        return replace(room, content_tokens=max(least, room.content_tokens - kept))
+
+    @property
+    def _whole_room(self) -> Room:
         return Room.of_record(self.size, frame_tokens=self._cost.frame_tokens, limit_tokens=self._work.plan.room_tokens)
 
     def part_room(self, chunk_tokens: int) -> Room:
@@ -99,7 +121,7 @@ class Questions:
     def limits(self) -> Limits:
         """Return the limits of one call, by policy and the model's context. Raises PassFailed if they leave no room."""
         window, most, size = self._window_tokens, self._work.plan.policy.max_input_tokens, self.size
-        frame = self._prompt(self._form.prompt, (), self._work.previous, 0, self._overlap)
+        frame = self._prompt(self._form.prompt, (), self._work.previous, 0, self._overlap, self._statements)
         fixed = self._count(frame.system) + self._count(frame.user)
         whole = source_room(window, fixed_tokens=fixed, summary_tokens=size)
         if whole < CHUNK_TOKENS_MIN:
@@ -130,8 +152,15 @@ class Questions:
 
     def of_whole(self, part: Part, room: Room) -> tuple[Prompt, Source]:
         """The question about a source in one part."""
-        prompt = self._prompt(self._form.prompt, part.entries, self._work.previous, room.content_tokens, part.overlap)
-        return prompt, self._source(part.messages, prompt.system)
+        prompt = self._prompt(
+            self._form.prompt,
+            part.entries,
+            self._work.previous,
+            room.content_tokens,
+            part.overlap,
+            self._statements,
+        )
+        return prompt, self._source(part.messages, prompt.system, skeleton=self.skeleton)
 
     def of_part(self, part: Part, room: Room) -> tuple[Prompt, Source]:
         """The question about one of several parts, which is not compared with the record that the pass replaces."""
@@ -142,18 +171,28 @@ class Questions:
         """The question that merges several summaries; the `last` one adds the previous record."""
         entries = tuple(map(partial_summary, texts))
         previous = self._work.previous if last else None
-        prompt = self._prompt(self._form.merge_prompt, entries, previous, room.content_tokens)
-        return prompt, self._source((), prompt.system, texts=texts, whole=last, concordance=self._concordance)
+        statements = self._statements if last else ()
+        prompt = self._prompt(self._form.merge_prompt, entries, previous, room.content_tokens, statements=statements)
+        skeleton = self.skeleton if last else None
+        return prompt, self._source(
+            (), prompt.system, texts=texts, whole=last, concordance=self._concordance, skeleton=skeleton
+        )
 
     def whole_source(self) -> Source:
         """Return the source that judges a merged record: everything that its parts were made from."""
         prompt = self._prompt(self._form.prompt, (), self._work.previous, 0)
-        return self._source(self._work.messages, prompt.system, concordance=self._concordance)
+        return self._source(self._work.messages, prompt.system, concordance=self._concordance, skeleton=self.skeleton)
 
     def texts(self, answers: Sequence[AcceptedDraft]) -> tuple[list[str], list[int]]:
         """The answers as a merging prompt quotes them, and their tokens there."""
         texts = [_quoted(draft_text(self._work, answer.checked.draft), answer.checked.draft) for answer in answers]
         return texts, [self._count(text) for text in texts]
+
+    @property
+    def _statements(self) -> tuple[str, ...]:
+        """The statements that the prompt lists, if it has a place for them."""
+        listed = self.skeleton is not None and self._form.prompt.lists_statements
+        return self.skeleton.lines() if listed and self.skeleton else ()
 
     @cached_property
     def _concordance(self) -> Concordance:
@@ -201,6 +240,7 @@ class Questions:
         previous: SummaryRecord | None,
         summary_tokens: int,
         overlap: tuple[str, ...] = (),
+        statements: tuple[str, ...] = (),
     ) -> Prompt:
         return prompt_of(
             template,
@@ -212,6 +252,7 @@ class Questions:
                 depth=self._work.plan.depth,
                 summary_tokens_max=summary_tokens,
                 overlap=overlap,
+                statements=statements,
             ),
         )
 
@@ -223,6 +264,7 @@ class Questions:
         texts: Sequence[str] = (),
         whole: bool = True,
         concordance: Concordance | None = None,
+        skeleton: Skeleton | None = None,
     ) -> Source:
         previous = self._work.previous if whole else None
         return Source.of(
@@ -234,6 +276,8 @@ class Questions:
             policy=self._work.plan.policy,
             replaces=self._work.replaces if whole else None,
             context=[m.message for m in self._work.overlap],
+            skeleton=skeleton,
+            by_model=True,
         )
 
 

@@ -1,8 +1,9 @@
 """The statements of a draft before its source: what each rests on, and which of them may not stay.
 
-A decision or an action item without support is taken out, and so is every statement whose source says the opposite and
-every decision that an assistant only proposed. A key point or an open question without support stays, without message
-numbers. The narrative is judged as a whole, because only a model can write it again.
+A decision or an action item without support is taken out. So is every statement whose source says the opposite or which
+names another speaker than its source, and every decision that an assistant only proposed. A key point or an open
+question without support stays, without message numbers. The narrative is judged as a whole, because only a model can
+write it again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from abridged.service.domain.record import RecordEvidence
 from abridged.service.grounding.draft import Problem, ProblemCode
 from abridged.service.grounding.polarity import contradicting
 from abridged.service.grounding.roles import decides, only_proposed
+from abridged.service.grounding.speakers import said_by_another
 from abridged.service.grounding.support import Concordance
 from abridged.service.text.sentences import sentences
 
@@ -51,6 +53,7 @@ class _List:
     unsupported: list[str]
     opposed: list[_Numbers]
     proposed: list[_Numbers]
+    by_others: list[_Numbers]
 
 
 def judged(statements: Mapping[str, Sequence[str]], concordance: Concordance) -> Judged:
@@ -75,22 +78,29 @@ def narrative_problems(field: str, text: str, concordance: Concordance) -> Itera
     """The sentences of a narrative whose source says the opposite, or which make a decision of a proposal."""
     opposed: list[_Numbers] = []
     proposed: list[_Numbers] = []
+    by_others: list[_Numbers] = []
     for _, sentence in zip(range(_NARRATIVE_SENTENCES_MAX), sentences(text), strict=False):
         support = concordance.support(sentence)
         if (against := contradicting(sentence, support, concordance)) is not None:
             opposed.append(against)
         elif decides(sentence) and (proposal := only_proposed(sentence, support, concordance)) is not None:
             proposed.append(proposal)
+        elif (another := said_by_another(sentence, support, concordance)) is not None:
+            by_others.append(another)
     if opposed:
         yield Problem(ProblemCode.OPPOSITE, f"{field} says the opposite of {_messages(opposed)}")
     if proposed:
         yield Problem(
             ProblemCode.ONLY_PROPOSED, f"{field} makes a decision of what {_messages(proposed)} only proposed"
         )
+    if by_others:
+        yield Problem(
+            ProblemCode.OTHER_SPEAKER, f"{field} gives to one speaker what another says in {_messages(by_others)}"
+        )
 
 
 def _judged_list(name: str, texts: Sequence[str], concordance: Concordance) -> _List:
-    found = _List(set(), [], [], [], [])
+    found = _List(set(), [], [], [], [], [])
     for text in texts:
         support = concordance.support(text)
         if name in _NEEDS_SUPPORT and not support.supported and not concordance.is_empty:
@@ -99,6 +109,8 @@ def _judged_list(name: str, texts: Sequence[str], concordance: Concordance) -> _
             found.opposed.append(against)
         elif _is_decision(name, text) and (proposal := only_proposed(text, support, concordance)) is not None:
             found.proposed.append(proposal)
+        elif name in _OPPOSABLE and (another := said_by_another(text, support, concordance)) is not None:
+            found.by_others.append(another)
         else:
             found.numbers.append(support.numbers)
             continue
@@ -121,6 +133,11 @@ def _removals(name: str, found: _List) -> Iterator[Problem]:
     if found.proposed:
         count = len(found.proposed)
         yield Problem(ProblemCode.ONLY_PROPOSED, f"{name}: {count} were only proposed, in {_messages(found.proposed)}")
+    if found.by_others:
+        count = len(found.by_others)
+        yield Problem(
+            ProblemCode.OTHER_SPEAKER, f"{name}: {count} name another speaker than {_messages(found.by_others)}"
+        )
 
 
 def _messages(numbers: Iterable[_Numbers]) -> str:

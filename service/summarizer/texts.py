@@ -21,7 +21,7 @@ from abridged.service.domain.tokens import TokenCounter, TokenSource
 from abridged.service.prompts.prompt import CHAIN_TEMPLATE, MERGE_TEMPLATE
 from abridged.service.summarizer.check import fit_draft
 from abridged.service.summarizer.draft import Draft
-from abridged.service.summarizer.forms import FORMS, DraftForm
+from abridged.service.summarizer.forms import FORMS, DraftForm, Extracted, NumberedMessage
 from abridged.service.summarizer.summarizer import (
     Observer,
     PassFailed,
@@ -50,21 +50,23 @@ _FACETS = FORMS[FormName.FACETS]
 
 
 def _extracted(
-    messages: Sequence[Message], previous: SummaryRecord | None, tokens_max: int, count: Callable[[str], int]
-) -> Draft:
+    said: Sequence[NumberedMessage], previous: SummaryRecord | None, tokens_max: int, count: Callable[[str], int]
+) -> Extracted:
     """The extract of a text, which nobody says: a tool's result has no speaker either."""
-    return _FACETS.extracted([message._replace(role=Role.TOOL) for message in messages], previous, tokens_max, count)
+    by_nobody = [(number, message._replace(role=Role.TOOL)) for number, message in said]
+    return _FACETS.extracted(by_nobody, previous, tokens_max, count)
 
 
 DOCUMENT_FORMS: Final[Mapping[FormName, DraftForm]] = MappingProxyType(
     {
         FormName.FACETS: replace(
             _FACETS,
-            prompt=replace(CHAIN_TEMPLATE, name="document", version="1", system=CHAIN_TEMPLATE.system + _OF_A_TEXT),
+            prompt=replace(CHAIN_TEMPLATE, name="document", version="2", system=CHAIN_TEMPLATE.system + _OF_A_TEXT),
             merge_prompt=replace(
-                MERGE_TEMPLATE, name="document-merge", version="1", system=MERGE_TEMPLATE.system + _OF_A_TEXT
+                MERGE_TEMPLATE, name="document-merge", version="2", system=MERGE_TEMPLATE.system + _OF_A_TEXT
             ),
             extracted=_extracted,
+            small=None,
         )
     }
 )

@@ -41,6 +41,10 @@ class Phrase(StrEnum):
     ASKS_FOR_ACTION = "requests"
     SEEKS_AGREEMENT = "agreement"
     PUTS_OFF = "deferrals"
+    LEAVES_OPEN = "left_open"
+    TAKES_DOWN = "noted"
+    IS_FIRST_PERSON = "first_person"
+    ASKS_INDIRECTLY = "questioned"
     REPORTS_DONE = "done"
     PROMISES = "promises"
     WISHES = "wishes"
@@ -57,7 +61,9 @@ class Phrase(StrEnum):
     TELLS_PAST = "past"
     TALKS = "talked_of"
     TELLS_DECISION = "decided"
-    NAMES_ASSISTANT = "by_assistant"
+    NAMES_ASSISTANT = "assistants"
+    TELLS_PROPOSAL = "proposing"
+    TELLS_WISH = "wishing"
     PROPOSES = "proposals"
     TELLS_DONE = "reports"
     TELLS_LOOKING = "looked"
@@ -96,6 +102,11 @@ class Phrase(StrEnum):
     NAMES_MATTER = "matters"
     SAYS_HOW = "habits"
     ACKNOWLEDGES = "acknowledged"
+    REFUSES = "refusing"
+    PREFERS = "preferring"
+    REPLACES = "instead"
+    PERMITS = "permitting"
+    PROHIBITS = "forbidding"
 
 
 class Words(StrEnum):

@@ -83,11 +83,17 @@ def known_share(text: str, keys: frozenset[str]) -> Known:
 
 def word_runs(text: str) -> Iterator[tuple[str, int]]:
     """Each word's key with 0, and each run of a script without spaces with the length of its keys; in order."""
+    for run, size in word_forms(text):
+        yield (run if size else _stem(run)), size
+
+
+def word_forms(text: str) -> Iterator[tuple[str, int]]:
+    """The words of `word_runs` as they are written, folded."""
     empty = _empty_words()
     for run, size in script_runs(pattern_of(Phrase.TALKS).sub(" ", folded(text))):
         if not size:
             if len(run) > 1 and run not in empty:
-                yield _stem(run), 0
+                yield run, 0
         elif size == _LETTER_CHARS:
             if len(run) >= _LETTER_CHARS:
                 yield run, _LETTER_CHARS

@@ -118,7 +118,7 @@ async def test_a_model_that_loops_again_and_again_is_invalid_and_its_host_stays_
 
 async def test_a_cause_holds_no_text_of_an_answer(tmp_path):
     """Checks quote what they refuse; the cause names the check."""
-    invented = {"record": {"summary": "Ticket QX-99817 was closed by Zebedee in 2019."}}
+    invented = {"record": {"summary": "I am sorry, but I cannot say who closed ticket QX-99817."}}
     async with sidecar(tmp_path, script(tmp_path, invented)) as s:
         done = (await s.chat().talk(14, wait_s=PATIENCE_S)).summarization
 

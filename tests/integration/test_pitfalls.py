@@ -9,6 +9,7 @@ import asyncio
 import json
 import re
 from collections.abc import Sequence
+from itertools import islice, product
 from typing import Any
 
 import pytest
@@ -58,7 +59,7 @@ async def covered(chat: Chat) -> set[int]:
         record("I'm sorry, but I cannot summarize this conversation."),
         record("Please provide the conversation that I should summarize."),
         record("<think>Let me think about what the user wants"),
-        json.dumps({"summary": "The user read orders."}),
+        json.dumps({"key_points": ["The user read orders."]}),
     ],
 )
 async def test_pitfall_01_no_error_placeholder_or_thinking_becomes_a_summary(tmp_path, answer):
@@ -255,9 +256,10 @@ async def test_pitfall_09_the_models_own_tokens_are_not_the_chats(tmp_path):
 @pytest.mark.parametrize("share", [0.9, 1.3])
 async def test_pitfall_10_a_small_gain_is_refused(tmp_path, share):
     """A record that saves less than min_gain, or grows the window, is not committed; the pass is a skip."""
-    sentence = "The importer reads table orders and the user looks at it with care. "
+    words = ("".join(letters) for letters in product("bdfglmnprst", "aeiou", "bdfglmnprst", "aeiou"))
+    sentences = (f"The importer reads table orders and the user looks at it with {word} care. " for word in words)
     async with (
-        FakeOllama(responder=saying(record(sentence * int(1_440 * share / 14)))) as ollama,
+        FakeOllama(responder=saying(record("".join(islice(sentences, int(1_440 * share / 15)))))) as ollama,
         sidecar(tmp_path, on_ollama(ollama) | {"ollama.num_ctx": 16_384} | ANY_DRAFT) as s,
     ):
         chat = s.chat(policy={"max_summary_tokens": 2_000})

@@ -51,8 +51,9 @@ async def test_s1_unit_1_mixed_technical_and_decision_content_makes_a_valid_reco
         assert (made.depth, made.parent_id) == (0, "")
 
 
-async def test_s1_unit_1_a_models_structured_facets_are_kept_as_they_are(tmp_path):
-    """Decisions, action items, open questions and entities come through the wire into the record."""
+async def test_s1_unit_1_a_models_structured_facets_are_kept_beside_those_that_code_finds(tmp_path):
+    """Decisions, action items, open questions and entities come through the wire into the record. A decision that only
+    says again what a message says stands there in the message's words."""
     answer = record(
         "The importer failed on orders_2024.csv and the parser was pinned.",
         key_points=["OrderParseError since version 3.4.1"],
@@ -68,12 +69,13 @@ async def test_s1_unit_1_a_models_structured_facets_are_kept_as_they_are(tmp_pat
         (made,) = await chat.summaries()
 
         context = made.context
-        assert [decision.text for decision in context.decisions] == ["Pin parser 3.3.9 until 2026-03-14"]
-        assert [(i.task, i.owner, i.due) for i in context.action_items] == [
-            ("Rewrite parse_header()", "Dana", "Friday")
-        ]
-        assert [question.text for question in context.unresolved] == ["Who owns the retry queue on db-07.example.com?"]
-        assert (context.participants, context.domain_entities) == (["Dana"], ["src/import/orders.py", "OPS-4411"])
+        (decision,) = context.decisions
+        assert "pin parser 3.3.9 until 2026-03-14" in decision.text
+        (item,) = context.action_items
+        assert ("rewrite parse_header()" in item.task, item.owner, item.due) == (True, "Dana", "Friday")
+        assert any("Who owns the retry queue on db-07.example.com?" in point.text for point in context.unresolved)
+        assert "Dana" in context.participants
+        assert {"src/import/orders.py", "OPS-4411"} <= {*context.domain_entities}
         assert all(s.message_numbers for s in (*context.decisions, *context.action_items, *context.unresolved))
         assert made.provenance == summary_pb2.PROVENANCE_MODEL
         assert made.model == "ollama:qwen2.5:3b"
@@ -88,8 +90,8 @@ async def test_s1_unit_2_empty_arrays_are_fine_when_there_were_no_decisions(tmp_
         (made,) = await chat.summaries()
 
         assert done.state == conversation.SUMMARIZATION_STATE_COMPLETED
-        assert made.context == summary_pb2.SummaryContext()
-        assert list(made.key_points) == []
+        context = made.context
+        assert not (context.decisions or context.action_items or context.unresolved or made.key_points)
         text = (await chat.context()).messages[0].message.content
         assert "Decisions" not in text
 

@@ -278,6 +278,30 @@ class Statement(_message.Message):
 Global___Statement: _TypeAlias = Statement  # noqa: Y015
 
 @_typing.final
+class SentenceEvidence(_message.Message):
+    """SentenceEvidence names the messages that one sentence of a narrative rests on, as in Statement."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGE_NUMBERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def message_numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Up to three numbers, ascending; none if no message says it."""
+
+    def __init__(
+        self,
+        *,
+        message_numbers: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_numbers", b"message_numbers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SentenceEvidence: _TypeAlias = SentenceEvidence  # noqa: Y015
+
+@_typing.final
 class ActionItem(_message.Message):
     """ActionItem is something to do."""
 
@@ -585,6 +609,7 @@ class SummaryRecord(_message.Message):
     DEPTH_FIELD_NUMBER: _builtins.int
     PARENT_ID_FIELD_NUMBER: _builtins.int
     SUMMARY_FIELD_NUMBER: _builtins.int
+    SUMMARY_EVIDENCE_FIELD_NUMBER: _builtins.int
     KEY_POINTS_FIELD_NUMBER: _builtins.int
     CONTEXT_FIELD_NUMBER: _builtins.int
     COVERED_FIELD_NUMBER: _builtins.int
@@ -661,6 +686,12 @@ class SummaryRecord(_message.Message):
         """When it was committed."""
 
     @_builtins.property
+    def summary_evidence(self) -> _containers.RepeatedCompositeFieldContainer[Global___SentenceEvidence]:
+        """The messages that each of its sentences rests on, in order; empty in records from before narratives named theirs,
+        and if no sentence has any.
+        """
+
+    @_builtins.property
     def key_points(self) -> _containers.RepeatedCompositeFieldContainer[Global___Statement]:
         """The highlights."""
 
@@ -696,6 +727,7 @@ class SummaryRecord(_message.Message):
         depth: _builtins.int = ...,
         parent_id: _builtins.str = ...,
         summary: _builtins.str = ...,
+        summary_evidence: _abc.Iterable[Global___SentenceEvidence] | None = ...,
         key_points: _abc.Iterable[Global___Statement] | None = ...,
         context: Global___SummaryContext | None = ...,
         covered: _abc.Iterable[Global___MessageRange] | None = ...,
@@ -722,7 +754,7 @@ class SummaryRecord(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "create_time", b"create_time", "episode", b"episode", "latency", b"latency", "quality", b"quality"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "context", b"context", "covered", b"covered", "covered_message_count", b"covered_message_count", "covered_tokens", b"covered_tokens", "create_time", b"create_time", "depth", b"depth", "episode", b"episode", "id", b"id", "key_points", b"key_points", "label", b"label", "latency", b"latency", "left_out", b"left_out", "model", b"model", "parent_id", b"parent_id", "prompt_name", b"prompt_name", "prompt_version", b"prompt_version", "provenance", b"provenance", "quality", b"quality", "rewrites", b"rewrites", "short_summary", b"short_summary", "short_tokens", b"short_tokens", "stands_alone", b"stands_alone", "summary", b"summary", "tokens_after", b"tokens_after", "tokens_before", b"tokens_before", "tokens_read", b"tokens_read", "tokens_written", b"tokens_written"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "context", b"context", "covered", b"covered", "covered_message_count", b"covered_message_count", "covered_tokens", b"covered_tokens", "create_time", b"create_time", "depth", b"depth", "episode", b"episode", "id", b"id", "key_points", b"key_points", "label", b"label", "latency", b"latency", "left_out", b"left_out", "model", b"model", "parent_id", b"parent_id", "prompt_name", b"prompt_name", "prompt_version", b"prompt_version", "provenance", b"provenance", "quality", b"quality", "rewrites", b"rewrites", "short_summary", b"short_summary", "short_tokens", b"short_tokens", "stands_alone", b"stands_alone", "summary", b"summary", "summary_evidence", b"summary_evidence", "tokens_after", b"tokens_after", "tokens_before", b"tokens_before", "tokens_read", b"tokens_read", "tokens_written", b"tokens_written"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

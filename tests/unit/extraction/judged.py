@@ -116,9 +116,9 @@ _READERS: Final = {
 def _drafted(item: Mapping[str, Any]) -> Draft:
     """The draft that extraction makes of the item's messages, or of its document."""
     said = item.get("messages") or [{"role": item.get("role", "user"), "text": item["text"]}]
-    messages = [Message(f"m{number}", Role(one["role"]), one["text"]) for number, one in enumerate(said)]
+    messages = [(number, Message(f"m{number}", Role(one["role"]), one["text"])) for number, one in enumerate(said, 1)]
     forms = DOCUMENT_FORMS if item["source"] == "document" else FORMS
-    return forms[FormName.FACETS].extracted(messages, None, _TOKENS, _COUNT)
+    return forms[FormName.FACETS].extracted(messages, None, _TOKENS, _COUNT).draft
 
 
 def _told(draft: Draft) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,6 +15,7 @@ from abridged.service.domain.record import (
     MessageRange,
     Provenance,
     RecordContext,
+    RecordEvidence,
     SummaryRecord,
 )
 from abridged.service.extraction.extract import Extract, extract
@@ -344,3 +346,26 @@ def test_real_conversations_pass_every_check_over_three_passes() -> None:
 def test_the_work_grows_with_the_material_and_no_faster(material: Callable[[int], list[Message]]) -> None:
     """In one message or in thousands."""
     assert grows_linearly(extract_of, material, size=400_000)
+
+
+def test_what_an_extract_takes_over_keeps_the_messages_that_the_earlier_record_names():
+    """Sentences of its narrative and items of its lists; what messages say now rests on these."""
+    decision = "Rosa: We decided to keep the quota of db-07."
+    earlier = replace(
+        record_of(Extract("Ida: The parser of Heron fails on empty frames.", (), RecordContext(decisions=(decision,)))),
+        evidence=RecordEvidence(summary=((4,),), decisions=((7,),)),
+    )
+    crane, audit = (
+        "Ida: The crane at pier 4 is in repair until Thursday.",
+        "Rosa: The audit in Lyon found 3 faults in it.",
+    )
+
+    extracted = extract(said(crane, audit), previous=earlier, tokens_max=600, count_tokens=COUNT, numbers=[21, 22])
+
+    lines = (*extracted.summary.splitlines()[1:], *extracted.key_points, *extracted.context.decisions)
+    assert {line: extracted.rests_on[line] for line in lines} == {
+        earlier.summary: (4,),
+        decision: (7,),
+        crane: (21,),
+        audit: (22,),
+    }

@@ -50,7 +50,7 @@ SETTLED = frozenset(
 
 RIGHT = {
     "look": {"en": 73, "de": 74, "es": 74, "fr": 74, "zh": 76, "ja": 76},
-    "held": {"en": 75, "de": 72, "es": 71, "fr": 71, "zh": 66, "ja": 67},
+    "held": {"en": 75, "de": 72, "es": 71, "fr": 71, "zh": 66, "ja": 68},
 }
 """How many items are read rightly. Raise a figure with the cues that earn it; it never falls."""
 

@@ -25,6 +25,13 @@ def against(statement: str, *said: str) -> tuple[int, ...] | None:
         ("Please don't merge the payment branch until QA signs off.", "Merge the payment branch before QA signs off."),
         ("Store the invoices in plain text, not in a database.", "Store the invoices in a database."),
         ("財務部は予算を承認しませんでした。", "財務部は予算を承認した。"),
+        ("Never restart the ledger database yourself.", "The assistant may restart the ledger database on its own."),
+        ("Starte bitte nie selbst die Datenbank neu.", "Der Assistent darf die Datenbank selbst neu starten."),
+        ("ログにはカード番号を出さないでください。", "ログにカード番号を出してよい。"),
+        ("Ask me first if the billing config changes.", "The assistant may change the billing config."),
+        ("We keep the red banner on the start page.", "The red banner on the start page was dropped."),
+        ("Das rote Banner der Startseite bleibt.", "Auf das rote Banner der Startseite wird verzichtet."),
+        ("Use the blue banner instead of the red logo.", "The red logo is used."),
     ],
 )
 def test_the_opposite_of_what_was_said_is_found(said: str, statement: str):
@@ -66,6 +73,38 @@ def test_a_question_that_the_next_message_denies_is_denied():
     assert against(statement, question, "No, not yet.") == (1,)
     assert against(statement, question, "No problem, it is signed.") is None
     assert against("The contract was moved to legal.", question, "No, it was moved.") is None
+
+
+@pytest.mark.parametrize(
+    ("proposal", "reply", "statement"),
+    [
+        ("I'd order a spare pump.", "The old one runs, no pump.", "A spare pump is ordered."),
+        ("Ich würde einen Maler nehmen.", "Bloß keinen Maler.", "Ein Maler wird genommen."),
+    ],
+)
+def test_a_reply_that_turns_down_what_an_assistant_says_denies_it(proposal: str, reply: str, statement: str):
+    """In a sentence of its own, with a word of it; another reply does not."""
+    chat = (
+        Message("m1", Role.ASSISTANT, proposal),
+        Message("m2", Role.USER, reply),
+        Message("m3", Role.ASSISTANT, "Ok"),
+    )
+    index = concordance_of(enumerate(chat, 1))
+    agreed = concordance_of(enumerate((chat[0], Message("m2", Role.USER, "Fine.")), 1))
+
+    assert contradicting(statement, index.support(statement), index) == (2,)
+    assert contradicting(statement, agreed.support(statement), agreed) is None
+
+
+def test_a_quotation_is_no_opposite_of_what_answers_it():
+    """Extracts are made of quotations; the speaker stands before them."""
+    said = ("Shall we go on?", "I found one of your spare pumps.", "That one? No pump of mine.")
+    chat = (Message(f"m{n}", Role.USER if n % 2 else Role.ASSISTANT, text) for n, text in enumerate(said, 1))
+    index = concordance_of(enumerate(chat, 1))
+    quoted, told = "assistant: I found one of your spare pumps.", "The assistant found a spare pump."
+
+    assert contradicting(quoted, index.support(quoted), index) is None
+    assert contradicting(told, index.support(told), index) == (3,)
 
 
 def test_a_statement_that_one_message_affirms_is_no_opposite():

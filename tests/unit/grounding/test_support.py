@@ -154,3 +154,16 @@ def test_words_of_another_script_name_no_other_thing():
 def test_a_statement_of_common_words_alone_rests_on_the_message_that_has_its_text(statement, numbers):
     """Extracts quote such sentences; without words that tell messages apart, only the text itself does."""
     assert said("Step 5 is done.", "Look here. Step 6 is done.", "Then go on.").support(statement).numbers == numbers
+
+
+def test_a_statement_inherits_the_messages_of_the_sentence_that_an_earlier_narrative_says_it_in():
+    """Each sentence has its own; a narrative with other sentences than its evidence names none."""
+    summary = "The invoice INV-2231 over 450 EUR is unpaid. The ledger service stays on Postgres 16."
+    record = earlier(summary=summary)
+
+    def numbers(*evidence: tuple[int, ...]) -> tuple[int, ...]:
+        known = replace(record, evidence=RecordEvidence(summary=evidence))
+        return concordance_of([], known).support("The ledger service is on Postgres 16.").numbers
+
+    assert numbers((3,), (7, 9)) == (7, 9)
+    assert numbers((3,), (7, 9), (8,)) == ()

@@ -66,7 +66,7 @@ def test_the_prompt_has_its_parts_in_order():
     assert '<meta total_messages="12" total_tokens="345" depth="2" />' in made.user
     assert made.user.rstrip().endswith("invent nothing.")
     assert "at most\n128 tokens" in made.user
-    assert (made.name, made.version) == ("chain", "2")
+    assert (made.name, made.version) == ("chain", "3")
     assert "{{" not in made.system + made.user
 
 

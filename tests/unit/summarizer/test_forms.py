@@ -80,9 +80,9 @@ async def test_a_scripted_model_writes_plain_text_where_no_schema_is_asked_for()
 
 
 def test_an_operators_prompt_takes_the_place_of_the_shipped_one():
-    """The rest of the form stays as it is."""
+    """The rest of the form stays as it is, and no smaller question replaces the operator's."""
     own = PLAIN.prompt
     form = forms_with({FormName.FACETS: own})[FormName.FACETS]
 
-    assert form == replace(FORMS[FormName.FACETS], prompt=own)
+    assert form == replace(FORMS[FormName.FACETS], prompt=own, small=None)
     assert forms_with({}) == FORMS

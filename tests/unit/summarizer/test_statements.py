@@ -84,6 +84,16 @@ def test_statements_that_twist_their_source_are_taken_out():
     )
 
 
+def test_statements_that_name_another_speaker_are_taken_out():
+    """Of lists one by one; a narrative with one goes back."""
+    wish = "Dana wanted to move the archive to cold storage."
+    found = checked(f"{NARRATIVE} {wish}", key_points=[wish, "The parser is pinned to 3.3.9."])
+
+    assert found.draft.highlights == ("The parser is pinned to 3.3.9.",)
+    assert found.removed == ("other_speaker: key_points: 1 name another speaker than message 2",)
+    assert found.problems == ("other_speaker: summary gives to one speaker what another says in message 2",)
+
+
 def test_a_narrative_that_twists_its_source_goes_back():
     """Only the model can write it again."""
     twisted = checked(f"{NARRATIVE} Finance approved the second server.")

@@ -1,0 +1,108 @@
+"""Takes out of a model's narrative what would otherwise need a second call, which costs as much as the first.
+
+Sentences go that the source does not bear out, that repeat another, that echo the instructions or speak of the answer's
+format, and data that was copied. A person's own words in the first person stay as a quotation, with the speaker. If
+nothing would be left, the narrative stays as it is, and the checks say what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from abridged.service.grounding.claims import Evidence, unsupported
+from abridged.service.grounding.comparison import talks_of_format, without_loops
+from abridged.service.grounding.draft import echoes_instructions, is_data
+from abridged.service.grounding.support import Concordance
+from abridged.service.summarizer.statements import narrative_problems
+from abridged.service.text.phrases import Phrase, pattern_of
+from abridged.service.text.sentences import unrepeated
+
+_AROUND_BREAKS: Final = re.compile(r"[ \t]{0,80}\n\s{0,80}")
+
+_COPIED_SHARE: Final = 0.6
+_COPIED_MESSAGES: Final = 2
+"""A narrative of which this share is the words of so many messages is a copy of these, and no summary of all."""
+
+_WORDS_MIN: Final = 4
+"""Words of a sentence that nobody writes twice by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quotable:
+    """The sentences of a source that a narrative may have copied: by their words, the message and the speaker."""
+
+    said: Mapping[str, tuple[int, str]]
+
+    def source_of(self, sentence: str) -> tuple[int, str] | None:
+        """The message that says a sentence word for word, and its speaker; None if no message does."""
+        return self.said.get(folded(sentence))
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The bounds of a narrative.
+
+    Attributes:
+        evidence: Everything that its source says.
+        concordance: The messages of the source.
+        instructions: The prompt without its transcript.
+        may_speak_of_format: Whether the conversation speaks of JSON and the like, too.
+        max_repetition: The share of a sentence that may repeat earlier ones; 0 for no bound.
+    """
+
+    evidence: Evidence
+    concordance: Concordance
+    instructions: str
+    may_speak_of_format: bool
+    max_repetition: float
+
+
+def tidied(text: str, bounds: Bounds, quotable: Quotable) -> str:
+    """The narrative without the sentences that code takes out; unchanged if none would be left."""
+    kept = [sentence for sentence in unrepeated(text, set()) if not _is_bad(sentence.strip(), bounds)]
+    if bounds.max_repetition:
+        kept = without_loops(kept, bounds.max_repetition)
+    quoted = [_attributed(sentence, quotable) for sentence in kept]
+    told = _AROUND_BREAKS.sub("\n", "".join(quoted)).strip()
+    # Sentences that others stood between may read as one, and as another than either.
+    if any(True for _ in narrative_problems("summary", told, bounds.concordance)):
+        told = "\n".join(sentence.strip() for sentence in quoted)
+    return told or text
+
+
+def is_copied(text: str, quotable: Quotable) -> bool:
+    """Whether most of a narrative is word for word what one or two messages say."""
+    chars: Counter[int] = Counter()
+    for sentence in unrepeated(text, set()):
+        found = quotable.source_of(sentence)
+        if found is not None and len(sentence.split()) >= _WORDS_MIN:
+            chars[found[0]] += len(sentence)
+    copied = sum(count for _, count in chars.most_common(_COPIED_MESSAGES))
+    return 0 < len(chars) <= _COPIED_MESSAGES and copied >= _COPIED_SHARE * len(text)
+
+
+def folded(sentence: str) -> str:
+    """The words of a sentence, by which it is found again."""
+    return " ".join(sentence.casefold().split()).strip(" .!?\u2026\u3002")
+
+
+def _is_bad(sentence: str, bounds: Bounds) -> bool:
+    if is_data(sentence) or (echoes_instructions(sentence, bounds.instructions)):
+        return True
+    if not bounds.may_speak_of_format and talks_of_format(sentence):
+        return True
+    if unsupported(sentence, bounds.evidence):
+        return True
+    return any(True for _ in narrative_problems("summary", sentence, bounds.concordance))
+
+
+def _attributed(sentence: str, quotable: Quotable) -> str:
+    """A sentence in the first person that is a person's own, with the speaker before it."""
+    if pattern_of(Phrase.IS_FIRST_PERSON).match(sentence) is None:
+        return sentence
+    found = quotable.source_of(sentence)
+    return f"\n{found[1]}: {sentence.strip()}\n" if found is not None and found[1] else sentence

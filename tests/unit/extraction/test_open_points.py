@@ -1,0 +1,125 @@
+"""A point is open when words of its speaker, or of whoever replies, leave it open, and until a statement closes it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from abridged.service.domain.record import MessageRange, RecordContext, RecordEvidence
+from abridged.service.extraction.extract import Extract, extract
+from abridged.service.tokenizers.estimated import EstimatingCounter
+from tests.support.extracts import record_of
+from tests.unit.extraction.corpora import said
+
+COUNT = EstimatingCounter().count
+BEFORE = ("user: The harbour archive moves in May.", "assistant: I have put the removal firm into the calendar.")
+AFTER = ("user: Then the shelves of the reading room come next.", "assistant: They are 2.40 m high, eleven of them.")
+
+
+def open_points(*lines: str, after: tuple[str, ...] = AFTER) -> tuple[str, ...]:
+    return extract(
+        said(*BEFORE, *lines, *after), previous=None, tokens_max=2_000, count_tokens=COUNT
+    ).context.unresolved
+
+
+@pytest.mark.parametrize(
+    ("question", "reply"),
+    [
+        ("Who pays for the northern crane?", "I can't tell from here. I've put it on your list."),
+        ("Wer bezahlt den Kran am Nordpier?", "Das kann ich nicht beurteilen, ich notiere es als offene Frage."),
+        ("¿Quién paga la grúa del muelle norte?", "No lo sé, lo dejo pendiente."),
+        ("Qui paie la grue du quai nord ?", "Aucune idée, je le laisse en suspens."),
+        ("Chi paga la gru del molo nord?", "Non lo so, la lascio in sospeso."),
+        ("Quem paga o guindaste do cais norte?", "Não sei dizer, deixo em aberto."),
+        ("Kto płaci za dźwig na północnym nabrzeżu?", "Nie wiem, zapisuję to jako otwarte pytanie."),
+        ("Wie betaalt de kraan op de noordkade?", "Dat weet ik niet, ik noteer het."),
+        ("Кто платит за кран на северном причале?", "Не знаю, оставлю под вопросом."),
+        ("北の埠頭のクレーン代は誰が払いますか？", "わかりません。確認事項として残しておきます。"),
+        ("北码头的吊机谁付钱？", "这个我查不到，先列入待办。"),
+        ("북쪽 부두의 크레인 비용은 누가 내나요?", "아직 정해지지 않았습니다. 목록에 남겨 두겠습니다."),
+    ],
+)
+def test_a_question_that_the_reply_leaves_open_is_open(question: str, reply: str) -> None:
+    """In every language with phrases; verbatim, as it was asked."""
+    assert open_points(f"user: {question}", f"assistant: {reply}") == (f"user: {question}",)
+
+
+@pytest.mark.parametrize(
+    ("question", "reply"),
+    [
+        ("Who pays for the northern crane?", "The port authority does, 4,200 EUR a day."),
+        ("Wer bezahlt den Kran am Nordpier?", "Die Hafenverwaltung, 4.200 Euro am Tag."),
+        ("Quem paga o guindaste do cais norte?", "A autoridade portuária, 4.200 euros por dia."),
+        ("北码头的吊机谁付钱？", "港务局付，每天4200欧元。"),
+    ],
+)
+def test_a_question_that_is_answered_is_not_open(question: str, reply: str) -> None:
+    """The reply says who."""
+    assert open_points(f"user: {question}", f"assistant: {reply}") == ()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (
+            "user: Who pays for the northern crane? I'd have to ask the port authority.",
+            "assistant: The lease is silent.",
+        ),
+        ("user: Whether the lift holds the map cabinet, nobody knows yet.", "assistant: It is a heavy cabinet."),
+        ("user: Ob der Aufzug den Kartenschrank trägt, müsste man testen.", "assistant: Er ist schwer."),
+        ("assistant: I would suggest a second lock for the map cabinet.", "user: Let me think about it. What's next?"),
+    ],
+)
+def test_a_matter_that_its_speaker_leaves_open_is_open(lines: tuple[str, ...]) -> None:
+    """In the same breath, in the same sentence, or as a proposal that has to wait."""
+    (point,) = open_points(*lines)
+
+    assert point in {f"{lines[0].split('? ')[0]}?", lines[0]}
+
+
+def test_an_open_point_is_closed_by_a_later_statement_about_it() -> None:
+    """Not by one that shares a word or two with it."""
+    asked = ("user: Who pays for the northern crane this spring?", "assistant: I don't know, it stays open.")
+    near = ("user: The northern shelves are dusty.", "assistant: I have ordered brushes for spring cleaning.")
+    closing = ("user: The port authority pays for the northern crane this spring.", "assistant: Noted.")
+
+    assert open_points(*asked, after=near) == (asked[0],)
+    assert open_points(*asked, after=(*near, *closing)) == ()
+
+
+def test_a_carried_point_stays_open_until_it_is_closed() -> None:
+    """Any reply settles a question that was asked last; of an older one, the reply is past, and it needs an answer."""
+    point = "user: Who pays for the northern crane this spring?"
+    record = replace(
+        record_of(Extract("The archive moves.", (), RecordContext(unresolved=(point,)))), covered=(MessageRange(1, 9),)
+    )
+
+    def still(number: int, *lines: str) -> tuple[str, ...]:
+        earlier = replace(record, evidence=RecordEvidence(unresolved=((number,),)))
+        extracted = extract(
+            said(*lines), previous=earlier, tokens_max=2_000, count_tokens=COUNT, numbers=range(10, 10 + len(lines))
+        )
+        return extracted.context.unresolved
+
+    other = ("assistant: The shelves arrive on Monday.", "user: They go into the reading room.")
+    answer = "assistant: The port authority pays for the northern crane this spring."
+
+    assert still(3, *other) == (point,)
+    assert still(9, *other) == ()
+    assert still(3, *other, answer) == ()
+
+
+def test_points_of_people_come_before_those_of_a_model_and_newer_ones_before_older_ones() -> None:
+    """A room that is too small for all of them loses the model's first."""
+    lines = (
+        "user: Who pays for the northern crane?", "assistant: I can't tell, it stays open.",
+        "user: Fine. And the maps?", "assistant: I would suggest a second lock for the map cabinet.",
+        "user: Let me think about it. Where do the glass plates go?", "assistant: No idea, I'll note it as a question.",
+    )  # fmt: skip
+
+    assert open_points(*lines) == (
+        "user: Where do the glass plates go?",
+        "user: Who pays for the northern crane?",
+        "assistant: I would suggest a second lock for the map cabinet.",
+    )
