@@ -210,7 +210,7 @@ def _naming(message: Message) -> str:
 
 
 def _clean(text: str) -> str:
-    return mask_secrets(_TAG.sub(" ", strip_marks(text)))
+    return mask_secrets(_TAG.sub("\n", strip_marks(text)))
 
 
 def _is_prose(message: Message) -> bool:

@@ -67,17 +67,17 @@ def answered_turn(text: str) -> str:
 
 
 def strip_marks(text: str) -> str:
-    """`text` with a space for each role header and mark of a chat template, stripped of white space."""
+    """`text` with a line's end for each role header and mark of a chat template, stripped of white space."""
     return without_marks(text).strip()
 
 
 def without_marks(text: str) -> str:
-    """`text` with a space for each role header and mark of a chat template."""
+    """`text` with a line's end for each role header and mark of a chat template: no sentence goes on behind one."""
     # Removing a mark can join its surroundings into another. Every header begins with a mark.
     for _ in range(_NESTING_MAX):
         if not leftover_markup(text):
             return text
-        text = replaced(replaced(text, _HEADER, " "), _MARKS, " ")
+        text = replaced(replaced(text, _HEADER, "\n"), _MARKS, "\n")
     return replaced(text, _OPENING, "(")
 
 

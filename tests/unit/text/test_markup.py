@@ -41,7 +41,7 @@ def test_text_that_merely_looks_technical_is_left_alone(text: str) -> None:
 
 def test_marks_alone_can_be_stripped_and_thoughts_kept() -> None:
     """What a person wrote about thoughts is not thrown away."""
-    assert strip_marks("I typed <think> and then left") == "I typed   and then left"
+    assert strip_marks("I typed <think> and then left") == "I typed \n and then left"
 
 
 def test_a_mark_inside_a_mark_hides_nothing() -> None:
