@@ -197,6 +197,11 @@ def _grounded_share_asked(whole: str, beside: Compared, policy: Policy) -> float
     return asked
 
 
+def speaks_of_too_little(texts: Iterable[str], beside: Compared, policy: Policy) -> bool:
+    """Whether texts say nothing new, or speak of too few parts of the source."""
+    return any(True for _ in _coverage_problems(word_keys("\n".join(texts)), beside, policy))
+
+
 def _coverage_problems(keys: frozenset[str], beside: Compared, policy: Policy) -> Iterator[Problem]:
     if not policy.min_coverage:
         return

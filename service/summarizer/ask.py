@@ -264,6 +264,8 @@ class Asker:
         fitting = fit_draft(draft, tokens_max=room.limit_tokens, cost=self._cost)
         if fitting is None and not at_any_length:
             raise InvalidDraft((f"summary: too long, the whole answer may take {room.content_tokens} tokens",))
-        checked = (check_last if is_last else check_draft)(fitting or draft, source)
+        # Without a repair, a bad answer is the end of the pass.
+        is_repaired = is_last and self._policy.repair_attempts > 0
+        checked = (check_last if is_repaired else check_draft)(fitting or draft, source)
         whole = fit_draft(checked.draft, tokens_max=room.limit_tokens, cost=self._cost, cut_narrative=not at_any_length)
         return checked.fitted(whole or checked.draft)

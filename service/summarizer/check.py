@@ -18,7 +18,7 @@ from abridged.service.domain.record import ActionItem, RecordEvidence, RecordQua
 from abridged.service.domain.render import summary_text
 from abridged.service.extraction.passages import speaker_of
 from abridged.service.grounding.claims import Evidence, evidence_of, evidence_with, share_held, texts_of, unsupported
-from abridged.service.grounding.comparison import Compared, compared, compared_short, record_texts
+from abridged.service.grounding.comparison import Compared, compared, compared_short, record_texts, speaks_of_too_little
 from abridged.service.grounding.draft import Problem, ProblemCode, check_record
 from abridged.service.grounding.ground import ground_of
 from abridged.service.grounding.required import Named, required_identifiers
@@ -207,7 +207,7 @@ def check_draft(draft: Draft, source: Source) -> CheckedDraft:
     """
     clean = _tidied(_without_marks(draft), source)
     supported = _supported_only(clean, source.evidence)
-    joined = source.skeleton.joined(supported, source.concordance) if source.skeleton else supported
+    joined = _completed(source.skeleton.joined(supported, source.concordance), source) if source.skeleton else supported
     found = judged_by_code(_statements(joined), source.concordance, source.rests_on)
     kept = _without(joined, found.taken_out)
     texts = _texts_by_field(_without(supported, found.taken_out))
@@ -266,7 +266,7 @@ def quotable_of(messages: Iterable[Message]) -> Quotable:
 
 
 def _tidied(draft: Draft, source: Source) -> Draft:
-    """The draft of a model with its narratives tidied; where one is mostly a copy, the extract's part replaces it."""
+    """The draft of a model with its narratives tidied."""
     if source.quotable is None:
         return draft
     bounds = Bounds(
@@ -276,10 +276,20 @@ def _tidied(draft: Draft, source: Source) -> Draft:
         may_speak_of_format=source.beside.said_of_format,
         max_repetition=source.policy.max_repetition,
     )
-    told = {field: tidied(text, bounds, source.quotable) for field, text in draft.narratives.items()}
-    if source.skeleton is not None and is_copied(told["summary"], source.quotable):
-        told["summary"] = source.skeleton.completed(told["summary"])
-    return draft.model_copy(update=told)
+    return draft.model_copy(
+        update={field: tidied(text, bounds, source.quotable) for field, text in draft.narratives.items()}
+    )
+
+
+def _completed(joined: Draft, source: Source) -> Draft:
+    """The whole draft; one whose narrative copies a message or two, or which speaks of too little, has the extract's
+    narrative beside its own."""
+    if source.skeleton is None or source.quotable is None:
+        return joined
+    texts = (text for listed in _texts_by_field(joined).values() for text in listed)
+    if not is_copied(joined.summary, source.quotable) and not speaks_of_too_little(texts, source.beside, source.policy):
+        return joined
+    return joined.model_copy(update={"summary": source.skeleton.completed(joined.summary)})
 
 
 def _but_short(texts: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:

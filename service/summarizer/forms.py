@@ -24,7 +24,15 @@ from abridged.service.prompts.prompt import (
     TEXT_TEMPLATE,
     PromptTemplate,
 )
-from abridged.service.summarizer.draft import Draft, DraftItem, from_text, parsed, schema_for, without_cut_ends
+from abridged.service.summarizer.draft import (
+    Draft,
+    DraftItem,
+    InvalidDraft,
+    from_text,
+    parsed,
+    schema_for,
+    without_cut_ends,
+)
 from abridged.service.summarizer.episode_draft import (
     digest_of,
     digest_schema,
@@ -128,6 +136,15 @@ _JSON_REPAIR: Final = RepairWords(
     again="Answer again with the whole corrected JSON object.",
 )
 
+
+def _narrative_or_record(answer: str, tokens: int) -> Draft:
+    """The draft in plain text, or in the JSON that a model writes although it is asked for text."""
+    try:
+        return from_text(answer)
+    except InvalidDraft:
+        return without_cut_ends(parsed(answer), tokens)
+
+
 _TEXT: Final = DraftForm(
     prompt=TEXT_TEMPLATE,
     merge_prompt=TEXT_MERGE_TEMPLATE,
@@ -156,7 +173,7 @@ FORMS: Final[Mapping[FormName, DraftForm]] = MappingProxyType(
             ),
             extracted=_extracted_facets,
             keeps_statements=True,
-            small=replace(_TEXT, keeps_statements=True),
+            small=replace(_TEXT, read=_narrative_or_record, keeps_statements=True),
         ),
         FormName.TEXT: _TEXT,
         FormName.EPISODE: DraftForm(

@@ -80,8 +80,8 @@ class Skeleton:
 
     def completed(self, narrative: str) -> str:
         """A narrative with the lines of the extract's that it does not have."""
-        lines = self.extract.summary.splitlines()[1:]
-        return "\n".join((narrative, *(line for line in lines if line.partition(": ")[2] not in narrative)))
+        lines = (*self.extract.summary.splitlines()[1:], *self.extract.key_points)
+        return "\n".join((narrative, *(line for line in lines if line.rpartition(": ")[2] not in narrative)))
 
     def joined(self, draft: Draft, concordance: Concordance) -> Draft:
         """The draft with the lists of the skeleton, less what it strikes, and with what it changes and adds."""
