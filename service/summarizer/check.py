@@ -7,7 +7,7 @@ compared with the source, the previous record and the record that it would repla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Self
@@ -40,11 +40,14 @@ SHORT: Final = "short_summary"
 
 _REPLACEABLE: Final = frozenset(
     {
-        *(ProblemCode.GENERIC, ProblemCode.UNGROUNDED, ProblemCode.UNCHANGED, ProblemCode.FORMAT_TALK),
+        *(ProblemCode.GENERIC, ProblemCode.UNGROUNDED, ProblemCode.FORMAT_TALK),
         *(ProblemCode.UNSUPPORTED, ProblemCode.OPPOSITE, ProblemCode.ONLY_PROPOSED, ProblemCode.REPETITION),
     }
 )
 """Faults of a narrative that is no summary of its source; a refusal or an empty one is no answer at all."""
+
+_MENDED: Final = frozenset({ProblemCode.COVERAGE, ProblemCode.UNCHANGED})
+"""Faults of a draft that leaves out what an extract would say."""
 
 _LEFT_OUT_FIRST: Final = ("key_points", "domain_entities", "participants", "unresolved", "action_items", "decisions")
 """Lists by the cost of losing them: the narrative has most key points too, but often no decisions."""
@@ -221,7 +224,9 @@ def check_draft(draft: Draft, source: Source) -> CheckedDraft:
             unsupported_max=0,
         ),
         *(p for field, text in kept.narratives.items() for p in narrative_problems(field, text, source.concordance)),
-        *compared(_but_short(texts), source.beside, source.policy, kept=_but_short(_texts_by_field(kept))),
+        *_faults(
+            compared(_but_short(texts), source.beside, source.policy, kept=_but_short(_texts_by_field(kept))), source
+        ),
         *(problem for text in texts.get(SHORT, ()) for problem in compared_short(text, source.beside, source.policy)),
     )
     narrated = [claim for text in kept.narratives.values() for claim in unsupported(text, source.evidence)]
@@ -279,6 +284,12 @@ def _tidied(draft: Draft, source: Source) -> Draft:
     return draft.model_copy(
         update={field: tidied(text, bounds, source.quotable) for field, text in draft.narratives.items()}
     )
+
+
+def _faults(problems: Iterable[Problem], source: Source) -> Iterator[Problem]:
+    """The problems without those that code has mended: what a completed draft does not speak of, no extract does."""
+    is_completed = source.skeleton is not None and source.quotable is not None
+    return (problem for problem in problems if not (is_completed and problem.code in _MENDED))
 
 
 def _completed(joined: Draft, source: Source) -> Draft:

@@ -21,7 +21,7 @@ from tests.support.sent_window import faults_of
 from tests.support.shared_data import FILES, shared_chats, shared_file
 
 TRIGGER_RATIO = 0.80
-NOT_DUE = {"MIN_MESSAGES", "COOLDOWN", "HYSTERESIS"}
+NOT_DUE = {"MIN_MESSAGES", "COOLDOWN", "HYSTERESIS", "FREES_LITTLE"}
 
 
 @dataclass(frozen=True)

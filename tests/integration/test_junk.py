@@ -104,7 +104,7 @@ async def test_no_junk_is_committed_and_no_message_is_lost(tmp_path: Path, chat_
 
 @pytest.mark.parametrize("name", COMPLETED_BY_CODE)
 async def test_code_adds_what_a_draft_leaves_out(tmp_path: Path, name: str):
-    """The record has the lists of the extract, and its narrative wherever the draft's copies or speaks of too little."""
+    """The record has the lists of the extract, and its narrative where the draft's copies or speaks of too little."""
     (piece,) = (piece for piece in JUNK if piece.name == name)
     records = []
     for folder, models in (("drafted", {}), ("extracted", {"summarizer.models": ["extractive:"]})):

@@ -65,6 +65,8 @@ def due(
         return None
     if _halted(state, policy):
         return None if state.depth_limit_said else SummarizationSkipped(SkipReason.DEPTH_LIMIT)
+    if trigger is Trigger.RATIO and _frees_little(state, policy, division):
+        return None
     return _requested(state, context, trigger, division, extractive=extractive)
 
 
@@ -115,17 +117,22 @@ def ahead(state: Conversation, context: DecisionContext) -> SummarizationRequest
     if cleared is not None or _halted(state, policy):
         return cleared
     division = _division(state, policy)
-    return _requested(state, context, trigger, division) if division else None
+    if division is None or _frees_little(state, policy, division):
+        return None
+    return _requested(state, context, trigger, division)
 
 
 def held_by(state: Conversation, policy: Policy) -> HeldBy | None:
     trigger = _trigger(state, policy, past_trigger=True, refresh_due=_refresh_due(state, policy))
     if trigger in _CLEARING and marks_that_suffice(state, policy):
         return None
-    if _division(state, policy) is None:
+    division = _division(state, policy)
+    if division is None:
         return HeldBy.IRREDUCIBLE
     if _halted(state, policy):
         return HeldBy.DEPTH_LIMIT
+    if trigger is Trigger.RATIO and _frees_little(state, policy, division):
+        return HeldBy.FREES_LITTLE
     if trigger:
         return None
     return _not_due(state, policy) or HeldBy.HYSTERESIS
@@ -152,8 +159,7 @@ def _requested(
 ) -> SummarizationRequested:
     policy = context.policy
     live = state.live
-    replaced_tokens = division.dropped_tokens + summary_tokens(state)
-    cap, room = record_sizes(state, policy, kept_tokens=division.kept_tokens, replaced_tokens=replaced_tokens)
+    replaced_tokens, cap, room = _sizes(state, policy, division)
     plan = replace(
         planned(state, context, trigger, division.ranges, replaced_tokens=replaced_tokens, extractive=extractive),
         base_id=live.id if live else "",
@@ -170,6 +176,19 @@ def _requested(
     if plan.depth < policy.max_summary_chain_depth or policy.on_depth_limit is DepthLimit.HALT:
         return SummarizationRequested(plan)
     return SummarizationRequested(_rebased(state, plan))
+
+
+def _sizes(state: Conversation, policy: Policy, division: WindowSplit) -> tuple[int, int, int]:
+    """The tokens that a record replaces, the size that it should have, and the one at which it would miss its aim."""
+    replaced_tokens = division.dropped_tokens + summary_tokens(state)
+    sizes = record_sizes(state, policy, kept_tokens=division.kept_tokens, replaced_tokens=replaced_tokens)
+    return replaced_tokens, *sizes
+
+
+def _frees_little(state: Conversation, policy: Policy, division: WindowSplit) -> bool:
+    """Whether a pass whose record has its size would free so little that the window had better fill up first."""
+    replaced_tokens, cap, _ = _sizes(state, policy, division)
+    return replaced_tokens - cap < policy.min_freed_token_ratio * state.budget
 
 
 def _left_out(state: Conversation, division: WindowSplit) -> int:

@@ -35,6 +35,7 @@ class HeldBy(StrEnum):
     MIN_MESSAGES = "MIN_MESSAGES"
     COOLDOWN = "COOLDOWN"
     HYSTERESIS = "HYSTERESIS"
+    FREES_LITTLE = "FREES_LITTLE"
 
 
 class Profile(Protocol):

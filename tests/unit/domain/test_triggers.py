@@ -289,7 +289,7 @@ def test_rule_2_comes_before_an_emergency():
 
 def test_rule_2_a_range_that_is_too_small_is_not_worth_a_pass():
     """255 tokens beside an enormous tail stay; one more and they go."""
-    policy = Policy(min_messages=0)
+    policy = Policy(min_messages=0, min_freed_token_ratio=0.0)
     tail = [appended(2, 350), appended(3, 350)]
 
     given(OPEN, appended(1, 255)).when(append(*tail), policy).then(*tail, IRREDUCIBLE)
@@ -698,6 +698,21 @@ def test_a_window_past_its_trigger_says_what_holds_it(change, why):
 
     assert 0.8 <= state.ratio < 0.9
     assert held_by(state, replace(Policy(), **change), 0) is why
+
+
+def test_a_pass_that_would_free_little_waits_for_more_messages_or_the_emergency():
+    """A system message has half of the budget, so that little is left to compress."""
+    system = appended(1, 520, message=said(1, Role.SYSTEM))
+    talk = given(OPEN, system, *chat(11, 26, first=2))
+    at_once = replace(POLICY, min_freed_token_ratio=0.0)
+
+    waiting = talk.when(append(appended(13, 26)), POLICY)
+    assert triggers(waiting) == []
+    assert held_by(waiting.after, POLICY, 0) is HeldBy.FREES_LITTLE
+    assert held_by(waiting.after, at_once, 0) is None
+    assert triggers(talk.when(append(appended(13, 26)), at_once)) == [Trigger.RATIO]
+    assert triggers(Given(waiting.after).when(append(*chat(2, 26, first=14)), POLICY)) == [Trigger.RATIO]
+    assert triggers(Given(waiting.after).when(append(appended(14, 200)), POLICY)) == [Trigger.EMERGENCY]
 
 
 @pytest.mark.parametrize(
