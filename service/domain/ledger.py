@@ -52,7 +52,7 @@ _USE_WEIGHTS: Final[Mapping[Use, float]] = MappingProxyType(
 _NOISE: Final = 4.0
 """Ranks an identifier that one tool result names once below all that were used."""
 
-FACT_NOISE_SHARE: Final = 0.6
+FACT_NOISE_SHARE: Final = 0.8
 NOISE_SHARE: Final = 0.5
 """Part of the limit that these may fill: a window is better used by messages."""
 
@@ -238,9 +238,9 @@ def ledger_lines(ledger: Ledger) -> list[str]:
 
 
 def _fact_lines(facts: list[LedgerEntry]) -> list[str]:
-    lines: dict[tuple[str, bool], str] = {}
+    lines: dict[IdentifierKind | str, str] = {}
     for fact in sorted(facts, key=lambda fact: (fact.numbers[0], fact.key)):
-        name = (fact.context or fact.key, fact.replaced_by > 0)
+        name = _group(fact)
         lines[name] = f"{lines[name]}; {fact.text}{fact.rest}" if name in lines else fact_text(fact)
     return list(lines.values())
 
@@ -328,16 +328,15 @@ def _fitted(
     shown: list[LedgerEntry] = []
     others: list[LedgerEntry] = []
     tokens = LEDGER_FRAME_TOKENS
-    kinds: set[IdentifierKind] = set()
+    groups: set[IdentifierKind | str] = set()
     said = beside.casefold()
     for entry in ranked:
-        after = tokens + _least_tokens(entry, kinds)
+        after = tokens + _least_tokens(entry, groups)
         most = limit_tokens * (FACT_NOISE_SHARE if entry.is_fact else NOISE_SHARE) if _is_noise(entry) else limit_tokens
         if (entry.replaced_by and not entry.is_fact) or after > most or _is_said(entry, said):
             others.append(entry)
             continue
-        if not entry.is_fact:
-            kinds.add(entry.kind)
+        groups.add(_group(entry))
         tokens = after
         said = f"{said}\n{fact_text(entry).casefold() if entry.is_fact else entry.key}"
         shown.append(entry)
@@ -356,11 +355,19 @@ def _fitted(
     return Ledger(kept, len(shown), explained, tokens if shown else 0, limit_tokens, memory_tokens, source)
 
 
-def _least_tokens(entry: LedgerEntry, kinds: Collection[IdentifierKind]) -> int:
-    """The fewest tokens with which the window can show an entry beside those of these kinds."""
-    if entry.is_fact:
-        return entry.tokens + entry.context_tokens + (_WAS_TOKENS if entry.replaced_by else 0)
-    return entry.tokens + (0 if entry.kind in kinds else _GROUP_TOKENS)
+def _least_tokens(entry: LedgerEntry, groups: Collection[IdentifierKind | str]) -> int:
+    """The fewest tokens with which the window can show an entry beside those of these groups."""
+    if not entry.is_fact:
+        return entry.tokens + (0 if entry.kind in groups else _GROUP_TOKENS)
+    name = 0 if _group(entry) in groups else entry.context_tokens
+    return entry.tokens + name + (_WAS_TOKENS if entry.replaced_by else 0)
+
+
+def _group(entry: LedgerEntry) -> IdentifierKind | str:
+    """The line that an entry shares with others: facts of one name have one, and identifiers of one kind."""
+    if not entry.is_fact:
+        return entry.kind
+    return f"{_WAS if entry.replaced_by else ''}{entry.context or entry.key}"
 
 
 def _is_said(entry: LedgerEntry, text: str) -> bool:

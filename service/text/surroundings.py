@@ -64,8 +64,10 @@ _CLAUSE: Final = re.compile(
 )
 """The end of a clause of at most 24 characters."""
 
-_PART: Final = re.compile(rf", (?=[^,;!?\n]{{0,18}}[0-9])[^,;!?\n]{{1,20}}?{_CLAUSE_END}")
-"""A short part of a list or an address, with a number in it, up to the next comma."""
+_PART: Final = re.compile(
+    rf"\.?, (?=[^,;!?\n]{{0,18}}(?:[0-9]|\b[IVX]{{1,4}}\b))(?:[0-9]{{1,2}}\. (?=\w))?[^,;!?\n]{{1,20}}?{_CLAUSE_END}"
+)
+"""A short part of a list or an address, with a number in it, up to the next comma: `, Tor 12`, `, 3. OG links`."""
 
 _PARTS_MAX: Final = 3
 
