@@ -700,7 +700,7 @@ class PolicyOverrides(_message.Message):
     then more of the newest messages than preserve_recent; 0 for none.
     """
     min_freed_token_ratio: _builtins.float
-    """CHAIN: share of the budget that a pass has to free, if its record comes out as large as it may. A pass that would free
+    """CHAIN: share of the budget that a pass has to free with a record of the size that is asked for. A pass that would free
     less waits for more messages, or for emergency_token_ratio. 0 for none to wait.
     """
     @_builtins.property

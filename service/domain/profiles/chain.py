@@ -26,6 +26,7 @@ from abridged.service.domain.profiles.profile import DecisionContext, HeldBy, ma
 from abridged.service.domain.ranges import merged, ranges_of, without
 from abridged.service.domain.record import MessageRange, SummaryRecord
 from abridged.service.domain.sizes import ledger_tokens_expected, record_sizes, room_tokens, rules_tokens
+from abridged.service.domain.tokens import calibrated_tokens
 from abridged.service.domain.whereabouts import receipt_of_clearing
 from abridged.service.domain.window import TAIL_MESSAGES_MIN, TailRoom, WindowSplit, summary_tokens
 
@@ -188,7 +189,8 @@ def _sizes(state: Conversation, policy: Policy, division: WindowSplit) -> tuple[
 def _frees_little(state: Conversation, policy: Policy, division: WindowSplit) -> bool:
     """Whether a pass whose record has its size would free so little that the window had better fill up first."""
     replaced_tokens, cap, _ = _sizes(state, policy, division)
-    return replaced_tokens - cap < policy.min_freed_token_ratio * state.budget
+    record_tokens = calibrated_tokens(cap, max(1.0, state.settings.calibration_factor))
+    return replaced_tokens - record_tokens < policy.min_freed_token_ratio * state.budget
 
 
 def _left_out(state: Conversation, division: WindowSplit) -> int:
