@@ -1,8 +1,8 @@
 """Chats that writers who never saw the code have written, with what is to survive of each, scored in windows.
 
 A chat is `NAME.txt`, paragraphs `role: text` divided by lines `---`, and `NAME.yaml` with its facts, rules, decisions,
-open points and the statements that a summarizer might make of it, honest and false, by two writers. Of the two folders of a corpus the
-chats of `seen` may be read by whoever writes the code; those of `scored` are only scored.
+open points and the statements that a summarizer might make of it, honest and false, by two writers. Of the two folders
+of a corpus the chats of `seen` may be read by whoever writes the code; those of `scored` are only scored.
 """
 
 from __future__ import annotations
