@@ -5,6 +5,10 @@ statement contradicts its source if a word that it shares with the closest claus
 the statement, or the reverse. A question denies what it asks if the next message begins with no. A word and its
 opposite count as one word, so `rejected` agrees with `not approved`.
 
+If no clause is the opposite, and the statement is not a quotation, whole messages are compared. A permission is denied
+by a sentence that forbids much of it, unless another permits as much of it. Any other statement is denied if users deny
+most of the words that they share with it, or turn down the message of an assistant that is like it.
+
 The phrases are those of `service/text/languages/`. Words that no list has make no contradiction, nor does a clause with
 two negations.
 """
@@ -44,6 +48,9 @@ _CLOSEST, _CLOSEST_MIN = 0.7, 0.3
 
 _DENIED: Final = 2
 """As many times as many words must users deny as they affirm."""
+
+_FORBIDDEN: Final = 0.4
+"""Share of a permission's words that a sentence must have to forbid it, as a prohibition is said in fewer words."""
 
 _STEM_CHARS: Final = 4
 """Of a word in another form: `sign` and `signed`."""
@@ -118,7 +125,7 @@ def contradicting(statement: str, support: Support, concordance: Concordance) ->
     if any(_quotes(statement, heard) for heard in support.heard):
         return None
     closest = _closest(support)
-    if has_phrase(folded(statement), Phrase.PERMITS) and not any(clause.negations for clause in said):
+    if has_phrase(statement, Phrase.PERMITS) and not any(clause.negations for clause in said):
         return _forbidden(words, closest)
     return _denied(said, closest, concordance)
 
@@ -137,12 +144,18 @@ def _closest(support: Support) -> list[Heard]:
 
 
 def _forbidden(words: frozenset[str], closest: Iterable[Heard]) -> tuple[int, ...] | None:
-    """The message that forbids what a statement permits, in a sentence with a word of it."""
+    """The message that forbids what a statement permits, in a sentence with enough of its words; None if a sentence
+    with as many of them permits it."""
+    numbers: tuple[int, ...] | None = None
+    most, permitted = 0, 0
     for heard in closest:
         for sentence in parts_of("\n".join(passage.text for passage in heard.passages)):
-            if has_phrase(folded(sentence), Phrase.PROHIBITS) and not words.isdisjoint(_words(folded(sentence))):
-                return heard.passages[0].numbers
-    return None
+            shared = len(words.intersection(_words(folded(sentence))))
+            if has_phrase(sentence, Phrase.PERMITS):
+                permitted = max(permitted, shared)
+            elif has_phrase(folded(sentence), Phrase.PROHIBITS) and shared > most:
+                numbers, most = heard.passages[0].numbers, shared
+    return numbers if most >= max(_WORDS_MIN, _FORBIDDEN * len(words)) and most > permitted else None
 
 
 def _denied(said: Sequence[_Clause], closest: Iterable[Heard], concordance: Concordance) -> tuple[int, ...] | None:
@@ -154,7 +167,10 @@ def _denied(said: Sequence[_Clause], closest: Iterable[Heard], concordance: Conc
         return None
     against: list[tuple[int, ...]] = []
     same = other = 0
-    for passage, is_reply in _of_users(closest, concordance):
+    replies = list(_of_users(closest, concordance))
+    if negations and any(has_phrase(folded(passage.text), Phrase.LIFTS_RULE) for passage, _ in replies):
+        return None
+    for passage, is_reply in replies:
         shared = [
             denied is signs[word] or clause.negations == negations
             for text in map(folded, parts_of(passage.text))

@@ -23,7 +23,7 @@ from abridged.service.text.words import folded
 _SAYS_SAME: Final = 0.5
 """Share of a statement that a user's own words must have to be the user's."""
 
-_PROPOSED: Final = 0.4
+_PROPOSED: Final = 0.3
 """Share of a statement that a proposal must have to be what it was made from."""
 
 _REPLY_CHARS: Final = 160
@@ -50,11 +50,14 @@ def only_proposed(statement: str, support: Support, concordance: Concordance) ->
     if _tells_of_proposal(folded(statement)):
         return None
     near = [heard for heard in support.heard if heard.share >= _PROPOSED]
-    if not near or any(_is_own(statement, heard) for heard in near):
+    proposals = [heard for heard in near if heard.passages[0].role is Role.ASSISTANT]
+    if not proposals or any(_is_own(statement, heard) for heard in near):
         return None
     if any(is_taken_up(heard, concordance) for heard in near):
         return None
-    return near[0].passages[0].numbers
+    if _refuses(folded(statement)) and any(_is_refused(heard, concordance) for heard in proposals):
+        return None
+    return proposals[0].passages[0].numbers
 
 
 def _tells_of_proposal(plain: str) -> bool:
@@ -110,6 +113,15 @@ def is_taken_up(heard: Heard, concordance: Concordance) -> bool:
         if reply.isascii() and len(reply.split()) <= _SHORT_WORDS:
             return True
     return False
+
+
+def _refuses(plain: str) -> bool:
+    return has_phrase(plain, Phrase.REFUSES) or has_phrase(plain, Phrase.DENIES)
+
+
+def _is_refused(heard: Heard, concordance: Concordance) -> bool:
+    """Whether the next reply of a user denies a proposal, so that it is decided against."""
+    return has_phrase(next(_replies(heard.passages[-1], concordance), ""), Phrase.DENIES)
 
 
 def _replies(proposal: Passage, concordance: Concordance) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """Finds statements that give to one speaker what another said: `the user proposed`, where the assistant did.
 
-A statement names a speaker if it says that somebody decides, wants or proposes. What comes closest to it in the source
-shows who did. A person whose wish an assistant voiced first may have taken it up; nobody else's proposal is one's own.
-A name that the closest message mentions is reported, and so may be right.
+A statement names a speaker if it says that somebody decides, wants, proposes or remarks. What comes closest to it in
+the source shows who did. A person whose wish an assistant voiced first may have taken it up; nobody else's proposal or
+remark is one's own. What the closest message reports, of a name or of a tool, may be right. An impersonal sentence, `it
+was suggested`, has no speaker.
 
 The phrases are those of `service/text/languages/`. A statement that no phrase fits names no speaker.
 """
@@ -15,7 +16,7 @@ from typing import Final
 from abridged.service.domain.message import Role
 from abridged.service.grounding.roles import is_taken_up
 from abridged.service.grounding.support import Concordance, Heard, Support
-from abridged.service.text.phrases import Phrase, pattern_of
+from abridged.service.text.phrases import Phrase, has_phrase, pattern_of
 from abridged.service.text.words import folded, word_forms
 
 _CLOSE: Final = 0.25
@@ -27,41 +28,62 @@ _BESIDE: Final = 0.75
 _SUBJECT_CHARS: Final = 48
 """Of a speaker with what is said of it."""
 
-_PARTICLE: Final = re.compile("(?<=[\u3041-\u9fff])[\u306f\u304c\u3082]")
-"""Marks the subject of a Japanese sentence."""
+_WORD: Final = re.compile(r"\w")
+_TOPIC: Final = re.compile("([^\\W\u3041-\u309f]+(?:[\u3041-\u309f]{2})?)\\s?[\u306f\u304c\u3082]")
+_CLEFT: Final = re.compile("\u306e\u306f\u3001?([\u30a0-\u9fff]+)")
+"""The subject of a Japanese sentence: before its particle, or after the verb with `no wa`."""
 
 
 def said_by_another(statement: str, support: Support, concordance: Concordance) -> tuple[int, ...] | None:
     """The message of another speaker that says what `statement` gives to its own; None if there is no such message."""
-    plain = folded(statement)
-    proposal, wish = pattern_of(Phrase.TELLS_PROPOSAL).search(plain), pattern_of(Phrase.TELLS_WISH).search(plain)
-    act = proposal or wish
-    if act is None:
+    plain = folded(statement).replace("\u2019", "'")
+    voiced, wish = _first(plain, Phrase.TELLS_PROPOSAL, Phrase.TELLS_REMARK), _first(plain, Phrase.TELLS_WISH)
+    act = voiced or wish
+    if act is None or (claimed := _speaker(plain, act)) is None:
         return None
-    subject = _subject(plain[: act.start()])
-    claimed = Role.ASSISTANT if _is_assistant(subject) else Role.USER
     near = [heard for heard in support.heard if heard.passages[0].role in (Role.USER, Role.ASSISTANT)]
     most = max((heard.share for heard in near), default=0.0)
-    close = sorted((h for h in near if h.share >= max(_CLOSE, _BESIDE * most)), key=lambda h: h.passages[0].source)
-    others = [heard for heard in close if heard.passages[0].role is not claimed]
-    if not others or _is_reported(subject, others[0]):
+    least = max(_CLOSE, _BESIDE * most)
+    if any(heard.passages[0].role is Role.TOOL and heard.share >= least for heard in support.heard):
         return None
-    if proposal is not None:
+    close = sorted((heard for heard in near if heard.share >= least), key=lambda heard: heard.passages[0].source)
+    others = [heard for heard in close if heard.passages[0].role is not claimed]
+    if not others or _is_reported(_subject(plain, act), others[0]):
+        return None
+    if voiced is not None:
         return None if close[0] is not others[0] else others[0].passages[0].numbers
     if claimed is Role.USER and (len(others) < len(close) or is_taken_up(others[0], concordance)):
         return None
     return others[0].passages[0].numbers
 
 
-def _subject(before: str) -> str:
-    """The speaker of a statement, in the text before the verb; up to a particle in languages whose verb comes last."""
-    return _PARTICLE.split(before, maxsplit=1)[0][:_SUBJECT_CHARS]
+def _first(plain: str, *kinds: Phrase) -> re.Match[str] | None:
+    found = [match for kind in kinds if (match := pattern_of(kind).search(plain))]
+    return min(found, key=re.Match.start, default=None)
+
+
+def _speaker(plain: str, act: re.Match[str]) -> Role | None:
+    """Who speaks in a statement whose verb is given; None if it names nobody."""
+    subject = _subject(plain, act)
+    if _is_assistant(subject) or has_phrase(plain[act.end() :], Phrase.ASSISTANT_FOLLOWS):
+        return Role.ASSISTANT
+    nameless = pattern_of(Phrase.NAMES_NOBODY).finditer(plain)
+    if not _WORD.search(subject) or any(found.start() <= act.start() < found.end() for found in nameless):
+        return None
+    return Role.USER
+
+
+def _subject(plain: str, act: re.Match[str]) -> str:
+    """The speaker of a statement, in the text before the verb."""
+    before = plain[: act.start()]
+    found = _CLEFT.search(plain, act.end()) or _TOPIC.search(before)
+    return found[1] if found else before[:_SUBJECT_CHARS]
 
 
 def _is_assistant(subject: str) -> bool:
     """Whether a subject is an assistant, and not somebody of whom it is said to be one's."""
     found = pattern_of(Phrase.NAMES_ASSISTANT).search(subject)
-    return found is not None and not any(word_forms(subject[: found.start()]))
+    return found is not None and not has_phrase(subject[: found.start()], Phrase.IS_ASIDE)
 
 
 def _is_reported(subject: str, heard: Heard) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from abridged.service.domain.message import Message, Role
-from abridged.service.grounding.binding import PLACES_MAX, VALUES_MAX, Binding
+from abridged.service.grounding.binding import PLACES_MAX, VALUES_MAX, WORDS_MAX, Binding
 from abridged.service.grounding.reading import Passage
 from abridged.service.grounding.support import Concordance, concordance_of
 from tests.support.growth import grows_linearly
@@ -141,6 +141,16 @@ def test_a_list_of_values_is_judged_by_its_first_ones():
     binding = Binding(passages, lambda _: (0,), lambda _: 1.0)
 
     assert len(list(binding.bound(text, (0,)))) == VALUES_MAX
+
+
+def test_a_list_of_words_is_judged_by_its_most_telling_ones():
+    """WORDS_MAX of them, for the same reason; if all are as rare, the first."""
+    words = [f"{first}{second}zu" for first in "bdfgklmnpr" for second in "aeiou"] + ["tulip", "zebra"]
+    binding = Binding((Passage("Tulip and zebra.", 0, (1,), Role.USER),), lambda _: (0,), lambda _: 1.0)
+
+    assert len(words) > WORDS_MAX
+    assert binding.nearest(" ".join(words), (0,)) is None
+    assert binding.nearest(" ".join(words[-WORDS_MAX:]), (0,)) == (0, 2 / WORDS_MAX)
 
 
 def test_the_time_of_a_statement_is_linear_in_the_source():

@@ -32,6 +32,7 @@ def against(statement: str, *said: str) -> tuple[int, ...] | None:
         ("We keep the red banner on the start page.", "The red banner on the start page was dropped."),
         ("Das rote Banner der Startseite bleibt.", "Auf das rote Banner der Startseite wird verzichtet."),
         ("Use the blue banner instead of the red logo.", "The red logo is used."),
+        ("Die Rechnung hat eine Nummer.", "Der Rechnung fehlt eine Nummer."),
     ],
 )
 def test_the_opposite_of_what_was_said_is_found(said: str, statement: str):
@@ -59,11 +60,60 @@ def test_the_opposite_of_what_was_said_is_found(said: str, statement: str):
         ("Do not schedule the standup before 10:00.", "Schedule the standup at 10:00 or later."),
         ("Schedule the standup at 10:00 or later.", "Do not schedule the standup before 10:00."),
         ("Do not schedule the standup before Friday.", "Schedule the standup on Friday or later."),
+        ("Der Rechnung fehlt eine Nummer.", "Die Rechnung hat keine Nummer."),
+        ("The bearings are covered. The vise bolts aren't, about an hour.", "The vise bolts are charged an hour."),
+        ("QA が終わるまで main にマージしないで。", "QA が終わるまで main へのマージは禁じられている。"),
+        ("通報訓練は含めないで。", "通報訓練は外すことにした。"),
     ],
 )
 def test_what_agrees_or_says_something_else_is_no_opposite(said: str, statement: str):
     """Reach ends at `and`; idioms, conditions, questions and double negations say nothing; nor does `not A` deny B."""
     assert against(statement, said) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "statement"),
+    [
+        (
+            ("The archive goes to Building 7 in May. We can't use the lift of Building 7.",),
+            "The archive will be moved to Building 7 in May.",
+        ),
+        (
+            ("You may book the hotel in Lyon up to 120 EUR. I can't pay for breakfast in Lyon.",),
+            "The assistant may book a hotel in Lyon for at most 120 EUR.",
+        ),
+        (
+            ("Ihr dürft das Hotel in Lyon bis 120 EUR buchen. Das Frühstück in Lyon brauchen wir nicht.",),
+            "Der Assistent darf ein Hotel in Lyon bis 120 EUR buchen.",
+        ),
+        (
+            ("The archive goes to Building 12. Never use the lift there for the archive.",),
+            "The archive moves to Building 12 on 4 May.",
+        ),
+        (
+            ("Never restart the ledger database yourself.", "You may restart the ledger database yourself now."),
+            "The assistant may restart the ledger database on its own.",
+        ),
+        (
+            ("Ne relance pas les gens le week-end.", "Finalement, pour relancer les gens le week-end, tu peux."),
+            "Relancer les gens le week-end est permis.",
+        ),
+    ],
+    ids=["a month", "another matter", "another matter in German", "dates", "permitted again", "permitted in French"],
+)
+def test_a_permission_is_forbidden_by_a_sentence_about_the_same(said: tuple[str, ...], statement: str):
+    """A word in common is not enough, and a sentence that permits as much of it counts for it."""
+    assert against(statement, *said) is None
+
+
+def test_what_was_lifted_is_not_denied_by_what_was_said_before():
+    """`No longer` says that it was so."""
+    asked = "Then copy Priya on every freight mail."
+    lifted = "Priya says enough already with the freight mails."
+    statement = "Priya no longer gets copied on freight mails."
+
+    assert against(statement, asked, lifted) is None
+    assert against(statement, asked) == (1,)
 
 
 def test_a_question_that_the_next_message_denies_is_denied():

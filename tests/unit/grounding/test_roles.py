@@ -38,6 +38,23 @@ def test_what_a_user_says_or_an_assistant_reports_is_the_users_own():
     assert proposed(DECISION, "Move it.", "The ledger service uses Postgres 16 now.", "When was that?") is None
 
 
+def test_what_a_user_says_in_other_words_is_no_proposal():
+    """Only an assistant's message is one, however much of the statement a user's has."""
+    said = ("Let's run the compaction at two then.", "Changed, every day at two.")
+
+    assert proposed("Compaction now runs at two, weekends included, ahead of the bank feed.", *said) is None
+
+
+def test_a_proposal_that_was_turned_down_is_decided_against():
+    """A statement that says so makes no decision of it; one that takes it up does."""
+    said = ("What now?", "I'd suggest a painter for the living room.", "We paint it ourselves, no painter.")
+
+    assert proposed("No painter is hired for the living room.", *said) is None
+    assert proposed("A painter for the living room was ruled out.", *said) is None
+    assert proposed("A painter is hired for the living room.", *said) == (2,)
+    assert proposed("No painter is hired for the living room.", *said[:2], "Let me think about it.") == (2,)
+
+
 def test_a_sentence_that_tells_of_a_proposal_makes_no_decision_of_it():
     """It says who proposed."""
     told = "The assistant suggested Postgres 16 for the ledger service."

@@ -39,6 +39,90 @@ def test_a_persons_wish_is_none_that_an_assistant_voiced(said: tuple[str, ...], 
 
 @pytest.mark.parametrize(
     "statement",
+    [
+        "Later the assistant suggested painting the hallway green.",
+        "First, the assistant proposed painting the hallway green.",
+        "On Tuesday the assistant recommended painting the hallway green.",
+        "Painting the hallway green was proposed by the assistant.",
+        "Später schlug der Assistent vor: painting the hallway green.",
+        "Al final propuso el asistente: painting the hallway green.",
+        "L'idée proposée par l'assistant: painting the hallway green.",
+    ],
+)
+def test_an_assistants_own_proposal_stands_whatever_is_said_before(statement: str):
+    """The adverb may come first, and the assistant after the verb."""
+    assert another(statement, *ENGLISH) is None
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "Lena's assistant suggested painting the hallway green.",
+        "The dental assistant suggested painting the hallway green.",
+        "My assistant suggested painting the hallway green.",
+        "The user suggested to the assistant painting the hallway green.",
+    ],
+)
+def test_the_assistant_of_somebody_is_not_the_assistant(statement: str):
+    """Nor is the one that somebody speaks to."""
+    assert another(statement, *ENGLISH) == (2,)
+
+
+@pytest.mark.parametrize(
+    ("said", "statement"),
+    [
+        (ENGLISH, "It was suggested to paint the hallway green."),
+        (ENGLISH, "Suggested: painting the hallway green."),
+        (GERMAN, "Es wurde vorgeschlagen, den Flur grün streichen zu lassen."),
+        (CHINESE, "有人建议把走廊刷成绿色。"),
+    ],
+)
+def test_an_impersonal_sentence_names_no_speaker(said: tuple[str, ...], statement: str):
+    """Whoever voiced it."""
+    assert another(statement, *said) is None
+
+
+NOTICED = ("The changer has forty pockets, not thirty.", "Noted, the changer has forty pockets.")
+REMARKED = ("次です。", "アプリの版を上げましょうか。", "まだです。")
+
+
+@pytest.mark.parametrize(
+    ("said", "statement", "number"),
+    [
+        (NOTICED, "The assistant noticed that the changer has forty pockets.", 1),
+        (NOTICED, "Gord pointed out that the changer has forty pockets.", None),
+        (REMARKED, "この機会にアプリの版を上げようと利用者が持ちかけた。", 2),
+        (REMARKED, "アプリの版を上げようと言い出したのは利用者だ。", 2),
+        (REMARKED, "アプリの版を上げようと言い出したのはアシスタントだ。", None),
+    ],
+)
+def test_a_remark_belongs_to_whoever_makes_it_first(said: tuple[str, ...], statement: str, number: int | None):
+    """In Japanese the speaker may stand right before the verb, or after it."""
+    assert another(statement, *said) == (number and (number,))
+
+
+def test_what_a_tool_says_is_no_remark_of_another():
+    """The assistant only repeats it, and without the tool it would be its own."""
+    tool, told = "pockets of the changer: 40, expected 30", "The changer has forty pockets, not the thirty expected."
+    statement = "The check warned that the pockets of the changer were not as expected."
+
+    def judged(*roles: tuple[Role, str]) -> tuple[int, ...] | None:
+        index = concordance_of(enumerate((Message("m", role, text) for role, text in roles), 1))
+        return said_by_another(statement, index.support(statement), index)
+
+    assert judged((Role.TOOL, tool), (Role.ASSISTANT, told)) is None
+    assert judged((Role.USER, "Good morning."), (Role.ASSISTANT, told)) == (2,)
+
+
+def test_a_speaker_is_looked_for_at_the_beginning():
+    """Who is named further on is another, as in a list of those who were there."""
+    present = "Lena, who came with the tenants of the upper floors and the assistant, proposed"
+
+    assert another(f"{present} painting the hallway green.", *ENGLISH) == (2,)
+
+
+@pytest.mark.parametrize(
+    "statement",
     ["The assistant decided against green walls in the hallway.", "The assistant wants no green walls in the hallway."],
 )
 def test_an_assistant_decides_nothing_that_a_user_says(statement: str):
