@@ -122,7 +122,7 @@ def contradicting(statement: str, support: Support, concordance: Concordance) ->
     for clause in said:
         if clause.negations < 2 and (against := _opposite(clause, others)) is not None:
             return against
-    if any(_quotes(statement, heard) for heard in support.heard):
+    if any(is_quoted(statement, heard) for heard in support.heard):
         return None
     closest = _closest(support)
     if has_phrase(statement, Phrase.PERMITS) and not any(clause.negations for clause in said):
@@ -130,7 +130,7 @@ def contradicting(statement: str, support: Support, concordance: Concordance) ->
     return _denied(said, closest, concordance)
 
 
-def _quotes(statement: str, heard: Heard) -> bool:
+def is_quoted(statement: str, heard: Heard) -> bool:
     """Whether a statement is the words of a message, whoever is named before them and whatever marks them."""
     quoted = " ".join(_WORD.findall(statement.partition(": ")[2] or statement))
     return quoted in " ".join(word for passage in heard.passages for word in _WORD.findall(passage.text))

@@ -14,6 +14,7 @@ import re
 from typing import Final
 
 from abridged.service.domain.message import Role
+from abridged.service.grounding.polarity import is_quoted
 from abridged.service.grounding.roles import is_taken_up
 from abridged.service.grounding.support import Concordance, Heard, Support
 from abridged.service.text.phrases import Phrase, has_phrase, pattern_of
@@ -28,6 +29,8 @@ _BESIDE: Final = 0.75
 _SUBJECT_CHARS: Final = 48
 """Of a speaker with what is said of it."""
 
+_ROLES: Final = frozenset(Role)
+
 _WORD: Final = re.compile(r"\w")
 _TOPIC: Final = re.compile("([^\\W\u3041-\u309f]+(?:[\u3041-\u309f]{2})?)\\s?[\u306f\u304c\u3082]")
 _CLEFT: Final = re.compile("\u306e\u306f\u3001?([\u30a0-\u9fff]+)")
@@ -39,7 +42,7 @@ def said_by_another(statement: str, support: Support, concordance: Concordance) 
     plain = folded(statement).replace("\u2019", "'")
     voiced, wish = _first(plain, Phrase.TELLS_PROPOSAL, Phrase.TELLS_REMARK), _first(plain, Phrase.TELLS_WISH)
     act = voiced or wish
-    if act is None or (claimed := _speaker(plain, act)) is None:
+    if act is None or (claimed := _speaker(plain, act)) is None or _is_quotation(statement, support):
         return None
     near = [heard for heard in support.heard if heard.passages[0].role in (Role.USER, Role.ASSISTANT)]
     most = max((heard.share for heard in near), default=0.0)
@@ -55,6 +58,15 @@ def said_by_another(statement: str, support: Support, concordance: Concordance) 
     if claimed is Role.USER and (len(others) < len(close) or is_taken_up(others[0], concordance)):
         return None
     return others[0].passages[0].numbers
+
+
+def _is_quotation(statement: str, support: Support) -> bool:
+    """Whether a statement is what a message says, of the role before it if there is one: it tells of nobody's act."""
+    speaker = statement.partition(": ")[0]
+    return any(
+        is_quoted(statement, heard) and (speaker not in _ROLES or heard.passages[0].role == speaker)
+        for heard in support.heard
+    )
 
 
 def _first(plain: str, *kinds: Phrase) -> re.Match[str] | None:

@@ -154,3 +154,11 @@ def test_a_proposal_that_a_user_took_up_is_wanted_and_still_anothers_proposal():
 def test_a_statement_that_names_its_speaker_stands(said: tuple[str, ...], statement: str):
     """One that names nobody stands, too, and so does one that comes close to nothing."""
     assert another(statement, *said) is None
+
+
+def test_a_quotation_is_of_its_own_speaker():
+    """Whoever says nearly the same before; a role that did not say it is another speaker."""
+    said = ("I want to continue now to the `next_cypher` function.", "We want to continue now to the next function.")
+
+    assert another("assistant: We want to continue now to the next function.", *said) is None
+    assert another("assistant: I want to continue now to the `next_cypher` function.", *said) == (1,)
