@@ -18,9 +18,10 @@ from abridged.service.domain.tokens import TokenCounter
 from abridged.service.models.model import AnswerLooped, Completion, CompletionRequest, ModelError, SummaryModel
 from abridged.service.models.retry import RetryDetails, RetryPolicy, complete_with_retry
 from abridged.service.prompts.prompt import Prompt, repair_text
-from abridged.service.summarizer.check import CheckedDraft, Room, Source, check_draft, check_last, fit_draft
+from abridged.service.summarizer.check import CheckedDraft, Room, Source, check_draft, check_last
 from abridged.service.summarizer.draft import Draft, InvalidDraft, with_changes
 from abridged.service.summarizer.episode_draft import digest_of, digest_schema
+from abridged.service.summarizer.fit import fit_draft
 from abridged.service.summarizer.forms import DraftForm
 from abridged.service.summarizer.summarizer import Observer, PassFailed, TooManyCalls
 

@@ -1,4 +1,4 @@
-"""Checks a draft against its source and fits it to its room.
+"""Checks a draft against its source.
 
 Marks are stripped, and list items and sentences that the source does not bear out are dropped, which costs nothing. A
 narrative of which nothing would be left goes back to the model, because only the model can rewrite it. The rest is
@@ -7,7 +7,7 @@ compared with the source, the previous record and the record that it would repla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Self
@@ -16,7 +16,6 @@ from abridged.service.domain.message import Message, Role
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.record import ActionItem, RecordEvidence, RecordQuality, SummaryRecord
 from abridged.service.domain.render import summary_text
-from abridged.service.extraction.passages import speaker_of
 from abridged.service.grounding.claims import Evidence, evidence_of, evidence_with, share_held, texts_of, unsupported
 from abridged.service.grounding.comparison import Compared, compared, compared_short, record_texts, speaks_of_too_little
 from abridged.service.grounding.draft import Problem, ProblemCode, check_record
@@ -25,7 +24,7 @@ from abridged.service.grounding.required import Named, required_identifiers
 from abridged.service.grounding.support import Concordance, concordance_of
 from abridged.service.summarizer.draft import Draft, DraftItem
 from abridged.service.summarizer.inherited import judged_by_code, narrative_evidence
-from abridged.service.summarizer.narrative import Bounds, Quotable, folded, is_copied, tidied
+from abridged.service.summarizer.narrative import Measures, Quotable, is_copied, quotable_of, tidied
 from abridged.service.summarizer.skeleton import Skeleton
 from abridged.service.summarizer.statements import narrative_problems
 from abridged.service.text.identifiers import Identifier, IdentifierKind, numerals
@@ -48,9 +47,6 @@ _REPLACEABLE: Final = frozenset(
 
 _MENDED: Final = frozenset({ProblemCode.COVERAGE, ProblemCode.UNCHANGED})
 """Faults of a draft that leaves out what an extract would say."""
-
-_LEFT_OUT_FIRST: Final = ("key_points", "domain_entities", "participants", "unresolved", "action_items", "decisions")
-"""Lists by the cost of losing them: the narrative has most key points too, but often no decisions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,39 +238,11 @@ def check_draft(draft: Draft, source: Source) -> CheckedDraft:
     )
 
 
-def fit_draft(
-    draft: Draft, *, tokens_max: int, cost: Callable[[Draft], int], cut_narrative: bool = False
-) -> Draft | None:
-    """The draft with as many list items as fit, the first ones of each list; None if the narrative alone is too long.
-
-    `cost` returns the tokens of a draft in the window. `cut_narrative` keeps the start of a narrative that is too long,
-    at least a character. Each halving of a list costs one call of `cost`.
-    """
-    if cost(draft) <= tokens_max:
-        return draft
-    for name in _LEFT_OUT_FIRST:
-        bare = draft.model_copy(update={name: []})
-        if cost(bare) <= tokens_max:
-            return _with_most_items(draft, name, tokens_max=tokens_max, cost=cost)
-        draft = bare
-    return _cut(draft, tokens_max=tokens_max, cost=cost) if cut_narrative else None
-
-
-def quotable_of(messages: Iterable[Message]) -> Quotable:
-    """The sentences of messages, numbered from 1, with their speakers."""
-    said = (
-        (folded(sentence), (number, speaker_of(message)))
-        for number, message in enumerate(messages, 1)
-        for sentence in parts_of(message.content)
-    )
-    return Quotable({words: found for words, found in said if words})
-
-
 def _tidied(draft: Draft, source: Source) -> Draft:
     """The draft of a model with its narratives tidied."""
     if source.quotable is None:
         return draft
-    bounds = Bounds(
+    measures = Measures(
         source.evidence,
         source.concordance,
         source.instructions,
@@ -282,7 +250,7 @@ def _tidied(draft: Draft, source: Source) -> Draft:
         max_repetition=source.policy.max_repetition,
     )
     return draft.model_copy(
-        update={field: tidied(text, bounds, source.quotable) for field, text in draft.narratives.items()}
+        update={field: tidied(text, measures, source.quotable) for field, text in draft.narratives.items()}
     )
 
 
@@ -381,27 +349,3 @@ def _items(draft: Draft) -> list[str]:
 
 def _item_text(item: DraftItem) -> str:
     return " ".join((item.task, item.owner, item.due))
-
-
-def _cut(draft: Draft, *, tokens_max: int, cost: Callable[[Draft], int]) -> Draft:
-    text = draft.summary
-    chars = _most(1, len(text), lambda n: cost(draft.model_copy(update={"summary": text[:n]})) <= tokens_max)
-    return draft.model_copy(update={"summary": text[:chars].rstrip() or text[:1]})
-
-
-def _with_most_items(draft: Draft, name: str, *, tokens_max: int, cost: Callable[[Draft], int]) -> Draft:
-    """The draft with the longest fitting start of list `name`; it fits without the list."""
-    items = getattr(draft, name)
-    count = _most(0, len(items), lambda n: cost(draft.model_copy(update={name: items[:n]})) <= tokens_max)
-    return draft.model_copy(update={name: items[:count]})
-
-
-def _most(least: int, too_many: int, fits: Callable[[int], bool]) -> int:
-    """The largest number from `least` to below `too_many` that fits, by halves."""
-    while too_many - least > 1:
-        middle = (least + too_many) // 2
-        if fits(middle):
-            least = middle
-        else:
-            too_many = middle
-    return least
