@@ -48,7 +48,7 @@ class Quotable:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What a narrative is judged by.
+    """The source and the bounds that a narrative is judged by.
 
     Attributes:
         evidence: Everything that its source says.
