@@ -301,6 +301,20 @@ def test_a_task_takes_owner_and_due_date_from_its_new_text():
     assert (again.owner, again.due) == ("Ben", "Friday")
 
 
+def test_a_due_date_that_was_corrected_does_not_stay_beside_the_new_text():
+    """Also where the text names the new one in no form of a deadline."""
+    item = DraftItem(task="Rosa sends the report of the audit.", owner="Rosa", due="2026-03-12")
+    text = "Rosa sends the report of the audit, date 2026-03-19."
+    numbered = tuple(enumerate(said("Ana: Rosa sends the report by 2026-03-12.", f"Ana: {text}"), 1))
+    extract = Draft.of_text("x").model_copy(update={"action_items": [item]})
+    skeleton = Skeleton(extract, {f"{item.task} Rosa 2026-03-12": (1,)}, numbered)
+    answer = Draft.of_text("x").model_copy(update={"changes": [DraftChange(number=1, text=text)]})
+
+    joined = skeleton.joined(answer, concordance_of(numbered))
+
+    assert joined.action_items == [DraftItem(task=text, owner="Rosa", due="")]
+
+
 def test_a_decision_whose_value_was_replaced_is_not_kept_beside_the_new_one():
     """Neither with evidence nor as a fault of the model, which did not write it."""
     source = source_of(
