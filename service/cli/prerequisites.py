@@ -15,6 +15,7 @@ from abridged.service.config.prompt_file import own_prompts, raw_schema_text, ti
 from abridged.service.config.settings import Settings
 from abridged.service.config.sources import ConfigError, Configuration, Problem
 from abridged.service.domain.errors import InvalidPolicy
+from abridged.service.domain.record import FormName
 from abridged.service.models.settings import SettingUnusable
 from abridged.service.recall.errors import RecallMissing
 from abridged.service.recall.file import require_installed
@@ -59,7 +60,7 @@ def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], objec
             for provider in settings.providers_of([model]):
                 yield from ((name, f"[{index}]", partial(provider.check_model, own)) for own in provider.models)
     yield "summarizer.prompt_file", "", partial(own_prompts, settings.summarizer.prompt_file)
-    yield "summarizer.text_prompt_file", "", partial(own_prompts, settings.summarizer.text_prompt_file)
+    yield "summarizer.text_prompt_file", "", partial(own_prompts, settings.summarizer.text_prompt_file, FormName.TEXT)
     if settings.summarizer.raw_schema_file is not None:
         yield "summarizer.raw_schema_file", "", partial(_check_raw_schema, settings.summarizer.raw_schema_file)
     yield "titles.prompt_file", "", partial(title_template, settings.titles.prompt_file)

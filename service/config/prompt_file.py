@@ -16,12 +16,16 @@ def own_prompts(path: Path | None, form: FormName = FormName.FACETS) -> Mapping[
 
     Raises InvalidPolicy for a file that cannot be read or holds no prompt.
     """
-    return {} if path is None else {form: template_from_text(path.stem, _text(path))}
+    if path is None:
+        return {}
+    return {form: template_from_text(path.stem, _text(path), lists_statements=form is FormName.FACETS)}
 
 
 def title_template(path: Path | None) -> PromptTemplate:
     """The prompt for titles: that of `path`, if any, which needs no `{{previous}}`; raises as `own_prompts` does."""
-    return TITLE_TEMPLATE if path is None else template_from_text(path.stem, _text(path), needed=("transcript",))
+    if path is None:
+        return TITLE_TEMPLATE
+    return template_from_text(path.stem, _text(path), needed=("transcript",), lists_statements=False)
 
 
 def raw_schema_text(path: Path) -> str:

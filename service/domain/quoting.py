@@ -45,7 +45,8 @@ _ANY_SPACE: Final = re.compile(rf"[\s{LINE_ENDS}]+")
 def quoted(text: str) -> str:
     """Text that opens or closes no frame, has no mark of a chat template and no line that begins another's turn.
 
-    A tag's bracket becomes `&lt;`, a mark a space, and such a line starts with `> `. Quoting it again changes nothing.
+    A tag's bracket becomes `&lt;`, a mark a line's end, and such a line starts with `> `. Quoting it again changes
+    nothing.
     """
     read = replaced(without_marks(text), _BREAKS_OUT, lambda found: _ENTITIES.get(found[0], _LINE_QUOTE))
     # As written, too: an invisible character may end the name of a tag.

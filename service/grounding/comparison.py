@@ -95,7 +95,7 @@ def compared(
     beside: Compared,
     policy: Policy,
     *,
-    kept: Mapping[str, Sequence[str]] | None = None,
+    kept: Mapping[str, Sequence[str]],
 ) -> tuple[Problem, ...]:
     """Every problem that shows only in comparison with `beside`, for a draft given as texts by field.
 
@@ -103,7 +103,7 @@ def compared(
     """
     parts = [text for field in texts.values() for text in field if text]
     own = "\n".join(parts)
-    whole = own if kept is None else "\n".join(text for field in kept.values() for text in field if text)
+    whole = "\n".join(text for field in kept.values() for text in field if text)
     keys = word_keys(whole)
     return (
         *_loop_problems(parts, policy),

@@ -25,7 +25,8 @@ from abridged.service.text.secrets import mask_secrets
 
 SEPARATOR = "--- user ---"
 _PLACEHOLDER = re.compile(r"\{\{\s*([a-z_]+)\s*\}\}")
-_KNOWN = frozenset({"meta", "previous", "transcript", "statements", "summary_tokens_max"})
+_STATEMENTS = "statements"
+_KNOWN = frozenset({"meta", "previous", "transcript", _STATEMENTS, "summary_tokens_max"})
 _OUTPUT_LINES_KEPT = 12
 
 INVENTED_MAX = 12
@@ -123,7 +124,7 @@ class PromptTemplate:
     @property
     def lists_statements(self) -> bool:
         """Whether it has a place for the numbered statements that code keeps."""
-        return "statements" in _PLACEHOLDER.findall(self.user)
+        return _STATEMENTS in _PLACEHOLDER.findall(self.user)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +173,13 @@ EPISODE_MERGE_TEMPLATE = PromptTemplate("episode-merge", "1", _EPISODE_SYSTEM + 
 DIGEST_TEMPLATE = PromptTemplate("digest", "1", _DIGEST_SYSTEM, _DIGEST_USER)
 
 
-def template_from_text(name: str, text: str, *, needed: Sequence[str] = ("previous", "transcript")) -> PromptTemplate:
+def template_from_text(
+    name: str, text: str, *, needed: Sequence[str] = ("previous", "transcript"), lists_statements: bool = True
+) -> PromptTemplate:
     """An operator's template: system text, a line `--- user ---`, user text. Raises InvalidPolicy if it is invalid.
 
-    `needed` are the placeholders that its user text must have.
+    `needed` are the placeholders that its user text must have; `lists_statements` says that it may have a place for
+    the statements that code keeps, in its user text.
     """
     system, separator, user = text.partition(f"\n{SEPARATOR}\n")
     if not separator:
@@ -183,6 +187,8 @@ def template_from_text(name: str, text: str, *, needed: Sequence[str] = ("previo
     used = set(_PLACEHOLDER.findall(text))
     if unknown := used - _KNOWN:
         raise InvalidPolicy("prompt_file", f"has an unknown placeholder '{min(unknown)}'")
+    if _STATEMENTS in (_PLACEHOLDER.findall(system) if lists_statements else used):
+        raise InvalidPolicy("prompt_file", f"has the placeholder '{_STATEMENTS}' where nothing fills it in")
     for placeholder in needed:
         if placeholder not in _PLACEHOLDER.findall(user):
             raise InvalidPolicy("prompt_file", f"its user text lacks the placeholder '{placeholder}'")

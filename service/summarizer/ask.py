@@ -18,9 +18,10 @@ from abridged.service.domain.tokens import TokenCounter
 from abridged.service.models.model import AnswerLooped, Completion, CompletionRequest, ModelError, SummaryModel
 from abridged.service.models.retry import RetryDetails, RetryPolicy, complete_with_retry
 from abridged.service.prompts.prompt import Prompt, repair_text
-from abridged.service.summarizer.check import CheckedDraft, Room, Source, check_draft, check_last, fit_draft
+from abridged.service.summarizer.check import CheckedDraft, Room, Source, check_draft, check_last
 from abridged.service.summarizer.draft import Draft, InvalidDraft, with_changes
 from abridged.service.summarizer.episode_draft import digest_of, digest_schema
+from abridged.service.summarizer.fit import Limit, fit_draft
 from abridged.service.summarizer.forms import DraftForm
 from abridged.service.summarizer.summarizer import Observer, PassFailed, TooManyCalls
 
@@ -103,7 +104,7 @@ class Asker:
 
     @property
     def managed(self) -> bool | None:
-        """Whether the first answer could be used; None without an answer."""
+        """Whether the first answer to every question could be used; None without an answer."""
         return self._managed
 
     @property
@@ -124,17 +125,20 @@ class Asker:
         removed: tuple[str, ...] = ()
         invented: tuple[str, ...] = ()
         output = cause = ""
+        words = self._form.repair
+        narrows = source.skeleton is not None and bool(words.narrative)
         for repair in range(self._policy.repair_attempts + 1):
-            again = repair_text((*reasons, *removed), self._form.repair.again, invented=invented)
+            last_line = words.narrative if narrows else words.again
+            again = repair_text((*reasons, *removed), last_line, invented=invented)
             user = prompt.user + (again if repair else "")
             removed = invented = ()
             is_last = repair == self._policy.repair_attempts
             try:
-                narrowed = bool(repair) and self._form.repair.narrows
+                narrowed = bool(repair) and narrows
                 completion = await self._complete(prompt, user, source, room.content_tokens, repair, narrowed=narrowed)
                 output = completion.text
                 if completion.finish_reason == "length":
-                    reasons = (self._form.repair.cut_off,)
+                    reasons = (words.cut_off,)
                     cause = "the answer was cut off at its length limit"
                     self._managed = False
                     continue
@@ -143,7 +147,7 @@ class Asker:
                 )
             except AnswerLooped as error:
                 self._managed = False
-                reasons = (self._form.repair.looped,)
+                reasons = (words.looped,)
                 output, cause = "", str(error)
                 continue
             except InvalidDraft as error:
@@ -152,7 +156,7 @@ class Asker:
                 cause = f"the answer is no valid record: {error}"
                 continue
             if not result.problems:
-                self._managed = self._managed if self._managed is not None else not repair
+                self._managed = self._managed is None or self._managed
                 return AcceptedDraft(result, completion.model)
             self._managed = False
             reasons, removed, invented = result.problems, result.removed, result.invented
@@ -266,6 +270,5 @@ class Asker:
             raise InvalidDraft((f"summary: too long, the whole answer may take {room.content_tokens} tokens",))
         # Without a repair, a bad answer is the end of the pass.
         is_repaired = is_last and self._policy.repair_attempts > 0
-        checked = (check_last if is_repaired else check_draft)(fitting or draft, source)
-        whole = fit_draft(checked.draft, tokens_max=room.limit_tokens, cost=self._cost, cut_narrative=not at_any_length)
-        return checked.fitted(whole or checked.draft)
+        limit = Limit(room.limit_tokens, self._cost, cuts=not at_any_length, content_tokens=room.content_tokens)
+        return (check_last if is_repaired else check_draft)(fitting or draft, source, limit)

@@ -16,7 +16,8 @@ from abridged.service.domain.policy import Policy, without_floors
 from abridged.service.domain.record import FormName, Provenance
 from abridged.service.domain.tokens import TokenCounter
 from abridged.service.grounding.support import concordance_of
-from abridged.service.summarizer.check import Room, Source, check_draft, fit_draft
+from abridged.service.summarizer.check import Room, Source, check_draft
+from abridged.service.summarizer.fit import fit_draft
 from abridged.service.summarizer.forms import DraftForm
 from abridged.service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
 from abridged.service.turn import at_length

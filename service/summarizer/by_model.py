@@ -66,7 +66,7 @@ class ModelSummarizer:
 
     async def summarize(self, work: PassWork, observer: Observer) -> Summary:
         whole = self._forms[work.plan.form]
-        is_whole = whole.small is None or self._managed.is_whole(self.name)
+        is_whole = whole.small is None or self._managed.is_whole()
         form = whole if is_whole or whole.small is None else whole.small
         window_tokens = self._window_tokens = await self._held_tokens()
         cost = await at_length(WindowCost, work, self._counter)
@@ -98,7 +98,7 @@ class ModelSummarizer:
             raise
         finally:
             if is_whole and asker.managed is not None:
-                self._managed.answered(self.name, used=asker.managed)
+                self._managed.answered(used=asker.managed)
         provenance = Provenance.MERGED if reading.merged else Provenance.MODEL
         summary = await at_length(
             summary_of,

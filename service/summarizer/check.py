@@ -1,4 +1,4 @@
-"""Checks a draft against its source and fits it to its room.
+"""Checks a draft against its source.
 
 Marks are stripped, and list items and sentences that the source does not bear out are dropped, which costs nothing. A
 narrative of which nothing would be left goes back to the model, because only the model can rewrite it. The rest is
@@ -7,7 +7,7 @@ compared with the source, the previous record and the record that it would repla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Self
@@ -16,7 +16,6 @@ from abridged.service.domain.message import Message, Role
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.record import ActionItem, RecordEvidence, RecordQuality, SummaryRecord
 from abridged.service.domain.render import summary_text
-from abridged.service.extraction.passages import speaker_of
 from abridged.service.grounding.claims import Evidence, evidence_of, evidence_with, share_held, texts_of, unsupported
 from abridged.service.grounding.comparison import Compared, compared, compared_short, record_texts, speaks_of_too_little
 from abridged.service.grounding.draft import Problem, ProblemCode, check_record
@@ -24,10 +23,10 @@ from abridged.service.grounding.ground import ground_of
 from abridged.service.grounding.required import Named, required_identifiers
 from abridged.service.grounding.support import Concordance, concordance_of
 from abridged.service.summarizer.draft import Draft, DraftItem
-from abridged.service.summarizer.inherited import judged_by_code, narrative_evidence
-from abridged.service.summarizer.narrative import Bounds, Quotable, folded, is_copied, tidied
+from abridged.service.summarizer.fit import NO_LIMIT, Limit
+from abridged.service.summarizer.narrative import Measures, Quotable, is_copied, narrative_evidence, quotable_of, tidied
 from abridged.service.summarizer.skeleton import Skeleton
-from abridged.service.summarizer.statements import narrative_problems
+from abridged.service.summarizer.statements import judged, narrative_problems
 from abridged.service.text.identifiers import Identifier, IdentifierKind, numerals
 from abridged.service.text.markup import strip_chat_markup
 from abridged.service.text.sentences import parts_of
@@ -38,19 +37,17 @@ CONTENT_TOKENS_MIN = 32
 SHORT: Final = "short_summary"
 """It repeats the longer text in short, so it is compared by itself."""
 
-_REPLACEABLE: Final = frozenset(
+REPLACEABLE: Final = frozenset(
     {
         *(ProblemCode.GENERIC, ProblemCode.UNGROUNDED, ProblemCode.FORMAT_TALK),
         *(ProblemCode.UNSUPPORTED, ProblemCode.OPPOSITE, ProblemCode.ONLY_PROPOSED, ProblemCode.REPETITION),
+        ProblemCode.OTHER_SPEAKER,
     }
 )
 """Faults of a narrative that is no summary of its source; a refusal or an empty one is no answer at all."""
 
 _MENDED: Final = frozenset({ProblemCode.COVERAGE, ProblemCode.UNCHANGED})
 """Faults of a draft that leaves out what an extract would say."""
-
-_LEFT_OUT_FIRST: Final = ("key_points", "domain_entities", "participants", "unresolved", "action_items", "decisions")
-"""Lists by the cost of losing them: the narrative has most key points too, but often no decisions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +167,6 @@ class CheckedDraft:
     removed: tuple[str, ...]
     invented: tuple[str, ...]
 
-    def fitted(self, draft: Draft) -> Self:
-        """The same with a draft that has the first items of each list and the start of the narrative."""
-        lists = {name: getattr(self.evidence, name)[: len(texts)] for name, texts in _statements(draft).items()}
-        told = self.evidence.summary[: len(tuple(parts_of(draft.summary)))]
-        return replace(self, draft=draft, evidence=RecordEvidence(**lists, summary=told))
-
     def quality(self, source: Source, *, reduction: float, beside: Collection[str] = ()) -> RecordQuality:
         """The figures of the checks; the window keeps the identifiers `beside` the draft, too."""
         kept = evidence_of([*beside, *(text for texts in _texts_by_field(self.draft).values() for text in texts)])
@@ -188,30 +179,31 @@ class CheckedDraft:
         )
 
 
-def check_last(draft: Draft, source: Source) -> CheckedDraft:
+def check_last(draft: Draft, source: Source, limit: Limit = NO_LIMIT) -> CheckedDraft:
     """The same for an answer after which no other is asked for: where its narrative alone is at fault, because it is
     not about this conversation, the extract's part replaces it. Its sentences count as unsupported statements."""
-    checked = check_draft(draft, source)
+    checked = check_draft(draft, source, limit)
     codes = {problem.partition(":")[0] for problem in checked.problems}
-    if not codes or source.skeleton is None or not codes <= _REPLACEABLE:
+    if not codes or source.skeleton is None or not codes <= REPLACEABLE:
         return checked
-    told = source.skeleton.completed("").strip()
-    replaced = check_draft(draft.model_copy(update={"summary": told}), source)
+    lists = source.skeleton.joined(draft.model_copy(update={"summary": ""}), source.concordance)
+    told = source.skeleton.told(lists, limit.fits).summary
+    replaced = check_draft(draft.model_copy(update={"summary": told}), source, limit)
     sentences = sum(1 for _ in parts_of(draft.summary))
     return replace(replaced, unsupported_statements=replaced.unsupported_statements + sentences)
 
 
-def check_draft(draft: Draft, source: Source) -> CheckedDraft:
+def check_draft(draft: Draft, source: Source, limit: Limit = NO_LIMIT) -> CheckedDraft:
     """The draft without marks, invented list items and statements that may not stay, with those that code keeps, and
     its remaining problems.
 
     Code takes out of a model's narrative what the source does not bear out. What speaks for the draft is the model's
-    own part; what is kept is the whole.
+    own part; what is kept is the whole, within the limit.
     """
     clean = _tidied(_without_marks(draft), source)
     supported = _supported_only(clean, source.evidence)
-    joined = _completed(source.skeleton.joined(supported, source.concordance), source) if source.skeleton else supported
-    found = judged_by_code(_statements(joined), source.concordance, source.rests_on)
+    joined = _joined(supported, source, limit)
+    found = judged(_statements(joined), source.concordance, source.rests_on)
     kept = _without(joined, found.taken_out)
     texts = _texts_by_field(_without(supported, found.taken_out))
     # An operator's own part says in its own words what the rest says: it is compared with nothing.
@@ -242,39 +234,11 @@ def check_draft(draft: Draft, source: Source) -> CheckedDraft:
     )
 
 
-def fit_draft(
-    draft: Draft, *, tokens_max: int, cost: Callable[[Draft], int], cut_narrative: bool = False
-) -> Draft | None:
-    """The draft with as many list items as fit, the first ones of each list; None if the narrative alone is too long.
-
-    `cost` returns the tokens of a draft in the window. `cut_narrative` keeps the start of a narrative that is too long,
-    at least a character. Each halving of a list costs one call of `cost`.
-    """
-    if cost(draft) <= tokens_max:
-        return draft
-    for name in _LEFT_OUT_FIRST:
-        bare = draft.model_copy(update={name: []})
-        if cost(bare) <= tokens_max:
-            return _with_most_items(draft, name, tokens_max=tokens_max, cost=cost)
-        draft = bare
-    return _cut(draft, tokens_max=tokens_max, cost=cost) if cut_narrative else None
-
-
-def quotable_of(messages: Iterable[Message]) -> Quotable:
-    """The sentences of messages, numbered from 1, with their speakers."""
-    said = (
-        (folded(sentence), (number, speaker_of(message)))
-        for number, message in enumerate(messages, 1)
-        for sentence in parts_of(message.content)
-    )
-    return Quotable({words: found for words, found in said if words})
-
-
 def _tidied(draft: Draft, source: Source) -> Draft:
     """The draft of a model with its narratives tidied."""
     if source.quotable is None:
         return draft
-    bounds = Bounds(
+    measures = Measures(
         source.evidence,
         source.concordance,
         source.instructions,
@@ -282,7 +246,7 @@ def _tidied(draft: Draft, source: Source) -> Draft:
         max_repetition=source.policy.max_repetition,
     )
     return draft.model_copy(
-        update={field: tidied(text, bounds, source.quotable) for field, text in draft.narratives.items()}
+        update={field: tidied(text, measures, source.quotable) for field, text in draft.narratives.items()}
     )
 
 
@@ -292,15 +256,26 @@ def _faults(problems: Iterable[Problem], source: Source) -> Iterator[Problem]:
     return (problem for problem in problems if not (is_completed and problem.code in _MENDED))
 
 
-def _completed(joined: Draft, source: Source) -> Draft:
-    """The whole draft; one whose narrative copies a message or two, or which speaks of too little, has the extract's
+def _joined(draft: Draft, source: Source, limit: Limit) -> Draft:
+    """The whole draft, within the limit: with what code keeps, and completed from the extract as far as that fits."""
+    if source.skeleton is None:
+        return limit.fitted(draft)
+    joined = limit.fitted(source.skeleton.joined(draft, source.concordance))
+    if source.quotable is None:
+        return joined
+    asked = min(limit.tokens, limit.content_tokens + limit.cost(source.skeleton.lists))
+    return source.skeleton.pointed(_completed(joined, source, limit), replace(limit, tokens=asked).fits)
+
+
+def _completed(joined: Draft, source: Source, limit: Limit) -> Draft:
+    """The draft; one whose narrative copies a message or two, or which speaks of too little, has the extract's
     narrative beside its own."""
     if source.skeleton is None or source.quotable is None:
         return joined
     texts = (text for listed in _texts_by_field(joined).values() for text in listed)
     if not is_copied(joined.summary, source.quotable) and not speaks_of_too_little(texts, source.beside, source.policy):
         return joined
-    return joined.model_copy(update={"summary": source.skeleton.completed(joined.summary)})
+    return source.skeleton.told(joined, limit.fits)
 
 
 def _but_short(texts: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -324,11 +299,15 @@ def _texts_by_field(draft: Draft) -> dict[str, tuple[str, ...]]:
 
 
 def _without_marks(draft: Draft) -> Draft:
-    strip = strip_chat_markup
+    """The draft without marks of chat templates, which end a sentence of a narrative, and none of a list's lines."""
+
+    def line(text: str) -> str:
+        return " ".join(strip_chat_markup(text).split())
+
     return draft.edited(
-        lambda texts: list(map(strip, texts)),
-        lambda items: [DraftItem(task=strip(i.task), owner=strip(i.owner), due=strip(i.due)) for i in items],
-        **{field: strip(text).strip() for field, text in draft.narratives.items()},
+        lambda texts: list(map(line, texts)),
+        lambda items: [DraftItem(task=line(i.task), owner=line(i.owner), due=line(i.due)) for i in items],
+        **{field: strip_chat_markup(text).strip() for field, text in draft.narratives.items()},
     )
 
 
@@ -381,27 +360,3 @@ def _items(draft: Draft) -> list[str]:
 
 def _item_text(item: DraftItem) -> str:
     return " ".join((item.task, item.owner, item.due))
-
-
-def _cut(draft: Draft, *, tokens_max: int, cost: Callable[[Draft], int]) -> Draft:
-    text = draft.summary
-    chars = _most(1, len(text), lambda n: cost(draft.model_copy(update={"summary": text[:n]})) <= tokens_max)
-    return draft.model_copy(update={"summary": text[:chars].rstrip() or text[:1]})
-
-
-def _with_most_items(draft: Draft, name: str, *, tokens_max: int, cost: Callable[[Draft], int]) -> Draft:
-    """The draft with the longest fitting start of list `name`; it fits without the list."""
-    items = getattr(draft, name)
-    count = _most(0, len(items), lambda n: cost(draft.model_copy(update={name: items[:n]})) <= tokens_max)
-    return draft.model_copy(update={name: items[:count]})
-
-
-def _most(least: int, too_many: int, fits: Callable[[int], bool]) -> int:
-    """The largest number from `least` to below `too_many` that fits, by halves."""
-    while too_many - least > 1:
-        middle = (least + too_many) // 2
-        if fits(middle):
-            least = middle
-        else:
-            too_many = middle
-    return least

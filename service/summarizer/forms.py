@@ -50,13 +50,14 @@ class RepairWords:
         cut_off: The answer reached its length limit.
         looped: The answer repeated one word without end.
         again: The last line of a repair prompt, after the reasons.
-        narrows: Whether the model is asked for the narrative alone, because code keeps the rest.
+        narrative: The last line where code keeps the rest, so that the narrative alone is asked for; empty where the
+            whole answer always is.
     """
 
     cut_off: str
     looped: str
     again: str
-    narrows: bool = False
+    narrative: str = ""
 
 
 class Extracted(NamedTuple):
@@ -168,8 +169,7 @@ FORMS: Final[Mapping[FormName, DraftForm]] = MappingProxyType(
             repair=replace(
                 _JSON_REPAIR,
                 cut_off="cut_off: the answer was cut off, write a shorter summary",
-                again='Answer again with a JSON object that has the key "summary" alone: the corrected summary.',
-                narrows=True,
+                narrative='Answer again with a JSON object that has the key "summary" alone: the corrected summary.',
             ),
             extracted=_extracted_facets,
             keeps_statements=True,

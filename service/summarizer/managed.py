@@ -1,12 +1,12 @@
-"""Remembers which question a model manages: the whole record, or the narrative alone.
+"""Remembers which question a summarizer's models manage: the whole record, or the narrative alone.
 
-The memory is of this process and small: how often in a row a model's first answer to the whole question could not be
-used. The same answers lead to the same questions.
+The memory is of this process, and one number: how often in a row a first answer to the whole question could not be
+used. The same answers lead to the same questions. A list of models has one memory, because who of them answers is known
+only afterwards.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Final
 
 _MISSES: Final = 2
@@ -15,34 +15,24 @@ _MISSES: Final = 2
 _SMALL_QUESTIONS: Final = 8
 """Questions for the narrative alone before the whole question is tried again."""
 
-MODELS_MAX: Final = 64
-"""Models that are remembered; the one asked longest ago is forgotten first."""
-
 
 class Managed:
-    """The memory, by the name of a model."""
+    """The memory of one summarizer."""
 
     def __init__(self) -> None:
-        self._misses: OrderedDict[str, int] = OrderedDict()
+        self._misses = 0
 
-    def is_whole(self, model: str) -> bool:
-        """Whether to ask `model` the whole question next. Each question for the narrative alone counts."""
-        misses = self._misses.get(model, 0)
-        if misses < _MISSES:
+    def is_whole(self) -> bool:
+        """Whether to ask the whole question next. Each question for the narrative alone counts."""
+        if self._misses < _MISSES:
             return True
-        if misses < _MISSES + _SMALL_QUESTIONS:
-            self._remember(model, misses + 1)
+        if self._misses < _MISSES + _SMALL_QUESTIONS:
+            self._misses += 1
             return False
         # One more miss, and the next questions are small again.
-        self._remember(model, _MISSES - 1)
+        self._misses = _MISSES - 1
         return True
 
-    def answered(self, model: str, *, used: bool) -> None:
-        """Remember whether a model's first answer to the whole question could be used."""
-        self._remember(model, 0 if used else self._misses.get(model, 0) + 1)
-
-    def _remember(self, model: str, misses: int) -> None:
-        self._misses[model] = misses
-        self._misses.move_to_end(model)
-        while len(self._misses) > MODELS_MAX:
-            self._misses.popitem(last=False)
+    def answered(self, *, used: bool) -> None:
+        """Remember whether a first answer to the whole question could be used."""
+        self._misses = 0 if used else self._misses + 1

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from abridged.service.domain.message import Message
+from abridged.service.extraction.passages import speaker_of
+from abridged.service.extraction.talk import said_by
 from abridged.service.grounding.claims import Evidence, unsupported
 from abridged.service.grounding.comparison import talks_of_format, without_loops
 from abridged.service.grounding.draft import echoes_instructions, is_data
 from abridged.service.grounding.support import Concordance
 from abridged.service.summarizer.statements import narrative_problems
 from abridged.service.text.phrases import Phrase, pattern_of
-from abridged.service.text.sentences import unrepeated
+from abridged.service.text.sentences import parts_of, unrepeated
+from abridged.service.text.words import folded, script_runs
 
 _AROUND_BREAKS: Final = re.compile(r"[ \t]{0,80}\n\s{0,80}")
 
@@ -39,12 +43,12 @@ class Quotable:
 
     def source_of(self, sentence: str) -> tuple[int, str] | None:
         """The message that says a sentence word for word, and its speaker; None if no message does."""
-        return self.said.get(folded(sentence))
+        return self.said.get(match_key(sentence))
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """The bounds of a narrative.
+class Measures:
+    """The source and the bounds that a narrative is judged by.
 
     Attributes:
         evidence: Everything that its source says.
@@ -61,43 +65,69 @@ class Bounds:
     max_repetition: float
 
 
-def tidied(text: str, bounds: Bounds, quotable: Quotable) -> str:
+def tidied(text: str, measures: Measures, quotable: Quotable) -> str:
     """The narrative without the sentences that code takes out; unchanged if none would be left."""
-    kept = [sentence for sentence in unrepeated(text, set()) if not _is_bad(sentence.strip(), bounds)]
-    if bounds.max_repetition:
-        kept = without_loops(kept, bounds.max_repetition)
+    kept = [sentence for sentence in unrepeated(text, set()) if not _is_bad(sentence.strip(), measures)]
+    if measures.max_repetition:
+        kept = without_loops(kept, measures.max_repetition)
     quoted = [_attributed(sentence, quotable) for sentence in kept]
     told = _AROUND_BREAKS.sub("\n", "".join(quoted)).strip()
     # Sentences that others stood between may read as one, and as another than either.
-    if any(True for _ in narrative_problems("summary", told, bounds.concordance)):
+    if any(True for _ in narrative_problems("summary", told, measures.concordance)):
         told = "\n".join(sentence.strip() for sentence in quoted)
     return told or text
 
 
 def is_copied(text: str, quotable: Quotable) -> bool:
-    """Whether most of a narrative is word for word what one or two messages say."""
+    """Whether most of a narrative is word for word what one or two messages say, with or without the speaker's name."""
     chars: Counter[int] = Counter()
     for sentence in unrepeated(text, set()):
-        found = quotable.source_of(sentence)
-        if found is not None and len(sentence.split()) >= _WORDS_MIN:
+        found = quotable.source_of(sentence) or quotable.source_of(said_by(sentence.strip())[1])
+        if found is not None and _count_of_words(sentence) >= _WORDS_MIN:
             chars[found[0]] += len(sentence)
     copied = sum(count for _, count in chars.most_common(_COPIED_MESSAGES))
     return 0 < len(chars) <= _COPIED_MESSAGES and copied >= _COPIED_SHARE * len(text)
 
 
-def folded(sentence: str) -> str:
-    """The words of a sentence, by which it is found again."""
+def quotable_of(messages: Iterable[Message]) -> Quotable:
+    """The sentences of messages, numbered from 1, with their speakers."""
+    said = (
+        (match_key(sentence), (number, speaker_of(message)))
+        for number, message in enumerate(messages, 1)
+        for sentence in parts_of(message.content)
+    )
+    return Quotable({words: found for words, found in said if words})
+
+
+def narrative_evidence(
+    text: str, concordance: Concordance, rests_on: Mapping[str, tuple[int, ...]]
+) -> tuple[tuple[int, ...], ...]:
+    """The messages that each sentence of a narrative rests on; nothing if none has any. Lines in `rests_on` have those
+    that it names, without a search."""
+    found = tuple(
+        rests_on.get(line) or concordance.support(part).numbers for line in text.splitlines() for part in parts_of(line)
+    )
+    return found if any(found) else ()
+
+
+def match_key(sentence: str) -> str:
+    """The words of a sentence, by which it is found again, whatever its case and its stop."""
     return " ".join(sentence.casefold().split()).strip(" .!?\u2026\u3002")
 
 
-def _is_bad(sentence: str, bounds: Bounds) -> bool:
-    if is_data(sentence) or (echoes_instructions(sentence, bounds.instructions)):
+def _is_bad(sentence: str, measures: Measures) -> bool:
+    if is_data(sentence) or echoes_instructions(sentence, measures.instructions):
         return True
-    if not bounds.may_speak_of_format and talks_of_format(sentence):
+    if not measures.may_speak_of_format and talks_of_format(sentence):
         return True
-    if unsupported(sentence, bounds.evidence):
+    if unsupported(sentence, measures.evidence):
         return True
-    return any(True for _ in narrative_problems("summary", sentence, bounds.concordance))
+    return any(True for _ in narrative_problems("summary", sentence, measures.concordance))
+
+
+def _count_of_words(sentence: str) -> int:
+    """The words of a sentence; in scripts without spaces, as many as its characters could be."""
+    return sum(max(1, len(run) // size) if size else 1 for run, size in script_runs(folded(sentence)))
 
 
 def _attributed(sentence: str, quotable: Quotable) -> str:

@@ -124,7 +124,7 @@ def with_raw(form: DraftForm, schema: RawSchema) -> DraftForm:
         schema=wire,
         read=lambda answer, tokens: without_cut_ends(parsed_as(schema.draft, answer, inner=schema.names), tokens),
         beside_tokens=schema.chars // CHARS_PER_TOKEN,
-        repair=replace(form.repair, again="Answer again with the whole corrected JSON object.", narrows=False),
+        repair=replace(form.repair, narrative=""),
         small=None,
     )
 

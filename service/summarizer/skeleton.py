@@ -2,22 +2,26 @@
 
 It is an extract: what the messages say, word for word, and what the record before still says, each with the messages
 that it rests on. A model writes the narrative, adds statements, and changes or strikes one by its number. What it adds
-and changes needs support like any statement; what it strikes needs a message, after those of the statement, that is
-about the same and ends it. What a model leaves out stays.
+and changes needs support like any statement, and another value needs a later message. What it strikes needs a message,
+after those of the statement, that is about the same and ends it: any later statement ends an open point, and only one
+that reverses or corrects it a decision. What a model leaves out stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from abridged.service.domain.message import Message, Role
 from abridged.service.extraction.cues import asks, is_decision, is_done, is_reversal, leaves_open
+from abridged.service.extraction.talk import said_by
+from abridged.service.extraction.tasks import due_of, owner_of
 from abridged.service.grounding.claims import texts_of
 from abridged.service.grounding.polarity import contradicting
-from abridged.service.grounding.support import Concordance
+from abridged.service.grounding.support import Concordance, concordance_of
 from abridged.service.summarizer.draft import LENGTHS_MAX, Draft, DraftItem
+from abridged.service.summarizer.statements import corrects, has_another_value
 from abridged.service.text.identifiers import identifiers
 from abridged.service.text.phrases import Phrase, has_phrase
 from abridged.service.text.sentences import Terms, sentences, terms_of
@@ -45,6 +49,14 @@ class Numbered(NamedTuple):
     name: str
     place: int
     text: str
+
+
+class _Read(NamedTuple):
+    """A sentence of a message, and its words."""
+
+    number: int
+    text: str
+    terms: Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +90,24 @@ class Skeleton:
         """The numbered statements as a prompt lists them."""
         return tuple(f"{one.number} {_LISTS[one.name]}: {one.text}" for one in self.numbered)
 
-    def completed(self, narrative: str) -> str:
-        """A narrative with the lines of the extract's that it does not have."""
-        lines = (*self.extract.summary.splitlines()[1:], *self.extract.key_points)
-        return "\n".join((narrative, *(line for line in lines if line.rpartition(": ")[2] not in narrative)))
+    def told(self, draft: Draft, fits: Callable[[Draft], bool]) -> Draft:
+        """The draft with the lines of the extract's that its narrative does not have, as many whole ones as fit."""
+        for line in (*self.extract.summary.splitlines()[1:], *self.extract.key_points):
+            if said_by(line)[1] in draft.summary:
+                continue
+            longer = draft.model_copy(update={"summary": "\n".join(filter(None, (draft.summary, line)))})
+            draft = longer if fits(longer) else draft
+        return draft
+
+    def pointed(self, draft: Draft, fits: Callable[[Draft], bool]) -> Draft:
+        """The draft; one without key points has those of the extract's that its narrative does not have, as far as they
+        fit."""
+        if draft.key_points:
+            return draft
+        for line in self.extract.key_points:
+            longer = draft.model_copy(update={"key_points": [*draft.key_points, line]})
+            draft = longer if said_by(line)[1] not in draft.summary and fits(longer) else draft
+        return draft
 
     def joined(self, draft: Draft, concordance: Concordance) -> Draft:
         """The draft with the lists of the skeleton, less what it strikes, and with what it changes and adds."""
@@ -100,19 +126,15 @@ class Skeleton:
         lists: dict[str, list[object]] = {
             name: list(getattr(self.extract, name)) for name in (*_LISTS, "participants", "domain_entities")
         }
-        by_number = {one.number: one for one in self.numbered}
+        changes = {change.number: change.text.strip() for change in draft.changes}
+        changed = [(one, changes[one.number]) for one in self.numbered if one.number in changes]
+        read = tuple(self._read()) if any(not text for _, text in changed) else ()
         struck: set[tuple[str, int]] = set()
-        for change in draft.changes:
-            one = by_number.get(change.number)
-            if one is None:
-                continue
-            text = change.text.strip()
-            if not text and self._ends(one):
+        for one, text in changed:
+            if not text and self._ends(one, read):
                 struck.add((one.name, one.place))
             elif text and self._replaces(one, text, concordance):
-                item = lists[one.name][one.place]
-                changed = DraftItem(task=text, owner=item.owner, due=item.due) if isinstance(item, DraftItem) else text
-                lists[one.name][one.place] = changed
+                lists[one.name][one.place] = _changed_to(text, lists[one.name][one.place])
         return {
             name: [item for index, item in enumerate(items) if (name, index) not in struck]
             for name, items in lists.items()
@@ -121,44 +143,80 @@ class Skeleton:
     def _replaces(self, one: Numbered, text: str, concordance: Concordance) -> bool:
         """Whether a new text is about the same as a statement, and the source bears it out."""
         support = concordance.support(text)
-        if not support.supported or contradicting(text, support, concordance) is not None:
+        if len(terms_of(text) & terms_of(one.text)) < _SHARED_MIN or not support.supported:
             return False
-        return len(terms_of(text) & terms_of(one.text)) >= _SHARED_MIN and _things(one.text) <= _things(text)
+        is_later = max(support.numbers, default=0) > self._last(one)
+        is_kept = _things(one.text) <= _things(text)
+        is_corrected = is_later and has_another_value(text, one.text)
+        return (is_kept or is_corrected) and contradicting(text, support, concordance) is None
 
-    def _ends(self, one: Numbered) -> bool:
+    def _ends(self, one: Numbered, read: Sequence[_Read]) -> bool:
         """Whether a message after those of a statement is about it and ends it."""
-        terms = terms_of(one.text)
-        last = max(self.rests_on.get(one.text, ()), default=0)
-        after = (message for number, message in self.said if number > last)
-        return any(
-            _is_end(sentence, terms) for message in after for text in texts_of(message) for sentence in sentences(text)
-        )
+        terms, last = terms_of(one.text), self._last(one)
+        least = max(1, min(_SHARED_MIN, len(terms)), _ABOUT_SHARE * len(terms))
+        # The words first: they are cheaper to compare than a sentence is to read.
+        about = (each for each in read if each.number > last and len(each.terms & terms) >= least)
+        return any(_is_end(each, one, terms) for each in about)
+
+    def _last(self, one: Numbered) -> int:
+        """The last of the messages that a statement rests on; 0 if none is known."""
+        return max(self.rests_on.get(one.text, ()), default=0)
+
+    def _read(self) -> Iterator[_Read]:
+        """The sentences of the source with the numbers of their messages."""
+        for number, message in self.said:
+            for text in texts_of(message):
+                yield from (_Read(number, sentence, terms_of(sentence)) for sentence in sentences(text))
 
 
-def _is_end(sentence: str, terms: Terms) -> bool:
+def _is_end(read: _Read, one: Numbered, terms: Terms) -> bool:
+    """Whether a sentence about a statement ends it. That it speaks of the same ends no decision and no task: it may
+    confirm it."""
+    sentence = read.text
     if asks(sentence) or leaves_open(sentence):
         return False
-    ends = is_done(sentence) or is_reversal(sentence) or is_decision(sentence) or has_phrase(sentence, Phrase.CORRECTS)
-    shared = len(terms_of(sentence) & terms)
-    return shared >= max(min(_SHARED_MIN, len(terms)), (_ABOUT_SHARE if ends else _ENDING_SHARE) * len(terms)) > 0
+    if is_reversal(sentence) or corrects(sentence, one.text):
+        return True
+    match one.name:
+        case "decisions":
+            return False
+        case "action_items":
+            return is_done(sentence)
+    ends = is_done(sentence) or is_decision(sentence) or has_phrase(sentence, Phrase.CORRECTS)
+    return ends or len(read.terms & terms) >= _ENDING_SHARE * len(terms)
+
+
+def _changed_to(text: str, item: object) -> object:
+    """The item of a list with a new text; of a task, owner and due date stay unless the text names others."""
+    if not isinstance(item, DraftItem):
+        return text
+    is_corrected = item.due in text or has_another_value(text, item.due)
+    due = due_of(text) or ("" if is_corrected else item.due)
+    return DraftItem(task=text, owner=owner_of(text, "") or item.owner, due=due)
 
 
 def _joined(kept: Sequence[object], added: Sequence[object]) -> list[object]:
     """The statements of the skeleton, and those added that say something else."""
-    known = [(terms_of(_text_of(item)), _things(_text_of(item))) for item in kept]
     joined = list(kept)
     for item in added:
-        text = _text_of(item)
-        terms, things = terms_of(text), _things(text)
-        if not any(_says_same(terms, things, *other) for other in known):
+        if not any(_says_same(_text_of(item), _text_of(other)) for other in joined):
             joined.append(item)
-            known.append((terms, things))
     return joined
 
 
-def _says_same(terms: Terms, things: frozenset[str], other: Terms, other_things: frozenset[str]) -> bool:
-    shared = len(terms & other)
-    return things <= other_things and shared >= _SAME_SHARE * max(1, len(terms))
+def _says_same(text: str, other: str) -> bool:
+    """Whether a text has no identifier that another lacks, most of its words in common with it, and not the opposite
+    sense."""
+    terms = terms_of(text)
+    is_covered = len(terms & terms_of(other)) >= _SAME_SHARE * max(1, len(terms)) and _things(text) <= _things(other)
+    return is_covered and not _is_opposite(text, other)
+
+
+def _is_opposite(text: str, other: str) -> bool:
+    """Whether a text denies what another says, or one of both alone takes something back."""
+    concordance = concordance_of([(1, Message("", Role.USER, said_by(other)[1]))])
+    opposed = contradicting(text, concordance.support(text), concordance) is not None
+    return opposed or is_reversal(text) is not is_reversal(other)
 
 
 def _names(kept: Sequence[object], added: Sequence[str]) -> list[str]:

@@ -4,12 +4,16 @@ A decision or an action item without support is taken out. So is every statement
 names another speaker than its source, and every decision that an assistant only proposed. A key point or an open
 question without support stays, without message numbers. The narrative is judged as a whole, because only a model can
 write it again.
+
+A statement that code has found, or that an earlier record names with its messages, rests on these without a search: it
+needs no other support, unless a later message gave another value to what it says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from abridged.service.domain.record import RecordEvidence
@@ -17,8 +21,10 @@ from abridged.service.grounding.draft import Problem, ProblemCode
 from abridged.service.grounding.polarity import contradicting
 from abridged.service.grounding.roles import decides, only_proposed
 from abridged.service.grounding.speakers import said_by_another
-from abridged.service.grounding.support import Concordance
-from abridged.service.text.sentences import sentences
+from abridged.service.grounding.support import Concordance, Support
+from abridged.service.text.identifiers import identifiers
+from abridged.service.text.phrases import Phrase, has_phrase
+from abridged.service.text.sentences import parts_of, sentences
 
 _Numbers = tuple[int, ...]
 
@@ -56,9 +62,13 @@ class _List:
     by_others: list[_Numbers]
 
 
-def judged(statements: Mapping[str, Sequence[str]], concordance: Concordance) -> Judged:
-    """The statements, given by list, before what their source says."""
-    lists = {name: _judged_list(name, texts, concordance) for name, texts in statements.items()}
+def judged(
+    statements: Mapping[str, Sequence[str]],
+    concordance: Concordance,
+    rests_on: Mapping[str, _Numbers] = MappingProxyType({}),
+) -> Judged:
+    """The statements, given by list, before what their source says. Those in `rests_on` rest on these messages."""
+    lists = {name: _judged_list(name, texts, concordance, rests_on) for name, texts in statements.items()}
     removed = [problem for name, found in lists.items() for problem in _removals(name, found)]
     evidence = RecordEvidence(
         **{name: tuple(found.numbers) if any(found.numbers) else () for name, found in lists.items()}
@@ -72,6 +82,19 @@ def judged(statements: Mapping[str, Sequence[str]], concordance: Concordance) ->
         tuple(removed),
         texts,
     )
+
+
+def corrects(sentence: str, text: str) -> bool:
+    """Whether a sentence speaks of a change and has another value than a text: `it moves to 04:00` corrects no text
+    that says 04:00."""
+    return has_another_value(sentence, text) and has_phrase(sentence, Phrase.CORRECTS)
+
+
+def has_another_value(sentence: str, text: str) -> bool:
+    """Whether a sentence has an identifier that a text lacks, of a kind that the text has."""
+    known = {found.text.casefold(): found.kind for found in identifiers(text)}
+    kinds = frozenset(known.values())
+    return any(found.kind in kinds for found in identifiers(sentence) if found.text.casefold() not in known)
 
 
 def narrative_problems(field: str, text: str, concordance: Concordance) -> Iterator[Problem]:
@@ -99,12 +122,16 @@ def narrative_problems(field: str, text: str, concordance: Concordance) -> Itera
         )
 
 
-def _judged_list(name: str, texts: Sequence[str], concordance: Concordance) -> _List:
+def _judged_list(name: str, texts: Sequence[str], concordance: Concordance, rests_on: Mapping[str, _Numbers]) -> _List:
     found = _List(set(), [], [], [], [], [])
     for text in texts:
-        support = concordance.support(text)
+        support, known = concordance.support(text), rests_on.get(text, ())
         if name in _NEEDS_SUPPORT and not support.supported and not concordance.is_empty:
-            found.unsupported.append(text)
+            if known and not _is_replaced(text, known, support):
+                found.numbers.append(known)
+                continue
+            # What no model wrote is no fault of its answer.
+            found.unsupported.extend(() if known else (text,))
         elif name in _OPPOSABLE and (against := contradicting(text, support, concordance)) is not None:
             found.opposed.append(against)
         elif _is_decision(name, text) and (proposal := only_proposed(text, support, concordance)) is not None:
@@ -112,10 +139,18 @@ def _judged_list(name: str, texts: Sequence[str], concordance: Concordance) -> _
         elif name in _OPPOSABLE and (another := said_by_another(text, support, concordance)) is not None:
             found.by_others.append(another)
         else:
-            found.numbers.append(support.numbers)
+            found.numbers.append(known or support.numbers)
             continue
         found.taken_out.add(text)
     return found
+
+
+def _is_replaced(text: str, numbers: _Numbers, support: Support) -> bool:
+    """Whether a message after these gives another value to what a statement says."""
+    later = (heard for heard in support.heard if max(heard.passages[0].numbers, default=0) > max(numbers))
+    return any(
+        corrects(sentence, text) for heard in later for passage in heard.passages for sentence in parts_of(passage.text)
+    )
 
 
 def _is_decision(name: str, text: str) -> bool:

@@ -19,8 +19,8 @@ from abridged.service.domain.policy import SUMMARY_TOKENS_MAX, SUMMARY_TOKENS_MI
 from abridged.service.domain.record import FormName, MessageRange, SummaryRecord
 from abridged.service.domain.tokens import TokenCounter, TokenSource
 from abridged.service.prompts.prompt import CHAIN_TEMPLATE, MERGE_TEMPLATE
-from abridged.service.summarizer.check import fit_draft
 from abridged.service.summarizer.draft import Draft
+from abridged.service.summarizer.fit import fit_draft
 from abridged.service.summarizer.forms import FORMS, DraftForm, Extracted, NumberedMessage
 from abridged.service.summarizer.summarizer import (
     Observer,

@@ -254,6 +254,7 @@ def test_an_operators_template_is_used_and_versioned_by_its_text():
         (GOOD.replace("{{ transcript }}", ""), "lacks the placeholder 'transcript'"),
         (GOOD.replace("{{previous}}", ""), "lacks the placeholder 'previous'"),
         (GOOD.replace("{{previous}}", "").replace("Be", "{{previous}}"), "lacks the placeholder 'previous'"),
+        (GOOD.replace("Be brief.", "{{statements}}"), "the placeholder 'statements' where nothing fills it in"),
     ],
 )
 def test_a_bad_template_is_refused_at_start(text, reason):
@@ -261,3 +262,12 @@ def test_a_bad_template_is_refused_at_start(text, reason):
     with pytest.raises(InvalidPolicy, match=reason) as refused:
         template_from_text("mine", text)
     assert refused.value.field == "prompt_file"
+
+
+def test_a_place_for_statements_is_refused_where_none_are_listed():
+    """In a prompt for plain text and in one for titles; one for records may have it."""
+    listing = GOOD.replace("{{meta}}", "{{statements}}")
+
+    assert template_from_text("mine", listing).lists_statements
+    with pytest.raises(InvalidPolicy, match="where nothing fills it in"):
+        template_from_text("mine", listing, lists_statements=False)

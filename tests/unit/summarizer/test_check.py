@@ -193,3 +193,15 @@ def request(
         system=prompt.system, user=prompt.user, schema={}, prompt_tokens=0, output_tokens_max=1_000,
         summary_tokens_max=tokens_max, temperature=0.0, seed=1,
     )  # fmt: skip
+
+
+def test_an_item_of_a_list_stays_one_line():
+    """A mark of a chat template ends a sentence, and no item."""
+    task = {"task": "Put <|im_end|>straw under", "owner": "Eleanor", "due": "on<|eot_id|>Monday"}
+    said = "Keep the straw. Eleanor, put straw under on Monday."
+    answer = json.dumps(GARDEN.honest | {"decisions": ["Keep the<|im_end|>straw."], "action_items": [task]})
+
+    clean = judged(answer, source([*GARDEN.first, said])).draft
+
+    assert clean.decisions == ["Keep the straw."]
+    assert [(item.task, item.due) for item in clean.action_items] == [("Put straw under", "on Monday")]

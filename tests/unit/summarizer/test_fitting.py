@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from abridged.service.summarizer.check import fit_draft
 from abridged.service.summarizer.draft import Draft
+from abridged.service.summarizer.fit import fit_draft
 
 EMPTY: dict[str, Any] = {
     "key_points": [],

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+import pytest
+
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.record import FormName
 from abridged.service.models.model import CompletionRequest
@@ -69,6 +71,27 @@ async def test_the_parts_of_a_long_source_are_merged_by_the_forms_own_prompt():
     assert [request.prompt_name for request in requests][-2:] == ["plain", "plain-merge"]
     assert TEXT in requests[-1].user
     assert summary.draft.summary == TEXT
+
+
+@pytest.mark.parametrize(("messages", "is_narrowed"), [(8, True), (200, False)])
+async def test_a_repair_asks_for_the_narrative_alone_where_code_keeps_the_rest(messages: int, is_narrowed: bool):
+    """Nobody keeps the lists of one part of a long source: the model writes all of it again."""
+    repairs: list[CompletionRequest] = []
+
+    def answer(request: CompletionRequest) -> str:
+        if "not accepted" not in request.user:
+            return '{"summary": "x"}'
+        repairs.append(request)
+        return default_answer(request)
+
+    work = work_on([Message(f"m{n}", Role.USER, f"{TEXT} That was message {n}. " * 5) for n in range(messages)])
+    await by_model(ScriptedModel([answer], clock=time.monotonic), window=4_096).summarize(work, Heard())
+
+    parts = [repair for repair in repairs if "partial_summary" not in repair.user]
+    assert all(repair.schema is not None for repair in parts)
+    keys = {len(repair.schema["properties"]) for repair in parts if repair.schema}
+    assert keys == ({1} if is_narrowed else {7})
+    assert all(('the key "summary" alone' in repair.user) is is_narrowed for repair in parts)
 
 
 async def test_a_scripted_model_writes_plain_text_where_no_schema_is_asked_for():

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from abridged.service.summarizer.managed import MODELS_MAX, Managed
+from abridged.service.summarizer.managed import Managed
 
 
 def asked(memory: Managed, count: int, *, used: bool) -> str:
     """One letter for each question: `w` for the whole one, `n` for the narrative alone."""
     kinds = ""
     for _ in range(count):
-        is_whole = memory.is_whole("m")
+        is_whole = memory.is_whole()
         kinds += "w" if is_whole else "n"
         if is_whole:
-            memory.answered("m", used=used)
+            memory.answered(used=used)
     return kinds
 
 
@@ -33,12 +33,3 @@ def test_one_good_answer_forgets_the_bad_ones():
     asked(memory, 1, used=True)
 
     assert asked(memory, 2, used=False) == "ww"
-
-
-def test_the_memory_is_bounded():
-    """The model asked longest ago is forgotten."""
-    memory = Managed()
-    for name in ("m", "m", *(f"other-{n}" for n in range(MODELS_MAX))):
-        memory.answered(name, used=False)
-
-    assert memory.is_whole("m")

@@ -7,6 +7,7 @@ import pytest
 from abridged.service.domain.policy import Policy
 from abridged.service.summarizer.check import Source, check_draft
 from abridged.service.summarizer.draft import Draft
+from abridged.service.summarizer.narrative import is_copied, quotable_of
 from tests.unit.extraction.corpora import said
 
 TALK = (
@@ -65,3 +66,23 @@ def test_an_extract_is_not_tidied():
     source = Source.of(said(*TALK), texts=(), previous=None, instructions="", policy=Policy())
 
     assert check_draft(Draft.of_text(text), source).draft.summary == text
+
+
+@pytest.mark.parametrize(
+    ("line", "narrative"),
+    [
+        (TALK[1], "I saw it too. I want to split the backup of orders_2031 into smaller parts."),
+        (TALK[1], "user: I want to split the backup of orders_2031 into smaller parts."),
+        (TALK[1], "Ben: I want to split the backup of orders_2031 into smaller parts."),
+        ("Li: 夜间导入任务从星期二开始一直因锁超时失败。", "夜间导入任务从星期二开始一直因锁超时失败。"),
+    ],
+)
+def test_a_copy_is_found_whoever_is_named_before_it_and_in_any_script(line: str, narrative: str):
+    """A quotation with its speaker is a copy, and a sentence without spaces has more than one word."""
+    assert is_copied(narrative, quotable_of(said(line)))
+
+
+@pytest.mark.parametrize("narrative", [GOOD, "I saw it.", "好的。"])
+def test_what_many_could_say_is_no_copy(narrative: str):
+    """The model's own words, and those of a sentence that is too short."""
+    assert not is_copied(narrative, quotable_of(said(*TALK, "Li: 好的。", "Ben: I saw it.")))

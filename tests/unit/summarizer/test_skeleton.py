@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
-from abridged.service.domain.message import Message
+import pytest
+
+from abridged.service.domain.message import Message, Role
 from abridged.service.domain.record import FormName, RecordContext, RecordEvidence, SummaryRecord
 from abridged.service.extraction.extract import Extract
+from abridged.service.grounding.draft import ProblemCode
 from abridged.service.grounding.support import concordance_of
 from abridged.service.prompts.prompt import CHAIN_TEMPLATE, PromptInput, prompt_of
-from abridged.service.summarizer.check import CheckedDraft, Source, check_draft, check_last
-from abridged.service.summarizer.draft import Draft, DraftChange, schema_for, with_changes
+from abridged.service.summarizer.check import REPLACEABLE, CheckedDraft, Source, check_draft, check_last
+from abridged.service.summarizer.draft import Draft, DraftChange, DraftItem, schema_for, with_changes
+from abridged.service.summarizer.fit import Limit
 from abridged.service.summarizer.forms import FORMS
 from abridged.service.summarizer.skeleton import Skeleton
 from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.extracts import record_of
+from tests.support.growth import takes_at_most
 from tests.unit.extraction.corpora import said
+from tests.unit.summarizer.test_statements import SAID
 
 COUNT = EstimatingCounter().count
 MOVE = "Ana: We decided to move the import to 04:00 before the audit."
@@ -26,11 +34,15 @@ TALK = (
     f"{QUESTION} I'd have to ask the finance team.",
     "Ana: The audit begins on Monday, and Rosa prepares the tables for it.",
 )
+REPLICA = "Ana: The replica of the warehouse in Lyon has to be rebuilt from the tapes of last week."
 TOLD = "Ana reported that the nightly import of the warehouse fails with a lock timeout; Rosa prepares the tables."
 
 
 def source_of(*lines: str, previous: SummaryRecord | None = None) -> Source:
-    messages = said(*lines)
+    return source_with(said(*lines), previous)
+
+
+def source_with(messages: Sequence[Message], previous: SummaryRecord | None = None) -> Source:
     numbered: tuple[tuple[int, Message], ...] = tuple(enumerate(messages, 11))
     skeleton = Skeleton(*FORMS[FormName.FACETS].extracted(numbered, previous, 800, COUNT), numbered)
     return Source.of(
@@ -41,6 +53,25 @@ def source_of(*lines: str, previous: SummaryRecord | None = None) -> Source:
 
 def answered(source: Source, *changes: DraftChange, **lists: list[str]) -> CheckedDraft:
     return check_draft(Draft.of_text(TOLD).model_copy(update={"changes": list(changes), **lists}), source)
+
+
+def tokens_of(draft: Draft) -> int:
+    lists = (draft.key_points, draft.participants, draft.decisions, draft.unresolved, draft.domain_entities)
+    return sum(COUNT(text) for text in (draft.summary, *(item for items in lists for item in items)))
+
+
+def changed(source: Source, statement: str, text: str = "") -> Draft:
+    """The draft of an answer that changes one statement, or strikes it."""
+    return answered(source, DraftChange(number=number_of(source, statement), text=text)).draft
+
+
+def left(name: str, statement: str, later: str) -> list[str]:
+    """What is left of a list of one statement after a model has struck it, with one message after the statement's."""
+    extract = Draft.of_text("x").model_copy(update={name: [statement]})
+    skeleton = Skeleton(extract, {statement: (1,)}, tuple(enumerate(said(statement, later), 1)))
+    struck = Draft.of_text("x").model_copy(update={"changes": [DraftChange(number=1, text="")]})
+    found: list[str] = getattr(skeleton.joined(struck, concordance_of(())), name)
+    return found
 
 
 def number_of(source: Source, text: str) -> int:
@@ -139,3 +170,263 @@ def test_the_extracts_part_replaces_a_narrative_about_something_else_if_no_other
     assert (replaced.problems, replaced.unsupported_statements) == ((), 1)
     assert "nightly import" in replaced.draft.summary
     assert check_last(refusal, source).problems != ()
+
+
+def test_a_narrative_is_completed_by_whole_lines_that_fit_beside_the_lists():
+    """A copy of a message has the extract's lines beside it, and no statement gives way to them."""
+    source = source_of(
+        *TALK, "Ana: The replica of the warehouse in Lyon has to be rebuilt from the tapes of last week."
+    )
+    copied = Draft.of_text(TALK[0].partition(": ")[2])
+    joined = check_draft(copied, source).draft.model_copy(update={"summary": copied.summary, "key_points": []})
+    lines = {*check_draft(copied, source).draft.summary.splitlines()}
+    limit = Limit(tokens_of(joined) + 40, tokens_of)
+
+    kept = check_draft(copied, source, limit).draft
+
+    assert kept.summary.startswith(copied.summary)
+    assert {copied.summary} < {*kept.summary.splitlines()} < lines
+    assert tokens_of(kept) <= limit.tokens
+    assert [kept.decisions, kept.unresolved, kept.domain_entities, kept.participants] == [
+        joined.decisions, joined.unresolved, joined.domain_entities, joined.participants,
+    ]  # fmt: skip
+
+
+def test_what_is_checked_is_what_fits():
+    """Evidence has an entry for every statement that is left, and for no other."""
+    source = source_of(*TALK)
+    whole = answered(source).draft
+
+    kept = check_draft(Draft.of_text(TOLD), source, Limit(tokens_of(whole) - COUNT(MOVE) // 2, tokens_of))
+
+    assert tokens_of(kept.draft) < tokens_of(whole)
+    assert len(kept.evidence.decisions) == len(kept.draft.decisions)
+    assert len(kept.evidence.key_points) == len(kept.draft.key_points)
+
+
+def test_the_extracts_part_in_place_of_a_narrative_evicts_no_statement():
+    """As many of its lines as fit beside the lists."""
+    source = source_of(
+        *TALK, "Ana: The replica of the warehouse in Lyon has to be rebuilt from the tapes of last week."
+    )
+    other = Draft.of_text("Elephants migrate across southern grasslands whenever seasonal rainfall fills their pools.")
+    whole = check_last(other, source).draft
+    limit = Limit(tokens_of(whole) - 20, tokens_of)
+
+    kept = check_last(other, source, limit).draft
+
+    assert (kept.decisions, kept.domain_entities) == (whole.decisions, whole.domain_entities)
+    assert 0 < len(kept.summary) < len(whole.summary)
+    assert tokens_of(kept) <= limit.tokens
+
+
+def test_a_line_whose_last_words_the_narrative_has_is_no_line_that_it_has():
+    """What a speaker says is all that follows the name."""
+    skeleton = source_of(*TALK).skeleton
+    assert skeleton is not None
+    line = "Ana: Migration of db-07 to Lyon: done."
+    skeleton = replace(skeleton, extract=skeleton.extract.model_copy(update={"summary": f"Lead:\n{line}"}))
+
+    told = skeleton.told(Draft.of_text("Rosa said it is done."), lambda _: True)
+
+    assert line in told.summary.splitlines()
+
+
+def test_a_record_without_key_points_has_those_of_the_extract_that_fit():
+    """A model that is asked for the narrative alone writes none."""
+    source = source_of(
+        *TALK, *(f"Ana: The host db-{n} of shelf {n} has a new fan and a clean filter." for n in range(20, 30))
+    )
+    assert source.skeleton is not None
+    points = source.skeleton.extract.key_points
+    assert points
+
+    filled = answered(source)
+    own = answered(source, key_points=["Rosa prepares the tables for the audit."]).draft
+    bare = check_draft(Draft.of_text(TOLD), source, Limit(10_000, tokens_of, content_tokens=COUNT(TOLD))).draft
+
+    assert filled.draft.key_points == points
+    assert all(filled.evidence.key_points)
+    assert own.key_points == ["Rosa prepares the tables for the audit."]
+    assert bare.key_points == []
+
+
+CORRECTION = "Ben: Correction, the import moves to 05:30 before the audit, not to 04:00."
+
+
+@pytest.mark.parametrize(
+    ("later", "text", "is_taken"),
+    [
+        (CORRECTION, "We decided to move the import to 05:30 before the audit.", True),
+        ("Ben: The coffee machine is new.", "We decided to move the import before the audit.", False),
+        ("Ben: Rosa prints the import list before the audit.", "Rosa prints the import list before the audit.", False),
+        ("Ben: Nobody will move the import before the audit.", "Ana decided to move the import to 04:00.", True),
+    ],
+)
+def test_another_value_needs_a_later_message_that_gives_it(later: str, text: str, is_taken: bool):
+    """A text that only leaves the value out, or speaks of something else, changes nothing."""
+    assert changed(source_of(*TALK, later), MOVE, text).decisions == [text if is_taken else MOVE]
+
+
+def test_a_text_that_the_source_contradicts_changes_nothing():
+    """Although it shares the words and the values of the statement."""
+    rule = "Ana: We decided that the backup of OPS-4711 must not run before the audit."
+    source = source_of(TALK[0], rule, *TALK[2:])
+
+    assert changed(source, rule, "The backup of OPS-4711 must run before the audit.").decisions == [rule]
+
+
+def test_a_text_about_something_else_that_shares_one_word_changes_nothing():
+    """Two words that say what it is about, at least, beside its values."""
+    other = "The bakery opens at 04:00 on the day of the audit."
+
+    assert changed(source_of(*TALK, f"Ben: {other}"), MOVE, other).decisions == [MOVE]
+
+
+def test_a_task_takes_owner_and_due_date_from_its_new_text():
+    """What the text does not name stays; a due date that was corrected does not."""
+    task = "Ana: Ben, please send the report of the audit by Friday."
+    later = "Ana: Correction, the report of the audit goes out on Monday, not by Friday, and Rosa sends it."
+    source = source_of(*TALK, task, "Ben: I'll do that.", later)
+    assert source.skeleton is not None
+    (one,) = (one for one in source.skeleton.numbered if one.name == "action_items" and "Ben" in one.text)
+
+    def item(text: str) -> DraftItem:
+        draft = answered(source, DraftChange(number=one.number, text=text)).draft
+        return next(item for item in draft.action_items if "report" in item.task)
+
+    moved = item("Rosa sends the report of the audit by Monday.")
+    assert (moved.owner, moved.due) == ("Rosa", "Monday")
+    again = item("The report of the audit is sent.")
+    assert (again.owner, again.due) == ("Ben", "Friday")
+
+
+def test_a_due_date_that_was_corrected_does_not_stay_beside_the_new_text():
+    """Also where the text names the new one in no form of a deadline."""
+    item = DraftItem(task="Rosa sends the report of the audit.", owner="Rosa", due="2026-03-12")
+    text = "Rosa sends the report of the audit, date 2026-03-19."
+    numbered = tuple(enumerate(said("Ana: Rosa sends the report by 2026-03-12.", f"Ana: {text}"), 1))
+    extract = Draft.of_text("x").model_copy(update={"action_items": [item]})
+    skeleton = Skeleton(extract, {f"{item.task} Rosa 2026-03-12": (1,)}, numbered)
+    answer = Draft.of_text("x").model_copy(update={"changes": [DraftChange(number=1, text=text)]})
+
+    joined = skeleton.joined(answer, concordance_of(numbered))
+
+    assert joined.action_items == [DraftItem(task=text, owner="Rosa", due="")]
+
+
+def test_a_decision_whose_value_was_replaced_is_not_kept_beside_the_new_one():
+    """Neither with evidence nor as a fault of the model, which did not write it."""
+    source = source_of(
+        "Ana: We decided that the port of the billing database is 5433.",
+        "Ben: Fine, that works for the billing database team.",
+        "Ana: Change of plans: the port of the billing database is now 6544.",
+    )
+    new = "We decided that the port of the billing database is 6544."
+
+    checked = answered(source, decisions=[new])
+
+    assert (checked.draft.decisions, checked.evidence.decisions) == ([new], ((13,),))
+    assert checked.removed == ()
+
+
+@pytest.mark.parametrize(
+    ("later", "is_struck"),
+    [
+        ("Ben: As we said, the import moves to 04:00 before the audit.", False),
+        ("Ben: Done, I have told everybody to move the import before the audit.", False),
+        ("Ben: Should we move the import to 05:30 instead, before the audit?", False),
+        ("Ben: The finance team has to decide whether to move the import to 05:30 instead before the audit.", False),
+        (CORRECTION, True),
+        ("Ben: On second thoughts, we do not move the import before the audit.", True),
+    ],
+)
+def test_a_decision_is_struck_for_a_reversal_or_a_correction_alone(later: str, is_struck: bool):
+    """A mention confirms it, a question and an open matter end nothing."""
+    assert left("decisions", MOVE, later) == ([] if is_struck else [MOVE])
+
+
+@pytest.mark.parametrize(
+    ("later", "is_struck"),
+    [
+        ("Ana: Finance pays for the new disk of OPS-4711, says Rosa.", True),
+        ("Ana: The new chairs are blue.", False),
+        ("Ana: Done, the chairs are new.", False),
+        ("Ana: Who pays for the new disk of OPS-4711, does anybody know?", False),
+        ("Ana: Nobody knows who pays for the new disk of OPS-4711.", False),
+    ],
+)
+def test_an_open_point_is_struck_for_a_later_statement_about_it(later: str, is_struck: bool):
+    """Half of its words, or a third with a word of an end; one word in common is none."""
+    assert left("unresolved", QUESTION, later) == ([] if is_struck else [QUESTION])
+
+
+@pytest.mark.parametrize(
+    ("question", "later"),
+    [
+        ("Ben: Who pays for the disk?", "Ana: Done, the disk is round."),
+        ("Ben: Who pays for the new disk of the warehouse in Lyon?", "Ana: The warehouse in Lyon is large."),
+    ],
+)
+def test_an_open_point_is_not_struck_for_a_statement_that_shares_too_little(question: str, later: str):
+    """One word of three; a third of the words without a word of an end."""
+    assert left("unresolved", question, later) == [question]
+
+
+@pytest.mark.parametrize("numbers", [range(1, 21), [1] * 20], ids=["twenty statements", "one statement"])
+def test_many_strikes_cost_little_more_than_one(numbers: Sequence[int]):
+    """Sentences are read once and by their words first, and a number that comes again costs nothing."""
+    places = ["river", "stone", "lantern", "orchard", "velvet", "harbour", "meadow", "copper", "whisper", "saddle"]
+    moves = ((n, a, b) for n in (1, 2) for a, b in pairwise(places))
+    decisions = [f"Ana: We decided to move the {a} of shelf {n} beside the {b}." for n, a, b in moves]
+    decisions += ["Ana: We decided to paint the gate green.", "Ana: We decided to sell the boat."]
+    texts = [f"The import of shelf {n} is done. We moved it before noon. Nobody saw the audit." for n in range(400)]
+    messages = tuple((n, Message(f"m{n}", Role.USER, text)) for n, text in enumerate(texts, 1))
+    skeleton = Skeleton(Draft.of_text("x").model_copy(update={"decisions": decisions}), {}, messages)
+    concordance = concordance_of(())
+
+    def strike(numbers: Sequence[int]) -> None:
+        changes = [DraftChange(number=number, text="") for number in numbers]
+        skeleton.joined(Draft.of_text("x").model_copy(update={"changes": changes}), concordance)
+
+    assert len(decisions) == 20
+    assert takes_at_most(6, strike, numbers, than=[1])
+
+
+def test_a_statement_and_its_opposite_are_two():
+    """A model's decision is not dropped because it has the words of one that it takes back."""
+    skeleton = source_of(*TALK, "Ben: The import must not move to 04:00 before the audit, says finance.").skeleton
+    assert skeleton is not None
+    opposite = "The import is not moved to 04:00 before the audit."
+
+    joined = skeleton.joined(Draft.of_text(TOLD).model_copy(update={"decisions": [opposite]}), concordance_of(()))
+
+    assert joined.decisions == [MOVE, opposite]
+
+
+OF_NOTHING_SAID = {
+    ProblemCode.GENERIC: "The user and the assistant discussed several topics.",
+    ProblemCode.UNGROUNDED: "The importer of Dana and the parser of the archive went on holiday, where elephants "
+    "migrate across southern grasslands whenever seasonal rainfall fills muddy pools under bright and distant stars.",
+    ProblemCode.FORMAT_TALK: "Here is the corrected JSON object about the parser and the archive.",
+    ProblemCode.UNSUPPORTED: "The parser was restored from INV-99817 on 12 March.",
+    ProblemCode.OPPOSITE: "Finance approved the second server.",
+    ProblemCode.ONLY_PROPOSED: "The user decided to move the archive to cold storage.",
+    ProblemCode.REPETITION: "The importer of Dana fails, the parser is pinned, " * 6,
+    ProblemCode.OTHER_SPEAKER: "Dana wanted to move the archive to cold storage.",
+}
+"""A narrative for each fault of one that is not about its conversation."""
+
+
+@pytest.mark.parametrize("code", OF_NOTHING_SAID)
+def test_the_extracts_part_replaces_a_narrative_with_any_fault_of_its_own(code: ProblemCode):
+    """If no other answer is asked for."""
+    assert set(OF_NOTHING_SAID) == REPLACEABLE
+    roles = (Role.USER, Role.ASSISTANT)
+    source = source_with([Message(f"m{n}", roles[n % 2], text) for n, text in enumerate(SAID)])
+    draft = Draft.of_text(OF_NOTHING_SAID[code])
+
+    assert code.value in {problem.partition(":")[0] for problem in check_draft(draft, source).problems}
+    replaced = check_last(draft, source)
+    assert replaced.problems == ()
+    assert draft.summary not in replaced.draft.summary

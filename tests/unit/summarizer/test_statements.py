@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from abridged.service.domain.message import Message, Role
+from abridged.service.grounding.support import concordance_of
 from abridged.service.prompts.prompt import INVENTED_CHARS_MAX, INVENTED_MAX, repair_text
 from abridged.service.summarizer.check import CheckedDraft, Source, check_draft
 from abridged.service.summarizer.draft import parsed
+from abridged.service.summarizer.statements import judged
 from tests.support.answers import record
 
 SAID = (
@@ -23,10 +25,13 @@ SAID = (
 NARRATIVE = "The importer failed on orders_2024.csv, so the parser was pinned to 3.3.9."
 
 
-def source(said: Sequence[str] = SAID) -> Source:
+def messages_of(said: Sequence[str]) -> list[Message]:
     roles = (Role.USER, Role.ASSISTANT)
-    messages = [Message(f"m{n}", roles[n % 2], text) for n, text in enumerate(said)]
-    return Source.of(messages, texts=(), previous=None, instructions="")
+    return [Message(f"m{n}", roles[n % 2], text) for n, text in enumerate(said)]
+
+
+def source(said: Sequence[str] = SAID) -> Source:
+    return Source.of(messages_of(said), texts=(), previous=None, instructions="")
 
 
 def checked(summary: str = NARRATIVE, **fields: Any) -> CheckedDraft:
@@ -48,6 +53,18 @@ def test_every_statement_of_a_record_has_its_messages():
     assert found.evidence.decisions in (((3,),), ((4,),))
     assert found.evidence.unresolved == ((6,),)
     assert (found.unsupported_statements, found.removed, found.problems) == (0, (), ())
+
+
+def test_what_code_knows_the_messages_of_is_no_fault_of_an_answer():
+    """A repair is told of the model's own statements alone, and these alone are counted."""
+    known, invented = "Sell the villa.", "Buy the castle."
+
+    found = judged({"decisions": (known, invented)}, concordance_of(enumerate(messages_of(SAID), 1)), {known: (2,)})
+
+    assert found.taken_out["decisions"] == {invented}
+    assert found.evidence.decisions == ((2,),)
+    assert [problem.detail for problem in found.removed] == ["decisions: 1 rest on no message and were taken out"]
+    assert (found.texts, found.unsupported) == ((invented,), 1)
 
 
 def test_decisions_and_tasks_without_support_are_taken_out():
