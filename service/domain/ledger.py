@@ -52,7 +52,7 @@ _USE_WEIGHTS: Final[Mapping[Use, float]] = MappingProxyType(
 _NOISE: Final = 4.0
 """Ranks an identifier that one tool result names once below all that were used."""
 
-FACT_NOISE_SHARE: Final = 0.8
+FACT_NOISE_SHARE: Final = 0.6
 NOISE_SHARE: Final = 0.5
 """Part of the limit that these may fill: a window is better used by messages."""
 
