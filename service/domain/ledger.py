@@ -92,8 +92,8 @@ class LedgerEntry(NamedTuple):
         times: How many messages name it, as far as their numbers say it: only NUMBERS_MAX are known, so that a rewind
             past the newest of these leaves as many as are still known.
         use: Who named it.
-        tokens: Its tokens in the window, uncorrected.
-        context_tokens: What these words take more; 0 for kinds that are shown without.
+        tokens: Its tokens in the window, uncorrected, with those of `rest`.
+        context_tokens: What the words of `context` take more; 0 for kinds that are shown without.
         replaced_by: The message that gave a newer value; 0 while it holds.
         is_fact: Whether the window shows it as a fact, its name and its value, or not at all. Logs of earlier versions
             have identifiers alone, which are listed by kind.

@@ -149,7 +149,7 @@ class _Reading:
 
     def _replace(self, mention: Mention, key: str, number: int, *, is_data: bool) -> None:
         words = mention.words
-        if not is_data:
+        if not is_data and not words.supposed:
             old = self._standing.superseded_by(key, mention.kind, words.about, number, changes=words.changes)
             for gone in filter(None, (mention.replaces.casefold(), old, key if words.dropped else "")):
                 self._give_way(gone, number)

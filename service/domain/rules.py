@@ -180,7 +180,7 @@ def rule_lines(rules: Rules) -> list[str]:
     if rules.unshown:
         named = ", ".join(map(str, dict.fromkeys(rules.unshown[-NAMED_MAX:])))
         lines.append(f"{len(rules.unshown)} more rules: messages {named}")
-    return ["Standing rules, as said:", *lines] if lines else []
+    return ["Standing rules to follow, as said:", *lines] if lines else []
 
 
 def _remembered(entries: Iterable[Rule]) -> tuple[Rule, ...]:

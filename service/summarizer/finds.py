@@ -50,7 +50,7 @@ def rules_in(
 
 
 def _counted(entry: LedgerEntry, counter: TokenCounter) -> LedgerEntry:
-    alone = _tokens(f"\n{entry.text}", counter)
+    alone = _tokens(f"\n{entry.text}{entry.rest}", counter)
     named = _tokens(f"\n{fact_text(entry._replace(replaced_by=0))}", counter)
     return entry._replace(tokens=alone, context_tokens=max(0, named - alone))
 

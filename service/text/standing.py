@@ -112,7 +112,7 @@ def statements(text: str, reply: str = "") -> Iterator[Statement]:
         own, words = _plain(without_quotations(sentence)), _stems(sentence)
         echoed = _ECHOED if len(words & echo) >= _SHARED_MIN else 0.0
         is_rule = _reaches(_NEEDED - accepted - echoed, own) and not contains_secret(sentence)
-        takes_back = has_phrase_in_lower(own, Phrase.LIFTS_RULE)
+        takes_back = not is_question(own) and has_phrase_in_lower(own, Phrase.LIFTS_RULE)
         if is_rule or takes_back:
             names_rule = has_phrase_in_lower(own, Phrase.ANNOUNCES_RULE)
             yield Statement(sentence, is_rule, takes_back, names_rule, words, words | _stems(before))

@@ -13,8 +13,9 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from abridged.service.text.identifiers import Identifier, IdentifierKind
-from abridged.service.text.phrases import Phrase, Words, pattern_of, words_of
+from abridged.service.text.phrases import Phrase, Words, has_phrase, pattern_of, words_of
 from abridged.service.text.secrets import MASK
+from abridged.service.text.sentences import is_question
 from abridged.service.text.words import is_spaceless, word_keys
 
 NAME_WORDS_MAX: Final = 3
@@ -58,11 +59,11 @@ _STOP: Final = re.compile(r"[.!?;][\"'\u201d\u2019)\]]{0,2}\s|[\u3002\uff01\uff1
 _BESIDE: Final = re.compile(r"[ \u00a0\u202f]{0,2}")
 """The space between a value and a word with which it is read as one: `Pantone 7527 C`."""
 
-_CLAUSE_END: Final = r"(?=[,;!?\n\u3002\uff0c]|\.?\s{0,3}$|\.\s(?![0-9]))"
+_CLAUSE_END: Final = r"(?=,(?![0-9])|[;!?\n\u3002\uff0c]|\.?\s{0,3}$|\.\s(?![0-9]))"
 _CLAUSE: Final = re.compile(
-    rf"[ \u00a0\u202f]?[^\s,.;:!?\u3002\uff0c\uff1b\uff1a][^,;!?\n\u3002\uff0c]{{0,23}}?{_CLAUSE_END}"
+    rf"[ \u00a0\u202f]?[^\s,.;:!?\u3002\uff0c\uff1b\uff1a](?:[^,;!?\n\u3002\uff0c]|,(?=[0-9])){{0,23}}?{_CLAUSE_END}"
 )
-"""The end of a clause of at most 24 characters."""
+"""The end of a clause of at most 24 characters; a comma within a number ends none."""
 
 _PART: Final = re.compile(
     rf"\.?, (?=[^,;!?\n]{{0,18}}(?:[0-9]|\b[IVX]{{1,4}}\b))(?:[0-9]{{1,2}}\. (?=\w))?[^,;!?\n]{{1,20}}?{_CLAUSE_END}"
@@ -86,6 +87,7 @@ class Surroundings(NamedTuple):
         rest: The text after the value that is read with it; empty without any.
         about: The keys of all words near it in its sentence, for comparison; in a log those of its name.
         changes: Whether its sentence speaks of a change.
+        supposed: Whether its sentence asks, or supposes something, and so states no value.
         dropped: Whether its sentence says that it holds no longer.
         replaces: The value before an arrow that leads to it; empty for none.
     """
@@ -94,6 +96,7 @@ class Surroundings(NamedTuple):
     rest: str
     about: frozenset[str] = frozenset()
     changes: bool = False
+    supposed: bool = False
     dropped: bool = False
     replaces: str = ""
 
@@ -125,6 +128,7 @@ class Block:
         return around._replace(
             about=word_keys(f"{self._words[opening : found.start]} {self._words[end:closing]}"),
             changes=changes,
+            supposed=_is_supposed(self._text[opening : closing + 1]),
             dropped=changes and any(found.start <= opening + at < end for at in _given_up(sentence)),
         )
 
@@ -192,6 +196,10 @@ class Block:
         """Whether only an arrow stands between the two: `A -> B`."""
         end = before.start + len(before.text)
         return found.start > end and _ARROW.fullmatch(self._text, end, found.start) is not None
+
+
+def _is_supposed(sentence: str) -> bool:
+    return is_question(sentence.strip()) or has_phrase(sentence, Phrase.SETS_CONDITION)
 
 
 def _given_up(sentence: str) -> Iterator[int]:

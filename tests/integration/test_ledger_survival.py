@@ -12,6 +12,7 @@ from abridged.service.domain.ledger import ledger_lines
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.profiles import chain, episodes, rolling
 from abridged.service.domain.profiles.profile import Profile
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from bench.player import played
 from bench.quality.examined import required_of, window_text
 from tests.integration.test_costs import AIRLINE, CODING, MEETINGS, chats_of
@@ -97,3 +98,21 @@ async def test_the_identifiers_of_real_chats_are_alive_in_their_windows(name):
     sys.stdout.write(f"\n{name}: {sum(every) / len(every):.4f} of {len(every)} windows, largest {seen.largest:.3f}\n")
     assert sum(every) / len(every) >= 0.95
     assert seen.largest <= SHARE
+
+
+async def test_what_follows_a_value_is_counted_for_every_fact_of_a_name():
+    """Prices that share one name, each with words behind it."""
+    texts = [f"Parcel costs {n * 17 % 900}.50 EUR at the counter." for n in range(120)]
+    counted: list[float] = []
+
+    def seen(_name: str, _count: int, state: Conversation) -> None:
+        if state.ledger.tokens:
+            counted.append(EstimatingCounter().count("\n".join(ledger_lines(state.ledger))) / state.ledger.tokens)
+
+    await played(
+        [("parcels", [Message(f"m{n}", Role.USER, text) for n, text in enumerate(texts)])],
+        context_length=2_000, extractive=True, on_window=seen,
+    )  # fmt: skip
+
+    assert counted
+    assert max(counted) <= 1.0

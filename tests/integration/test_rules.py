@@ -48,7 +48,7 @@ async def test_rules_that_left_the_window_are_shown_in_it(tmp_path):
         await ruled(chat)
 
         lines = await summary(chat)
-        place = lines.index("Standing rules, as said:")
+        place = lines.index("Standing rules to follow, as said:")
         assert lines[place + 1 : place + 3] == [f"- {RULE} [1]", f"- {OTHER} [3]"]
         assert [(r.text, r.number, r.state, r.shown, r.in_window) for r in await listed(chat)] == [
             (OTHER, 3, RULE_STATE_STANDING, True, False),
@@ -177,4 +177,4 @@ async def test_a_policy_without_room_for_rules_shows_none(tmp_path, ratio):
         chat = s.chat()
         await ruled(chat)
 
-        assert ("Standing rules, as said:" in await summary(chat)) is bool(ratio)
+        assert ("Standing rules to follow, as said:" in await summary(chat)) is bool(ratio)

@@ -190,7 +190,7 @@ def _frees_little(state: Conversation, policy: Policy, division: WindowSplit) ->
     """Whether a pass whose record has its size would free so little that the window had better fill up first."""
     replaced_tokens, cap, _ = _sizes(state, policy, division)
     record_tokens = calibrated_tokens(cap, max(1.0, state.settings.calibration_factor))
-    return replaced_tokens - record_tokens < policy.min_freed_token_ratio * state.budget
+    return replaced_tokens - record_tokens < policy.min_freed_token_ratio * (state.budget - state.settings.overhead)
 
 
 def _left_out(state: Conversation, division: WindowSplit) -> int:

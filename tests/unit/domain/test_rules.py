@@ -123,7 +123,7 @@ def test_a_rule_is_not_shown_beside_its_message_nor_twice():
 
     rules = NO_RULES.after(finds(found(1), found(3), found(5)), around)
     assert shown(rules) == [5]
-    assert rule_lines(rules) == ["Standing rules, as said:", "- Always 5. [5]"]
+    assert rule_lines(rules) == ["Standing rules to follow, as said:", "- Always 5. [5]"]
 
 
 def test_rules_without_room_are_named_by_their_messages():
@@ -131,7 +131,7 @@ def test_rules_without_room_are_named_by_their_messages():
     rules = NO_RULES.after(finds(*(found(n) for n in range(1, 6)), limit=52), NOWHERE)
 
     assert rule_lines(rules) == [
-        "Standing rules, as said:",
+        "Standing rules to follow, as said:",
         "- Always 4. [4]",
         "- Always 5. [5]",
         "3 more rules: messages 1, 2, 3",

@@ -172,3 +172,19 @@ def test_a_rule_laid_down_anew_ends_the_one_before():
 
     rules = ["Please always keep all commit subjects under 60 characters.", RULES[1]]
     assert ended_rule(said, [*map(words_of_rule, rules)]) == 0
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        "Did I say you can send the report in Word again?",
+        "Don't forget the report in Word must stay a PDF report.",
+    ],
+)
+def test_a_question_and_a_reminder_end_no_rule(later):
+    """They speak of the rule, and nothing takes it back."""
+    rules = [words_of_rule("Always send me the report in PDF, never in Word.")]
+
+    assert [ended_rule(said, rules) for said in statements(later, ACCEPTED)] in ([], [None])
+    (lifted,) = statements("You can send the report in Word again.", ACCEPTED)
+    assert ended_rule(lifted, rules) == 0

@@ -98,3 +98,23 @@ def test_a_sentence_speaks_of_a_change(text, changes):
 def test_words_are_found_in_time_in_proportion(unit):
     """Each value looks no further than its reach."""
     assert grows_linearly(lambda text: list(mentions(text, said=True)), lambda size: unit * size, size=10_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_supposed"),
+    [
+        ("Is the deadline 9 May?", True),
+        ("If the budget were 50,000 EUR we could not do it.", True),
+        ("The deadline is 9 May.", False),
+    ],
+)
+def test_a_question_and_a_condition_state_no_value(text, is_supposed):
+    """So they supersede none."""
+    assert last(text).words.supposed is is_supposed
+
+
+def test_a_comma_within_a_number_ends_no_clause():
+    """The rest of a fact has whole numbers or none."""
+    said = list(mentions("We launch on 4 May and have 84,500 euros. There are 12 of 3,200 seats.", said=True))
+
+    assert [one.words.rest for one in said if one.words.rest.endswith(("84", "of 3"))] == []
