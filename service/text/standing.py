@@ -133,9 +133,15 @@ def ended_rule(said: Statement, rules: Sequence[frozenset[str]]) -> int | None:
     for at, words in enumerate(rules):
         shared = len(words & said.around)
         anew = max(_ANEW_MIN, _ANEW_SHARE * min(len(words), len(said.words)))
-        if shared >= best and ((said.is_rule and shared >= anew) or (said.takes_back and shared >= least)):
+        is_anew = said.is_rule and shared >= anew and not _are_of_two_things(words, said.words)
+        if shared >= best and (is_anew or (said.takes_back and shared >= least)):
             best, place = shared, at
     return place
+
+
+def _are_of_two_things(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Whether each of two rules names something that the other does not: staging and production, not 60 and 80."""
+    return all(any(not stem.isdigit() for stem in left) for left in (one - other, other - one))
 
 
 def _reaches(needed: float, own: str) -> bool:

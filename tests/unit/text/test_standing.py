@@ -188,3 +188,27 @@ def test_a_question_and_a_reminder_end_no_rule(later):
     assert [ended_rule(said, rules) for said in statements(later, ACCEPTED)] in ([], [None])
     (lifted,) = statements("You can send the report in Word again.", ACCEPTED)
     assert ended_rule(lifted, rules) == 0
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("Never deploy to production without my approval.", "Never deploy to staging without my approval."),
+        (
+            "Schreib Rechnungen an den Kunden Alpha immer auf Deutsch, nie auf Englisch.",
+            "Schreib Rechnungen an den Kunden Omega immer auf Englisch, nie auf Deutsch.",
+        ),
+    ],
+)
+def test_a_rule_about_another_thing_ends_none(earlier, later):
+    """Whatever words both have; a rule that gives another number is laid down anew."""
+    (said,) = statements(later, ACCEPTED)
+
+    assert ended_rule(said, [words_of_rule(earlier)]) is None
+
+
+def test_a_rule_with_another_number_is_laid_down_anew():
+    """The thing is the same."""
+    (said,) = statements("Always keep replies to customers below 80 words.", ACCEPTED)
+
+    assert ended_rule(said, [words_of_rule("Always keep replies to customers below 60 words.")]) == 0
