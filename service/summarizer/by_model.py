@@ -66,8 +66,8 @@ class ModelSummarizer:
 
     async def summarize(self, work: PassWork, observer: Observer) -> Summary:
         whole = self._forms[work.plan.form]
-        is_whole = whole.small is None or self._managed.is_whole()
-        form = whole if is_whole or whole.small is None else whole.small
+        small = None if whole.small is None or self._managed.is_whole() else whole.small
+        form = small or whole
         window_tokens = self._window_tokens = await self._held_tokens()
         cost = await at_length(WindowCost, work, self._counter)
         asker = Asker(
@@ -97,7 +97,7 @@ class ModelSummarizer:
             failure.attempts, failure.tried = asker.attempts, asker.tried
             raise
         finally:
-            if is_whole and asker.managed is not None:
+            if small is None and asker.managed is not None:
                 self._managed.answered(used=asker.managed)
         provenance = Provenance.MERGED if reading.merged else Provenance.MODEL
         summary = await at_length(

@@ -29,7 +29,7 @@ _AROUND_BREAKS: Final = re.compile(r"[ \t]{0,80}\n\s{0,80}")
 
 _COPIED_SHARE: Final = 0.6
 _COPIED_MESSAGES: Final = 2
-"""A narrative of which this share is the words of so many messages is a copy of these, and no summary of all."""
+"""A narrative copies if this share of it repeats the words of at most this number of messages: it sums up nothing."""
 
 _WORDS_MIN: Final = 4
 """Words of a sentence that nobody writes twice by chance."""

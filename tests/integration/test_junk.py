@@ -34,7 +34,7 @@ LET_THROUGH = {
     "min_grounded_share": ("the right names in another story", "the right names in another story, German"),
     "max_repetition": ("loop across the fields", "list of one item twenty times"),
 }
-"""What each of the floors that look at a model's own words alone holds back."""
+"""Pieces that one floor alone holds back, by the floor; each floor looks at the model's own words."""
 
 
 COMPLETED_BY_CODE = (

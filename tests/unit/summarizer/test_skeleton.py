@@ -66,7 +66,7 @@ def changed(source: Source, statement: str, text: str = "") -> Draft:
 
 
 def left(name: str, statement: str, later: str) -> list[str]:
-    """What is left of a list of one statement after a model has struck it, with one message after the statement's."""
+    """The statements left of a list of one, after a model strikes it and one message follows the statement's."""
     extract = Draft.of_text("x").model_copy(update={name: [statement]})
     skeleton = Skeleton(extract, {statement: (1,)}, tuple(enumerate(said(statement, later), 1)))
     struck = Draft.of_text("x").model_copy(update={"changes": [DraftChange(number=1, text="")]})
@@ -221,7 +221,7 @@ def test_the_extracts_part_in_place_of_a_narrative_evicts_no_statement():
 
 
 def test_a_line_whose_last_words_the_narrative_has_is_no_line_that_it_has():
-    """What a speaker says is all that follows the name."""
+    """The words of a speaker are all that follows the name."""
     skeleton = source_of(*TALK).skeleton
     assert skeleton is not None
     line = "Ana: Migration of db-07 to Lyon: done."
@@ -284,7 +284,7 @@ def test_a_text_about_something_else_that_shares_one_word_changes_nothing():
 
 
 def test_a_task_takes_owner_and_due_date_from_its_new_text():
-    """What the text does not name stays; a due date that was corrected does not."""
+    """An owner or a due date stays unless the text names another; a corrected due date goes."""
     task = "Ana: Ben, please send the report of the audit by Friday."
     later = "Ana: Correction, the report of the audit goes out on Monday, not by Friday, and Rosa sends it."
     source = source_of(*TALK, task, "Ben: I'll do that.", later)
@@ -357,7 +357,7 @@ def test_a_decision_is_struck_for_a_reversal_or_a_correction_alone(later: str, i
     ],
 )
 def test_an_open_point_is_struck_for_a_later_statement_about_it(later: str, is_struck: bool):
-    """Half of its words, or a third with a word of an end; one word in common is none."""
+    """A sentence is about it with half of its words, or a third beside a word of an end; one word is too few."""
     assert left("unresolved", QUESTION, later) == ([] if is_struck else [QUESTION])
 
 
