@@ -6,6 +6,7 @@ made again from the events, so a table of another version is emptied and filled 
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from abridged.eventlog.event import StreamId
+
+SEAL_BYTES = 12
 
 R = TypeVar("R", bound=tuple[Any, ...])
 """A row: a named tuple that begins with `namespace`, `id` and `position`, the position of the stream's last event."""
@@ -42,6 +45,12 @@ class Fault(StrEnum):
     NEWER = "was made by a newer version"
     INTERRUPTED = "was not made to its end"
     DAMAGED = "is not as it was made"
+
+
+def seal_of(row: Sequence[Any]) -> bytes:
+    """The seal of these values of a row."""
+    # How Python writes values tells their types too: a number is not its text.
+    return hashlib.blake2b(repr(tuple(row)).encode(), digest_size=SEAL_BYTES).digest()
 
 
 class Rows(Protocol[R]):

@@ -1,36 +1,29 @@
-"""Reads pages of a log's file, each in its own snapshot, so that none outlives its page or delays a checkpoint.
-
-What a damaged index or page hides is not skipped: as far as a page can tell, it has neither gaps nor a hidden end;
-otherwise reading raises LogCorrupt.
-"""
+"""Reads pages of a log's file, each in its own snapshot, so that none outlives its page or delays a checkpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import islice
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
 
 from abridged.eventlog.admission import KnownEvent, KnownRequest, StreamState
 from abridged.eventlog.chain import LogIdentity, envelope, genesis, link
-from abridged.eventlog.errors import LogCorrupt, StreamCorrupt
-from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
-from abridged.eventlog.log import PAGE_BYTES_MAX, SCAN_EVENTS_MAX, Append, EventFilter, Page
+from abridged.eventlog.errors import LogCorrupt
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.event_reader import EventReader, Rows
+from abridged.eventlog.log import Append
 from abridged.eventlog.paging import up_to_bytes
 from abridged.eventlog.sqlite.errors import translating
 from abridged.eventlog.sqlite.sql import (
-    PAYLOAD,
-    Row,
-    recorded,
     runs,
-    sealed,
     select_known_events,
     select_known_requests,
     select_stream,
     select_window,
 )
+from abridged.eventlog.stored_event import payload_bytes
 
 _STREAM_FORWARD = select_stream("e.version > ?", "e.version")
 _STREAM_BACKWARD = select_stream("e.version < ?", "e.version DESC")
@@ -66,70 +59,27 @@ _FIRST_STREAMS = "SELECT s.namespace, s.name FROM streams AS s ORDER BY s.id LIM
 T = TypeVar("T")
 
 
-class SqliteReader:
+class SqliteReader(EventReader):
     """Reads through a pool of read-only connections; safe in any thread."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def read_stream(
-        self, stream: StreamId, *, after: int, limit: int, backward: bool, bytes_max: int
-    ) -> list[RecordedEvent]:
-        with _of(stream):
-            if not backward:
-                events, _ = self._page(_STREAM_FORWARD, (*stream, after, limit), recorded, bytes_max)
-                _require_gapless((event.version for event in events), after=after, stream=stream)
-                return events
-            events, whole = self._page(_STREAM_BACKWARD, (*stream, after or _END, limit), recorded, bytes_max)
-            versions = [event.version for event in events]
-            if versions:
-                # Only the reader knows whether it begins at the stream's end; it ends at the first event or at a limit.
-                first = 0 if whole and len(versions) < limit else versions[-1] - 1
-                _require_gapless(reversed(versions), after=first, stream=stream)
-            return events
+    def stream_rows(self, stream: StreamId, *, after: int, limit: int, backward: bool, bytes_max: int) -> Rows:
+        if backward:
+            return self._rows(_STREAM_BACKWARD, (*stream, after or _END, limit), bytes_max)
+        return self._rows(_STREAM_FORWARD, (*stream, after, limit), bytes_max)
 
-    def read_all(self, *, after: int, limit: int, backward: bool, head: int) -> list[RecordedEvent]:
-        """`head` was committed before this call."""
-        start, end = _window(after, min(limit, SCAN_EVENTS_MAX), head, backward)
-        events, whole = self._page(_WINDOWS[backward], (start, end, end - start), recorded)
-        if not whole:
-            start, end = (events[-1].position - 1, end) if backward else (start, events[-1].position)
-        _require_gapless(sorted(event.position for event in events), after=start, up_to=end)
-        return events
-
-    def scan(self, *, after: int, limit: int, matching: EventFilter, head: int, backward: bool, bytes_max: int) -> Page:
-        """`head` was committed before this call, so nothing up to there may be missing.
-
-        An event is checked before a filter skips it, because the column that fails to match may be damaged.
-        """
-        start, end = _window(after, SCAN_EVENTS_MAX, head, backward)
-        if start == end:
-            return Page((), end + 1 if backward else after, head if backward else max(head, after))
-        namespace = matching.stream.namespace if matching.stream is not None else matching.namespace
-        # Where each row matches, those that the page has no room for need not be read.
-        by_row = matching.stream is not None or matching.types
-        rows_max, read_max = (SCAN_EVENTS_MAX, PAGE_BYTES_MAX) if by_row else (limit, bytes_max)
+    def window_rows(
+        self, start: int, end: int, *, namespace: str | None, limit: int, backward: bool, bytes_max: int
+    ) -> Rows:
         if namespace is None:
-            looked_at, whole = self._page(_WINDOWS[backward], (start, end, rows_max), recorded, read_max)
-        else:
-            looked_at, whole = self._page(
-                _OF_NAMESPACE[backward], (start, end, namespace, rows_max), recorded, read_max
-            )
-        places = islice((place for place, event in enumerate(looked_at) if matching.accepts(event)), limit)
-        found, all_fit = up_to_bytes(places, lambda place: len(looked_at[place].payload), bytes_max=bytes_max)
-        is_full = len(found) == limit or not all_fit
-        if is_full:
-            looked_at = looked_at[: found[-1] + 1]
-        if looked_at and (is_full or len(looked_at) == rows_max or not whole):
-            last = looked_at[-1].position
-            start, end = (last - 1, end) if backward else (start, last)
-        if len(looked_at) < end - start:
-            self._require_all_between(start, end)
-        return Page(tuple(looked_at[place] for place in found), start + 1 if backward else end, head)
+            return self._rows(_WINDOWS[backward], (start, end, limit), bytes_max)
+        return self._rows(_OF_NAMESPACE[backward], (start, end, namespace, limit), bytes_max)
 
-    def read_sealed(self, stream: StreamId, *, after: int, limit: int) -> list[SealedEvent]:
-        with _of(stream):
-            return self._page(_STREAM_FORWARD, (*stream, after, limit), sealed)[0]
+    def count_between(self, start: int, end: int) -> int:
+        with self._cursor() as cursor:
+            return int(cursor.execute(_EVENTS_BETWEEN, (start, end)).fetchone()[0])
 
     def known(self, append: Append) -> StreamState:
         """The stream with what it knows of the append's event ids and request key."""
@@ -192,23 +142,10 @@ class SqliteReader:
         except (LogCorrupt, AttributeError):  # a name that is no text
             return False
 
-    def _require_all_between(self, start: int, end: int) -> None:
+    def _rows(self, statement: str, parameters: Sequence[Any], bytes_max: int) -> Rows:
+        """Rows after those that the bytes allow are never read."""
         with self._cursor() as cursor:
-            (there,) = cursor.execute(_EVENTS_BETWEEN, (start, end)).fetchone()
-        if there != end - start:
-            raise LogCorrupt(f"{end - start - there} of the positions from {start + 1} to {end} cannot be read")
-
-    def _page(
-        self, statement: str, parameters: Sequence[Any], read: Callable[[Row], T], bytes_max: int = PAGE_BYTES_MAX
-    ) -> tuple[list[T], bool]:
-        """Apply `read` to the rows up to `bytes_max` of payload; the flag tells whether the byte limit left the page
-        whole.
-
-        Rows after the page are never read. Checks run after the snapshot has ended, because hashing takes longer.
-        """
-        with self._cursor() as cursor:
-            rows, whole = up_to_bytes(cursor.execute(statement, parameters), _payload_bytes, bytes_max=bytes_max)
-        return [read(row) for row in rows], whole
+            return up_to_bytes(cursor.execute(statement, parameters), payload_bytes, bytes_max=bytes_max)
 
     @contextmanager
     def _cursor(self) -> Iterator[Any]:
@@ -218,17 +155,6 @@ class SqliteReader:
             closing(pooled.cursor()) as cursor,
         ):
             yield cursor
-
-
-@contextmanager
-def _of(stream: StreamId) -> Iterator[None]:
-    """Have damage that is met while the stream is read name it."""
-    try:
-        yield
-    except StreamCorrupt:
-        raise
-    except LogCorrupt as error:
-        raise StreamCorrupt(str(error), stream) from error
 
 
 def _number(cursor: Any, stream: StreamId) -> int | None:
@@ -250,30 +176,3 @@ def _events_known(cursor: Any, number: int, event_ids: Collection[bytes]) -> dic
             if at == number:
                 known[event_id] = KnownEvent(position, version, digest)
     return known
-
-
-def _window(after: int, size: int, head: int, backward: bool) -> tuple[int, int]:
-    """A window (start, end] of this many positions after `after`, or before it (0: from the head), up to the head."""
-    if backward:
-        end = min(after - 1, head) if after else head
-        return max(0, end - size), end
-    return after, max(after, min(after + size, head))
-
-
-def _require_gapless(numbers: Iterable[int], *, after: int, up_to: int = 0, stream: StreamId | None = None) -> None:
-    last = after
-    for number in numbers:
-        if number != last + 1:
-            break
-        last = number
-    else:
-        if last >= up_to:
-            return
-    if stream is None:
-        raise LogCorrupt(f"position {last + 1} is missing")
-    raise StreamCorrupt(f"version {last + 1} is missing", stream, last + 1)
-
-
-def _payload_bytes(row: Row) -> int:
-    payload = row[PAYLOAD]
-    return len(payload) if isinstance(payload, bytes) else 0

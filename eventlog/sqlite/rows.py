@@ -6,7 +6,6 @@ streams and the positions of both have to agree.
 
 from __future__ import annotations
 
-import hashlib
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable, DropIndex
 
 from abridged.eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, StreamCorrupt
 from abridged.eventlog.event import StreamId
-from abridged.eventlog.rows import Fault, R, RowTable
+from abridged.eventlog.rows import Fault, R, RowTable, seal_of
 from abridged.eventlog.sqlite.engine import dropped, is_as_made
 from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, original, translated
 from abridged.eventlog.sqlite.sql import Run, driver_of, insert_into, runs
@@ -41,8 +40,6 @@ _Execute = Callable[..., Any]
 
 STREAMS_PAGE = 256
 """Streams per read while rows are rebuilt."""
-
-SEAL_BYTES = 12
 
 _TYPES: Mapping[Any, Any] = {str: String, int: BigInteger, float: Float, bytes: LargeBinary}
 
@@ -356,12 +353,6 @@ def _mark(table: Table, mark: tuple[str, ...]) -> str:
     """The condition of a mark, word for word that of its index: SQLite takes a partial index for no others."""
     empty = {name: "''" if isinstance(table.c[name].type, String) else "0" for name in mark}
     return " OR ".join(f"{name} <> {value}" for name, value in empty.items())
-
-
-def seal_of(row: Sequence[Any]) -> bytes:
-    """The seal of these values of a row."""
-    # How Python writes values tells their types too: a number is not its text.
-    return hashlib.blake2b(repr(tuple(row)).encode(), digest_size=SEAL_BYTES).digest()
 
 
 def _is_sealed(columns: Sequence[Any]) -> bool:

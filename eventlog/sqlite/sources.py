@@ -11,8 +11,8 @@ from typing import Any, Final
 from abridged.eventlog.errors import LogCorrupt
 from abridged.eventlog.event import SealedEvent, StreamId
 from abridged.eventlog.sqlite.reader import SqliteReader
-from abridged.eventlog.sqlite.sql import sealed
 from abridged.eventlog.sqlite.survey import PAGE_ROWS, Survey
+from abridged.eventlog.stored_event import sealed
 from abridged.eventlog.verification import Ranges
 
 EVENT_BYTES_MIN: Final = 96

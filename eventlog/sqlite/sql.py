@@ -1,4 +1,4 @@
-"""The statements of the SQLite log, the shapes of its rows, and rows read back as events.
+"""The statements of the SQLite log.
 
 Statements are rendered once, as text for the driver: at a log's rates, building them costs more than running them.
 Writes use as few statements as possible, because each hands over the interpreter's lock and waits for it.
@@ -7,7 +7,6 @@ Writes use as few statements as possible, because each hands over the interprete
 from __future__ import annotations
 
 import sqlite3
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import chain
@@ -15,26 +14,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Table
 
-from abridged.eventlog.chain import check_commitment, envelope
-from abridged.eventlog.errors import LogCorrupt, StreamCorrupt
-from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
-
-Row = tuple[Any, ...]
+from abridged.eventlog.stored_event import READ_COLUMNS, SEAL_COLUMNS, Row
 
 Run = Callable[[Callable[[Connection], Any]], Any]
 """Runs a function in a short snapshot, or in a transaction between two groups of appends, and returns its result."""
 
 STATEMENT_ROWS_MAX = 256
 """Most rows of one statement: 13 columns of them stay under the 32,766 parameters of SQLite and PostgreSQL."""
-
-_READ_COLUMNS = (
-    "e.position, s.namespace, s.name, e.version, e.event_id, t.name, e.schema_version, e.time_us, e.trace_context, "
-    "e.payload, e.salt, e.commitment"
-)
-PAYLOAD = 9
-"""The payload's index among the columns that are read."""
-
-_SEAL_COLUMNS = ", e.content_hash, e.chain"
 
 _NAME_IN_INDEX = (
     "EXISTS (SELECT 1 FROM streams AS i INDEXED BY sqlite_autoindex_streams_1 "
@@ -44,9 +30,6 @@ _PLACE_IN_INDEX = (
     "EXISTS (SELECT 1 FROM events AS i INDEXED BY sqlite_autoindex_events_1 "
     "WHERE i.stream = e.stream AND i.version = e.version AND i.position = e.position)"
 )
-
-_NOT_AS_WRITTEN = (AttributeError, TypeError, ValueError, OverflowError, struct.error)
-"""Errors from a row whose columns do not even have the right types."""
 
 
 def runs(rows: Sequence[Row]) -> Iterator[tuple[int, list[Any]]]:
@@ -113,7 +96,7 @@ def select_streams(rows: int) -> str:
 def select_stream(condition: str, order: str) -> str:
     """Events of the stream (namespace, name) that meet `condition`, in `order`, with their seals; then the limit."""
     return (
-        f"SELECT {_READ_COLUMNS}{_SEAL_COLUMNS} FROM streams AS s JOIN events AS e ON e.stream = s.id "  # noqa: S608 - of constants
+        f"SELECT {READ_COLUMNS}{SEAL_COLUMNS} FROM streams AS s JOIN events AS e ON e.stream = s.id "  # noqa: S608 - of constants
         f"LEFT JOIN types AS t ON t.id = e.type "
         f"WHERE s.namespace = ? AND s.name = ? AND {condition} ORDER BY {order} LIMIT ?"
     )
@@ -131,67 +114,10 @@ def select_window(*, backward: bool, of_namespace: bool) -> str:
         # Alternatives, since SQLite stops at the first that holds; of an AND whose result may be NULL it computes all.
         where += f" AND (s.namespace IS ? OR s.namespace IS NULL OR NOT {_NAME_IN_INDEX} OR NOT {_PLACE_IN_INDEX})"
     return (
-        f"SELECT {_READ_COLUMNS} FROM events AS e NOT INDEXED LEFT JOIN streams AS s ON s.id = e.stream "  # noqa: S608 - of constants
+        f"SELECT {READ_COLUMNS} FROM events AS e NOT INDEXED LEFT JOIN streams AS s ON s.id = e.stream "  # noqa: S608 - of constants
         f"LEFT JOIN types AS t ON t.id = e.type "
         f"WHERE {where} ORDER BY e.position {'DESC' if backward else ''} LIMIT ?"
     )
-
-
-def event_row(sealed_event: SealedEvent, stream: int, event_type: int) -> Row:
-    """A row of `events` in the order of its columns."""
-    event = sealed_event.event
-    return (
-        event.position,
-        stream,
-        event.version,
-        event.event_id,
-        event_type,
-        event.schema_version,
-        event.time_us,
-        event.trace_context,
-        sealed_event.content_hash,
-        sealed_event.commitment,
-        sealed_event.chain,
-        sealed_event.salt,
-        event.payload,
-    )
-
-
-def recorded(row: Row) -> RecordedEvent:
-    """The event of a row. Raises StreamCorrupt if it is not as written."""
-    try:
-        event = _event(row)
-        check_commitment(event, row[10], row[11])
-    except _NOT_AS_WRITTEN as error:
-        raise _damaged(row, "is not what was written") from error
-    return event
-
-
-def sealed(row: Row) -> SealedEvent:
-    """The event of a row with its seals, unchecked except for the types of its columns."""
-    try:
-        event = _event(row)
-        envelope(event)
-        return SealedEvent(event, bytes(row[12]), bytes(row[10]), bytes(row[11]), bytes(row[13]))
-    except _NOT_AS_WRITTEN as error:
-        raise _damaged(row, "is not what was written") from error
-
-
-def _event(row: Row) -> RecordedEvent:
-    if row[PAYLOAD] is None:
-        raise _damaged(row, "has no payload")
-    # As a tuple makes itself: by its own constructor a named tuple costs twice as much, and this runs for every event.
-    stream = tuple.__new__(StreamId, (row[1], row[2]))
-    fields = (row[0], stream, row[3], row[4], row[5], row[6], row[7], row[8], row[9])
-    return tuple.__new__(RecordedEvent, fields)
-
-
-def _damaged(row: Row, what: str) -> LogCorrupt:
-    """The error for a row, which names its stream and version as far as they can be read."""
-    position, namespace, name, version, *_ = row
-    if not (isinstance(namespace, str) and isinstance(name, str) and isinstance(version, int)):
-        return LogCorrupt(f"position {position} {what}")
-    return StreamCorrupt(f"position {position} {what}", StreamId(namespace, name), version)
 
 
 def driver_of(connection: Connection) -> sqlite3.Connection:

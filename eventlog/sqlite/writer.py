@@ -25,13 +25,13 @@ from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, is_read_only, no_ro
 from abridged.eventlog.sqlite.file import NO_ROOM, OpenFiles, has_room, wal_of
 from abridged.eventlog.sqlite.sql import (
     driver_of,
-    event_row,
     insert_into,
     runs,
     select_known_events,
     select_known_requests,
     select_streams,
 )
+from abridged.eventlog.stored_event import event_row
 
 CHECKPOINT_PAGES = 2_000
 """SQLite copies the write-ahead log back into the file at the first commit past this many pages (PASSIVE)."""

@@ -11,7 +11,7 @@ import grpc
 import pytest
 from click.testing import CliRunner, Result
 
-from abridged.eventlog.sqlite.rows import seal_of
+from abridged.eventlog.rows import seal_of
 from abridged.service.cli.main import main
 from abridged.service.conversations.row import Row
 from abridged.v1 import conversation_pb2 as conversation

@@ -1,0 +1,138 @@
+"""Pages of a log that a database keeps, whichever it is: where they end, and what must not be missing from them.
+
+Damage that hides events is not skipped: as far as a page can tell, it has neither gaps nor a hidden end; otherwise
+reading raises LogCorrupt.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+
+from abridged.eventlog.errors import LogCorrupt, StreamCorrupt
+from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
+from abridged.eventlog.log import PAGE_BYTES_MAX, SCAN_EVENTS_MAX, EventFilter, Page
+from abridged.eventlog.paging import up_to_bytes
+from abridged.eventlog.stored_event import Row, recorded, sealed
+
+Rows = tuple[list[Row], bool]
+"""Rows up to a number of bytes of payload, at least one if there is one, and whether the bytes left them whole."""
+
+
+class EventReader(ABC):
+    """Reads pages in any thread, each in a snapshot of its own. A subclass asks its database for the rows."""
+
+    @abstractmethod
+    def stream_rows(self, stream: StreamId, *, after: int, limit: int, backward: bool, bytes_max: int) -> Rows:
+        """The stream's rows with their seals, by version: after `after`, or `backward` before it (0: from the end)."""
+
+    @abstractmethod
+    def window_rows(
+        self, start: int, end: int, *, namespace: str | None, limit: int, backward: bool, bytes_max: int
+    ) -> Rows:
+        """Rows with positions > `start` and <= `end`, of one namespace unless it is None, by position."""
+
+    @abstractmethod
+    def count_between(self, start: int, end: int) -> int:
+        """The number of events with positions > `start` and <= `end`."""
+
+    def read_stream(
+        self, stream: StreamId, *, after: int, limit: int, backward: bool, bytes_max: int
+    ) -> list[RecordedEvent]:
+        with _of(stream):
+            rows, whole = self.stream_rows(stream, after=after, limit=limit, backward=backward, bytes_max=bytes_max)
+            # Checks run after the snapshot has ended, because hashing takes longer.
+            events = [recorded(row) for row in rows]
+            versions = [event.version for event in events]
+            if not backward:
+                _require_gapless(versions, after=after, stream=stream)
+            elif versions:
+                # Only the reader knows whether it begins at the stream's end; it ends at the first event or at a limit.
+                first = 0 if whole and len(versions) < limit else versions[-1] - 1
+                _require_gapless(reversed(versions), after=first, stream=stream)
+            return events
+
+    def read_sealed(self, stream: StreamId, *, after: int, limit: int) -> list[SealedEvent]:
+        with _of(stream):
+            rows, _ = self.stream_rows(stream, after=after, limit=limit, backward=False, bytes_max=PAGE_BYTES_MAX)
+            return [sealed(row) for row in rows]
+
+    def read_all(self, *, after: int, limit: int, backward: bool, head: int) -> list[RecordedEvent]:
+        """`head` was committed before this call."""
+        start, end = _window(after, min(limit, SCAN_EVENTS_MAX), head, backward)
+        rows, whole = self.window_rows(
+            start, end, namespace=None, limit=end - start, backward=backward, bytes_max=PAGE_BYTES_MAX
+        )
+        events = [recorded(row) for row in rows]
+        if not whole:
+            start, end = (events[-1].position - 1, end) if backward else (start, events[-1].position)
+        _require_gapless(sorted(event.position for event in events), after=start, up_to=end)
+        return events
+
+    def scan(self, *, after: int, limit: int, matching: EventFilter, head: int, backward: bool, bytes_max: int) -> Page:
+        """`head` was committed before this call, so nothing up to there may be missing.
+
+        An event is checked before a filter skips it, because the column that fails to match may be damaged.
+        """
+        start, end = _window(after, SCAN_EVENTS_MAX, head, backward)
+        if start == end:
+            return Page((), end + 1 if backward else after, head if backward else max(head, after))
+        namespace = matching.stream.namespace if matching.stream is not None else matching.namespace
+        # Where each row matches, those that the page has no room for need not be read.
+        by_row = matching.stream is not None or matching.types
+        rows_max, read_max = (SCAN_EVENTS_MAX, PAGE_BYTES_MAX) if by_row else (limit, bytes_max)
+        rows, whole = self.window_rows(
+            start, end, namespace=namespace, limit=rows_max, backward=backward, bytes_max=read_max
+        )
+        looked_at = [recorded(row) for row in rows]
+        places = islice((place for place, event in enumerate(looked_at) if matching.accepts(event)), limit)
+        found, all_fit = up_to_bytes(places, lambda place: len(looked_at[place].payload), bytes_max=bytes_max)
+        is_full = len(found) == limit or not all_fit
+        if is_full:
+            looked_at = looked_at[: found[-1] + 1]
+        if looked_at and (is_full or len(looked_at) == rows_max or not whole):
+            last = looked_at[-1].position
+            start, end = (last - 1, end) if backward else (start, last)
+        if len(looked_at) < end - start:
+            self._require_all_between(start, end)
+        return Page(tuple(looked_at[place] for place in found), start + 1 if backward else end, head)
+
+    def _require_all_between(self, start: int, end: int) -> None:
+        there = self.count_between(start, end)
+        if there != end - start:
+            raise LogCorrupt(f"{end - start - there} of the positions from {start + 1} to {end} cannot be read")
+
+
+@contextmanager
+def _of(stream: StreamId) -> Iterator[None]:
+    """Have damage that is met while the stream is read name it."""
+    try:
+        yield
+    except StreamCorrupt:
+        raise
+    except LogCorrupt as error:
+        raise StreamCorrupt(str(error), stream) from error
+
+
+def _window(after: int, size: int, head: int, backward: bool) -> tuple[int, int]:
+    """A window (start, end] of this many positions after `after`, or before it (0: from the head), up to the head."""
+    if backward:
+        end = min(after - 1, head) if after else head
+        return max(0, end - size), end
+    return after, max(after, min(after + size, head))
+
+
+def _require_gapless(numbers: Iterable[int], *, after: int, up_to: int = 0, stream: StreamId | None = None) -> None:
+    last = after
+    for number in numbers:
+        if number != last + 1:
+            break
+        last = number
+    else:
+        if last >= up_to:
+            return
+    if stream is None:
+        raise LogCorrupt(f"position {last + 1} is missing")
+    raise StreamCorrupt(f"version {last + 1} is missing", stream, last + 1)
