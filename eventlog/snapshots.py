@@ -6,14 +6,21 @@ events do not prove them are set aside, as they were written, and nothing remove
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple, Protocol
 
 from abridged.eventlog.errors import EventLogError
 from abridged.eventlog.event import StreamId
 
 SET_ASIDE = "snapshots_set_aside"
 """The table of the snapshots that were set aside."""
+
+
+PURPOSE = "snapshots"
+"""Of the log's secret under which snapshots are sealed."""
+
+SEAL_BYTES = 16
 
 
 class NotSetAside(EventLogError):
@@ -29,6 +36,15 @@ class StoredSnapshot(NamedTuple):
     chain: bytes
     codec: str
     state: bytes
+
+
+def seal_of(secret: bytes, values: Sequence[Any]) -> bytes:
+    """The seal of the values of a stored snapshot, the last of which is its state."""
+    # How Python writes values tells their types too: a number is not its text.
+    *place, state = values
+    digest = blake2b(repr(place).encode(), key=secret, digest_size=SEAL_BYTES)
+    digest.update(state if isinstance(state, bytes) else repr(state).encode())
+    return digest.digest()
 
 
 class Snapshots(Protocol):

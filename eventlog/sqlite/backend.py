@@ -14,6 +14,7 @@ from abridged.eventlog.backend import Kept, Notice, Opened
 from abridged.eventlog.errors import LogUnsafe
 from abridged.eventlog.log import AppendHook, EventLog
 from abridged.eventlog.rows import R, RowTable
+from abridged.eventlog.snapshots import PURPOSE
 from abridged.eventlog.sqlite.copy import copied
 from abridged.eventlog.sqlite.file import (
     MOUNTINFO,
@@ -26,7 +27,7 @@ from abridged.eventlog.sqlite.file import (
 from abridged.eventlog.sqlite.log import SqliteEventLog
 from abridged.eventlog.sqlite.rewrite import Rewrite, rewritten
 from abridged.eventlog.sqlite.rows import SqliteRows
-from abridged.eventlog.sqlite.snapshots import PURPOSE, SqliteSnapshots, carried
+from abridged.eventlog.sqlite.snapshots import SqliteSnapshots, carried
 from abridged.eventlog.sqlite.snapshots import prepare as prepare_snapshots
 from abridged.eventlog.sqlite.verification import SqliteVerification, log_id_of
 

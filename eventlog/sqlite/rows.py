@@ -6,30 +6,17 @@ streams and the positions of both have to agree.
 
 from __future__ import annotations
 
-import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Generic, TypeVar, get_args, get_type_hints
+from typing import Any, Generic, TypeVar
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    Float,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-    text,
-)
+from sqlalchemy import Column, Connection, Index, Integer, MetaData, Table, Text, text
 from sqlalchemy.schema import CreateIndex, CreateTable, DropIndex
 
 from abridged.eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, StreamCorrupt
 from abridged.eventlog.event import StreamId
+from abridged.eventlog.row_columns import columns_of, condition_of
 from abridged.eventlog.rows import Fault, R, RowTable, seal_of
 from abridged.eventlog.sqlite.engine import dropped, is_as_made
 from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, original, translated
@@ -40,8 +27,6 @@ _Execute = Callable[..., Any]
 
 STREAMS_PAGE = 256
 """Streams per read while rows are rebuilt."""
-
-_TYPES: Mapping[Any, Any] = {str: String, int: BigInteger, float: Float, bytes: LargeBinary}
 
 PROJECTIONS = Table(
     "projections",
@@ -318,41 +303,29 @@ class _Statements:
         return insert_into(self._table, rows) + self._conflict
 
     def marked(self, mark: str) -> str:
-        where = _mark(self._table, self._spec.marks[mark])
+        where = condition_of(self._table, self._spec.marks[mark])
         return f"SELECT namespace, id FROM {self._table.name} WHERE {where}"  # noqa: S608 - of constants
 
     def tally(self, mark: str) -> str:
         (column,) = self._spec.marks[mark]
-        where = _mark(self._table, (column,))
+        where = condition_of(self._table, (column,))
         return f"SELECT {column}, count(*) FROM {self._table.name} WHERE {where} GROUP BY {column}"  # noqa: S608 - of constants
 
 
 def _table_of(spec: RowTable[Any]) -> Table:
-    columns = [_column(name, of) for name, of in get_type_hints(spec.row).items()]
     table = Table(
         spec.name,
         MetaData(),
-        *columns,
-        Column("seal", LargeBinary, nullable=False),
+        *columns_of(spec),
         Index(f"{spec.name}_by_change", "namespace", "position"),
         sqlite_with_rowid=False,
     )
     for name, mark in spec.marks.items():
         # Only of the rows with the mark, so that a count reads them and no others, and most appends write to none.
-        Index(f"{spec.name}_{name}", *(table.c[column] for column in mark), sqlite_where=text(_mark(table, mark)))
+        Index(
+            f"{spec.name}_{name}", *(table.c[column] for column in mark), sqlite_where=text(condition_of(table, mark))
+        )
     return table
-
-
-def _column(name: str, of: Any) -> Column[Any]:
-    nullable = isinstance(of, types.UnionType)
-    (kind,) = (kind for kind in (get_args(of) or (of,)) if kind is not types.NoneType)
-    return Column(name, _TYPES[kind], primary_key=name in {"namespace", "id"}, nullable=nullable)
-
-
-def _mark(table: Table, mark: tuple[str, ...]) -> str:
-    """The condition of a mark, word for word that of its index: SQLite takes a partial index for no others."""
-    empty = {name: "''" if isinstance(table.c[name].type, String) else "0" for name in mark}
-    return " OR ".join(f"{name} <> {value}" for name, value in empty.items())
 
 
 def _is_sealed(columns: Sequence[Any]) -> bool:

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from hashlib import blake2b
 from typing import Any, TypeVar
 
 from sqlalchemy import BigInteger, Column, Connection, LargeBinary, MetaData, String, Table
 from sqlalchemy.schema import CreateTable
 
 from abridged.eventlog.event import StreamId
-from abridged.eventlog.snapshots import SET_ASIDE, NotSetAside, StoredSnapshot
+from abridged.eventlog.snapshots import SET_ASIDE, NotSetAside, StoredSnapshot, seal_of
 from abridged.eventlog.sqlite.engine import dropped, is_as_made
 from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, original
 from abridged.eventlog.sqlite.sql import Run
-
-PURPOSE = "snapshots"
-"""Of the log's secret under which snapshots are sealed."""
-
-SEAL_BYTES = 16
 
 T = TypeVar("T")
 
@@ -110,18 +104,11 @@ class SqliteSnapshots:
 
     def _sealed(self, snapshot: StoredSnapshot) -> tuple[Any, ...]:
         unsealed = (*snapshot.stream, *snapshot[1:])
-        return (*unsealed, self._seal(unsealed))
+        return (*unsealed, seal_of(self._secret, unsealed))
 
     def _is_sealed(self, row: Any) -> bool:
         *unsealed, seal = row
-        return bool(seal == self._seal(tuple(unsealed)))
-
-    def _seal(self, values: tuple[Any, ...]) -> bytes:
-        # How Python writes values tells their types too: a number is not its text.
-        *place, state = values
-        digest = blake2b(repr(place).encode(), key=self._secret, digest_size=SEAL_BYTES)
-        digest.update(state if isinstance(state, bytes) else repr(state).encode())
-        return digest.digest()
+        return bool(seal == seal_of(self._secret, unsealed))
 
 
 def prepare(connection: Connection) -> None:

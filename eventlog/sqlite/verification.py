@@ -20,6 +20,7 @@ from abridged.eventlog.errors import LogCorrupt
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.log import PAGE_BYTES_MAX, PAGE_EVENTS_MAX
 from abridged.eventlog.rows import Fault
+from abridged.eventlog.snapshots import PURPOSE
 from abridged.eventlog.sqlite.engine import (
     reader_engine,
     refuse_anothers_wal,
@@ -33,7 +34,7 @@ from abridged.eventlog.sqlite.integrity import appended_to, findings, findings_o
 from abridged.eventlog.sqlite.losses import Suspect
 from abridged.eventlog.sqlite.reader import SqliteReader
 from abridged.eventlog.sqlite.rows import SqliteRows
-from abridged.eventlog.sqlite.snapshots import PURPOSE, SqliteSnapshots, has_snapshots
+from abridged.eventlog.sqlite.snapshots import SqliteSnapshots, has_snapshots
 from abridged.eventlog.sqlite.sources import LEAF_EVENTS_MAX, Sources
 from abridged.eventlog.sqlite.sql import driver_of
 from abridged.eventlog.sqlite.wal import require_whole

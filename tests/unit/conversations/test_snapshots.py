@@ -15,9 +15,10 @@ from sqlalchemy import Connection
 
 from abridged.eventlog.errors import LogCorrupt, StreamCorrupt
 from abridged.eventlog.event import StreamId
+from abridged.eventlog.snapshots import PURPOSE
 from abridged.eventlog.sqlite.backend import SqliteBackend
 from abridged.eventlog.sqlite.log import SqliteEventLog
-from abridged.eventlog.sqlite.snapshots import PURPOSE, SqliteSnapshots
+from abridged.eventlog.sqlite.snapshots import SqliteSnapshots
 from abridged.service.codec.values import canonical, message_to_proto
 from abridged.service.conversations.conversation_log import ConversationLog, SentMessages
 from abridged.service.conversations.row import READ_TABLE
