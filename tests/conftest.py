@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 
+from tests.support.postgres_server import keep_named_server
 from tests.support.shared_data import keep_named_folder
 
 _FOREIGN_SETTINGS = ("ABRIDGED_", "OLLAMA_", "OPENAI_", "OTEL_")
@@ -26,6 +27,7 @@ class ReachedOut(RuntimeError):
 
 def pytest_configure() -> None:
     keep_named_folder()
+    keep_named_server()
     for variable in list(os.environ):
         if variable.startswith(_FOREIGN_SETTINGS) or variable.upper() in _FOREIGN_VARIABLES:
             del os.environ[variable]

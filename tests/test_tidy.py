@@ -56,6 +56,7 @@ SLEEPING_TESTS: dict[str, str] = {
     "tests/integration/test_prometheus.py": "a real Prometheus that scrapes in its own time is asked again",
 }
 UNIMPORTED_MODULES: dict[str, str] = {
+    "abridged.eventlog.postgres.backend": "no setting chooses it before every command works on it",
     "abridged.service.cli.main": "the console script",
 }
 IMPORT_NAMES: dict[str, str] = {
@@ -386,6 +387,7 @@ def locked(name: str) -> dict[str, str]:
         ("requirements-dev.txt", ["project", "build", "dev"]),
         ("requirements-recall.txt", ["recall"]),
         ("requirements-exact.txt", ["exact"]),
+        ("requirements-postgres.txt", ["postgres"]),
         ("requirements-llm.txt", ["llm"]),
     ],
 )
@@ -417,6 +419,6 @@ def _requirements(document: dict[str, Any], group: str) -> list[Requirement]:
     if group == "project":
         project = document["project"]
         return [Requirement(r) for r in (*project["dependencies"], *project["optional-dependencies"]["bpe"])]
-    if group in ("recall", "exact"):
+    if group in ("recall", "exact", "postgres"):
         return [Requirement(r) for r in document["project"]["optional-dependencies"][group]]
     return [Requirement(r) for r in document["dependency-groups"][group] if isinstance(r, str)]

@@ -14,6 +14,7 @@ from abridged.eventlog.event import NewEvent, StreamId
 from abridged.eventlog.log import PAGE_EVENTS_MAX, Append, AppendHook, AppendResult, EventLog, RequestKey
 from abridged.eventlog.rows import RowTable
 from abridged.eventlog.sqlite.backend import SqliteBackend
+from tests.support.postgres_server import schema_url
 
 A = StreamId("default", "a")
 B = StreamId("default", "b")
@@ -66,9 +67,18 @@ class Kind:
         return self.name
 
 
+def _in_postgres(path: Path) -> Backend:
+    """A log in a schema of its own. Skips the test where there is no server."""
+    url = schema_url(path)
+    from abridged.eventlog.postgres.backend import PostgresBackend
+
+    return PostgresBackend(url)
+
+
 BACKENDS = (
     Kind("memory", lambda _: MemoryBackend(), durable=False),
     Kind("sqlite", SqliteBackend),
+    Kind("postgres", _in_postgres),
 )
 DURABLE = tuple(backend for backend in BACKENDS if backend.durable)
 

@@ -1,0 +1,90 @@
+"""A log in a PostgreSQL database, with whatever is kept beside its events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any, TypeVar
+
+from abridged.eventlog.backend import Kept, Notice, Opened
+from abridged.eventlog.errors import EventLogError
+from abridged.eventlog.log import AppendHook
+from abridged.eventlog.postgres import sql
+from abridged.eventlog.postgres.connections import Address, Connection
+from abridged.eventlog.postgres.database import has_tables, hazards, require_fit, server_of, stored_identity
+from abridged.eventlog.postgres.errors import translating
+from abridged.eventlog.postgres.log import PostgresEventLog
+from abridged.eventlog.postgres.rows import PostgresRows
+from abridged.eventlog.postgres.schema import OWN
+from abridged.eventlog.postgres.snapshots import PostgresSnapshots
+from abridged.eventlog.postgres.snapshots import prepare as prepare_snapshots
+from abridged.eventlog.rows import R, RowTable
+from abridged.eventlog.snapshots import PURPOSE
+
+LOG = 1
+"""The number of a database's first log."""
+
+T = TypeVar("T")
+
+
+class PostgresBackend:
+    """The log of a number in the database at `url`, in the first schema of the role's search path."""
+
+    def __init__(self, url: str, log: int = LOG) -> None:
+        """Raises LogUnsafe for a URL that is none of a PostgreSQL database."""
+        self._address = Address(url)
+        self._log = log
+
+    def rows(self, table: RowTable[R]) -> PostgresRows[R]:
+        return PostgresRows(table, self._log)
+
+    def open(
+        self,
+        rows: PostgresRows[Any],
+        *,
+        clock_us: Callable[[], int],
+        hook: AppendHook,
+        on_fatal: Callable[[Exception], None] | None = None,
+    ) -> Opened:
+        def prepare(connection: Connection) -> None:
+            rows.prepare(connection)
+            prepare_snapshots(connection)
+
+        log = PostgresEventLog.open(
+            self._address, self._log, clock_us=clock_us, hook=hook, prepare=prepare, on_fatal=on_fatal
+        )
+        rows.through(log.read, log.write)
+        kept = Kept(rows, PostgresSnapshots(self._log, log.secret(PURPOSE), log.read, log.write))
+        return Opened(log, kept, log.warnings)
+
+    def size_bytes(self) -> int:
+        """Bytes of the tables of every log in the schema. Raises OSError if there is no log."""
+
+        def size(connection: Connection) -> int:
+            row = connection.execute(sql.SIZE, {"tables": [table.name for table in OWN]}).fetchone()
+            return int(row[0]) if row is not None else 0
+
+        if not (found := self._asked(size)):
+            raise FileNotFoundError(f"there is no log at {self._address}")
+        return found
+
+    def log_id(self) -> str:
+        def read(connection: Connection) -> str:
+            identity = stored_identity(connection, self._log) if has_tables(connection) else None
+            return identity.log_id if identity is not None else ""
+
+        return self._asked(read)
+
+    def hazards(self) -> list[Notice]:
+        def found(connection: Connection) -> list[Notice]:
+            require_fit(connection)
+            return hazards(server_of(connection))
+
+        try:
+            return self._asked(found)
+        except EventLogError as error:
+            return [Notice("unfit_database", str(error), "set log.url to a database that is fit", is_refused=True)]
+
+    def _asked(self, query: Callable[[Connection], T]) -> T:
+        with translating(), closing(self._address.connect()) as connection:
+            return query(connection)

@@ -1,0 +1,154 @@
+"""Connections to the database of a log, and the few that its reads share.
+
+A connection that nobody answers any more is found within ANSWER_MAX_S by the system, even a half-open one. Behind a
+pooler nothing is set for a session and nothing prepared, for its next transaction may run in another.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from abridged.eventlog.errors import EventLogError, LogClosed, LogUnavailable, LogUnsafe
+from abridged.eventlog.postgres import sql
+from abridged.eventlog.postgres.errors import translating
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+Run = Callable[[Callable[[Connection], Any]], Any]
+"""Runs a function in a short snapshot, or in a transaction between two groups of appends, and returns its result."""
+
+CONNECT_WAIT_S = 5
+ANSWER_MAX_S = 10
+READERS_MAX = 4
+READER_WAIT_S = 10.0
+PREPARE_AFTER = 2
+"""A statement that comes again is prepared: planning it costs more than running it on a few events."""
+
+STATEMENT_MAX_MS = 10_000
+IDLE_MAX_MS = 5_000
+"""A transaction whose process was stopped is taken back, so that it does not hold the log's lock."""
+
+_KEEPALIVE: dict[str, Any] = {
+    "connect_timeout": CONNECT_WAIT_S,
+    "keepalives_idle": ANSWER_MAX_S,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 1_000 * ANSWER_MAX_S,
+    "application_name": "abridged",
+}
+
+T = TypeVar("T")
+
+
+class Address:
+    """Where a database is and who connects to it. Its text names neither user nor password."""
+
+    def __init__(self, url: str) -> None:
+        """Raises LogUnsafe for a URL that is none of a PostgreSQL database."""
+        try:
+            given = conninfo_to_dict(url)
+        except psycopg.ProgrammingError:
+            # Not chained: the driver's error quotes what it could not read, perhaps the password.
+            raise LogUnsafe("the log's URL is not that of a PostgreSQL database") from None
+        self._conninfo = make_conninfo("", **{**_KEEPALIVE, **given})
+        host, port = given.get("host") or given.get("hostaddr") or "", given.get("port") or ""
+        self._text = f"{host}{':' if port else ''}{port}/{given.get('dbname') or ''}"
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def connect(self) -> Connection:
+        """A new connection. Raises LogUnavailable, or LogUnsafe if another attempt would not help."""
+        try:
+            with translating():
+                connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+                try:
+                    _settle(connection)
+                except BaseException:
+                    connection.close()
+                    raise
+        except EventLogError as error:
+            raise type(error)(f"cannot connect to {self}: {error}") from error
+        return connection
+
+
+def _settle(connection: Connection) -> None:
+    if is_direct(connection):
+        connection.prepare_threshold = PREPARE_AFTER
+        connection.execute(
+            sql.SESSION_LIMITS, {"statement_timeout": str(STATEMENT_MAX_MS), "idle_timeout": str(IDLE_MAX_MS)}
+        )
+
+
+def is_direct(connection: Connection) -> bool:
+    """Whether the session is the server's own: a pooler names itself, or another process, as the peer."""
+    row = connection.execute(sql.CONNECTED).fetchone()
+    return row is not None and row[0] == connection.info.backend_pid
+
+
+class Readers:
+    """A few connections that reads share; each is made when it is first needed, and anew when it broke."""
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self._connect = connect
+        self._idle: queue.LifoQueue[Connection | None] = queue.LifoQueue()
+        self._closed = False
+        for _ in range(READERS_MAX):
+            self._idle.put(None)
+
+    def run(self, query: Callable[[Connection], T]) -> T:
+        """The result of `query`, which only reads. It runs again, on a new connection, where an idle one had broken."""
+        try:
+            connection = self._idle.get(timeout=READER_WAIT_S)
+        except queue.Empty:
+            raise LogUnavailable("too many reads are waiting") from None
+        try:
+            with translating():
+                if connection is not None:
+                    try:
+                        return query(connection)
+                    except psycopg.OperationalError:
+                        if not connection.closed:
+                            raise
+                connection = None
+                if self._closed:
+                    raise LogClosed("the log is closed")
+                connection = self._connect()
+                return query(connection)
+        finally:
+            self._give_back(connection)
+
+    def snapshot(self, query: Callable[[Connection], T]) -> T:
+        """The result of `query`, all of whose statements see the same commits."""
+
+        def within(connection: Connection) -> T:
+            connection.execute(sql.SNAPSHOT)
+            try:
+                return query(connection)
+            finally:
+                if not connection.closed:
+                    connection.execute(sql.ROLLBACK)
+
+        return self.run(within)
+
+    def close(self) -> None:
+        """Close what is idle, and each other connection once its read has ended."""
+        self._closed = True
+        for _ in range(READERS_MAX):
+            try:
+                connection = self._idle.get_nowait()
+            except queue.Empty:
+                return
+            if connection is not None:
+                connection.close()
+
+    def _give_back(self, connection: Connection | None) -> None:
+        if connection is not None and (connection.closed or self._closed):
+            connection.close()
+            connection = None
+        self._idle.put(connection)

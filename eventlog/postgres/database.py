@@ -1,0 +1,210 @@
+"""The database of a log when it is opened: its tables, the log's identity, and the proof that its lock excludes.
+
+A place that cannot keep what a log promises is refused here, before anything is written to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing, contextmanager
+from typing import Any, NamedTuple
+
+import psycopg
+from sqlalchemy import Table
+
+from abridged.eventlog.backend import Notice
+from abridged.eventlog.chain import LogIdentity
+from abridged.eventlog.errors import LogCorrupt, LogForeign, LogNewer, LogOlder, LogUnavailable, LogUnsafe
+from abridged.eventlog.postgres import sql
+from abridged.eventlog.postgres.connections import IDLE_MAX_MS, STATEMENT_MAX_MS, Connection
+from abridged.eventlog.postgres.errors import DUPLICATE_TABLE, LOCK_NOT_AVAILABLE, UNIQUE_VIOLATION
+from abridged.eventlog.postgres.schema import METADATA, OWN, REVISION, columns, created
+from abridged.eventlog.schema import REVISION_TABLE
+
+LOCK_WAIT_MS = 5_000
+"""Longest wait for the log's lock, which another process holds for the time of one commit."""
+
+LIMITS = {
+    "lock_timeout": str(LOCK_WAIT_MS),
+    "statement_timeout": str(STATEMENT_MAX_MS),
+    "idle_timeout": str(IDLE_MAX_MS),
+}
+
+
+class Server(NamedTuple):
+    """The settings of a server that a log depends on."""
+
+    is_standby: bool
+    schema: str | None
+    encoding: str
+    fsync: str
+    full_page_writes: str
+
+
+@contextmanager
+def transaction(connection: Connection) -> Iterator[None]:
+    """Run the body in one transaction under the limits of a group, and take it back if the body raises."""
+    try:
+        connection.execute(sql.BEGIN)
+        connection.execute(sql.LIMITS, LIMITS)
+        yield
+        connection.execute(sql.COMMIT)
+    except BaseException:
+        taken_back(connection)
+        raise
+
+
+def taken_back(connection: Connection) -> None:
+    """Roll the open transaction back; a connection that cannot is closed, and the server takes it back."""
+    try:
+        if not connection.closed:
+            connection.execute(sql.ROLLBACK)
+    except psycopg.Error:
+        connection.close()
+
+
+def require_fit(connection: Connection) -> None:
+    """Raise LogUnsafe for a server that no log can be kept in."""
+    try:
+        connection.execute(sql.BEGIN)
+        connection.execute(sql.ROLLBACK)
+    except psycopg.errors.ReadOnlySqlTransaction as error:
+        raise LogUnsafe("the server is a standby, which can only be read: connect to the primary") from error
+    server = server_of(connection)
+    if server.is_standby:
+        raise LogUnsafe("the server is a standby, which can only be read: connect to the primary")
+    if server.schema is None:
+        raise LogUnsafe("the role has no schema to keep tables in: create one, or set its search_path")
+    if server.encoding != "UTF8":
+        raise LogUnsafe(f"the database has the encoding {server.encoding}: make one with UTF8")
+
+
+def server_of(connection: Connection) -> Server:
+    return Server(*_row(connection, sql.SERVER))
+
+
+def hazards(server: Server) -> list[Notice]:
+    """The hazards of a server for the logs that it keeps."""
+    off = [name for name in ("fsync", "full_page_writes") if getattr(server, name) == "off"]
+    hint = "turn it on, and restart the server"
+    return [
+        Notice("unsafe_server", f"the server has {name} = off: a power cut loses acknowledged messages", hint)
+        for name in off
+    ]
+
+
+def prove_exclusion(one: Connection, other: Connection, log: int, *, lock: str = sql.LOCK) -> None:
+    """Raise LogUnsafe unless the lock that `one` takes keeps `other` out.
+
+    Poolers that run each statement in another session, and databases that only pretend to lock, do not; two processes
+    would give out the same positions there.
+    """
+    try:
+        one.execute(sql.BEGIN)
+        one.execute(sql.LIMITS, LIMITS)
+        one.execute(lock, {"log": log})
+        other.execute(sql.BEGIN)
+        other.execute(sql.LOCK_AT_ONCE, {"log": log})
+    except psycopg.Error as error:
+        if error.sqlstate != LOCK_NOT_AVAILABLE:
+            raise
+        if one.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS:
+            return
+        raise LogUnavailable("the log's lock was not granted in time") from error
+    finally:
+        taken_back(one)
+        taken_back(other)
+    raise LogUnsafe(
+        "two sessions hold the log's lock at once, so nothing would keep two writers apart: connect to the server "
+        "itself, or through a pooler that gives a transaction one session"
+    )
+
+
+def make_tables(connection: Connection) -> None:
+    """Make the tables of logs where the schema has none. Raises what forbids to use those that are there."""
+    found = described(connection, [table.name for table in OWN])
+    if found:
+        _require_own(connection, found)
+        return
+    for table in OWN:
+        execute_each(connection, created(table))
+    connection.execute(sql.INSERT_REVISION, {"revision": REVISION})
+
+
+def stored_identity(connection: Connection, log: int) -> LogIdentity | None:
+    """The identity of a log; None if the database does not have it."""
+    row = connection.cursor(binary=True).execute(sql.IDENTITY, {"log": log}).fetchone()
+    return None if row is None else LogIdentity(*row)
+
+
+def identity_of(connection: Connection, log: int, *, clock_us: Callable[[], int], log_id: str = "") -> LogIdentity:
+    """The log's identity, and its lock; a new log gets its secret here, and its id unless that is given."""
+    if stored_identity(connection, log) is None:
+        new = LogIdentity.new(log_id)
+        connection.execute(sql.INSERT_LOG, {"log": log, "log_id": new.log_id, "key": new.key, "created_us": clock_us()})
+    connection.execute(sql.LOCK, {"log": log})
+    identity = stored_identity(connection, log)
+    assert identity is not None, "its row was inserted, here or by another process"
+    return identity
+
+
+def has_tables(connection: Connection) -> bool:
+    """Whether the schema has the tables of logs. Raises LogForeign, LogOlder, LogNewer or LogCorrupt for others."""
+    found = described(connection, [table.name for table in OWN])
+    if found:
+        _require_own(connection, found)
+    return bool(found)
+
+
+def described(connection: Connection, tables: Collection[str]) -> dict[str, list[tuple[str, str, bool]]]:
+    """Those of the tables that are there, each with name, type and whether it is never NULL of its columns."""
+    found: dict[str, list[tuple[str, str, bool]]] = {}
+    for table, *column in connection.execute(sql.DESCRIBED, {"tables": list(tables)}).fetchall():
+        found.setdefault(table, []).append((column[0], column[1], column[2]))
+    return found
+
+
+def is_as_made(found: list[tuple[str, str, bool]] | None, table: Table) -> bool:
+    """Whether a table has the columns of `table`."""
+    return found == columns(table)
+
+
+def execute_each(connection: Connection, statements: Collection[str]) -> None:
+    for statement in statements:
+        connection.execute(statement.encode())
+
+
+def was_made_meanwhile(error: psycopg.Error) -> bool:
+    """Whether another process made the tables, or the log, at the same time: opening it again finds them."""
+    return error.sqlstate in {DUPLICATE_TABLE, UNIQUE_VIOLATION}
+
+
+def _require_own(connection: Connection, found: dict[str, Any]) -> None:
+    if REVISION_TABLE not in found:
+        raise LogForeign(
+            f"the schema has a table {min(found)} of something else: give the log a schema of its own by the role's "
+            "search_path, or by options in the URL"
+        )
+    rows = connection.execute(sql.REVISION).fetchall()
+    if len(rows) != 1:
+        raise LogCorrupt(f"the table {REVISION_TABLE} does not say which version made the log")
+    (revision,) = rows[0]
+    if revision > REVISION:
+        raise LogNewer(f"a newer version made the log's tables (schema {revision}, known is {REVISION})")
+    if revision < REVISION:
+        raise LogOlder(f"an older version made the log's tables (schema {revision}, known is {REVISION})")
+    for table in METADATA.tables.values():
+        if not is_as_made(found.get(table.name), table):
+            raise LogCorrupt(f"the table {table.name} is not as it was made")
+
+
+def _row(connection: Connection, statement: str) -> tuple[Any, ...]:
+    row = connection.execute(statement.encode()).fetchone()
+    assert row is not None, "the statement always has a row"
+    return row
+
+
+def connected_twice(connect: Callable[[], Connection], log: int) -> None:
+    """Prove the lock between two connections that are made for it."""
+    with closing(connect()) as one, closing(connect()) as other:
+        prove_exclusion(one, other, log)

