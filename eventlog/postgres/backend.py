@@ -77,8 +77,9 @@ class PostgresBackend:
 
     def hazards(self) -> list[Notice]:
         def found(connection: Connection) -> list[Notice]:
-            require_fit(connection)
-            return hazards(server_of(connection))
+            server = server_of(connection)
+            require_fit(server)
+            return hazards(server)
 
         try:
             return self._asked(found)

@@ -6,7 +6,7 @@ A place that cannot keep what a log promises is refused here, before anything is
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import psycopg
@@ -35,6 +35,7 @@ class Server(NamedTuple):
     """The settings of a server that a log depends on."""
 
     is_standby: bool
+    is_read_only: bool
     schema: str | None
     encoding: str
     fsync: str
@@ -63,16 +64,12 @@ def taken_back(connection: Connection) -> None:
         connection.close()
 
 
-def require_fit(connection: Connection) -> None:
+def require_fit(server: Server) -> None:
     """Raise LogUnsafe for a server that no log can be kept in."""
-    try:
-        connection.execute(sql.BEGIN)
-        connection.execute(sql.ROLLBACK)
-    except psycopg.errors.ReadOnlySqlTransaction as error:
-        raise LogUnsafe("the server is a standby, which can only be read: connect to the primary") from error
-    server = server_of(connection)
     if server.is_standby:
         raise LogUnsafe("the server is a standby, which can only be read: connect to the primary")
+    if server.is_read_only:
+        raise LogUnsafe("transactions of this role can only read: set default_transaction_read_only = off for it")
     if server.schema is None:
         raise LogUnsafe("the role has no schema to keep tables in: create one, or set its search_path")
     if server.encoding != "UTF8":
@@ -202,9 +199,3 @@ def _row(connection: Connection, statement: str) -> tuple[Any, ...]:
     row = connection.execute(statement.encode()).fetchone()
     assert row is not None, "the statement always has a row"
     return row
-
-
-def connected_twice(connect: Callable[[], Connection], log: int) -> None:
-    """Prove the lock between two connections that are made for it."""
-    with closing(connect()) as one, closing(connect()) as other:
-        prove_exclusion(one, other, log)

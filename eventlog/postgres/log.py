@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any, Self, TypeVar
 
 import psycopg
@@ -43,10 +43,10 @@ from abridged.eventlog.log import (
 )
 from abridged.eventlog.postgres.connections import Address, Connection, Readers
 from abridged.eventlog.postgres.database import (
-    connected_twice,
     hazards,
     identity_of,
     make_tables,
+    prove_exclusion,
     require_fit,
     server_of,
     transaction,
@@ -114,10 +114,11 @@ class PostgresEventLog:
             connection = address.connect()
             opened.callback(connection.close)
             with translating():
-                require_fit(connection)
+                server = server_of(connection)
+                require_fit(server)
                 identity = _prepared(connection, log, clock_us, prepare)
-                connected_twice(address.connect, log)
-                warnings = tuple(hazards(server_of(connection)))
+                with closing(address.connect()) as other:
+                    prove_exclusion(connection, other, log)
             channel = f"abridged_{identity.log_id}"
             writer = PostgresWriter(
                 connection,
@@ -136,7 +137,7 @@ class PostgresEventLog:
                 identity=identity,
                 watch=lambda moved: HeadWatch(address.connect, log, channel, moved),
                 on_fatal=on_fatal,
-                warnings=warnings,
+                warnings=tuple(hazards(server)),
             )
             opened.pop_all()
             return made

@@ -10,7 +10,7 @@ from abridged.eventlog.stored_event import READ_COLUMNS, SEAL_COLUMNS
 
 # A group of appends
 
-BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 LIMITS = """
 SELECT set_config('lock_timeout', %(lock_timeout)b::text, true),
@@ -184,8 +184,8 @@ SELECT set_config('statement_timeout', %(statement_timeout)b::text, false),
 """
 
 SERVER = """
-SELECT pg_is_in_recovery(), current_schema(), current_setting('server_encoding'),
-       current_setting('fsync'), current_setting('full_page_writes')
+SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on', current_schema(),
+       current_setting('server_encoding'), current_setting('fsync'), current_setting('full_page_writes')
 """
 
 DESCRIBED = """

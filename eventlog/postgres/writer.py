@@ -8,7 +8,6 @@ that is kept in memory between groups is trusted without the lock, for other pro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
@@ -47,10 +46,9 @@ _REQUEST_COLUMNS = ("stream", "key", "content_hash", "first_position", "last_pos
 
 
 class _Known(NamedTuple):
-    """The log under its lock: its ends, and what it knows of a group's streams, events and requests."""
+    """The log under its lock: its head, and what it knows of a group's streams, events and requests."""
 
     head: int
-    last_stream: int
     numbers: dict[StreamId, int]
     states: dict[StreamId, StreamState]
 
@@ -148,18 +146,18 @@ class PostgresWriter:
             self._warnings.append(notice.message_primary or "")
 
     def _transaction(self, appends: Sequence[Append]) -> Sequence[Outcome]:
-        connection = self._connected()
+        known = self._begun(appends)
+        connection = self._connection
         try:
-            known = self._locked(connection, appends)
             admitted = admit(appends, known.states, head=known.head, time_us=self._clock_us(), identity=self._identity)
             types = self._types | self._new_types(admitted)
             self._warnings.clear()
-            with connection.pipeline(), closing(connection.cursor(binary=True)) as cursor:
-                self._write(cursor, known, types, admitted)
+            with connection.pipeline():
+                self._write(connection, known.numbers, types, admitted)
                 if self._hook is not None and admitted.committed:
                     self._call_hook(self._hook, connection, admitted)
                 if admitted.events:
-                    cursor.execute(sql.NOTIFY, {"channel": self._channel})
+                    connection.execute(sql.NOTIFY, {"channel": self._channel})
                 committed = connection.execute(sql.COMMIT)
             self._require_acknowledged(committed)
         except BaseException:
@@ -180,8 +178,24 @@ class PostgresWriter:
         if self._warnings:
             raise LogUnavailable(f"the server warned of the commit: {self._warnings[0]}")
 
+    def _begun(self, appends: Sequence[Append]) -> _Known:
+        """Begin a transaction under the log's lock; on a new connection if this one has broken since the last group."""
+        try:
+            return self._locked(self._connected(), appends)
+        except psycopg.OperationalError:
+            if not self._connection.closed:
+                raise
+            return self._locked(self._connected(), appends)
+
     def _locked(self, connection: Connection, appends: Sequence[Append]) -> _Known:
         """Take the log's lock, and read in one round trip what the group needs to know under it."""
+        try:
+            return self._looked_up(connection, appends)
+        except BaseException:
+            taken_back(connection)
+            raise
+
+    def _looked_up(self, connection: Connection, appends: Sequence[Append]) -> _Known:
         streams = list({append.stream: None for append in appends})
         ids = list({(*append.stream, event.event_id): None for append in appends for event in append.events})
         keys = list({(*append.stream, append.request.key): None for append in appends if append.request is not None})
@@ -210,7 +224,7 @@ class PostgresWriter:
             by_number[number].events[event_id] = KnownEvent(*known_event)
         for number, key, *first in requests.fetchall() if requests is not None else ():
             by_number[number].requests[key] = KnownRequest(*first)
-        return _Known(head, last_stream, numbers, states)
+        return _Known(head, numbers, states)
 
     def _tips(
         self, streams: Sequence[StreamId], rows: Sequence[tuple[Any, ...]], last_stream: int
@@ -234,12 +248,13 @@ class PostgresWriter:
         first = max(self._types.values(), default=0) + 1
         return {name: first + place for place, name in enumerate(new)}
 
-    def _write(self, cursor: Cursor, known: _Known, types: dict[str, int], admitted: Admitted) -> None:
+    def _write(
+        self, connection: Connection, numbers: dict[StreamId, int], types: dict[str, int], admitted: Admitted
+    ) -> None:
         def insert(statement: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
             if rows:
-                cursor.execute(statement.encode(), {**self._log, **_columns(names, rows)})
+                connection.execute(statement.encode(), {**self._log, **_columns(names, rows)})
 
-        numbers = known.numbers
         new = [(number, name) for name, number in types.items() if name not in self._types]
         insert(sql.INSERT_TYPES, ("ids", "names"), new)
         begun = [sealed.event.stream for sealed in admitted.events if sealed.event.version == 1]

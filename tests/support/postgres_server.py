@@ -81,6 +81,14 @@ class PostgresServer:
             self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def follow_nobody(self) -> None:
+        """Make the server a standby at its next start, whose primary is out of reach."""
+        self._standby.touch()
+
+    def lead(self) -> None:
+        """Make the server a primary again at its next start."""
+        self._standby.unlink()
+
     @property
     def url(self) -> str:
         """The database that every server has."""
@@ -89,6 +97,10 @@ class PostgresServer:
     @property
     def _data(self) -> Path:
         return self.folder / "data"
+
+    @property
+    def _standby(self) -> Path:
+        return self._data / "standby.signal"
 
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(

@@ -1,0 +1,425 @@
+"""What is PostgreSQL's own: other processes on a log, a server that fails, places that are unfit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from abridged.eventlog.errors import (
+    EventLogError,
+    LogCorrupt,
+    LogForeign,
+    LogFull,
+    LogGone,
+    LogNewer,
+    LogUnavailable,
+    LogUnsafe,
+    WrongExpectedVersion,
+)
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.log import AppendResult, EventLog, RequestKey
+from tests.support.event_logs import NOTES, A, B, Clock, append, event, event_id, verify_stream
+from tests.support.patience import PATIENCE_S
+from tests.support.postgres_server import PostgresServer, schema_url
+
+psycopg = pytest.importorskip("psycopg", reason="needs psycopg, of the extra abridged[postgres]")
+
+from abridged.eventlog.postgres.backend import PostgresBackend  # noqa: E402 - skipped without its driver
+from abridged.eventlog.postgres.connections import Address  # noqa: E402 - skipped without its driver
+from abridged.eventlog.postgres.database import prove_exclusion  # noqa: E402 - skipped without its driver
+from abridged.eventlog.postgres.errors import translated  # noqa: E402 - skipped without its driver
+
+SECRET = "correct-horse-battery"
+
+
+class Place:
+    """A schema, the logs that are open in it, and a session beside them."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._opened: list[EventLog] = []
+        self.beside = psycopg.connect(url, autocommit=True)
+
+    def open(self, log: int = 1) -> EventLog:
+        """Open a log as one more process would."""
+        backend = PostgresBackend(self.url, log)
+        opened = backend.open(backend.rows(NOTES), clock_us=Clock(), hook=lambda *_: None, on_fatal=lambda _: None)
+        self._opened.append(opened.log)
+        return opened.log
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        """The rows of a statement in the session beside the logs."""
+        rows: list[tuple[Any, ...]] = self.beside.execute(statement.encode()).fetchall()
+        return rows
+
+    def run(self, statement: str) -> None:
+        """Run a statement beside the logs."""
+        self.beside.execute(statement.encode())
+
+    def close(self) -> None:
+        for log in self._opened:
+            log.close()
+        self.beside.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with closing(Place(schema_url(tmp_path))) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[PostgresServer]:
+    """A server that a test may stop and configure."""
+    server = PostgresServer()
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def alone(own_server: PostgresServer) -> Iterator[Place]:
+    """A new database of the server that a test may stop."""
+    with psycopg.connect(own_server.url, autocommit=True) as connection:
+        connection.execute(b"DROP DATABASE IF EXISTS alone WITH (FORCE)")
+        connection.execute(b"CREATE DATABASE alone")
+    with closing(Place(own_server.url.replace("/postgres?", "/alone?"))) as made:
+        yield made
+
+
+# Several processes on one log
+
+
+def test_two_processes_write_one_gapless_log(place: Place):
+    """Positions and versions are those of one log, and each stream is one chain."""
+    logs = [place.open(), place.open()]
+
+    def write(log: EventLog, writer: int) -> None:
+        for number in range(30):
+            stream = StreamId("default", str(number % 3))
+            log.submit(append(event(1_000 * writer + number), to=stream)).result(PATIENCE_S)
+
+    writers = [threading.Thread(target=write, args=(logs[number % 2], number)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+
+    _wait_for(logs[0], 120)
+    assert [each.position for each in logs[0].read_all()] == list(range(1, 121))
+    assert [verify_stream(logs[1], StreamId("default", name)).version for name in "012"] == [40, 40, 40]
+
+
+def test_a_process_hears_of_what_another_commits(place: Place):
+    """The head moves, the listener is called, and the namespace's head is the other's."""
+    one, other = place.open(), place.open()
+    heard: list[int] = []
+    done = threading.Event()
+
+    def listen(head: int) -> None:
+        heard.append(head)
+        if head == 3:
+            done.set()
+
+    other.on_commit(listen)
+    for number in range(3):
+        one.submit(append(event(number))).result(PATIENCE_S)
+
+    assert done.wait(PATIENCE_S)
+    assert heard == sorted(set(heard))
+    assert (other.head(), other.head_of("default"), len(other.read_all())) == (3, 3, 3)
+
+
+def test_what_another_process_wrote_is_known(place: Place):
+    """Repetitions, request keys and versions are decided by the log, not by the memory of a process."""
+    one, other = place.open(), place.open()
+    one.submit(append(event(1), request=RequestKey("r", b"body"))).result(PATIENCE_S)
+
+    assert other.submit(append(event(1))).result(PATIENCE_S) == AppendResult(1, 1, 1, already_appended=True)
+    assert other.submit(append(event(9), request=RequestKey("r", b"body"))).result(PATIENCE_S).already_appended
+    assert isinstance(other.submit(append(event(2), expected=0)).exception(PATIENCE_S), WrongExpectedVersion)
+    assert other.submit(append(event(2), expected=1)).result(PATIENCE_S).last_version == 2
+
+
+def test_two_logs_of_one_database_never_meet(place: Place):
+    """Each has its own id, positions, streams and lock."""
+    one, other = place.open(1), place.open(2)
+    one.submit(append(event(1), event(2))).result(PATIENCE_S)
+
+    with psycopg.connect(place.url) as holder:
+        holder.execute(b"SELECT 1 FROM logs WHERE log = 1 FOR UPDATE")
+        assert other.submit(append(event(1, b"other"))).result(PATIENCE_S) == AppendResult(
+            1, 1, 1, (*other.read_all(),)
+        )
+
+    assert one.log_id != other.log_id
+    assert (one.stream_version(A), other.stream_version(A), other.stream_version(B)) == (2, 1, 0)
+
+
+# The server fails
+
+
+def test_a_connection_that_breaks_is_replaced(place: Place):
+    """Between two calls nobody notices."""
+    log = place.open()
+    log.submit(append(event(1))).result(PATIENCE_S)
+    assert len(log.read_all()) == 1
+
+    place.run(
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+        "WHERE application_name = 'abridged' AND pid <> pg_backend_pid()"
+    )
+
+    assert len(log.read_all()) == 1
+    assert log.submit(append(event(2))).result(PATIENCE_S).last_position == 2
+
+
+def test_what_was_acknowledged_outlives_the_server(alone: Place, own_server: PostgresServer):
+    """After a crash of the server the same process goes on where it was."""
+    log = alone.open()
+    log.submit(append(event(1))).result(PATIENCE_S)
+    own_server.stop()
+
+    assert isinstance(log.submit(append(event(2))).exception(PATIENCE_S), LogUnavailable)
+    with pytest.raises(LogUnavailable):
+        log.read_stream(A)
+    own_server.start()
+
+    assert log.submit(append(event(2))).result(PATIENCE_S).last_position == 2
+    assert [each.event_id for each in log.read_stream(A)] == [event_id(1), event_id(2)]
+
+
+def test_a_commit_whose_replication_was_cancelled_is_no_acknowledgement(alone: Place, own_server: PostgresServer):
+    """Nor is its retry, which waits for the standby as the first did; with the standby it has the first place."""
+    log = alone.open()
+    log.submit(append(event(1))).result(PATIENCE_S)
+    _configure(alone, "synchronous_standby_names = 'absent'")
+    try:
+        first = log.submit(append(event(2)))
+        _cancel_wait(alone)
+        assert isinstance(first.exception(PATIENCE_S), LogUnavailable)
+        again = log.submit(append(event(2)))
+        _cancel_wait(alone)
+        assert isinstance(again.exception(PATIENCE_S), LogUnavailable)
+    finally:
+        _configure(alone, "synchronous_standby_names = ''")
+
+    assert log.submit(append(event(2))).result(PATIENCE_S) == AppendResult(2, 2, 2, already_appended=True)
+
+
+def test_a_primary_that_is_demoted_refuses_until_it_leads_again(alone: Place, own_server: PostgresServer):
+    """An append is unavailable meanwhile; reads go on."""
+    log = alone.open()
+    log.submit(append(event(1))).result(PATIENCE_S)
+    own_server.stop()
+    own_server.follow_nobody()
+    own_server.start()
+    try:
+        refusal = log.submit(append(event(2))).exception(PATIENCE_S)
+        assert isinstance(refusal, LogUnavailable)
+        assert "25006" in str(refusal)
+        assert len(log.read_stream(A)) == 1
+    finally:
+        own_server.stop()
+        own_server.lead()
+        own_server.start()
+
+    assert log.submit(append(event(2))).result(PATIENCE_S).last_position == 2
+
+
+def test_a_log_that_is_dropped_takes_nothing_more(place: Place):
+    """Neither without its tables nor with another log in its place."""
+    log = place.open()
+    log.submit(append(event(1))).result(PATIENCE_S)
+
+    place.run("UPDATE logs SET log_id = 'another'")
+    assert isinstance(log.submit(append(event(2))).exception(PATIENCE_S), LogGone)
+    place.run("DROP TABLE logs")
+    assert isinstance(log.submit(append(event(2))).exception(PATIENCE_S), LogGone)
+
+
+def test_an_append_that_the_database_cannot_take_harms_no_other(place: Place):
+    """Only the name with a character that no text of PostgreSQL holds fails."""
+    log = place.open()
+    names = ["a", "b\0", "c"]
+    futures: list[Future[AppendResult]] = [
+        log.submit(append(event(number), to=StreamId("default", name))) for number, name in enumerate(names)
+    ]
+
+    assert [future.exception(PATIENCE_S) is None for future in futures] == [True, False, True]
+    assert log.head() == 2
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        ("08006", LogUnavailable),
+        ("25006", LogUnavailable),
+        ("25P03", LogUnavailable),
+        ("40001", LogUnavailable),
+        ("40P01", LogUnavailable),
+        ("53100", LogFull),
+        ("53200", LogUnavailable),
+        ("53300", LogUnavailable),
+        ("55P03", LogUnavailable),
+        ("57014", LogUnavailable),
+        ("57P01", LogUnavailable),
+        ("57P02", LogUnavailable),
+        ("57P03", LogUnavailable),
+        ("58030", LogUnavailable),
+        ("28P01", LogUnsafe),
+        ("3D000", LogUnsafe),
+        ("42501", LogUnsafe),
+        ("42P01", LogGone),
+        ("XX001", LogCorrupt),
+        ("XX002", LogCorrupt),
+        ("42601", None),
+        ("22012", None),
+    ],
+)
+def test_each_state_of_the_server_has_its_error(state: str, kind: type[EventLogError] | None):
+    """An error of the program's own statements stays what it is."""
+    outcome = translated(psycopg.errors.lookup(state)("message"))
+
+    assert (None if outcome is None else type(outcome)) is kind
+
+
+# Places that are refused
+
+
+def test_a_lock_that_excludes_nobody_is_refused(place: Place):
+    """The proof fails without the lock, and holds with it."""
+    place.open()
+    address = Address(place.url)
+    with closing(address.connect()) as one, closing(address.connect()) as other:
+        with pytest.raises(LogUnsafe, match="two sessions hold"):
+            prove_exclusion(one, other, 1, lock="SELECT log_id FROM logs WHERE log = %(log)b")
+        prove_exclusion(one, other, 1)
+
+
+def test_a_standby_is_refused(alone: Place, own_server: PostgresServer):
+    """It says to connect to the primary."""
+    alone.open().close()
+    own_server.stop()
+    own_server.follow_nobody()
+    own_server.start()
+    try:
+        with pytest.raises(LogUnsafe, match="connect to the primary"):
+            alone.open()
+    finally:
+        own_server.stop()
+        own_server.lead()
+        own_server.start()
+
+
+def test_tables_of_something_else_are_left_alone(place: Place):
+    """The refusal names one, and makes none."""
+    place.run("CREATE TABLE events (id int)")
+
+    with pytest.raises(LogForeign, match="a table events of something else"):
+        place.open()
+    assert place.ask("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        ("UPDATE eventlog_revision SET version_num = '9999'", LogNewer),
+        ("DELETE FROM eventlog_revision", LogCorrupt),
+        ("ALTER TABLE events DROP COLUMN salt CASCADE", LogCorrupt),
+        ("DROP TABLE requests", LogCorrupt),
+        ("UPDATE projections SET version = 99", LogNewer),
+        ("ALTER TABLE notes DROP COLUMN topic", LogCorrupt),
+    ],
+)
+def test_a_schema_that_is_not_as_it_was_made_is_refused(place: Place, change: str, kind: type[EventLogError]):
+    """Before anything is written to it."""
+    place.open().close()
+    place.run(change)
+
+    with pytest.raises(kind):
+        place.open()
+
+
+def test_a_role_without_rights_is_refused(place: Place):
+    """It says so, and not that the log is damaged."""
+    place.open().close()
+    place.run("DROP ROLE IF EXISTS bystander")
+    place.run("CREATE ROLE bystander LOGIN")
+    try:
+        with closing(Place(f"{place.url}&user=bystander")) as others, pytest.raises(LogUnsafe, match="no schema"):
+            others.open()
+    finally:
+        place.run("DROP ROLE bystander")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://user:{SECRET}@127.0.0.1:9/db",
+        f"postgresql://user:{SECRET}@127.0.0.1:9/db?{SECRET}=1",
+        f"host=127.0.0.1 password={SECRET} {SECRET}",
+        f"http://user:{SECRET}@127.0.0.1:9/db",
+    ],
+)
+def test_a_password_is_never_shown(url: str):
+    """Neither in a refusal nor in what led to it, nor in the name of the place."""
+    with pytest.raises(EventLogError) as caught:
+        PostgresBackend(url).log_id()
+
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert SECRET not in f"{error!r} {error}"
+        error = None if error.__suppress_context__ and error.__cause__ is None else error.__cause__ or error.__context__
+    assert SECRET not in repr(Address(f"postgresql://user:{SECRET}@127.0.0.1/db"))
+
+
+def test_damage_to_a_stored_event_is_refused(place: Place):
+    """A payload that was changed in the database is never served."""
+    log = place.open()
+    log.submit(append(event(1), event(2))).result(PATIENCE_S)
+    place.run("UPDATE events SET payload = 'changed' WHERE position = 2")
+
+    with pytest.raises(LogCorrupt, match="position 2"):
+        log.read_all()
+    place.run("DELETE FROM events WHERE position = 1")
+    with pytest.raises(LogCorrupt, match="position 1 is missing"):
+        log.read_all(limit=1)
+
+
+def _wait_for(log: EventLog, head: int) -> None:
+    reached = threading.Event()
+    stop = log.on_commit(lambda at: reached.set() if at >= head else None)
+    if log.head() < head:
+        assert reached.wait(PATIENCE_S)
+    stop()
+
+
+def _configure(place: Place, setting: str) -> None:
+    name, _, value = setting.partition(" = ")
+    place.run("SET synchronous_commit = 'local'")
+    place.run(f"ALTER SYSTEM SET {name} = {value}")
+    place.run("SELECT pg_reload_conf()")
+    _until(lambda: place.ask(f"SELECT current_setting('{name}') = {value}") == [(True,)])
+
+
+def _cancel_wait(place: Place) -> None:
+    """Cancel a commit's wait for a standby, as an operator does."""
+    _until(
+        lambda: (
+            place.ask("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == [(True,)]
+        )
+    )
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    for _ in range(100_000):
+        if holds():
+            return
+    raise AssertionError("the server never came to this")
