@@ -7,15 +7,19 @@ reading raises LogCorrupt.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
+from abridged.eventlog.chain import LogIdentity, Verified, envelope, genesis, link, verify_chain
 from abridged.eventlog.errors import LogCorrupt, StreamCorrupt
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
-from abridged.eventlog.log import PAGE_BYTES_MAX, SCAN_EVENTS_MAX, EventFilter, Page
+from abridged.eventlog.log import PAGE_BYTES_MAX, PAGE_EVENTS_MAX, SCAN_EVENTS_MAX, EventFilter, Page
 from abridged.eventlog.paging import up_to_bytes
 from abridged.eventlog.stored_event import Row, recorded, sealed
+
+IDENTITY_STREAMS = 8
+"""Streams whose first events confirm the log's identity."""
 
 Rows = tuple[list[Row], bool]
 """Rows up to a number of bytes of payload, at least one if there is one, and whether the bytes left them whole."""
@@ -37,6 +41,27 @@ class EventReader(ABC):
     @abstractmethod
     def count_between(self, start: int, end: int) -> int:
         """The number of events with positions > `start` and <= `end`."""
+
+    @abstractmethod
+    def first_streams(self, limit: int) -> list[StreamId]:
+        """The log's first streams, by their numbers."""
+
+    def check_identity(self, identity: LogIdentity) -> None:
+        """Raise LogCorrupt if no stream begins like one of this log: its id is not as written.
+
+        A few streams are asked, so that damage to one of them does not condemn the log.
+        """
+        streams = self.first_streams(IDENTITY_STREAMS)
+        if streams and not any(self._begins(stream, identity.log_id) for stream in streams):
+            raise LogCorrupt("no stream begins as one of this log: the log's id is damaged, or the streams are")
+
+    def verified_pages(self, stream: StreamId, *, log_id: str) -> Iterator[Sequence[SealedEvent]]:
+        """The stream's events in order, in pages. Raises LogCorrupt at the first that does not follow from those before
+        it."""
+        verified = Verified(0, genesis(log_id, stream))
+        while page := self.read_sealed(stream, after=verified.version, limit=PAGE_EVENTS_MAX):
+            verified = verify_chain(page, after=verified)
+            yield page
 
     def read_stream(
         self, stream: StreamId, *, after: int, limit: int, backward: bool, bytes_max: int
@@ -98,6 +123,13 @@ class EventReader(ABC):
         if len(looked_at) < end - start:
             self._require_all_between(start, end)
         return Page(tuple(looked_at[place] for place in found), start + 1 if backward else end, head)
+
+    def _begins(self, stream: StreamId, log_id: str) -> bool:
+        try:
+            first = self.read_sealed(stream, after=0, limit=1)
+            return any(link(genesis(log_id, stream), envelope(s.event), s.commitment) == s.chain for s in first)
+        except (LogCorrupt, AttributeError):  # a name that is no text
+            return False
 
     def _require_all_between(self, start: int, end: int) -> None:
         there = self.count_between(start, end)

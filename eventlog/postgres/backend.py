@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from typing import Any, TypeVar
 
 from abridged.eventlog.backend import Kept, Notice, Opened
@@ -18,6 +18,7 @@ from abridged.eventlog.postgres.rows import PostgresRows
 from abridged.eventlog.postgres.schema import OWN
 from abridged.eventlog.postgres.snapshots import PostgresSnapshots
 from abridged.eventlog.postgres.snapshots import prepare as prepare_snapshots
+from abridged.eventlog.postgres.verification import PostgresVerification
 from abridged.eventlog.rows import R, RowTable
 from abridged.eventlog.snapshots import PURPOSE
 
@@ -28,7 +29,7 @@ T = TypeVar("T")
 
 
 class PostgresBackend:
-    """The log of a number in the database at `url`, in the first schema of the role's search path."""
+    """A Backend: the log of a number in the database at `url`, in the first schema of the role's search path."""
 
     def __init__(self, url: str, log: int = LOG) -> None:
         """Raises LogUnsafe for a URL that is none of a PostgreSQL database."""
@@ -85,6 +86,9 @@ class PostgresBackend:
             return self._asked(found)
         except EventLogError as error:
             return [Notice("unfit_database", str(error), "set log.url to a database that is fit", is_refused=True)]
+
+    def verification(self, rows: PostgresRows[Any]) -> AbstractContextManager[PostgresVerification]:
+        return PostgresVerification.opened(self._address, self._log, rows)
 
     def _asked(self, query: Callable[[Connection], T]) -> T:
         with translating(), closing(self._address.connect()) as connection:

@@ -62,13 +62,14 @@ class Address:
     def __repr__(self) -> str:
         return self._text
 
-    def connect(self) -> Connection:
-        """A new connection. Raises LogUnavailable, or LogUnsafe if another attempt would not help."""
+    def connect(self, *, statement_max_ms: int = STATEMENT_MAX_MS) -> Connection:
+        """A new connection, whose statements may take so long (0: without limit). Raises LogUnavailable, or LogUnsafe
+        if another attempt would not help."""
         try:
             with translating():
                 connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
                 try:
-                    _settle(connection)
+                    _settle(connection, statement_max_ms)
                 except BaseException:
                     connection.close()
                     raise
@@ -77,12 +78,11 @@ class Address:
         return connection
 
 
-def _settle(connection: Connection) -> None:
+def _settle(connection: Connection, statement_max_ms: int) -> None:
     if is_direct(connection):
         connection.prepare_threshold = PREPARE_AFTER
-        connection.execute(
-            sql.SESSION_LIMITS, {"statement_timeout": str(STATEMENT_MAX_MS), "idle_timeout": str(IDLE_MAX_MS)}
-        )
+        limits = {"statement_timeout": str(statement_max_ms), "idle_timeout": str(IDLE_MAX_MS)}
+        connection.execute(sql.SESSION_LIMITS, limits)
 
 
 def is_direct(connection: Connection) -> bool:

@@ -43,6 +43,9 @@ class PostgresReader(EventReader):
     def count_between(self, start: int, end: int) -> int:
         return self._number(sql.COUNT_BETWEEN, start=start, end=end)
 
+    def first_streams(self, limit: int) -> list[StreamId]:
+        return [StreamId(*row) for row in self.ask(sql.FIRST_STREAMS, limit=limit)]
+
     def known(self, append: Append) -> StreamState:
         """The stream with what it knows of the append's event ids and request key."""
         state = StreamState(0, b"")
@@ -50,7 +53,7 @@ class PostgresReader(EventReader):
         # The key first: what its request wrote is then there for the look-up of the events.
         if append.request is not None:
             asked = {"namespaces": [stream.namespace], "names": [stream.name], "keys": [append.request.key]}
-            for _, key, *first in self._asked(sql.KNOWN_REQUESTS, **asked):
+            for _, key, *first in self.ask(sql.KNOWN_REQUESTS, **asked):
                 state.requests[key] = KnownRequest(*first)
         state.events = self._events_known(stream, {event.event_id: None for event in append.events})
         return state
@@ -77,12 +80,20 @@ class PostgresReader(EventReader):
         """Run `query` in one short snapshot."""
         return self._readers.snapshot(query)
 
+    def ask(self, statement: str, **parameters: Any) -> Sequence[Row]:
+        """The rows of a statement on the log."""
+
+        def ask(connection: Connection) -> Sequence[Row]:
+            return connection.cursor(binary=True).execute(statement.encode(), {**self._log, **parameters}).fetchall()
+
+        return self._readers.run(ask)
+
     def close(self) -> None:
         self._readers.close()
 
     def _events_known(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, KnownEvent]:
         ids = list(event_ids)
-        rows = self._asked(
+        rows = self.ask(
             sql.KNOWN_EVENTS,
             namespaces=[stream.namespace] * len(ids),
             names=[stream.name] * len(ids),
@@ -91,14 +102,8 @@ class PostgresReader(EventReader):
         return {event_id: KnownEvent(*known) for _, event_id, *known in rows}
 
     def _rows(self, statement: str, bytes_max: int, **parameters: Any) -> Rows:
-        rows = self._asked(statement, bytes_max=bytes_max, **parameters)
+        rows = self.ask(statement, bytes_max=bytes_max, **parameters)
         return up_to_bytes(rows, payload_bytes, bytes_max=bytes_max)
 
     def _number(self, statement: str, **parameters: Any) -> int:
-        return int(self._asked(statement, **parameters)[0][0])
-
-    def _asked(self, statement: str, **parameters: Any) -> Sequence[Row]:
-        def ask(connection: Connection) -> Sequence[Row]:
-            return connection.cursor(binary=True).execute(statement.encode(), {**self._log, **parameters}).fetchall()
-
-        return self._readers.run(ask)
+        return int(self.ask(statement, **parameters)[0][0])

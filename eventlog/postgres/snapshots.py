@@ -131,6 +131,11 @@ def prepare(connection: Connection) -> None:
             execute_each(connection, [dropped(table), *created(table)])
 
 
+def has_snapshots(connection: Connection) -> bool:
+    """Whether the database has the table, as this version makes it."""
+    return is_as_made(described(connection, [_NEWEST.name]).get(_NEWEST.name), _NEWEST)
+
+
 _SELECT = b"""
 SELECT namespace, id, event_version, position, chain, codec, state, seal FROM snapshots
 WHERE log = %(log)b AND namespace = %(namespace)b AND id = %(id)b

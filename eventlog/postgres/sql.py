@@ -174,6 +174,37 @@ NAMESPACE_HEAD_SINCE = (
 )
 """The head of a namespace, if it is in the window."""
 
+# A check of a whole log
+
+COUNT_AND_LAST = "SELECT count(*), coalesce(max(position), 0) FROM events WHERE log = %(log)b"
+
+FIRST_STREAMS = "SELECT namespace, name FROM streams WHERE log = %(log)b ORDER BY id LIMIT %(limit)b"
+
+STREAM_ENDS = """
+SELECT s.namespace, s.name, s.id, count(e.position)
+FROM streams AS s
+LEFT JOIN events AS e ON e.log = s.log AND e.stream = s.id
+WHERE s.log = %(log)b
+GROUP BY s.namespace, s.name, s.id
+"""
+
+NAMELESS = """
+SELECT DISTINCT e.stream FROM events AS e
+WHERE e.log = %(log)b AND NOT EXISTS (SELECT 1 FROM streams AS s WHERE s.log = e.log AND s.id = e.stream)
+ORDER BY e.stream
+"""
+
+PLACES = f"""
+SELECT {READ_COLUMNS}{SEAL_COLUMNS}, e.stream
+FROM (
+    SELECT * FROM events WHERE log = %(log)b AND position > %(after)b ORDER BY position LIMIT %(limit)b
+) AS e
+LEFT JOIN streams AS s ON s.log = e.log AND s.id = e.stream
+LEFT JOIN types AS t ON t.log = e.log AND t.id = e.type
+ORDER BY e.position
+"""  # noqa: S608 - of constants
+"""Rows with their seals and the numbers of their streams."""
+
 # The database and its logs
 
 CONNECTED = "SELECT pg_backend_pid()"

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine
 
 from abridged.eventlog.admission import KnownEvent, KnownRequest, StreamState
-from abridged.eventlog.chain import LogIdentity, envelope, genesis, link
 from abridged.eventlog.errors import LogCorrupt
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.event_reader import EventReader, Rows
@@ -50,9 +49,6 @@ _NAMESPACE_HEAD = (
     "), 0) FROM streams AS s WHERE s.namespace = ?"
 )
 _END = (1 << 63) - 1
-
-IDENTITY_STREAMS = 8
-"""Streams whose first events confirm the log's identity."""
 
 _FIRST_STREAMS = "SELECT s.namespace, s.name FROM streams AS s ORDER BY s.id LIMIT ?"
 
@@ -122,25 +118,12 @@ class SqliteReader(EventReader):
         with translating(), self._engine.begin() as connection:
             return query(connection)
 
-    def check_identity(self, identity: LogIdentity) -> None:
-        """Raise LogCorrupt if no stream begins like one of this log: its id is not as written.
-
-        A few streams are asked, so that damage to one of them does not condemn the log.
-        """
+    def first_streams(self, limit: int) -> list[StreamId]:
         with self._cursor() as cursor:
-            streams = [StreamId(*row) for row in cursor.execute(_FIRST_STREAMS, (IDENTITY_STREAMS,))]
-        if streams and not any(self._begins(stream, identity.log_id) for stream in streams):
-            raise LogCorrupt("no stream begins as one of this log: the log's id is damaged, or the streams are")
+            return [StreamId(*row) for row in cursor.execute(_FIRST_STREAMS, (limit,))]
 
     def close(self) -> None:
         self._engine.dispose()
-
-    def _begins(self, stream: StreamId, log_id: str) -> bool:
-        try:
-            first = self.read_sealed(stream, after=0, limit=1)
-            return any(link(genesis(log_id, stream), envelope(s.event), s.commitment) == s.chain for s in first)
-        except (LogCorrupt, AttributeError):  # a name that is no text
-            return False
 
     def _rows(self, statement: str, parameters: Sequence[Any], bytes_max: int) -> Rows:
         """Rows after those that the bytes allow are never read."""

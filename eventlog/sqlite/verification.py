@@ -15,10 +15,11 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from abridged.eventlog.chain import LogIdentity, Verified, content_hash, genesis, verify_chain
+from abridged.eventlog.chain import LogIdentity, content_hash, genesis
 from abridged.eventlog.errors import LogCorrupt
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
-from abridged.eventlog.log import PAGE_BYTES_MAX, PAGE_EVENTS_MAX
+from abridged.eventlog.log import PAGE_BYTES_MAX
+from abridged.eventlog.losses import Suspect
 from abridged.eventlog.rows import Fault
 from abridged.eventlog.snapshots import PURPOSE
 from abridged.eventlog.sqlite.engine import (
@@ -31,7 +32,6 @@ from abridged.eventlog.sqlite.engine import (
 from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, original
 from abridged.eventlog.sqlite.file import FileLock, refuse_empty, refuse_orphan, size_bytes, wal_of
 from abridged.eventlog.sqlite.integrity import appended_to, findings, findings_of, own_findings
-from abridged.eventlog.sqlite.losses import Suspect
 from abridged.eventlog.sqlite.reader import SqliteReader
 from abridged.eventlog.sqlite.rows import SqliteRows
 from abridged.eventlog.sqlite.snapshots import SqliteSnapshots, has_snapshots
@@ -200,10 +200,7 @@ class SqliteVerification:
     def pages(self, stream: StreamId) -> Iterator[Sequence[SealedEvent]]:
         """The stream's events in order, in pages. Raises LogCorrupt at the first that does not follow from those before
         it."""
-        verified = Verified(0, genesis(self.log_id, stream))
-        while page := self.reader.read_sealed(stream, after=verified.version, limit=PAGE_EVENTS_MAX):
-            verified = verify_chain(page, after=verified)
-            yield page
+        return self.reader.verified_pages(stream, log_id=self.log_id)
 
     def losses(self, ends: Mapping[StreamId, int]) -> Iterator[tuple[StreamId, Loss]]:
         """Return the losses of each of these `streams`; `ends` has the number of events that each is known to have had,

@@ -393,6 +393,41 @@ def test_damage_to_a_stored_event_is_refused(place: Place):
         log.read_all(limit=1)
 
 
+def test_a_check_names_what_was_damaged_and_lost(place: Place):
+    """By position where an event is damaged, and by number where its row is gone."""
+    log = place.open()
+    log.submit(append(*map(event, range(1, 8)))).result(PATIENCE_S)
+    log.submit(append(event(1), to=B)).result(PATIENCE_S)
+    log.close()
+    place.run("UPDATE events SET payload = 'changed' WHERE position = 3")
+    place.run("DELETE FROM events WHERE position = 5")
+    place.run("DELETE FROM streams WHERE name = 'b'")
+
+    backend = PostgresBackend(place.url)
+    with backend.verification(backend.rows(NOTES)) as check:
+        ((_, loss),) = check.losses({A: 7})
+        assert (loss.ranges, loss.intact, loss.unplaced) == (((3, 3),), 5, 1)
+        assert [finding.what for finding in check.structure()] == [
+            "1 streams have lost their names; their numbers: 2",
+            "7 events have positions up to 8",
+        ]
+        with pytest.raises(LogCorrupt, match="position 3"):
+            list(check.pages(A))
+
+
+def test_a_check_needs_a_log(place: Place):
+    """An empty schema has none, and gets none."""
+    backend = PostgresBackend(place.url)
+    with pytest.raises(LogCorrupt, match="no log"), backend.verification(backend.rows(NOTES)):
+        pass
+    assert (backend.log_id(), place.ask("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()")) == (
+        "",
+        [(0,)],
+    )
+    with pytest.raises(OSError, match="no log"):
+        backend.size_bytes()
+
+
 def _wait_for(log: EventLog, head: int) -> None:
     reached = threading.Event()
     stop = log.on_commit(lambda at: reached.set() if at >= head else None)

@@ -1,0 +1,176 @@
+"""Checks a whole log, for an operator: reports every damaged stream by its first damage, instead of stopping at the
+first.
+
+Nothing is changed. Processes may go on writing: their events of this time may be part of the check or not. Files and
+indexes are the server's to check, by its checksums and `pg_amcheck`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import cached_property, partial
+from typing import Any
+
+from abridged.eventlog.chain import LogIdentity, content_hash, genesis
+from abridged.eventlog.errors import LogCorrupt
+from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
+from abridged.eventlog.log import PAGE_BYTES_MAX
+from abridged.eventlog.losses import Suspect
+from abridged.eventlog.postgres import sql
+from abridged.eventlog.postgres.connections import Address, Readers
+from abridged.eventlog.postgres.database import has_tables, stored_identity
+from abridged.eventlog.postgres.reader import PostgresReader
+from abridged.eventlog.postgres.rows import PostgresRows
+from abridged.eventlog.postgres.snapshots import PostgresSnapshots, has_snapshots
+from abridged.eventlog.rows import Fault
+from abridged.eventlog.snapshots import PURPOSE
+from abridged.eventlog.stored_event import Row, sealed
+from abridged.eventlog.verification import RANGES_MAX, Finding, Loss, Ranges, listed
+
+PLACES_PAGE = 256
+"""Events of one read while losses are looked for: they may have a mebibyte each."""
+
+_STREAM_NUMBER = 14
+"""The index of the stream's number in a row of PLACES."""
+
+
+class PostgresVerification:
+    """Checks of one log, created by `opened`; `reader` reads it as a running log would."""
+
+    gave_up = False
+
+    def __init__(self, log: int, rows: PostgresRows[Any], reader: PostgresReader, identity: LogIdentity) -> None:
+        rows.through(reader.read)
+        self.reader = reader
+        self._log = log
+        self._rows = rows
+        self._identity = identity
+
+    @classmethod
+    @contextmanager
+    def opened(cls, address: Address, log: int, rows: PostgresRows[Any]) -> Iterator[PostgresVerification]:
+        """Open the log, with the table of its `rows`, for checks. Raises LogOlder or LogNewer when another version made
+        its tables, LogForeign for other tables, LogCorrupt when there is no log."""
+        # Counting a large log takes longer than any call may.
+        readers = Readers(partial(address.connect, statement_max_ms=0))
+        with closing(readers):
+            there = readers.run(lambda connection: has_tables(connection) and stored_identity(connection, log))
+            if not isinstance(there, LogIdentity):
+                raise LogCorrupt(f"there is no log at {address}")
+            yield cls(log, rows, PostgresReader(readers, log), there)
+
+    @property
+    def log_id(self) -> str:
+        return self._identity.log_id
+
+    @cached_property
+    def fault(self) -> Fault | None:
+        """The fault of the table of rows; None when its rows can be read."""
+        return self.reader.read(self._rows.fault)
+
+    @cached_property
+    def snapshots(self) -> PostgresSnapshots | None:
+        """The log's snapshots; None if they cannot be read."""
+        if not self.reader.read(has_snapshots):
+            return None
+        return PostgresSnapshots(self._log, self._identity.secret(PURPOSE), self.reader.read)
+
+    @cached_property
+    def nameless(self) -> Ranges:
+        """The numbers of streams whose names are gone."""
+        numbers = Ranges()
+        for (number,) in self.reader.ask(sql.NAMELESS):
+            numbers.add(number)
+        return numbers
+
+    def event_count(self) -> int:
+        return self._positions[0]
+
+    def structure(self) -> Iterator[Finding]:
+        """Yield the damage to the names of streams, to positions, and to the log's id."""
+        if self.nameless.count:
+            numbers = listed(self.nameless.kept[:RANGES_MAX], len(self.nameless.kept) - RANGES_MAX)
+            yield Finding(f"{self.nameless.count:,} streams have lost their names; their numbers: {numbers}")
+        count, last = self._positions
+        if count != last:
+            yield Finding(f"{count} events have positions up to {last}")
+        try:
+            self.reader.check_identity(self._identity)
+        except LogCorrupt as error:
+            yield Finding(f"the first streams: {error}")
+
+    def require_start(self) -> None:
+        """Return always: a process that opens the log reads nothing that the opening of this check has not read."""
+
+    def require_same_head(self) -> None:
+        """Raise LogCorrupt when events are missing that the table of rows knows of."""
+        if self.fault is not Fault.MISSING:
+            self.reader.read(self._rows.require_same_head)
+
+    def append_hazard(self) -> str:
+        """Return no hazard: damage to one stream stops no append to another."""
+        return ""
+
+    def streams(self) -> dict[StreamId, int]:
+        """Every stream, with the number of its events."""
+        return {stream: count for stream, (_, count) in self._ends.items()}
+
+    def pages(self, stream: StreamId) -> Iterator[Sequence[SealedEvent]]:
+        """The stream's events in order, in pages. Raises LogCorrupt at the first that does not follow from those before
+        it."""
+        return self.reader.verified_pages(stream, log_id=self.log_id)
+
+    def losses(self, ends: Mapping[StreamId, int]) -> Iterator[tuple[StreamId, Loss]]:
+        """Return the losses of each of these streams; `ends` has the number of events that each is known to have had,
+        or 0. Reads the whole log once."""
+        suspects = {self._ends[stream][0]: Suspect(stream, genesis(self.log_id, stream)) for stream in ends}
+        for row in self._places():
+            if (suspect := suspects.get(row[_STREAM_NUMBER])) is not None:
+                suspect.take(row[0], row[3], _readable(row))
+        for suspect in suspects.values():
+            yield suspect.stream, suspect.loss(ends[suspect.stream])
+
+    def read_all(self, *, after: int, limit: int) -> list[RecordedEvent]:
+        """Events of the whole log by position, as EventLog reads them."""
+        return self.reader.read_all(after=after, limit=limit, backward=False, head=self._positions[1])
+
+    def read_stream(self, stream: StreamId, *, after: int, limit: int, backward: bool) -> list[RecordedEvent]:
+        """A page of a stream, as EventLog reads it."""
+        return self.reader.read_stream(stream, after=after, limit=limit, backward=backward, bytes_max=PAGE_BYTES_MAX)
+
+    def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int) -> list[SealedEvent]:
+        """A page of a stream with its seals, as EventLog reads it."""
+        return self.reader.read_sealed(stream, after=after, limit=limit)
+
+    def known_ids(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, int]:
+        """Positions, by id, of the events that a repeat would find, as EventLog does."""
+        return self.reader.known_ids(stream, event_ids)
+
+    def has_content(self, sealed: SealedEvent, content: bytes) -> bool:
+        """Whether repeats of the event with this content would be recognized."""
+        return content_hash(self._identity.key, sealed.event.type, content) == sealed.content_hash
+
+    @cached_property
+    def _positions(self) -> tuple[int, int]:
+        """The number of events and the last position."""
+        count, last = self.reader.ask(sql.COUNT_AND_LAST)[0]
+        return count, last
+
+    @cached_property
+    def _ends(self) -> dict[StreamId, tuple[int, int]]:
+        """Number and number of events of each stream."""
+        return {StreamId(*name): (number, count) for *name, number, count in self.reader.ask(sql.STREAM_ENDS)}
+
+    def _places(self) -> Iterator[Row]:
+        last = 0
+        while page := self.reader.ask(sql.PLACES, after=last, limit=PLACES_PAGE):
+            yield from page
+            last = page[-1][0]
+
+
+def _readable(row: Row) -> SealedEvent | None:
+    try:
+        return sealed(row)
+    except LogCorrupt:
+        return None
