@@ -54,7 +54,7 @@ from abridged.eventlog.postgres.database import (
 )
 from abridged.eventlog.postgres.errors import translating
 from abridged.eventlog.postgres.reader import PostgresReader
-from abridged.eventlog.postgres.watch import HeadWatch
+from abridged.eventlog.postgres.watch import Channel, HeadWatch
 from abridged.eventlog.postgres.writer import PostgresWriter
 
 OPENINGS_MAX = 3
@@ -119,7 +119,7 @@ class PostgresEventLog:
                 identity = _prepared(connection, log, clock_us, prepare)
                 with closing(address.connect()) as other:
                     prove_exclusion(connection, other, log)
-            channel = f"abridged_{identity.log_id}"
+            channel = Channel.of(identity.log_id)
             writer = PostgresWriter(
                 connection,
                 connect=address.connect,

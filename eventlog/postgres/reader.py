@@ -52,9 +52,9 @@ class PostgresReader(EventReader):
         stream = append.stream
         # The key first: what its request wrote is then there for the look-up of the events.
         if append.request is not None:
-            asked = {"namespaces": [stream.namespace], "names": [stream.name], "keys": [append.request.key]}
+            asked = {"namespaces": [stream.namespace], "names": [stream.name], "keys": [append.request.key.encode()]}
             for _, key, *first in self.ask(sql.KNOWN_REQUESTS, **asked):
-                state.requests[key] = KnownRequest(*first)
+                state.requests[key.decode()] = KnownRequest(*first)
         state.events = self._events_known(stream, {event.event_id: None for event in append.events})
         return state
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -25,6 +26,7 @@ LOOK_ROWS = 64
 """Rows of a read of a page, of which some may not be wanted."""
 
 _END = (1 << 63) - 1
+_ESCAPED = re.compile(r"\\[0\\]")
 
 PROJECTIONS = Table(
     "projections",
@@ -97,7 +99,7 @@ class PostgresRows(Generic[R]):
 
     def put(self, transaction: Connection, rows: Sequence[R]) -> None:
         # One row a stream: a statement may write none twice.
-        newest = {row[:2]: (*row, seal_of(row)) for row in rows}
+        newest = {row[:2]: (*row[:2], *map(_stored, row[2:]), seal_of(row)) for row in rows}
         if newest:
             columns = map(list, zip(*newest.values(), strict=True))
             transaction.execute(
@@ -142,7 +144,7 @@ class PostgresRows(Generic[R]):
 
     def tally(self, mark: str) -> Counter[Any]:
         self.require_complete()
-        return Counter(dict(self._all(self._sql.tally(mark))))
+        return Counter({_given(value): count for value, count in self._all(self._sql.tally(mark))})
 
     def fault(self, connection: Connection) -> Fault | None:
         """Return the fault of the table as a whole; None when its rows can be read."""
@@ -187,7 +189,8 @@ class PostgresRows(Generic[R]):
             raise LogCorrupt(f"{streams} conversations are in the log and {rows} in its read table")
 
     def _checked(self, columns: Sequence[Any]) -> R:
-        *values, seal = columns
+        namespace, name, *stored, seal = columns
+        values = (namespace, name, *map(_given, stored))
         if seal != seal_of(values):
             raise LogCorrupt("a row of the read table is not what was written")
         return self._spec.row(*values)
@@ -281,6 +284,16 @@ def _table_of(spec: RowTable[Any]) -> Table:
         where = text(condition_of(table, mark))
         Index(f"{spec.name}_{name}", *(table.c[column] for column in ("log", *mark)), postgresql_where=where)
     return table
+
+
+def _stored(value: Any) -> Any:
+    """A value as its column holds it: no text of PostgreSQL has a NUL, which a title may have."""
+    return value.replace("\\", r"\\").replace("\0", r"\0") if isinstance(value, str) else value
+
+
+def _given(value: Any) -> Any:
+    """The value that `_stored` was given."""
+    return _ESCAPED.sub(lambda found: "\0" if found[0] == r"\0" else "\\", value) if isinstance(value, str) else value
 
 
 def _one(connection: Connection, statement: bytes, parameters: Mapping[str, Any]) -> tuple[Any, ...]:

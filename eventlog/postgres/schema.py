@@ -107,14 +107,14 @@ requests = Table(
     METADATA,
     _number_of_log(),
     Column("stream", BigInteger, nullable=False),
-    Column("key", TEXT, nullable=False),
+    Column("key", LargeBinary, nullable=False),
     Column("content_hash", LargeBinary, nullable=False),
     Column("first_position", BigInteger, nullable=False),
     Column("last_position", BigInteger, nullable=False),
     Column("last_version", BigInteger, nullable=False),
     PrimaryKeyConstraint("log", "stream", "key", name="pk_requests"),
 )
-"""Request keys and their first use."""
+"""Request keys, which may have characters that no text of PostgreSQL holds, and their first use."""
 
 OWN = (REVISIONS, *METADATA.tables.values())
 """The tables that every database with a log has."""

@@ -59,7 +59,7 @@ KNOWN_REQUESTS = """
 SELECT asked.stream, asked.key, r.content_hash, r.first_position, r.last_position, r.last_version
 FROM (
     SELECT s.id AS stream, wanted.key
-    FROM unnest(%(namespaces)b::text[], %(names)b::text[], %(keys)b::text[]) AS wanted (namespace, name, key)
+    FROM unnest(%(namespaces)b::text[], %(names)b::text[], %(keys)b::bytea[]) AS wanted (namespace, name, key)
     JOIN streams AS s ON s.log = %(log)b AND s.namespace = wanted.namespace AND s.name = wanted.name
 ) AS asked
 CROSS JOIN LATERAL (
@@ -94,12 +94,12 @@ SELECT %(log)b, * FROM unnest(
 INSERT_REQUESTS = """
 INSERT INTO requests (log, stream, key, content_hash, first_position, last_position, last_version)
 SELECT %(log)b, * FROM unnest(
-    %(stream)b::bigint[], %(key)b::text[], %(content_hash)b::bytea[],
+    %(stream)b::bigint[], %(key)b::bytea[], %(content_hash)b::bytea[],
     %(first_position)b::bigint[], %(last_position)b::bigint[], %(last_version)b::bigint[]
 )
 """
 
-NOTIFY = "SELECT pg_notify(%(channel)b, '')"
+NOTIFY = "SELECT pg_notify(%(channel)b, %(sender)b)"
 
 COMMIT = "COMMIT"
 

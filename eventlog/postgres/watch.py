@@ -7,8 +7,11 @@ on none, costs only that time. Each look is a heartbeat of the connection as wel
 from __future__ import annotations
 
 import threading
+import time
+import uuid
 from collections.abc import Callable
 from contextlib import closing
+from typing import NamedTuple
 
 import psycopg
 
@@ -19,13 +22,27 @@ from abridged.eventlog.postgres.connections import Connection
 POLL_S = 0.25
 
 
+class Channel(NamedTuple):
+    """Where the processes of a log notify each other; `sender` is this one's own name there."""
+
+    name: str
+    sender: str
+
+    @classmethod
+    def of(cls, log_id: str) -> Channel:
+        return cls(f"abridged_{log_id}", uuid.uuid4().hex)
+
+
 class HeadWatch:
     """Calls `moved` with the head, on a thread of its own, whenever it has looked."""
 
-    def __init__(self, connect: Callable[[], Connection], log: int, channel: str, moved: Callable[[int], None]) -> None:
+    def __init__(
+        self, connect: Callable[[], Connection], log: int, channel: Channel, moved: Callable[[int], None]
+    ) -> None:
         self._connect = connect
         self._log = {"log": log}
-        self._listen = psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel))
+        self._listen = psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel.name))
+        self._sender = channel.sender
         self._moved = moved
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="eventlog-watch", daemon=True)
@@ -55,5 +72,12 @@ class HeadWatch:
             row = connection.execute(sql.HEAD, self._log).fetchone()
             assert row is not None, "an aggregate always has a row"
             self._moved(row[0])
-            for _ in connection.notifies(timeout=POLL_S, stop_after=1):
-                continue
+            self._wait(connection)
+
+    def _wait(self, connection: Connection) -> None:
+        """Return when another process may have moved the head: this one knows of its own commits."""
+        next_look = time.monotonic() + POLL_S
+        while not self._stopped.is_set() and (rest_s := next_look - time.monotonic()) > 0:
+            for notice in connection.notifies(timeout=rest_s, stop_after=1):
+                if notice.payload != self._sender:
+                    return

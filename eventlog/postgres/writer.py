@@ -22,6 +22,7 @@ from abridged.eventlog.postgres import sql
 from abridged.eventlog.postgres.connections import Connection
 from abridged.eventlog.postgres.database import LIMITS, taken_back, transaction
 from abridged.eventlog.postgres.errors import translated
+from abridged.eventlog.postgres.watch import Channel
 from abridged.eventlog.stored_event import event_row
 
 T = TypeVar("T")
@@ -73,7 +74,7 @@ class PostgresWriter:
         identity: LogIdentity,
         hook: AppendHook | None,
         clock_us: Callable[[], int],
-        channel: str,
+        channel: Channel,
     ) -> None:
         self._connection = connection
         self._connect = connect
@@ -81,7 +82,7 @@ class PostgresWriter:
         self._identity = identity
         self._hook = hook
         self._clock_us = clock_us
-        self._channel = channel
+        self._notify = {"channel": channel.name, "sender": channel.sender}
         self._types: dict[str, int] = {}
         self._warnings: list[str] = []
         self.head: int = 0
@@ -122,10 +123,10 @@ class PostgresWriter:
             raise outcome from error
 
     def wake(self) -> None:
-        """Wake whoever listens for commits; without a connection they find out by themselves."""
+        """Have the watches of all processes look around; without a connection they do so by themselves."""
         if not self._connection.closed:
             try:
-                self._connection.execute(sql.NOTIFY, {"channel": self._channel})
+                self._connection.execute(sql.NOTIFY, self._notify)
             except psycopg.Error:
                 self._connection.close()
 
@@ -157,7 +158,7 @@ class PostgresWriter:
                 if self._hook is not None and admitted.committed:
                     self._call_hook(self._hook, connection, admitted)
                 if admitted.events:
-                    connection.execute(sql.NOTIFY, {"channel": self._channel})
+                    connection.execute(sql.NOTIFY, self._notify)
                 committed = connection.execute(sql.COMMIT)
             self._require_acknowledged(committed)
         except BaseException:
@@ -198,7 +199,7 @@ class PostgresWriter:
     def _looked_up(self, connection: Connection, appends: Sequence[Append]) -> _Known:
         streams = list({append.stream: None for append in appends})
         ids = list({(*append.stream, event.event_id): None for append in appends for event in append.events})
-        keys = list({(*append.stream, append.request.key): None for append in appends if append.request is not None})
+        keys = list({(*each.stream, each.request.key.encode()): None for each in appends if each.request is not None})
         types = {event.type for append in appends for event in append.events}
 
         def ask(statement: str, **parameters: Any) -> Cursor:
@@ -223,7 +224,7 @@ class PostgresWriter:
         for number, event_id, *known_event in events.fetchall():
             by_number[number].events[event_id] = KnownEvent(*known_event)
         for number, key, *first in requests.fetchall() if requests is not None else ():
-            by_number[number].requests[key] = KnownRequest(*first)
+            by_number[number].requests[key.decode()] = KnownRequest(*first)
         return _Known(head, numbers, states)
 
     def _tips(
@@ -261,9 +262,8 @@ class PostgresWriter:
         insert(sql.INSERT_STREAMS, ("ids", "namespaces", "names"), [(numbers[stream], *stream) for stream in begun])
         rows = [event_row(each, numbers[each.event.stream], types[each.event.type]) for each in admitted.events]
         insert(sql.INSERT_EVENTS, _EVENT_COLUMNS, rows)
-        insert(
-            sql.INSERT_REQUESTS, _REQUEST_COLUMNS, [(numbers[at], key, *first) for at, key, first in admitted.requests]
-        )
+        first_uses = [(numbers[stream], key.encode(), *first) for stream, key, first in admitted.requests]
+        insert(sql.INSERT_REQUESTS, _REQUEST_COLUMNS, first_uses)
 
     def _call_hook(self, hook: AppendHook, connection: Connection, admitted: Admitted) -> None:
         try:

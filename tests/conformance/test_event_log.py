@@ -395,6 +395,15 @@ def test_a_request_key_belongs_to_its_stream(at: Trial):
     assert not at.append(event(1), to=B, request=RequestKey("r", b"other")).already_appended
 
 
+def test_a_request_key_may_be_any_text(at: Trial):
+    """Each is a key of its own."""
+    keys = ["", "a\0b", "a", "\\0", "🙂"]
+    for number, key in enumerate(keys):
+        assert not at.append(event(number), request=RequestKey(key, b"body")).already_appended
+
+    assert all(at.append(event(9), request=RequestKey(key, b"body")).already_appended for key in keys)
+
+
 def test_the_key_of_a_refused_request_is_free(at: Trial):
     """A key is taken by a commit, not by an attempt."""
     with pytest.raises(WrongExpectedVersion):

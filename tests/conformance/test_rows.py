@@ -77,6 +77,16 @@ def test_a_row_is_what_was_last_written_of_its_stream(noted: Noted):
     assert noted.rows.row(OTHER) is None
 
 
+def test_a_text_may_have_any_character(noted: Noted):
+    """Also those that a database gives a meaning of its own."""
+    for text in ("a\0b", "\\", "\\0", "\\\0\\", "'\"%_", "\u2028🙂"):
+        noted.note(A, text=text, topic=text)
+        assert noted.rows.row(A) == Note(*A, noted.log.head(), text, topic=text)
+        assert noted.rows.tally("topic") == Counter({text: 1})
+    noted.note(StreamId("back\\slash", "\\0"))
+    assert noted.listed("back\\slash") == ["\\0"]
+
+
 def test_a_page_is_of_one_namespace_last_changed_first(noted: Noted):
     """From any position on, and of the rows alone that are asked for."""
     for stream, text in ((A, "x"), (B, "y"), (OTHER, "x"), (C, "x"), (A, "x")):

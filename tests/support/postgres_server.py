@@ -13,6 +13,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+import time
 import uuid
 from functools import cache
 from pathlib import Path
@@ -40,6 +41,11 @@ _SETTINGS = {
     "shared_buffers": "32MB",
 }
 
+_KEEPER = '"$@" & read -r _; kill -QUIT $!; wait'
+"""Ends the server when its standard input closes: at a stop, and with the test process however that ends."""
+
+_LOOK_S = 0.02
+
 
 def keep_named_server() -> None:
     """Take over what ABRIDGED_TEST_POSTGRES_URL says, before the test run removes it from its environment."""
@@ -57,11 +63,12 @@ class PostgresServer:
             pytest.skip(f"needs a PostgreSQL: the wheel of {WHEEL}, or a URL in {_NAMED}")
         self._programs = Path(found.submodule_search_locations[0]) / VERSIONS[version] / "bin"
         self.folder = Path(tempfile.mkdtemp(prefix="abridged-postgres-"))
-        self._owner: dict[str, Any] = {}
+        self._keeper: subprocess.Popen[bytes] | None = None
+        self._as_owner: dict[str, Any] = {"cwd": self.folder, "env": {}}
         if os.geteuid() == 0:
             nobody = pwd.getpwnam("nobody")
             os.chown(self.folder, nobody.pw_uid, nobody.pw_gid)
-            self._owner = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+            self._as_owner |= {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
         self._run("initdb", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
         with (self._data / "postgresql.conf").open("a", encoding="utf-8") as configured:
             configured.writelines(f"{name} = '{value}'\n" for name, value in {**_SETTINGS, **settings}.items())
@@ -69,16 +76,31 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start the server, and wait until it takes connections."""
-        self._run("pg_ctl", "start", "-w", "-t", f"{PATIENCE_S:.0f}", "-l", str(self.folder / "log"))
+        with (self.folder / "log").open("ab") as log:
+            self._keeper = subprocess.Popen(
+                ["/bin/sh", "-c", _KEEPER, "keeper", self._programs / "postgres", "-D", self._data],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                **self._as_owner,
+            )
+        asked = [str(self._programs / "pg_isready"), "-q", "-h", str(self.folder)]
+        for _ in range(int(PATIENCE_S / _LOOK_S)):
+            if subprocess.run(asked, check=False, env={}).returncode == 0:
+                return
+            time.sleep(_LOOK_S)
+        raise AssertionError((self.folder / "log").read_text())
 
     def stop(self) -> None:
         """Stop the server as a machine does that goes down: it recovers at its next start."""
-        self._run("pg_ctl", "stop", "-w", "-t", f"{PATIENCE_S:.0f}", "-m", "immediate")
+        if self._keeper is not None and self._keeper.stdin is not None:
+            self._keeper.stdin.close()
+            self._keeper.wait(PATIENCE_S)
+            self._keeper = None
 
     def close(self) -> None:
-        """Stop the server, if it runs, and remove its files."""
-        if (self._data / "postmaster.pid").exists():
-            self.stop()
+        """Stop the server and remove its files."""
+        self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def follow_nobody(self) -> None:
@@ -103,17 +125,8 @@ class PostgresServer:
         return self._data / "standby.signal"
 
     def _run(self, program: str, *arguments: str) -> None:
-        subprocess.run(
-            [self._programs / program, "-D", self._data, *arguments],
-            check=True,
-            cwd=self.folder,
-            # A server keeps what it inherits, so a pipe would never end.
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={},
-            **self._owner,
-        )
+        command = [str(self._programs / program), "-D", str(self._data), *arguments]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, **self._as_owner)
 
 
 @cache
