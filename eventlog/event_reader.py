@@ -7,14 +7,15 @@ reading raises LogCorrupt.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
+from abridged.eventlog.admission import StreamState
 from abridged.eventlog.chain import LogIdentity, Verified, envelope, genesis, link, verify_chain
 from abridged.eventlog.errors import LogCorrupt, StreamCorrupt
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
-from abridged.eventlog.log import PAGE_BYTES_MAX, PAGE_EVENTS_MAX, SCAN_EVENTS_MAX, EventFilter, Page
+from abridged.eventlog.log import PAGE_BYTES_MAX, PAGE_EVENTS_MAX, SCAN_EVENTS_MAX, Append, EventFilter, Page
 from abridged.eventlog.paging import up_to_bytes
 from abridged.eventlog.stored_event import Row, recorded, sealed
 
@@ -41,6 +42,18 @@ class EventReader(ABC):
     @abstractmethod
     def count_between(self, start: int, end: int) -> int:
         """The number of events with positions > `start` and <= `end`."""
+
+    @abstractmethod
+    def known(self, append: Append) -> StreamState:
+        """The stream with what it knows of the append's event ids and request key."""
+
+    @abstractmethod
+    def known_ids(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, int]:
+        """Positions, by id, of those of `event_ids` that the stream has."""
+
+    @abstractmethod
+    def stream_version(self, stream: StreamId) -> int:
+        """The version of the stream's last event; 0 if it does not exist."""
 
     @abstractmethod
     def first_streams(self, limit: int) -> list[StreamId]:

@@ -5,42 +5,16 @@ Acknowledged means committed as durably as the server commits, on its synchronou
 
 from __future__ import annotations
 
-import logging
-import os
-import threading
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable
 from contextlib import ExitStack, closing
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import psycopg
 
-from abridged.eventlog.admission import check_size, recall
 from abridged.eventlog.backend import Notice
 from abridged.eventlog.chain import LogIdentity
-from abridged.eventlog.errors import (
-    EventLogError,
-    EventTooLarge,
-    LogClosed,
-    LogFailed,
-    LogForked,
-    LogUnavailable,
-)
-from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
-from abridged.eventlog.futures import submit
-from abridged.eventlog.group_commit import GroupCommit
-from abridged.eventlog.log import (
-    EVERYTHING,
-    PAGE_BYTES_MAX,
-    PAGE_EVENTS_MAX,
-    Append,
-    AppendHook,
-    AppendResult,
-    CompletionQueue,
-    EventFilter,
-    Outcome,
-    Page,
-)
+from abridged.eventlog.errors import LogUnavailable
+from abridged.eventlog.log import AppendHook
 from abridged.eventlog.postgres.connections import Address, Connection, Readers
 from abridged.eventlog.postgres.database import (
     hazards,
@@ -56,16 +30,15 @@ from abridged.eventlog.postgres.errors import translating
 from abridged.eventlog.postgres.reader import PostgresReader
 from abridged.eventlog.postgres.watch import Channel, HeadWatch
 from abridged.eventlog.postgres.writer import PostgresWriter
+from abridged.eventlog.stored_log import StoredEventLog
 
 OPENINGS_MAX = 3
 """Attempts at a database in which another process makes the tables at the same time."""
 
-_LOGGER = logging.getLogger(__name__)
-
 T = TypeVar("T")
 
 
-class PostgresEventLog:
+class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
     """An EventLog in a database. Use `open` to create it; `warnings` are for the operator."""
 
     def __init__(
@@ -79,19 +52,8 @@ class PostgresEventLog:
         warnings: tuple[Notice, ...],
     ) -> None:
         self.warnings = warnings
-        self._identity = identity
-        self._writer = writer
-        self._reader = reader
-        self._on_fatal = on_fatal
-        self._process = os.getpid()
-        self._lock = threading.Lock()
-        self._writing = threading.Lock()
-        self._announcing = threading.Lock()
         self._namespace_heads: dict[str, tuple[int, int]] = {}
-        self._closed = False
-        self._listeners: tuple[Callable[[int], None], ...] = ()
-        self._head = self._announced_head = reader.head()
-        self._group_commit = GroupCommit(self._commit, after=self._announce, idle=lambda: None, failed=self._fail)
+        super().__init__(writer, reader, identity=identity, head=reader.head(), on_fatal=on_fatal)
         self._watch = watch(self._followed)
 
     @classmethod
@@ -107,8 +69,10 @@ class PostgresEventLog:
     ) -> Self:
         """Open or create the log of this number.
 
-        `prepare` runs once in the opening transaction, so that the hook's owner can create its own tables. Raises
-        LogUnsafe, LogOlder, LogNewer, LogCorrupt, LogForeign, LogFull or LogUnavailable, and has changed nothing then.
+        `prepare` runs once in the opening transaction, so that the hook's owner can create its own tables.
+
+        Raises LogUnsafe, LogOlder, LogNewer, LogCorrupt, LogForeign, LogFull or LogUnavailable. No log is changed then,
+        and a new one has its tables at most.
         """
         with ExitStack() as opened:
             connection = address.connect()
@@ -142,69 +106,6 @@ class PostgresEventLog:
             opened.pop_all()
             return made
 
-    @property
-    def log_id(self) -> str:
-        return self._identity.log_id
-
-    def secret(self, purpose: str) -> bytes:
-        return self._identity.secret(purpose)
-
-    def submit(self, append: Append) -> Future[AppendResult]:
-        return submit(self, append)
-
-    def post(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
-        refusal: EventLogError
-        if os.getpid() != self._process:
-            refusal = LogForked("the log was opened before the fork")
-        else:
-            try:
-                size = check_size(append)
-            except EventTooLarge as error:
-                refusal = error
-            else:
-                self._group_commit.post(append, size, ticket, completions)
-                return
-        completions.deliver([(ticket, refusal)])
-
-    def read_stream(
-        self,
-        stream: StreamId,
-        *,
-        after: int = 0,
-        limit: int = PAGE_EVENTS_MAX,
-        backward: bool = False,
-        bytes_max: int = PAGE_BYTES_MAX,
-    ) -> list[RecordedEvent]:
-        return self._reading().read_stream(stream, after=after, limit=limit, backward=backward, bytes_max=bytes_max)
-
-    def read_all(self, *, after: int = 0, limit: int = PAGE_EVENTS_MAX, backward: bool = False) -> list[RecordedEvent]:
-        return self._reading().read_all(after=after, limit=limit, backward=backward, head=self._head)
-
-    def scan(
-        self,
-        *,
-        after: int = 0,
-        limit: int = PAGE_EVENTS_MAX,
-        matching: EventFilter = EVERYTHING,
-        backward: bool = False,
-        bytes_max: int = PAGE_BYTES_MAX,
-    ) -> Page:
-        return self._reading().scan(
-            after=after, limit=limit, matching=matching, head=self._head, backward=backward, bytes_max=bytes_max
-        )
-
-    def known(self, append: Append) -> dict[bytes, int]:
-        return recall(append, self._reading().known(append), self._identity)
-
-    def known_ids(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, int]:
-        return self._reading().known_ids(stream, event_ids)
-
-    def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
-        return self._reading().read_sealed(stream, after=after, limit=limit)
-
-    def stream_version(self, stream: StreamId) -> int:
-        return self._reading().stream_version(stream)
-
     def read(self, query: Callable[[Connection], T]) -> T:
         """Run `query` in one short read-only snapshot, for the tables of the hook's owner."""
         return self._reading().read(query)
@@ -219,11 +120,6 @@ class PostgresEventLog:
         """The server's disk is not this process's to look at: an append finds out."""
         return ""
 
-    def head(self) -> int:
-        """The last committed position that this process knows of: another's commits follow within POLL_S."""
-        self._reading()
-        return self._head
-
     def head_of(self, namespace: str) -> int:
         reader, head = self._reading(), self._head
         looked, known = self._namespace_heads.get(namespace, (0, 0))
@@ -232,23 +128,7 @@ class PostgresEventLog:
             self._namespace_heads[namespace] = head, known
         return known
 
-    def on_commit(self, listener: Callable[[int], None]) -> Callable[[], None]:
-        """See EventLog; after commits of other processes the listener is called on the watch's thread."""
-        with self._lock:
-            self._listeners = (*self._listeners, listener)
-
-        def stop() -> None:
-            with self._lock:
-                self._listeners = tuple(known for known in self._listeners if known is not listener)
-
-        return stop
-
-    def close(self) -> None:
-        with self._lock:
-            if self._closed or os.getpid() != self._process:
-                return
-            self._closed = True
-        self._group_commit.close()
+    def _release(self) -> None:
         with self._writing:
             self._watch.stop()
             self._writer.wake()
@@ -256,41 +136,10 @@ class PostgresEventLog:
         self._watch.join()
         self._reader.close()
 
-    def _reading(self) -> PostgresReader:
-        if os.getpid() != self._process:
-            raise LogForked("the log was opened before the fork")
-        if self._closed:
-            raise LogClosed("the log is closed")
-        return self._reader
-
-    def _commit(self, appends: Sequence[Append]) -> Sequence[Outcome]:
-        with self._writing:
-            outcomes = self._writer.commit(appends)
-        self._advance(self._writer.head)
-        return outcomes
-
     def _followed(self, head: int) -> None:
+        """Take over the head that the watch has seen, and tell the listeners on its thread."""
         self._advance(head)
         self._announce()
-
-    def _advance(self, head: int) -> None:
-        """Take over a head that was committed, here or elsewhere."""
-        with self._lock:
-            self._head = max(self._head, head)
-
-    def _announce(self) -> None:
-        """Tell the listeners of a head once, whichever thread saw it first."""
-        with self._announcing:
-            if self._announced_head < self._head:
-                self._announced_head = self._head
-                for listener in self._listeners:
-                    listener(self._announced_head)
-
-    def _fail(self, error: Exception) -> None:
-        _LOGGER.critical("the event log has stopped", exc_info=error)
-        self._group_commit.refuse(lambda: LogFailed("the event log has stopped"))
-        if self._on_fatal is not None:
-            self._on_fatal(error)
 
 
 def _prepared(

@@ -5,46 +5,19 @@ One connection, on the writer's thread, writes and checkpoints; a few read-only 
 
 from __future__ import annotations
 
-import logging
-import os
 import sqlite3
-import threading
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 from sqlalchemy import Connection, Engine
 
-from abridged.eventlog.admission import check_size, recall
 from abridged.eventlog.backend import Notice
 from abridged.eventlog.chain import LogIdentity
-from abridged.eventlog.errors import (
-    EventLogError,
-    EventTooLarge,
-    LogClosed,
-    LogFailed,
-    LogForked,
-    LogFull,
-    LogGone,
-)
-from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
-from abridged.eventlog.futures import submit
-from abridged.eventlog.group_commit import GroupCommit
-from abridged.eventlog.log import (
-    EVERYTHING,
-    PAGE_BYTES_MAX,
-    PAGE_EVENTS_MAX,
-    Append,
-    AppendHook,
-    AppendResult,
-    CompletionQueue,
-    EventFilter,
-    Outcome,
-    Page,
-)
+from abridged.eventlog.errors import LogFull
+from abridged.eventlog.log import Append, AppendHook, AppendResult, Outcome
 from abridged.eventlog.sqlite.engine import (
     has_tables,
     identity_of,
@@ -66,13 +39,12 @@ from abridged.eventlog.sqlite.file import (
 )
 from abridged.eventlog.sqlite.reader import SqliteReader
 from abridged.eventlog.sqlite.writer import SqliteWriter
-
-_LOGGER = logging.getLogger(__name__)
+from abridged.eventlog.stored_log import StoredEventLog
 
 T = TypeVar("T")
 
 
-class SqliteEventLog:
+class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
     """An EventLog in a file. Use `open` to create it; `warnings` are for the operator."""
 
     def __init__(
@@ -91,17 +63,9 @@ class SqliteEventLog:
     ) -> None:
         self.warnings = warnings
         self._path = path
-        self._identity = identity
-        self._reader = reader
         self._resources = resources
-        self._on_fatal = on_fatal
-        self._process = os.getpid()
-        self._lock = threading.Lock()
-        self._writing = threading.Lock()
         self._namespace_heads: dict[str, int] = {}
-        self._closed = False
-        self._listeners: tuple[Callable[[int], None], ...] = ()
-        self._writer = SqliteWriter(
+        writer = SqliteWriter(
             connection,
             path=path,
             identity=identity,
@@ -110,8 +74,7 @@ class SqliteEventLog:
             fatal=self._fail,
             flush_found=flush_found,
         )
-        self._head = self._announced_head = self._writer.head
-        self._group_commit = GroupCommit(self._commit, after=self._committed, idle=self._idle, failed=self._fail)
+        super().__init__(writer, reader, identity=identity, head=writer.head, on_fatal=on_fatal)
 
     @classmethod
     def open(
@@ -172,69 +135,6 @@ class SqliteEventLog:
                 resources=resources.pop_all(),
             )
 
-    @property
-    def log_id(self) -> str:
-        return self._identity.log_id
-
-    def secret(self, purpose: str) -> bytes:
-        return self._identity.secret(purpose)
-
-    def submit(self, append: Append) -> Future[AppendResult]:
-        return submit(self, append)
-
-    def post(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
-        refusal: EventLogError
-        if os.getpid() != self._process:
-            refusal = LogForked("the log was opened before the fork")
-        else:
-            try:
-                size = check_size(append)
-            except EventTooLarge as error:
-                refusal = error
-            else:
-                self._group_commit.post(append, size, ticket, completions)
-                return
-        completions.deliver([(ticket, refusal)])
-
-    def read_stream(
-        self,
-        stream: StreamId,
-        *,
-        after: int = 0,
-        limit: int = PAGE_EVENTS_MAX,
-        backward: bool = False,
-        bytes_max: int = PAGE_BYTES_MAX,
-    ) -> list[RecordedEvent]:
-        return self._reading().read_stream(stream, after=after, limit=limit, backward=backward, bytes_max=bytes_max)
-
-    def read_all(self, *, after: int = 0, limit: int = PAGE_EVENTS_MAX, backward: bool = False) -> list[RecordedEvent]:
-        return self._reading().read_all(after=after, limit=limit, backward=backward, head=self._head)
-
-    def scan(
-        self,
-        *,
-        after: int = 0,
-        limit: int = PAGE_EVENTS_MAX,
-        matching: EventFilter = EVERYTHING,
-        backward: bool = False,
-        bytes_max: int = PAGE_BYTES_MAX,
-    ) -> Page:
-        return self._reading().scan(
-            after=after, limit=limit, matching=matching, head=self._head, backward=backward, bytes_max=bytes_max
-        )
-
-    def known(self, append: Append) -> dict[bytes, int]:
-        return recall(append, self._reading().known(append), self._identity)
-
-    def known_ids(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, int]:
-        return self._reading().known_ids(stream, event_ids)
-
-    def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
-        return self._reading().read_sealed(stream, after=after, limit=limit)
-
-    def stream_version(self, stream: StreamId) -> int:
-        return self._reading().stream_version(stream)
-
     def read(self, query: Callable[[Connection], T]) -> T:
         """Run `query` in one short read-only snapshot, for the tables of the hook's owner."""
         return self._reading().read(query)
@@ -248,70 +148,32 @@ class SqliteEventLog:
     def full(self) -> str:
         return "" if has_room(self._path) else f"{self._path.name} has no room on its volume"
 
-    def head(self) -> int:
-        self._reading()
-        return self._head
-
     def head_of(self, namespace: str) -> int:
         reader = self._reading()
         head = self._namespace_heads.get(namespace)
         # A commit in the meantime has set a later one.
         return self._namespace_heads.setdefault(namespace, reader.head_of(namespace)) if head is None else head
 
-    def on_commit(self, listener: Callable[[int], None]) -> Callable[[], None]:
-        with self._lock:
-            self._listeners = (*self._listeners, listener)
-
-        def stop() -> None:
-            with self._lock:
-                self._listeners = tuple(known for known in self._listeners if known is not listener)
-
-        return stop
-
-    def close(self) -> None:
-        with self._lock:
-            if self._closed or os.getpid() != self._process:
-                return
-            self._closed = True
-        self._group_commit.close()
+    def _release(self) -> None:
         with self._writing:
             self._writer.close()
             self._resources.close()
 
-    def _reading(self) -> SqliteReader:
-        if os.getpid() != self._process:
-            raise LogForked("the log was opened before the fork")
-        if self._closed:
-            raise LogClosed("the log is closed")
-        return self._reader
-
     def _commit(self, appends: Sequence[Append]) -> Sequence[Outcome]:
-        with self._writing:
-            outcomes = self._writer.commit(appends)
-        self._head = self._writer.head
+        outcomes = super()._commit(appends)
         for append, outcome in zip(appends, outcomes, strict=True):
             if isinstance(outcome, AppendResult) and outcome.events:
                 self._namespace_heads[append.stream.namespace] = outcome.last_position
         return outcomes
 
     def _committed(self) -> None:
-        if self._announced_head != self._head:
-            self._announced_head = self._head
-            for listener in self._listeners:
-                listener(self._head)
+        super()._committed()
         with self._writing:
             self._writer.bound_wal()
 
     def _idle(self) -> None:
         with self._writing:
             self._writer.checkpoint()
-
-    def _fail(self, error: Exception) -> None:
-        _LOGGER.critical("the event log has stopped", exc_info=error)
-        gone = isinstance(error, LogGone)
-        self._group_commit.refuse(lambda: LogGone(str(error)) if gone else LogFailed("the event log has stopped"))
-        if self._on_fatal is not None:
-            self._on_fatal(error)
 
 
 def _require_fit(path: Path, check: Callable[[Connection], object] | None) -> None:
