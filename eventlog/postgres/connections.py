@@ -1,7 +1,7 @@
 """Connections to the database of a log, and the few that its reads share.
 
-A connection that nobody answers any more is found within ANSWER_MAX_S by the system, even a half-open one. Behind a
-pooler nothing is set for a session and nothing prepared, for its next transaction may run in another.
+The system finds a connection whose peer is gone within ANSWER_MAX_S, also a half-open one. Behind a pooler nothing is
+set for a session, prepared or listened to, because its next transaction may run in another.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The database of a log when it is opened: its tables, the log's identity, and the proof that its lock excludes.
 
-A place that cannot keep what a log promises is refused here, before anything is written to it.
+A place that cannot keep what a log promises is refused here, before an event is written to it.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ UNIQUE_VIOLATION = "23505"
 
 _BY_STATE: dict[str, type[EventLogError]] = {
     "08": LogUnavailable,  # the connection broke
+    "08P01": LogUnsafe,  # a pooler that gives each statement another session
     "25006": LogUnavailable,  # a primary that was demoted while it was in use
     "25P03": LogUnavailable,  # idle in a transaction for too long, as after a pause of this process
     "28": LogUnsafe,  # the role or its password

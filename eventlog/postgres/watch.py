@@ -17,7 +17,7 @@ import psycopg
 
 from abridged.eventlog.errors import EventLogError
 from abridged.eventlog.postgres import sql
-from abridged.eventlog.postgres.connections import Connection
+from abridged.eventlog.postgres.connections import Connection, is_direct
 
 POLL_S = 0.25
 
@@ -67,7 +67,8 @@ class HeadWatch:
                 self._stopped.wait(POLL_S)
 
     def _follow(self, connection: Connection) -> None:
-        connection.execute(self._listen)
+        if is_direct(connection):
+            connection.execute(self._listen)
         while not self._stopped.is_set():
             row = connection.execute(sql.HEAD, self._log).fetchone()
             assert row is not None, "an aggregate always has a row"

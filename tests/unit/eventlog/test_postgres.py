@@ -260,6 +260,7 @@ def test_an_append_that_the_database_cannot_take_harms_no_other(place: Place):
     ("state", "kind"),
     [
         ("08006", LogUnavailable),
+        ("08P01", LogUnsafe),
         ("25006", LogUnavailable),
         ("25P03", LogUnavailable),
         ("40001", LogUnavailable),
