@@ -20,7 +20,8 @@ from abridged.eventlog.postgres.errors import translating
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 Run = Callable[[Callable[[Connection], Any]], Any]
-"""Runs a function in a short snapshot, or in a transaction between two groups of appends, and returns its result."""
+"""Runs a function on a connection that reads, or in a transaction between two groups of appends, and returns its
+result."""
 
 CONNECT_WAIT_S = 5
 ANSWER_MAX_S = 10
@@ -122,19 +123,6 @@ class Readers:
                 return query(connection)
         finally:
             self._give_back(connection)
-
-    def snapshot(self, query: Callable[[Connection], T]) -> T:
-        """The result of `query`, all of whose statements see the same commits."""
-
-        def within(connection: Connection) -> T:
-            connection.execute(sql.SNAPSHOT)
-            try:
-                return query(connection)
-            finally:
-                if not connection.closed:
-                    connection.execute(sql.ROLLBACK)
-
-        return self.run(within)
 
     def close(self) -> None:
         """Close what is idle, and each other connection once its read has ended."""

@@ -55,6 +55,16 @@ def transaction(connection: Connection) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def snapshot(connection: Connection) -> Iterator[None]:
+    """Have all statements of the body see the same commits; they can only read."""
+    try:
+        connection.execute(sql.SNAPSHOT)
+        yield
+    finally:
+        taken_back(connection)
+
+
 def taken_back(connection: Connection) -> None:
     """Roll the open transaction back; a connection that cannot is closed, and the server takes it back."""
     try:

@@ -107,7 +107,7 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
             return made
 
     def read(self, query: Callable[[Connection], T]) -> T:
-        """Run `query` in one short read-only snapshot, for the tables of the hook's owner."""
+        """Run `query` on a connection that reads, for the tables of the hook's owner."""
         return self._reading().read(query)
 
     def write(self, query: Callable[[Connection], T]) -> T:

@@ -77,8 +77,8 @@ class PostgresReader(EventReader):
         return self._number(sql.NAMESPACE_HEAD_SINCE, namespace=namespace, start=start, end=end)
 
     def read(self, query: Callable[[Connection], T]) -> T:
-        """Run `query` in one short snapshot."""
-        return self._readers.snapshot(query)
+        """Run `query`, each of whose statements sees the commits of its own time."""
+        return self._readers.run(query)
 
     def ask(self, statement: str, **parameters: Any) -> Sequence[Row]:
         """The rows of a statement on the log."""

@@ -12,7 +12,7 @@ from sqlalchemy import Column, Index, MetaData, PrimaryKeyConstraint, SmallInteg
 from abridged.eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, StreamCorrupt
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.postgres.connections import Connection, Run
-from abridged.eventlog.postgres.database import described, execute_each, is_as_made
+from abridged.eventlog.postgres.database import described, execute_each, is_as_made, snapshot
 from abridged.eventlog.postgres.schema import created, dropped, quoted, type_of
 from abridged.eventlog.row_columns import columns_of, condition_of
 from abridged.eventlog.rows import Fault, R, RowTable, seal_of
@@ -73,7 +73,7 @@ class PostgresRows(Generic[R]):
         connection.execute(_OPENED, {**self._log, "version": self._spec.version, "complete": int(self.is_complete)})
 
     def through(self, read: Run, write: Run | None = None) -> None:
-        """Use the log's own short snapshots and transactions from now on."""
+        """Use the log's own connections from now on."""
         self._read, self._write = read, write
 
     def streams(self) -> Iterator[StreamId]:
@@ -119,6 +119,10 @@ class PostgresRows(Generic[R]):
         self.require_complete()
 
         def read(connection: Connection) -> list[R]:
+            with snapshot(connection):
+                return looked_up(connection)
+
+        def looked_up(connection: Connection) -> list[R]:
             found: list[R] = []
             cursor = before or _END
             while len(found) < limit and cursor:
@@ -130,7 +134,7 @@ class PostgresRows(Generic[R]):
                 self._require_all(connection, namespace)
             return found[:limit]
 
-        return self._snapshot(read)
+        return self._reading(read)
 
     def marked(self, mark: str) -> list[R]:
         self.require_complete()
@@ -196,9 +200,9 @@ class PostgresRows(Generic[R]):
         return self._spec.row(*values)
 
     def _all(self, statement: bytes, **parameters: Any) -> list[tuple[Any, ...]]:
-        return self._snapshot(lambda connection: _many(connection, statement, {**self._log, **parameters}))
+        return self._reading(lambda connection: _many(connection, statement, {**self._log, **parameters}))
 
-    def _snapshot(self, query: Callable[[Connection], T]) -> T:
+    def _reading(self, query: Callable[[Connection], T]) -> T:
         assert self._read is not None, "`through` comes first"
         answer: T = self._read(query)
         return answer

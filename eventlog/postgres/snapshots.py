@@ -42,7 +42,7 @@ class PostgresSnapshots:
     """The Snapshots of one log; without `write` they are only read."""
 
     def __init__(self, log: int, secret: bytes, read: Run, write: Run | None = None) -> None:
-        """`secret` is the log's for PURPOSE; `read` and `write` are its own short snapshots and transactions."""
+        """`secret` is the log's for PURPOSE; `read` and `write` use its own connections."""
         self._log = log
         self._secret = secret
         self._read = read

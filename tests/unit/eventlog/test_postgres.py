@@ -24,7 +24,7 @@ from abridged.eventlog.errors import (
 )
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import AppendResult, EventLog, RequestKey
-from tests.support.event_logs import NOTES, A, B, Clock, append, event, event_id, verify_stream
+from tests.support.event_logs import NOTES, A, B, Clock, Note, append, event, event_id, verify_stream
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres_server import PostgresServer, schema_url
 
@@ -34,6 +34,8 @@ from abridged.eventlog.postgres.backend import PostgresBackend  # noqa: E402 - s
 from abridged.eventlog.postgres.connections import Address  # noqa: E402 - skipped without its driver
 from abridged.eventlog.postgres.database import prove_exclusion  # noqa: E402 - skipped without its driver
 from abridged.eventlog.postgres.errors import translated  # noqa: E402 - skipped without its driver
+from abridged.eventlog.postgres.log import PostgresEventLog  # noqa: E402 - skipped without its driver
+from abridged.eventlog.postgres.rows import PostgresRows  # noqa: E402 - skipped without its driver
 
 SECRET = "correct-horse-battery"
 
@@ -46,10 +48,11 @@ class Place:
         self._opened: list[EventLog] = []
         self.beside = psycopg.connect(url, autocommit=True)
 
-    def open(self, log: int = 1) -> EventLog:
+    def open(self, log: int = 1) -> PostgresEventLog:
         """Open a log as one more process would."""
         backend = PostgresBackend(self.url, log)
         opened = backend.open(backend.rows(NOTES), clock_us=Clock(), hook=lambda *_: None, on_fatal=lambda _: None)
+        assert isinstance(opened.log, PostgresEventLog)
         self._opened.append(opened.log)
         return opened.log
 
@@ -392,6 +395,47 @@ def test_damage_to_a_stored_event_is_refused(place: Place):
     place.run("DELETE FROM events WHERE position = 1")
     with pytest.raises(LogCorrupt, match="position 1 is missing"):
         log.read_all(limit=1)
+
+
+def test_damage_to_a_row_is_refused(place: Place):
+    """Whether it was changed or is missing; a row with a mark is left out of those that have it."""
+    log = place.open()
+    rows = PostgresRows(NOTES, 1)
+    rows.through(log.read, log.write)
+    for position, stream in enumerate((A, B), start=1):
+        log.submit(append(event(1), to=stream)).result(PATIENCE_S)
+        rows.insert([Note(*stream, position, "text", urgent=1)])
+
+    place.run("UPDATE notes SET text = 'changed' WHERE id = 'a'")
+    with pytest.raises(LogCorrupt, match="not what was written"):
+        rows.row(A)
+    assert [row.id for row in rows.marked("urgent")] == ["b"]
+    place.run("DELETE FROM notes WHERE id = 'a'")
+    with pytest.raises(LogCorrupt, match="2 conversations are in the log and 1"):
+        rows.page("default", before=0, limit=5, accepts=lambda _: True)
+    place.run("UPDATE notes SET position = 9")
+    with pytest.raises(LogCorrupt, match="up to position 9"):
+        place.open()
+
+
+def test_rows_of_an_older_version_are_made_again_for_their_own_log(place: Place):
+    """Those of another log of the database stay, unless the columns changed."""
+    for log in (1, 2):
+        opened = place.open(log)
+        opened.submit(append(event(1))).result(PATIENCE_S)
+        rows = PostgresRows(NOTES, log)
+        rows.through(opened.read, opened.write)
+        rows.insert([Note(*A, 1)])
+    place.run("UPDATE projections SET version = 0 WHERE log = 1")
+
+    place.open(1)
+    assert place.ask("SELECT log, complete FROM projections ORDER BY log") == [(1, 0), (2, 1)]
+    assert place.ask("SELECT log FROM notes") == [(2,)]
+
+    place.run("ALTER TABLE notes DROP COLUMN topic CASCADE")
+    place.run("UPDATE projections SET version = 0 WHERE log = 1")
+    place.open(1)
+    assert place.ask("SELECT log, complete FROM projections ORDER BY log") == [(1, 0)]
 
 
 def test_a_check_names_what_was_damaged_and_lost(place: Place):
