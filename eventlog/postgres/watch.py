@@ -37,19 +37,26 @@ class HeadWatch:
     """Calls `moved` with the head, on a thread of its own, whenever it has looked."""
 
     def __init__(
-        self, connect: Callable[[], Connection], log: int, channel: Channel, moved: Callable[[int], None]
+        self,
+        connect: Callable[[], Connection],
+        log: int,
+        channel: Channel,
+        moved: Callable[[int], None],
+        *,
+        poll_s: float = POLL_S,
     ) -> None:
         self._connect = connect
         self._log = {"log": log}
         self._listen = psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel.name))
         self._sender = channel.sender
         self._moved = moved
+        self._poll_s = poll_s
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="eventlog-watch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more. The thread ends at the next notification, or after POLL_S."""
+        """Look no more. The thread ends at the next notification, or at the next look."""
         self._stopped.set()
 
     def join(self) -> None:
@@ -64,7 +71,7 @@ class HeadWatch:
                     self._follow(connection)
             except (psycopg.Error, EventLogError):
                 # Appends and reads say what is wrong with the database.
-                self._stopped.wait(POLL_S)
+                self._stopped.wait(self._poll_s)
 
     def _follow(self, connection: Connection) -> None:
         if is_direct(connection):
@@ -77,7 +84,7 @@ class HeadWatch:
 
     def _wait(self, connection: Connection) -> None:
         """Return when another process may have moved the head: this one knows of its own commits."""
-        next_look = time.monotonic() + POLL_S
+        next_look = time.monotonic() + self._poll_s
         while not self._stopped.is_set() and (rest_s := next_look - time.monotonic()) > 0:
             for notice in connection.notifies(timeout=rest_s, stop_after=1):
                 if notice.payload != self._sender:

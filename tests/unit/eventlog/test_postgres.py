@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -36,6 +37,7 @@ from abridged.eventlog.postgres.database import prove_exclusion  # noqa: E402 - 
 from abridged.eventlog.postgres.errors import translated  # noqa: E402 - skipped without its driver
 from abridged.eventlog.postgres.log import PostgresEventLog  # noqa: E402 - skipped without its driver
 from abridged.eventlog.postgres.rows import PostgresRows  # noqa: E402 - skipped without its driver
+from abridged.eventlog.postgres.watch import Channel, HeadWatch  # noqa: E402 - skipped without its driver
 
 SECRET = "correct-horse-battery"
 
@@ -137,6 +139,21 @@ def test_a_process_hears_of_what_another_commits(place: Place):
     assert done.wait(PATIENCE_S)
     assert heard == sorted(set(heard))
     assert (other.head(), other.head_of("default"), len(other.read_all())) == (3, 3, 3)
+
+
+def test_a_notification_wakes_before_the_next_look(place: Place):
+    """It comes with the commit; that the next look would do without it is how a process hears when it is lost."""
+    log = place.open()
+    heads: queue.Queue[int] = queue.Queue()
+    channel = Channel.of(log.log_id)
+    watch = HeadWatch(Address(place.url).connect, 1, channel, heads.put, poll_s=10 * PATIENCE_S)
+
+    assert heads.get(timeout=PATIENCE_S) == 0
+    log.submit(append(event(1))).result(PATIENCE_S)
+    assert heads.get(timeout=PATIENCE_S) == 1
+    watch.stop()
+    log.close()
+    watch.join()
 
 
 def test_what_another_process_wrote_is_known(place: Place):
@@ -357,8 +374,14 @@ def test_a_role_without_rights_is_refused(place: Place):
     place.run("DROP ROLE IF EXISTS bystander")
     place.run("CREATE ROLE bystander LOGIN")
     try:
-        with closing(Place(f"{place.url}&user=bystander")) as others, pytest.raises(LogUnsafe, match="no schema"):
-            others.open()
+        with closing(Place(f"{place.url}&user=bystander")) as others:
+            with pytest.raises(LogUnsafe, match="no schema"):
+                others.open()
+            ((schema,),) = place.ask("SELECT current_schema()")
+            place.run(f"GRANT USAGE ON SCHEMA {schema} TO bystander")
+            with pytest.raises(LogUnsafe, match="42501: permission denied"):
+                others.open()
+            place.run(f"REVOKE USAGE ON SCHEMA {schema} FROM bystander")
     finally:
         place.run("DROP ROLE bystander")
 
