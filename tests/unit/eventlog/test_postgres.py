@@ -185,15 +185,15 @@ def test_two_logs_of_one_database_never_meet(place: Place):
 # The server fails
 
 
-def test_a_connection_that_breaks_is_replaced(place: Place):
+def test_a_connection_that_breaks_is_replaced(alone: Place):
     """Between two calls nobody notices."""
-    log = place.open()
+    log = alone.open()
     log.submit(append(event(1))).result(PATIENCE_S)
     assert len(log.read_all()) == 1
 
-    place.run(
+    alone.run(
         "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
-        "WHERE application_name = 'abridged' AND pid <> pg_backend_pid()"
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
 
     assert len(log.read_all()) == 1
@@ -368,22 +368,36 @@ def test_a_schema_that_is_not_as_it_was_made_is_refused(place: Place, change: st
         place.open()
 
 
-def test_a_role_without_rights_is_refused(place: Place):
-    """It says so, and not that the log is damaged."""
-    place.open().close()
-    place.run("DROP ROLE IF EXISTS bystander")
-    place.run("CREATE ROLE bystander LOGIN")
-    try:
-        with closing(Place(f"{place.url}&user=bystander")) as others:
-            with pytest.raises(LogUnsafe, match="no schema"):
-                others.open()
-            ((schema,),) = place.ask("SELECT current_schema()")
-            place.run(f"GRANT USAGE ON SCHEMA {schema} TO bystander")
-            with pytest.raises(LogUnsafe, match="42501: permission denied"):
-                others.open()
-            place.run(f"REVOKE USAGE ON SCHEMA {schema} FROM bystander")
-    finally:
-        place.run("DROP ROLE bystander")
+def test_a_role_without_rights_is_refused(alone: Place):
+    """It says which are missing, and not that the log is damaged."""
+    alone.open().close()
+    alone.run("DROP ROLE IF EXISTS bystander")
+    alone.run("CREATE ROLE bystander LOGIN")
+    alone.run("REVOKE ALL ON SCHEMA public FROM public")
+    with closing(Place(f"{alone.url}&user=bystander")) as others:
+        with pytest.raises(LogUnsafe, match="no schema"):
+            others.open()
+        alone.run("GRANT USAGE ON SCHEMA public TO bystander")
+        with pytest.raises(LogUnsafe, match="42501: permission denied"):
+            others.open()
+
+
+def test_a_role_that_can_only_read_is_refused(alone: Place):
+    """It says which setting makes it so."""
+    alone.run("ALTER DATABASE alone SET default_transaction_read_only = on")
+
+    with pytest.raises(LogUnsafe, match="default_transaction_read_only"):
+        alone.open()
+
+
+def test_a_database_of_another_encoding_is_refused(own_server: PostgresServer):
+    """Its texts would not be those that were given."""
+    with psycopg.connect(own_server.url, autocommit=True) as connection:
+        connection.execute(b"CREATE DATABASE ascii ENCODING 'SQL_ASCII' TEMPLATE template0")
+    url = own_server.url.replace("/postgres?", "/ascii?")
+
+    with closing(Place(url)) as place, pytest.raises(LogUnsafe, match="SQL_ASCII"):
+        place.open()
 
 
 @pytest.mark.parametrize(
