@@ -143,9 +143,9 @@ def server_url() -> str:
 @cache
 def schema_url(path: Path) -> str:
     """The URL of an empty schema for the log at a path; the same for the same path."""
+    url = server_url()
     import psycopg
 
-    url = server_url()
     name = f"test_{uuid.uuid4().hex}"
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {name}".encode())
