@@ -32,7 +32,6 @@ COPY --from=build --chown=65532:65532 /state /var/lib/abridged
 ENV PATH=/opt/abridged/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
-    ABRIDGED_LOG__PATH=/var/lib/abridged/abridged.db \
     ABRIDGED_SERVER__HTTP_LISTEN=0.0.0.0:7421 \
     ABRIDGED_TELEMETRY__LOG_FORMAT=json
 

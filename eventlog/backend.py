@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from abridged.eventlog.log import AppendHook, EventLog
@@ -63,7 +62,7 @@ class Backend(Protocol):
 
 
 class StoredBackend(Backend, Protocol):
-    """A place whose log outlives the process."""
+    """A place whose log outlives the process. Its text names it, without a secret."""
 
     def rows(self, table: RowTable[R]) -> StoredRows[R]:
         """See Backend."""
@@ -89,7 +88,7 @@ class StoredBackend(Backend, Protocol):
         another version wrote it, and what `log_id` raises."""
         ...
 
-    def copy(self, log_id: str, fill: Callable[[EventLog], None], check: Callable[[Path], None]) -> None:
+    def copy(self, log_id: str, fill: Callable[[EventLog], None], check: Callable[[Backend], None]) -> None:
         """Make a log here with another one's id, whole or not at all.
 
         `fill` appends to it, and `check`, which may open it in its place until then, raises what forbids it. Raises

@@ -56,7 +56,6 @@ SLEEPING_TESTS: dict[str, str] = {
     "tests/integration/test_prometheus.py": "a real Prometheus that scrapes in its own time is asked again",
 }
 UNIMPORTED_MODULES: dict[str, str] = {
-    "abridged.eventlog.postgres.backend": "no setting chooses it before every command works on it",
     "abridged.service.cli.main": "the console script",
 }
 IMPORT_NAMES: dict[str, str] = {

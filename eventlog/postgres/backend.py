@@ -6,12 +6,20 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from typing import Any, TypeVar
 
-from abridged.eventlog.backend import Kept, Notice, Opened
+from abridged.eventlog.backend import Backend, Kept, Notice, Opened
 from abridged.eventlog.errors import EventLogError
-from abridged.eventlog.log import AppendHook
+from abridged.eventlog.log import AppendHook, EventLog
 from abridged.eventlog.postgres import sql
 from abridged.eventlog.postgres.connections import Address, Connection
-from abridged.eventlog.postgres.database import has_tables, hazards, require_fit, server_of, stored_identity
+from abridged.eventlog.postgres.copy import copied
+from abridged.eventlog.postgres.database import (
+    has_tables,
+    hazards,
+    require_fit,
+    server_of,
+    stored_identity,
+    transaction,
+)
 from abridged.eventlog.postgres.errors import translating
 from abridged.eventlog.postgres.log import PostgresEventLog
 from abridged.eventlog.postgres.rows import PostgresRows
@@ -29,12 +37,18 @@ T = TypeVar("T")
 
 
 class PostgresBackend:
-    """A Backend: the log of a number in the database at `url`, in the first schema of the role's search path."""
+    """A StoredBackend: the log of a number in the database at `url`, in the first schema of the role's search path."""
 
-    def __init__(self, url: str, log: int = LOG) -> None:
-        """Raises LogUnsafe for a URL that is none of a PostgreSQL database."""
+    def __init__(self, url: str, log: int = LOG, *, copy_of: str = "") -> None:
+        """With `copy_of` the log is a copy that is being made of the log with this id. Raises LogUnsafe for a URL that
+        is none of a PostgreSQL database."""
+        self._url = url
         self._address = Address(url)
         self._log = log
+        self._copy_of = copy_of
+
+    def __str__(self) -> str:
+        return str(self._address)
 
     def rows(self, table: RowTable[R]) -> PostgresRows[R]:
         return PostgresRows(table, self._log)
@@ -52,7 +66,13 @@ class PostgresBackend:
             prepare_snapshots(connection)
 
         log = PostgresEventLog.open(
-            self._address, self._log, clock_us=clock_us, hook=hook, prepare=prepare, on_fatal=on_fatal
+            self._address,
+            self._log,
+            clock_us=clock_us,
+            hook=hook,
+            prepare=prepare,
+            on_fatal=on_fatal,
+            copy_of=self._copy_of,
         )
         rows.through(log.read, log.write)
         kept = Kept(rows, PostgresSnapshots(self._log, log.secret(PURPOSE), log.read, log.write))
@@ -89,6 +109,25 @@ class PostgresBackend:
 
     def verification(self, rows: PostgresRows[Any]) -> AbstractContextManager[PostgresVerification]:
         return PostgresVerification.opened(self._address, self._log, rows)
+
+    def copy(self, log_id: str, fill: Callable[[EventLog], None], check: Callable[[Backend], None]) -> None:
+        copied(
+            self._address, self._log, log_id, fill, lambda: check(PostgresBackend(self._url, self._log, copy_of=log_id))
+        )
+
+    def rewrite(self, rows: PostgresRows[Any], *, goes_on: Callable[[], bool] = lambda: True) -> bool:
+        """See StoredBackend. No page of the rows is one of the events, so that only the rows go."""
+        del goes_on
+
+        def emptied(connection: Connection) -> None:
+            if not has_tables(connection) or stored_identity(connection, self._log) is None:
+                raise FileNotFoundError(f"there is no log at {self}")
+            with transaction(connection):
+                connection.execute(sql.LOCK, {"log": self._log})
+                rows.forget(connection)
+
+        self._asked(emptied)
+        return True
 
     def _asked(self, query: Callable[[Connection], T]) -> T:
         with translating(), closing(self._address.connect()) as connection:

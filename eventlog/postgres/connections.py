@@ -56,9 +56,15 @@ class Address:
         except psycopg.ProgrammingError:
             # Not chained: the driver's error quotes what it could not read, perhaps the password.
             raise LogUnsafe("the log's URL is not that of a PostgreSQL database") from None
+        if not all(each.isdigit() for each in str(given.get("port") or 0).split(",")) or "@" in str(
+            given.get("dbname")
+        ):
+            raise LogUnsafe(
+                "the log's URL is read otherwise than it is meant: write / ? # @ in a password as %2F %3F ..."
+            )
         self._conninfo = make_conninfo("", **{**_KEEPALIVE, **given})
         host, port = given.get("host") or given.get("hostaddr") or "", given.get("port") or ""
-        self._text = f"{host}{':' if port else ''}{port}/{given.get('dbname') or ''}"
+        self._text = f"postgresql://{host}{':' if port else ''}{port}/{given.get('dbname') or ''}"
 
     def __repr__(self) -> str:
         return self._text
@@ -76,6 +82,8 @@ class Address:
                     raise
         except EventLogError as error:
             raise type(error)(f"cannot connect to {self}: {error}") from error
+        except psycopg.ProgrammingError:
+            raise LogUnsafe(f"an option in the URL of {self} has a value that it cannot have") from None
         return connection
 
 

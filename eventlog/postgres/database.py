@@ -14,7 +14,7 @@ from sqlalchemy import Table
 
 from abridged.eventlog.backend import Notice
 from abridged.eventlog.chain import LogIdentity
-from abridged.eventlog.errors import LogCorrupt, LogForeign, LogNewer, LogOlder, LogUnavailable, LogUnsafe
+from abridged.eventlog.errors import LogCorrupt, LogForeign, LogLocked, LogNewer, LogOlder, LogUnavailable, LogUnsafe
 from abridged.eventlog.postgres import sql
 from abridged.eventlog.postgres.connections import IDLE_MAX_MS, STATEMENT_MAX_MS, Connection
 from abridged.eventlog.postgres.errors import DUPLICATE_TABLE, LOCK_NOT_AVAILABLE, UNIQUE_VIOLATION
@@ -138,19 +138,30 @@ def make_tables(connection: Connection) -> None:
     connection.execute(sql.INSERT_REVISION, {"revision": REVISION})
 
 
-def stored_identity(connection: Connection, log: int) -> LogIdentity | None:
-    """The identity of a log; None if the database does not have it."""
+def stored_identity(connection: Connection, log: int, *, copy_of: str = "") -> LogIdentity | None:
+    """The identity of a log; None if the database does not have it.
+
+    Raises LogLocked for a copy that is being made, unless it is that of the log with the id `copy_of`.
+    """
     row = connection.cursor(binary=True).execute(sql.IDENTITY, {"log": log}).fetchone()
-    return None if row is None else LogIdentity(*row)
+    if row is None:
+        return None
+    log_id, key, is_whole = row
+    if not is_whole and log_id != copy_of:
+        raise LogLocked(
+            "a log is being imported into this place, or the import was interrupted: wait for its end, or import again"
+        )
+    return LogIdentity(log_id, key)
 
 
-def identity_of(connection: Connection, log: int, *, clock_us: Callable[[], int], log_id: str = "") -> LogIdentity:
-    """The log's identity, and its lock; a new log gets its secret here, and its id unless that is given."""
-    if stored_identity(connection, log) is None:
-        new = LogIdentity.new(log_id)
-        connection.execute(sql.INSERT_LOG, {"log": log, "log_id": new.log_id, "key": new.key, "created_us": clock_us()})
+def identity_of(connection: Connection, log: int, *, clock_us: Callable[[], int], copy_of: str = "") -> LogIdentity:
+    """The log's identity, and its lock; a new log gets its secret here, and its id unless it is a copy."""
+    if stored_identity(connection, log, copy_of=copy_of) is None:
+        new = LogIdentity.new(copy_of)
+        row = {"log": log, "log_id": new.log_id, "key": new.key, "created_us": clock_us(), "is_whole": not copy_of}
+        connection.execute(sql.INSERT_LOG, row)
     connection.execute(sql.LOCK, {"log": log})
-    identity = stored_identity(connection, log)
+    identity = stored_identity(connection, log, copy_of=copy_of)
     assert identity is not None, "its row was inserted, here or by another process"
     return identity
 

@@ -66,13 +66,15 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
         hook: AppendHook | None = None,
         prepare: Callable[[Connection], None] | None = None,
         on_fatal: Callable[[Exception], None] | None = None,
+        copy_of: str = "",
     ) -> Self:
-        """Open or create the log of this number.
+        """Open or create the log of this number; with `copy_of` that copy of the log with this id, which no other
+        process opens.
 
         `prepare` runs once in the opening transaction, so that the hook's owner can create its own tables.
 
-        Raises LogUnsafe, LogOlder, LogNewer, LogCorrupt, LogForeign, LogFull or LogUnavailable. No log is changed then,
-        and a new one has its tables at most.
+        Raises LogUnsafe, LogOlder, LogNewer, LogCorrupt, LogForeign, LogLocked, LogFull or LogUnavailable. No log
+        is changed then, and a new one has its tables at most.
         """
         with ExitStack() as opened:
             connection = address.connect()
@@ -80,7 +82,7 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
             with translating():
                 server = server_of(connection)
                 require_fit(server)
-                identity = _prepared(connection, log, clock_us, prepare)
+                identity = _prepared(connection, log, clock_us, prepare, copy_of)
                 with closing(address.connect()) as other:
                     prove_exclusion(connection, other, log)
             channel = Channel.of(identity.log_id)
@@ -143,14 +145,18 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
 
 
 def _prepared(
-    connection: Connection, log: int, clock_us: Callable[[], int], prepare: Callable[[Connection], None] | None
+    connection: Connection,
+    log: int,
+    clock_us: Callable[[], int],
+    prepare: Callable[[Connection], None] | None,
+    copy_of: str,
 ) -> LogIdentity:
     """The identity of the log, whose tables are there after this."""
     for _ in range(OPENINGS_MAX):
         try:
             with transaction(connection):
                 make_tables(connection)
-                identity = identity_of(connection, log, clock_us=clock_us)
+                identity = identity_of(connection, log, clock_us=clock_us, copy_of=copy_of)
                 if prepare is not None:
                     prepare(connection)
                 return identity

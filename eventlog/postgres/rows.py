@@ -175,6 +175,13 @@ class PostgresRows(Generic[R]):
         if listed > written:
             raise LogCorrupt(f"events up to position {listed} were written, and {written} is the last one there")
 
+    def forget(self, connection: Connection) -> None:
+        """Empty the table of this log's rows, whichever version made them: the next opening has them made again."""
+        if not is_as_made(described(connection, [PROJECTIONS.name]).get(PROJECTIONS.name), PROJECTIONS):
+            execute_each(connection, [dropped(PROJECTIONS), *created(PROJECTIONS)])
+        self._empty(connection)
+        connection.execute(_FORGOTTEN_OF_LOG, self._log)
+
     def _empty(self, connection: Connection) -> None:
         """Have the table empty of this log's rows; a table with other columns is made again, empty for every log."""
         found = described(connection, [self._table.name, PROJECTIONS.name])
@@ -225,6 +232,7 @@ _OPENED = (
 )
 _COMPLETED = b"UPDATE projections SET complete = %(complete)b WHERE log = %(log)b AND name = %(table)b"
 _FORGOTTEN = b"DELETE FROM projections WHERE name = %(table)b"
+_FORGOTTEN_OF_LOG = b"DELETE FROM projections WHERE log = %(log)b AND name = %(table)b"
 
 
 class _Statements:

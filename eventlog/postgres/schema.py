@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     Dialect,
@@ -52,8 +53,9 @@ logs = Table(
     Column("log_id", Text, nullable=False),
     Column("key", LargeBinary, nullable=False),
     Column("created_us", BigInteger, nullable=False),
+    Column("is_whole", Boolean, nullable=False),
 )
-"""One row for each log: its id and the secret of its content hashes."""
+"""One row for each log: its id, the secret of its content hashes, and whether it is no copy that is being made."""
 
 streams = Table(
     "streams",

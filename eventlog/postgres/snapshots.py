@@ -36,6 +36,7 @@ def _table(name: str, *, keeps_all: bool) -> Table:
 
 _NEWEST = _table("snapshots", keeps_all=False)
 _ASIDE = _table(SET_ASIDE, keeps_all=True)
+TABLES = (_NEWEST, _ASIDE)
 
 
 class PostgresSnapshots:
@@ -125,8 +126,8 @@ class PostgresSnapshots:
 def prepare(connection: Connection) -> None:
     """Make the tables in the transaction that opens the log, in the place of those that are not as this version makes
     them."""
-    found = described(connection, [_NEWEST.name, _ASIDE.name])
-    for table in (_NEWEST, _ASIDE):
+    found = described(connection, [table.name for table in TABLES])
+    for table in TABLES:
         if not is_as_made(found.get(table.name), table):
             execute_each(connection, [dropped(table), *created(table)])
 
@@ -149,7 +150,9 @@ VALUES (
 ON CONFLICT (log, namespace, id) DO UPDATE SET
     event_version = excluded.event_version, position = excluded.position, chain = excluded.chain,
     codec = excluded.codec, state = excluded.state, seal = excluded.seal
+WHERE snapshots.event_version <= excluded.event_version
 """
+"""The newest stays, whichever process folded it."""
 
 _KEEP = b"""
 INSERT INTO snapshots_set_aside (log, namespace, id, event_version, position, chain, codec, state, seal)

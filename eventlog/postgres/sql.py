@@ -239,13 +239,16 @@ REVISION = "SELECT version_num FROM eventlog_revision"
 
 INSERT_REVISION = "INSERT INTO eventlog_revision (version_num) VALUES (%(revision)b)"
 
-IDENTITY = "SELECT log_id, key FROM logs WHERE log = %(log)b"
+IDENTITY = "SELECT log_id, key, is_whole FROM logs WHERE log = %(log)b"
 
 INSERT_LOG = """
-INSERT INTO logs (log, log_id, key, created_us)
-VALUES (%(log)b, %(log_id)b, %(key)b, %(created_us)b)
+INSERT INTO logs (log, log_id, key, created_us, is_whole)
+VALUES (%(log)b, %(log_id)b, %(key)b, %(created_us)b, %(is_whole)b)
 ON CONFLICT DO NOTHING
 """
+
+WHOLE = "UPDATE logs SET is_whole = true WHERE log = %(log)b AND key = %(key)b"
+"""The one change of this row: nobody but the process that makes the copy has opened the log."""
 
 LOCK_AT_ONCE = f"{LOCK} NOWAIT"
 

@@ -51,13 +51,13 @@ class PostgresVerification:
     @contextmanager
     def opened(cls, address: Address, log: int, rows: PostgresRows[Any]) -> Iterator[PostgresVerification]:
         """Open the log, with the table of its `rows`, for checks. Raises LogOlder or LogNewer when another version made
-        its tables, LogForeign for other tables, LogCorrupt when there is no log."""
+        its tables, LogForeign for other tables, FileNotFoundError when there is no log."""
         # Counting a large log takes longer than any call may.
         readers = Readers(partial(address.connect, statement_max_ms=0))
         with closing(readers):
             there = readers.run(lambda connection: has_tables(connection) and stored_identity(connection, log))
             if not isinstance(there, LogIdentity):
-                raise LogCorrupt(f"there is no log at {address}")
+                raise FileNotFoundError(f"there is no log at {address}")
             yield cls(log, rows, PostgresReader(readers, log), there)
 
     @property

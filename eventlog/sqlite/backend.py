@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from abridged.eventlog.backend import Kept, Notice, Opened
+from abridged.eventlog.backend import Backend, Kept, Notice, Opened
 from abridged.eventlog.errors import LogUnsafe
 from abridged.eventlog.log import AppendHook, EventLog
 from abridged.eventlog.rows import R, RowTable
@@ -37,6 +37,9 @@ class SqliteBackend:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+
+    def __str__(self) -> str:
+        return str(self._path)
 
     def rows(self, table: RowTable[R]) -> SqliteRows[R]:
         return SqliteRows(table)
@@ -88,8 +91,8 @@ class SqliteBackend:
     def verification(self, rows: SqliteRows[Any]) -> AbstractContextManager[SqliteVerification]:
         return SqliteVerification.opened(self._path, rows)
 
-    def copy(self, log_id: str, fill: Callable[[EventLog], None], check: Callable[[Path], None]) -> None:
-        copied(self._path, log_id, fill, check)
+    def copy(self, log_id: str, fill: Callable[[EventLog], None], check: Callable[[Backend], None]) -> None:
+        copied(self._path, log_id, fill, lambda new: check(SqliteBackend(new)))
 
     def rewrite(self, rows: SqliteRows[Any], *, goes_on: Callable[[], bool] = lambda: True) -> bool:
         return rewritten(self._path, Rewrite(rows.refuse_lost_end, volume_free_bytes, goes_on, carried))

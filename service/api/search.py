@@ -38,9 +38,11 @@ _KIND_VALUES: dict[Kind, Any] = {kind: value for value, kind in _KINDS.items()}
 
 @dataclass(frozen=True, slots=True)
 class SearchCalls:
-    """See the contract. `recall` is None where the settings switch it off; `noticing` is that of ConversationLog."""
+    """See the contract. `recall` is None where the settings switch it off, and `lacking` the setting that would switch
+    it on, with its value; `noticing` is that of ConversationLog."""
 
     recall: Recall | None
+    lacking: tuple[str, str] | None
     table: ConversationTable
     metrics: Metrics
     noticing: Callable[[], AbstractAsyncContextManager[None]]
@@ -52,7 +54,7 @@ class SearchCalls:
 
     async def _found(self, request: _pb.SearchHistoryRequest, namespace: str) -> _pb.SearchHistoryResponse:
         if self.recall is None:
-            raise RecallOff("recall.index", "words")
+            raise RecallOff(*(self.lacking or ("recall.index", "words")))
         search = _search(request, namespace, self.recall.best_mode)
         if search.conversation:
             await asyncio.to_thread(self._require, StreamId(namespace, search.conversation))

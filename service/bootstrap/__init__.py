@@ -22,6 +22,7 @@ from abridged.service.bootstrap.core import open_core
 from abridged.service.bootstrap.descriptors import take_all as take_all_descriptors
 from abridged.service.bootstrap.edge import Running, Sidecar, assembled
 from abridged.service.bootstrap.providers import unused_settings
+from abridged.service.bootstrap.recall import lacking
 from abridged.service.bootstrap.virtual_clock import VirtualClock
 from abridged.service.config.settings import Settings, TelemetrySettings
 from abridged.service.config.token_strength import weak_tokens
@@ -109,6 +110,8 @@ async def serve(
             _log.info("sidecar.ready", addresses=list(running.grpc_addresses), http_address=running.http_address)
             for field, what in weak_tokens(settings.server):
                 _log.warning("token.weak", field=field, hint=what)
+            if settings.recall.index != "off" and (missing := lacking(settings)):
+                _log.info("recall.off", hint=f"set {missing[0]} to a file of this sidecar's own to have a search index")
             for unused in unused_settings(settings):
                 _log.warning("model.endpoint_unused", hint=unused)
             if core.model is not None:

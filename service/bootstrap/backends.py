@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from abridged.eventlog.backend import Backend, MemoryBackend, StoredBackend
+from abridged.eventlog.errors import LogUnsafe
 from abridged.service.config.settings import LogSettings
+from abridged.service.models.settings import SettingUnusable
+
+NOT_INSTALLED = "a log in PostgreSQL needs the package extra `postgres`: pip install 'abridged[postgres]'"
 
 
 def backend_of(settings: LogSettings) -> Backend:
+    """Raises SettingUnusable."""
     return MemoryBackend() if settings.backend == "memory" else stored_backend(settings)
 
 
 def stored_backend(settings: LogSettings) -> StoredBackend:
-    """The place of the log of `settings`, whose log outlives the process: for what works on a log itself."""
-    # A log in memory needs no database, whose import takes a tenth of the start.
-    from abridged.eventlog.sqlite.backend import SqliteBackend
+    """The place of the log of `settings`, whose log outlives the process: for what works on a log itself.
 
-    return SqliteBackend(settings.path)
+    Raises SettingUnusable for a database that cannot be spoken to from here.
+    """
+    # A log in memory needs no database, whose import takes a tenth of the start.
+    if settings.url is None:
+        from abridged.eventlog.sqlite.backend import SqliteBackend
+
+        return SqliteBackend(settings.path)
+    try:
+        from abridged.eventlog.postgres.backend import PostgresBackend
+    except ImportError as error:
+        raise SettingUnusable(NOT_INSTALLED) from error
+    try:
+        return PostgresBackend(settings.url.get_secret_value())
+    except LogUnsafe as error:
+        raise SettingUnusable(str(error)) from error

@@ -14,13 +14,15 @@ from pathlib import Path
 
 import structlog
 
+from abridged.eventlog.backend import Backend
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventLog
 from abridged.observability.labels import MetricLabels
 from abridged.observability.metrics import Metrics
 from abridged.observability.tracing import Tracing, TracingSettings, current_traceparent, open_tracing
 from abridged.service.api.methods import METHOD_SCOPES
-from abridged.service.bootstrap.open_log import open_log
+from abridged.service.bootstrap.backends import backend_of
+from abridged.service.bootstrap.open_log import OpenLog, open_log
 from abridged.service.bootstrap.own_forms import own_forms
 from abridged.service.bootstrap.providers import Providers, host_labels, model_counters
 from abridged.service.bootstrap.summarizers import summarizers_of, texts_of
@@ -36,7 +38,6 @@ from abridged.service.conversations.conversations import Conversations, OnLoaded
 from abridged.service.conversations.counting import Counting
 from abridged.service.conversations.policies import Policies
 from abridged.service.conversations.rebuild import Rebuild
-from abridged.service.conversations.snapshot_writer import SnapshotWriter
 from abridged.service.conversations.table import ConversationTable
 from abridged.service.domain.commands import ChangeSettings
 from abridged.service.domain.conversation import Conversation
@@ -97,12 +98,13 @@ def open_core(
     *,
     on_fatal: Callable[[Exception], None],
     now_us: Callable[[], int],
+    backend: Backend | None = None,
     stand_in: SummaryModel | None = None,
 ) -> Core:
     """Everything below the servers, wired. `resources` closes it in the right order.
 
-    `on_fatal` is called on the event loop when the log has failed for good. A `stand_in` makes the records in place of
-    the models of the settings.
+    `on_fatal` is called on the event loop when the log has failed for good. `backend` and `stand_in` take the places of
+    the log and of the models that the settings name.
     """
     tracing = _tracing(environ, resources)
     metrics = Metrics(version=VERSION, labels=_labels(settings))
@@ -116,20 +118,19 @@ def open_core(
     board = ProgressBoard()
     telemetry = Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content)
     report = CommitReport(metrics, tracing, clock_ns=time.time_ns)
-    log, table, rebuild, snapshots = open_log(settings, report, policies, resources, on_fatal, now_us)
+    opened = open_log(backend or backend_of(settings.log), report, policies, resources, on_fatal, now_us)
 
     # Closed before the log, in which running model calls may still end.
     resources.push_async_callback(providers.close)
-    changes = Changes()
-    listeners = _Listeners()
-    conversations = _conversations(log, table, snapshots, policies, counter, listeners, now_us)
+    changes, listeners = Changes(), _Listeners()
+    conversations = _conversations(opened, policies, counter, listeners, now_us)
     reactor = Reactor(
         conversations,
         summarizers=summarizers,
         counter=counter,
         telemetry=telemetry,
         limits=_limits(settings),
-        hash_key=log.secret("bad answers"),
+        hash_key=opened.log.secret("bad answers"),
         clock_s=time.monotonic,
     )
     models = _chat_models(settings, providers, conversations, resources)
@@ -142,9 +143,9 @@ def open_core(
         lambda _key, _state, events: telemetry.changed(events),
     )
     return Core(
-        log=log,
-        table=table,
-        rebuild=rebuild,
+        log=opened.log,
+        table=opened.table,
+        rebuild=opened.rebuild,
         executor=executor,
         conversations=conversations,
         reactor=reactor,
@@ -209,9 +210,7 @@ class _Listeners:
 
 
 def _conversations(
-    log: EventLog,
-    table: ConversationTable,
-    snapshots: SnapshotWriter | None,
+    opened: OpenLog,
     policies: Policies,
     counter: ModelCounters,
     listeners: _Listeners,
@@ -220,7 +219,12 @@ def _conversations(
     cache = ConversationCache()
     return Conversations(
         ConversationLog(
-            log, table=table, new_id=new_id, traceparent=current_traceparent, snapshots=snapshots, cached=cache.get
+            opened.log,
+            table=opened.table,
+            new_id=new_id,
+            traceparent=current_traceparent,
+            snapshots=opened.snapshots,
+            cached=cache.get,
         ),
         policies=policies,
         counting=Counting(counter, want=counter.want),
@@ -263,9 +267,9 @@ def _titles(
 
 
 def _cache_dir(settings: Settings) -> Path | None:
-    """The folder for models' descriptions; None for a sidecar that keeps nothing."""
-    path = settings.log.path
-    return path.with_name(f"{path.name}.models") if settings.log.backend == "sqlite" else None
+    """The folder for models' descriptions; None for a sidecar without a file to keep it beside."""
+    path = settings.log.file
+    return path.with_name(f"{path.name}.models") if path is not None else None
 
 
 def _chat_models(

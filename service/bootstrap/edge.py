@@ -41,8 +41,8 @@ from abridged.service.bootstrap.backends import stored_backend
 from abridged.service.bootstrap.core import Core, new_id
 from abridged.service.bootstrap.descriptors import for_connections
 from abridged.service.bootstrap.rebuild import rebuild_if_due
-from abridged.service.bootstrap.recall import open_recall
-from abridged.service.config.settings import LogSettings, ServerSettings, Settings
+from abridged.service.bootstrap.recall import lacking, open_recall
+from abridged.service.config.settings import ServerSettings, Settings
 from abridged.service.passes.stand_ins import StandIns
 from abridged.service.recall.recall import Recall
 from abridged.service.version import VERSION
@@ -220,7 +220,7 @@ def servicers(
             RuleCalls(core.conversations, pages),
             AmendmentCalls(core.conversations, core.policies),
             WatchCalls(core.conversations, watching),
-            SearchCalls(recall, core.table, core.metrics, watching.noticing),
+            SearchCalls(recall, lacking(settings), core.table, core.metrics, watching.noticing),
         ),
         event_log=EventLogServicer(watching, core.table),
         server_info=ServerInfoServicer(
@@ -257,9 +257,9 @@ def _http(
     rebuild = core.rebuild
     if rebuild is not None:
         ready["read_table"] = rebuild_check(rebuild)
-    on_disk = settings.log.backend == "sqlite"
-    if on_disk:
-        ready["space"] = space_check(lambda: free_bytes(settings.log.path))
+    file = settings.log.file
+    if file is not None:
+        ready["space"] = space_check(lambda: free_bytes(file))
     details = {"model": model_check(core.model)}
     if recall is not None:
         details["recall"] = recall_check(recall.projection)
@@ -272,14 +272,10 @@ def _http(
     look = Look(
         core.metrics,
         core.table,
-        (lambda: _measured(settings.log, free_bytes)) if on_disk else None,
+        None if file is None else lambda: LogMeasured(stored_backend(settings.log).size_bytes(), free_bytes(file)),
         recall=None if recall is None else partial(_behind, core, recall),
     )
     return http_server_at(settings.server.http_listen, health | metrics_route(core.metrics, look=look), calls)
-
-
-def _measured(log: LogSettings, free_bytes: Callable[[Path], int]) -> LogMeasured:
-    return LogMeasured(stored_backend(log).size_bytes(), free_bytes(log.path))
 
 
 def _behind(core: Core, recall: Recall) -> RecallMeasured:

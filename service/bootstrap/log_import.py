@@ -6,9 +6,9 @@ import asyncio
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import BinaryIO
 
+from abridged.eventlog.backend import Backend
 from abridged.eventlog.errors import EventLogError
 from abridged.eventlog.event import StreamId
 from abridged.service.bootstrap.backends import stored_backend
@@ -26,21 +26,27 @@ def imported(settings: Settings, environ: Mapping[str, str], lines: BinaryIO, wa
     head = head_of_lines(lines)
     done: list[Rebuilt] = []
 
-    def check(path: Path) -> None:
-        of_copy = settings.model_copy(update={"log": settings.log.model_copy(update={"path": path})})
-        done.append(asyncio.run(_folded(of_copy, environ)))
+    def check(copy: Backend) -> None:
+        done.append(asyncio.run(_folded(settings, environ, copy)))
 
     stored_backend(settings.log).copy(head.log_id, lambda log: filled(log, head, lines, walked), check)
     return done[0]
 
 
-async def _folded(settings: Settings, environ: Mapping[str, str]) -> Rebuilt:
+async def _folded(settings: Settings, environ: Mapping[str, str], copy: Backend) -> Rebuilt:
     def refused(stream: StreamId, error: Exception) -> None:
         raise LogLinesRefused(f"conversation {stream.namespace}/{stream.name}: {error}") from error
 
     async with AsyncExitStack() as resources:
-        core = open_core(settings, environ, resources, on_fatal=lambda _: None, now_us=lambda: time.time_ns() // 1_000)
-        assert core.rebuild is not None, "the log is a file"
+        core = open_core(
+            settings,
+            environ,
+            resources,
+            on_fatal=lambda _: None,
+            now_us=lambda: time.time_ns() // 1_000,
+            backend=copy,
+        )
+        assert core.rebuild is not None, "the log outlives the process"
         try:
             return await asyncio.to_thread(core.rebuild, RebuildReport(left_out=refused))
         except (LogLinesRefused, EventLogError):

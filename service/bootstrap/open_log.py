@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import structlog
 
+from abridged.eventlog.backend import Backend
 from abridged.eventlog.errors import LogGone
 from abridged.eventlog.log import EventLog
-from abridged.service.bootstrap.backends import backend_of
-from abridged.service.config.settings import Settings
 from abridged.service.conversations.policies import Policies
 from abridged.service.conversations.rebuild import Rebuild
 from abridged.service.conversations.row import READ_TABLE
@@ -38,14 +37,14 @@ class OpenLog(NamedTuple):
 
 
 def open_log(
-    settings: Settings,
+    backend: Backend,
     report: CommitReport,
     policies: Policies,
     resources: AsyncExitStack,
     on_fatal: Callable[[Exception], None],
     now_us: Callable[[], int],
 ) -> OpenLog:
-    """Open the log of `settings`; `resources` closes it. Raises an EventLogError if it cannot be opened.
+    """Open the log of `backend`; `resources` closes it. Raises an EventLogError if it cannot be opened.
 
     `on_fatal` is called on the event loop when the log has failed for good.
     """
@@ -62,7 +61,6 @@ def open_log(
         _log.critical("log.failed", error_type=type(error).__name__)
         loop.call_soon_threadsafe(on_fatal, error)
 
-    backend = backend_of(settings.log)
     rows = backend.rows(READ_TABLE)
     table = ConversationTable(rows, held=held)
     log, kept, notices = backend.open(rows, clock_us=now_us, hook=report.hook(table.project), on_fatal=fatal)

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from abridged.eventlog.backend import MemoryBackend
 from abridged.eventlog.event import StreamId
 from abridged.service.bootstrap.core import Core, open_core
 from abridged.service.codec.events import decode
@@ -64,11 +65,12 @@ async def replayed(
     outcome, done, total = Outcome(), 0, sum(len(chat.messages) for chat in chats)
     async with AsyncExitStack() as resources:
         core = open_core(
-            _alone(settings),
+            _untitled(settings),
             environ,
             resources,
             on_fatal=lambda _: None,
             now_us=lambda: time.time_ns() // 1_000,
+            backend=MemoryBackend(),
             stand_in=_stand_in(settings),
         )
         core.reactor.start([])
@@ -80,10 +82,8 @@ async def replayed(
     return outcome
 
 
-def _alone(settings: Settings) -> Settings:
-    log = settings.log.model_copy(update={"backend": "memory"})
-    titles = settings.titles.model_copy(update={"enabled": False})
-    return settings.model_copy(update={"log": log, "titles": titles})
+def _untitled(settings: Settings) -> Settings:
+    return settings.model_copy(update={"titles": settings.titles.model_copy(update={"enabled": False})})
 
 
 def _stand_in(settings: Settings) -> ScriptedModel | None:

@@ -34,10 +34,10 @@ async def rebuild_if_due(rebuild: Rebuild | None) -> None:
 
 
 async def rebuilt_anew(settings: Settings, environ: Mapping[str, str], report: RebuildReport) -> Rebuilt:
-    """Rebuild the read table of `settings.log.path`, whichever version made it and however damaged it is.
+    """Rebuild the read table of the log of `settings`, whichever version made it and however damaged it is.
 
-    The log is copied into a new file without it, because a damaged table does not tell which pages are its own. Raises
-    an EventLogError if that fails: LogFull without room for a copy.
+    A file is copied into a new one without it, because a damaged table does not tell which pages are its own. Raises an
+    EventLogError if that fails: LogFull without room for a copy.
     """
     ended = threading.Event()
     backend = stored_backend(settings.log)
@@ -47,7 +47,7 @@ async def rebuilt_anew(settings: Settings, environ: Mapping[str, str], report: R
         ended.set()
     async with AsyncExitStack() as resources:
         core = open_core(settings, environ, resources, on_fatal=lambda _: None, now_us=_now_us)
-        assert core.rebuild is not None, "the log is a file"
+        assert core.rebuild is not None, "the log outlives the process"
         return await asyncio.to_thread(core.rebuild, report)
 
 

@@ -29,8 +29,18 @@ PROGRESS_S = 1.0
 AT_ONCE = Pace(rest_share=0.0, rest_s=0.0)
 
 
+def lacking(settings: Settings) -> tuple[str, str] | None:
+    """The setting that an index lacks, and its value; None where there is an index."""
+    if settings.recall.index == "off":
+        return "recall.index", "words"
+    # A file beside nothing, or one that a start makes anew of the whole log, would be nobody's choice.
+    if settings.log.url is not None and settings.recall.path is None:
+        return "recall.path", "FILE"
+    return None
+
+
 def index_path(log_path: Path) -> Path:
-    """Where the index of a log is."""
+    """Where the index of a log's file is, unless the settings name another place."""
     return log_path.with_name(f"{log_path.name}-recall")
 
 
@@ -46,11 +56,10 @@ def open_recall(
 
     Raises RecallMissing, RecallStopped when its file cannot be opened, and AddressError.
     """
-    if settings.recall.index == "off":
+    if lacking(settings) is not None:
         return None
-    if settings.log.backend == "sqlite":
-        path = index_path(settings.log.path)
-    else:
+    path = _path(settings)
+    if path is None:
         path = Path(resources.enter_context(TemporaryDirectory(prefix="abridged-"))) / "recall"
     embedder = _embedder(settings) if settings.recall.index == "both" else None
     recall = Recall(log, Projection(log, path, embedder, pace=pace), state_of)
@@ -61,14 +70,15 @@ def open_recall(
 async def reindexed(
     settings: Settings, environ: Mapping[str, str], report: Callable[[Progress, int], None]
 ) -> Progress:
-    """Rebuild the index of `settings.log.path`, whatever made it; `report` is called now and then with the progress and
-    the log's head. Raises EventLogError, RecallStopped, RecallMissing.
+    """Rebuild the index of the log of `settings`, whatever made it; `report` is called now and then with the progress
+    and the log's head. Raises EventLogError, RecallStopped, RecallMissing.
     """
     async with AsyncExitStack() as resources:
         without = settings.model_copy(update={"recall": settings.recall.model_copy(update={"index": "off"})})
         core = open_core(without, environ, resources, on_fatal=lambda _: None, now_us=lambda: time.time_ns() // 1_000)
-        # The log is ours now, so that no sidecar has the index open.
-        remove(index_path(settings.log.path))
+        # A file's log is ours now, so that no sidecar has its index open.
+        if (path := _path(settings)) is not None:
+            remove(path)
         recall = open_recall(settings, core.log, core.conversations.state, resources, pace=AT_ONCE)
         assert recall is not None, "the index is on"
         projection = recall.projection
@@ -93,6 +103,12 @@ async def embedded_dimension(settings: Settings) -> int:
         return int((await embedder.embed(["ready"])).shape[1])
     finally:
         await embedder.close()
+
+
+def _path(settings: Settings) -> Path | None:
+    """Where the index is; None for one that ends with the process."""
+    beside = settings.log.file
+    return settings.recall.path or (beside and index_path(beside))
 
 
 def _embedder(settings: Settings) -> Embedder:

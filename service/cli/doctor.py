@@ -17,7 +17,7 @@ from abridged.client import Patience, SidecarError
 from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.errors import EventLogError, LogForeign
 from abridged.service.bootstrap.backends import stored_backend
-from abridged.service.bootstrap.recall import embedded_dimension
+from abridged.service.bootstrap.recall import embedded_dimension, lacking
 from abridged.service.cli.failures import CommandFailed
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import json_text
@@ -44,10 +44,9 @@ _MARKS = {OK: "green", WARN: "yellow", FAIL: "red", SKIP: ""}
 
 TIMEOUT_S = 3.0
 OWN_CHECKS = "run `abridged doctor` with that sidecar's --config and without client.address, which --address sets too"
-SEARCH_OFF = "search: off; recall.index switches it on"
 REINDEX = "stop the sidecar and run `abridged log reindex`"
 UNANSWERED = "it loads, or works for others, or is too slow: see `ollama ps` and the host's own log, then try again"
-GONE = "the file was moved or replaced, or the sidecar was started with another log.path: see docs/production.md"
+GONE = "the log was moved or replaced, or the sidecar was started with another place for it: see docs/production.md"
 
 
 @click.command(short_help="Check the sidecar, Ollama and the log.")
@@ -116,7 +115,7 @@ async def _examined(settings: Settings, client: ClientSettings, *, named_by: str
         findings.append(Finding(OK, f"Ollama is not asked: the models are {', '.join(models)}"))
     findings += await examined_models(settings, models, asks=asks)
     findings += await _search(settings, info)
-    if settings.log.backend == "sqlite":
+    if settings.log.backend != "memory":
         serving = info.log_id if info is not None else ""
         findings += [_left_out("log", "log", named_by)] if named_by else _log(settings.log, serving)
     return findings
@@ -186,11 +185,12 @@ async def _speed(model: str, ask: Callable[[], Awaitable[ModelSpeed]], settings:
 async def _search(settings: Settings, info: GetServerInfoResponse | None) -> list[Finding]:
     """Check the search extra, the embedding model and the index; `info` is the sidecar's answer, None without one."""
     findings: list[Finding] = []
-    if settings.recall.index != "off":
+    if lacking(settings) is None:
         findings.append(await _embedder(settings))
     if info is not None and info.HasField("recall"):
         findings += _index_findings(info)
-    return findings or [Finding(OK, SEARCH_OFF)]
+    setting, _ = lacking(settings) or ("recall.index", "")
+    return findings or [Finding(OK, f"search: off; {setting} switches it on")]
 
 
 async def _embedder(settings: Settings) -> Finding:
@@ -222,12 +222,32 @@ def _index_findings(info: GetServerInfoResponse) -> Iterator[Finding]:
 
 
 def _log(settings: LogSettings, serving: str) -> Iterator[Finding]:
-    """Check the log's file and disk; `serving` is the id of the sidecar's log, empty if no sidecar answers."""
+    """Check the log and its disk or server; `serving` is the id of the sidecar's log, empty if no sidecar answers."""
     path = settings.path.absolute()
-    backend = stored_backend(settings.model_copy(update={"path": path}))
-    yield _file(path, backend, serving)
+    try:
+        backend = stored_backend(settings.model_copy(update={"path": path}))
+    except SettingUnusable as error:
+        yield Finding(FAIL, f"log: {error}", "or set log.path")
+        return
+    yield _file(path, backend, serving) if settings.url is None else _database(backend, serving)
     for hazard in backend.hazards():
         yield Finding(FAIL if hazard.is_refused else WARN, hazard.message, hazard.hint)
+
+
+def _database(backend: StoredBackend, serving: str) -> Finding:
+    try:
+        found = backend.log_id()
+        size = backend.size_bytes() if found else 0
+    except EventLogError as error:
+        return Finding(FAIL, f"log {backend}: {error}", "check log.url and the server: docs/production.md")
+    if found != serving and serving:
+        return _another(str(backend), found, serving)
+    return Finding(OK, f"log {backend}: log {found[:8]}, {size:,} bytes" if found else f"log {backend}: will be made")
+
+
+def _another(place: str, found: str, serving: str) -> Finding:
+    what = f"it is log {found[:8]}" if found else "no log is there"
+    return Finding(FAIL, f"log {place}: {what}, and the sidecar serves log {serving[:8]}", GONE)
 
 
 def _file(path: Path, backend: StoredBackend, serving: str) -> Finding:
@@ -240,8 +260,7 @@ def _file(path: Path, backend: StoredBackend, serving: str) -> Finding:
     except EventLogError as error:
         return Finding(FAIL, f"log {path}: {error}", "put the log's own file there, or a backup: docs/production.md")
     if found != serving and serving:
-        what = f"it is log {found[:8]}" if found else "no log is there"
-        return Finding(FAIL, f"log {path}: {what}, and the sidecar serves log {serving[:8]}", GONE)
+        return _another(str(path), found, serving)
     if not path.exists():
         return Finding(OK, f"log {path}: will be made")
     mode = stat.S_IMODE(path.stat().st_mode)

@@ -1,4 +1,4 @@
-"""`abridged log`: checks a log file, copies it as lines, replays those, or rebuilds its read table or search index."""
+"""`abridged log`: checks a log, copies it as lines, replays those, or rebuilds its read table or search index."""
 
 from __future__ import annotations
 
@@ -11,8 +11,18 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO
 
 import click
+from pydantic import SecretStr
 
-from abridged.eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogFull, LogGone, LogLocked, LogUnsafe
+from abridged.eventlog.errors import (
+    EventLogError,
+    LogCorrupt,
+    LogForeign,
+    LogFull,
+    LogGone,
+    LogLocked,
+    LogUnavailable,
+    LogUnsafe,
+)
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.snapshots import SET_ASIDE
 from abridged.service.cli.failures import CommandFailed, Misconfigured
@@ -22,6 +32,7 @@ from abridged.service.cli.sidecar import configuration
 from abridged.service.cli.terminal import say
 from abridged.service.config.settings import LogSettings, Settings
 from abridged.service.config.sources import environment
+from abridged.service.models.settings import SettingUnusable
 from abridged.service.recall.errors import RecallError
 
 if TYPE_CHECKING:
@@ -31,61 +42,81 @@ PROGRESS_EVENTS = 20_000
 LINES_MAX = 100
 """Findings about conversations that are printed without `--all`."""
 
+NAME_IT = "name its file or its URL, or set log.path or log.url"
 SEE_OPERATIONS = "see docs/production.md"
 
-_file = click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
+
+class _Place(click.ParamType[LogSettings]):
+    """A log on the command line: a file, or the URL of a database."""
+
+    name = "log"
+    _path = click.Path(dir_okay=False, path_type=str)
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> LogSettings:
+        """Refuse another URL without its text, which may have a password."""
+        if "://" not in value:
+            return LogSettings(path=Path(self._path.convert(value, param, ctx)))
+        try:
+            return LogSettings(url=SecretStr(value))
+        except ValueError:
+            self.fail("the URL of a database is 'postgresql://user:password@host/database'", param, ctx)
+
+
+_place = click.argument("place", metavar="[LOG]", required=False, type=_Place())
 
 
 @click.group(short_help="Check, export or import a log, or rebuild its read table or search index.")
 def log() -> None:
-    """Work on a log file that no sidecar is using."""
+    """Work on a LOG: a file that no sidecar is using, or the postgresql:// URL of a database."""
 
 
 @log.command()
-@_file
+@_place
 @settings_options
 @click.option("--all", "is_all", is_flag=True, help=f"Print every finding, also more than {LINES_MAX}.")
 @click.pass_obj
-def verify(invocation: Invocation, file: Path | None, is_all: bool) -> None:
-    """Report everything that is damaged in FILE, or in the configured log.
+def verify(invocation: Invocation, place: LogSettings | None, is_all: bool) -> None:
+    """Report everything that is damaged in LOG, or in the configured one.
 
-    Checks the file's structure and indexes, that positions and versions have no gaps, every event against its
+    Checks a file's structure and indexes, that positions and versions have no gaps, every event against its
     commitment, every stream's hash chain, and the read table and the snapshots against the events, unless another
-    version of the program made them. The file is not changed.
+    version of the program made them. Nothing is changed, and sidecars may go on writing to a database meanwhile.
 
-    Exits with 1 if something is damaged, or if the file is not a log or cannot be checked; with 2 if it does not exist.
+    Exits with 1 if something is damaged, or if LOG is no log or cannot be checked; with 2 if it does not exist.
     """
-    path = file or configuration(invocation).settings.log.path
+    of_log = _of(place, configuration(invocation).settings)
     # This command alone loads the readers of a log.
+    from abridged.service.bootstrap.backends import stored_backend
     from abridged.service.cli.log_verification import verified
 
     def unreadable(error: Exception) -> CommandFailed:
-        refusal = "no sidecar starts on this file; no file was changed"
+        refusal = "no sidecar starts on this log; nothing was changed"
         details = (refusal,) if isinstance(error, LogCorrupt) else ()
-        return CommandFailed(f"{path} cannot be read: {error}", details=details, hint="restore a backup")
+        return CommandFailed(
+            f"{stored_backend(of_log)} cannot be read: {error}", details=details, hint="restore a backup"
+        )
 
     with _explained(unreadable, if_locked="stop the sidecar, or verify a backup"):
         try:
-            summary = verified(LogSettings(path=path), sys.maxsize if is_all else LINES_MAX, _Progress())
+            summary = verified(of_log, sys.maxsize if is_all else LINES_MAX, _Progress())
         except FileNotFoundError as error:
-            raise Misconfigured(f"there is no log at {path}", hint="name its file, or set log.path") from error
+            raise Misconfigured(f"there is no log at {stored_backend(of_log)}", hint=NAME_IT) from error
     say(f"ok: {summary}")
 
 
 @log.command()
-@_file
+@_place
 @settings_options
 @click.pass_obj
-def rebuild(invocation: Invocation, file: Path | None) -> None:
-    """Rebuild the read table of FILE, or of the configured log, from its events, which replace its snapshots.
+def rebuild(invocation: Invocation, place: LogSettings | None) -> None:
+    """Rebuild the read table of LOG, or of the configured one, from its events, which replace its snapshots.
 
     The sidecar does this at start if an older version made the table. Run it for a table that a newer version made, and
-    for a damaged one. The log is copied into a new file, which replaces the old one when it is complete, so the volume
-    needs that much room. Exits with 1 if a conversation cannot be read: it gets no row, its events are copied as they
-    are, and its snapshot is kept, set aside.
+    for a damaged one. A file is copied into a new one, which replaces the old one when it is complete, so the volume
+    needs that much room. Stop the sidecars of a database first. Exits with 1 if a conversation cannot be read: it gets
+    no row, its events are copied as they are, and its snapshot is kept, set aside.
     """
     settings = configuration(invocation).settings
-    path = _existing(file or settings.log.path)
     # This command alone opens a log as a sidecar does.
     from abridged.service.bootstrap.rebuild import rebuilt_anew
     from abridged.service.conversations.rebuild import RebuildReport
@@ -96,8 +127,8 @@ def rebuild(invocation: Invocation, file: Path | None) -> None:
     def kept(stream: StreamId, version: int) -> None:
         say(f"kept      {stream.namespace}/{stream.name}: its snapshot at event {version}, in {SET_ASIDE}")
 
-    with _as_served(settings, path) as of_file:
-        done = asyncio.run(rebuilt_anew(of_file, environment(), RebuildReport(_Progress(), left_out, kept)))
+    with _as_served(settings, place) as of_log:
+        done = asyncio.run(rebuilt_anew(of_log, environment(), RebuildReport(_Progress(), left_out, kept)))
     if done.left_out:
         raise CommandFailed(
             f"{done.left_out} of {done.left_out + done.conversations} conversations cannot be read",
@@ -107,54 +138,54 @@ def rebuild(invocation: Invocation, file: Path | None) -> None:
 
 
 @log.command()
-@_file
+@_place
 @settings_options
 @click.pass_obj
-def reindex(invocation: Invocation, file: Path | None) -> None:
-    """Rebuild the search index of FILE, or of the configured log, from its events.
+def reindex(invocation: Invocation, place: LogSettings | None) -> None:
+    """Rebuild the search index of LOG, or of the configured one, from its events.
 
     A start does so by itself if the index is of another log or version. Run this after a change of `recall.embedder` or
     `recall.dimension`, after the model behind that name has changed, or if the index is damaged.
     """
     found = configuration(invocation)
     settings = found.settings
-    path = _existing(file or settings.log.path)
     if settings.recall.index == "off":
         raise Misconfigured("recall.index is off", hint="set recall.index to words or both")
     check_prerequisites(found)
     # This command alone opens a log as a sidecar does.
-    from abridged.service.bootstrap.recall import reindexed
+    from abridged.service.bootstrap.recall import lacking, reindexed
 
-    with _as_served(settings, path) as of_file:
+    with _as_served(settings, place) as of_log:
+        if missing := lacking(of_log):
+            raise Misconfigured(f"{missing[0]} is not set", hint="set it to the index's file, of one sidecar alone")
         done = asyncio.run(
-            reindexed(of_file, environment(), lambda at, head: say(f"{at.words:,} of {head:,} events", is_error=True))
+            reindexed(of_log, environment(), lambda at, head: say(f"{at.words:,} of {head:,} events", is_error=True))
         )
     say(f"ok: {done.words:,} events")
 
 
 @log.command("export")
-@_file
+@_place
 @settings_options
 @click.pass_obj
-def export(invocation: Invocation, file: Path | None) -> None:
-    """Write every event of FILE, or of the configured log, to standard output, as a line of JSON each.
+def export(invocation: Invocation, place: LogSettings | None) -> None:
+    """Write every event of LOG, or of the configured one, to standard output, as a line of JSON each.
 
-    The lines have all messages of all namespaces in clear. `abridged log import` makes the same log of them. The file
-    is not changed. Exits with 1 if an event is damaged; the lines before it are no log then.
+    The lines have all messages of all namespaces in clear. `abridged log import` makes the same log of them, in a file
+    or in a database. The log is not changed. Exits with 1 if an event is damaged; the lines before it are no log then.
     """
-    settings = configuration(invocation).settings
-    export_log(settings, _existing(file or settings.log.path), sys.stdout.buffer)
+    export_log(configuration(invocation).settings, place, sys.stdout.buffer)
 
 
-def export_log(settings: Settings, path: Path, out: IO[bytes]) -> None:
-    """Write every event of the log at `path` to `out`. Raises CommandFailed."""
+def export_log(settings: Settings, place: LogSettings | None, out: IO[bytes]) -> None:
+    """Write every event of the log at `place` to `out`. Raises CommandFailed."""
     # Whoever writes no lines does not load what does.
     from abridged.service.bootstrap.backends import stored_backend
     from abridged.service.conversations.log_copy import lines_of_log
     from abridged.service.conversations.row import READ_TABLE
 
-    with _as_served(settings, path) as of_file:
-        backend = stored_backend(of_file.log)
+    with _as_served(settings, place) as of_log:
+        backend = stored_backend(of_log.log)
         with backend.verification(backend.rows(READ_TABLE)) as verification:
             out.writelines(line.encode() for line in lines_of_log(verification, _Progress()))
     out.flush()
@@ -162,17 +193,16 @@ def export_log(settings: Settings, path: Path, out: IO[bytes]) -> None:
 
 @log.command("import")
 @click.argument("lines", type=click.File("rb"))
-@_file
+@_place
 @settings_options
 @click.pass_obj
-def import_(invocation: Invocation, lines: BinaryIO, file: Path | None) -> None:
-    """Make FILE, or the configured log, of the LINES that `abridged log export` wrote, or `-`, whole or not at all.
+def import_(invocation: Invocation, lines: BinaryIO, place: LogSettings | None) -> None:
+    """Make LOG, or the configured one, of the LINES that `abridged log export` wrote, or `-`, whole or not at all.
 
     It is the same log, with its id, positions and event ids: serve only one of both. Exits with 1 if there is a log in
-    that place, or at the first line that is not one of a whole log; no file is there then.
+    that place, or at the first line that is not one of a whole log; nothing is there then.
     """
-    settings = configuration(invocation).settings
-    done = imported_log(settings, file or settings.log.path, lines)
+    done = imported_log(configuration(invocation).settings, place, lines)
     say(f"ok: {done.conversations:,} conversations from {done.events:,} events")
 
 
@@ -211,40 +241,51 @@ def replay_(
         print_folds(invocation, files, _Progress(), as_json=as_json)
 
 
-def imported_log(settings: Settings, path: Path, lines: BinaryIO) -> Rebuilt:
-    """Make the log at `path` of the lines of an export, whole or not at all. Raises CommandFailed."""
+def imported_log(settings: Settings, place: LogSettings | None, lines: BinaryIO) -> Rebuilt:
+    """Make the log at `place` of the lines of an export, whole or not at all. Raises CommandFailed."""
     # Few commands read lines.
     from abridged.service.bootstrap.log_import import imported
     from abridged.service.conversations.log_copy import LogLinesRefused
 
-    with _as_served(settings, path) as of_file:
+    with _as_served(settings, place, is_new=True) as of_log:
         try:
-            return imported(of_file, environment(), lines, _Progress())
+            return imported(of_log, environment(), lines, _Progress())
         except FileExistsError as error:
-            raise CommandFailed(f"there is a log at {path}", hint="name another file, or move it away") from error
+            raise CommandFailed(_taken(of_log.log), hint="name another place, or move it away") from error
         except LogLinesRefused as error:
             raise CommandFailed(f"{lines.name}: {error}", details=("no log was made",)) from error
 
 
-def _existing(path: Path) -> Path:
-    if not path.exists():
-        raise CommandFailed(f"there is no log at {path}", hint="name its file, or set log.path")
-    return path
+def _taken(log: LogSettings) -> str:
+    from abridged.service.bootstrap.backends import stored_backend
+
+    return f"there is a log at {stored_backend(log)}"
+
+
+def _of(place: LogSettings | None, settings: Settings) -> LogSettings:
+    """The log at `place`, or the configured one, which is on disk even if a sidecar would keep it in memory."""
+    log = place or settings.log
+    return log if log.url is not None else log.model_copy(update={"backend": "sqlite"})
 
 
 @contextmanager
-def _as_served(settings: Settings, path: Path) -> Iterator[Settings]:
-    """Log as the settings say and yield them with the log at `path`; explain the errors of the work on it."""
+def _as_served(settings: Settings, place: LogSettings | None, *, is_new: bool = False) -> Iterator[Settings]:
+    """Log as the settings say and yield them with the log at `place`, which is there unless it `is_new`; explain the
+    errors of the work on it."""
     from abridged.service.bootstrap import logging_as_set
+    from abridged.service.bootstrap.backends import stored_backend
 
     def damaged(error: Exception) -> CommandFailed:
-        return CommandFailed(f"{path}: {error}", hint="`abridged log verify` says what is damaged")
+        return CommandFailed(f"{stored_backend(at)}: {error}", hint="`abridged log verify` says what is damaged")
 
-    log = settings.log.model_copy(update={"path": path, "backend": "sqlite"})
+    at = _of(place, settings)
     undo_logs = logging_as_set(settings.telemetry)
     try:
         with _explained(damaged, if_locked="stop the sidecar, then run this again"):
-            yield settings.model_copy(update={"log": log})
+            is_there = at.path.exists() if at.url is None else bool(stored_backend(at).log_id())
+            if not (is_there or is_new):
+                raise CommandFailed(f"there is no log at {stored_backend(at)}", hint=NAME_IT)
+            yield settings.model_copy(update={"log": at})
     finally:
         undo_logs()
 
@@ -254,11 +295,13 @@ def _explained(otherwise: Callable[[Exception], CommandFailed], *, if_locked: st
     """Turn the errors of work on a log into CommandFailed; `otherwise` makes it where no line here knows better."""
     try:
         yield
+    except SettingUnusable as error:
+        raise Misconfigured(str(error)) from error
     except LogLocked as error:
         raise CommandFailed(str(error), hint=if_locked) from error
     except LogForeign as error:
         raise CommandFailed(str(error), hint="check the name of the file, or log.path") from error
-    except (LogUnsafe, LogGone, LogFull) as error:
+    except (LogUnsafe, LogGone, LogFull, LogUnavailable) as error:
         raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
     except (EventLogError, RecallError, OSError) as error:
         raise otherwise(error) from error

@@ -42,7 +42,7 @@ def verified(settings: LogSettings, lines_max: int, progress: Callable[[int, int
         conversations = len(log.streams()) + nameless
     if found.count or service.refusal or service.hazard:
         raise CommandFailed(
-            f"{settings.path} is damaged: {found.count} {'finding' if found.count == 1 else 'findings'}",
+            f"{backend} is damaged: {found.count} {'finding' if found.count == 1 else 'findings'}",
             details=_served(service, found, conversations, nameless),
             hint="restore a backup, see docs/production.md"
             if found.in_events

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from abridged.service.cli.failures import of_config_error
 from abridged.service.config.prompt_file import own_prompts, raw_schema_text, title_template
-from abridged.service.config.settings import Settings
+from abridged.service.config.settings import LogSettings, Settings
 from abridged.service.config.sources import ConfigError, Configuration, Problem
 from abridged.service.domain.errors import InvalidPolicy
 from abridged.service.domain.record import FormName
@@ -53,8 +53,10 @@ def log_path_problem(path: Path) -> str:
 
 def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], object]]]:
     """Setting, index in its list, and a check that raises if the value is unusable; in the settings table's order."""
-    if settings.log.backend == "sqlite":
-        yield "log.path", "", partial(_check_log_path, settings.log.path)
+    if settings.log.file is not None:
+        yield "log.path", "", partial(_check_log_path, settings.log.file)
+    if settings.log.url is not None:
+        yield "log.url", "", partial(_check_log_url, settings.log)
     for name, models in ("summarizer.models", settings.summarizer.models), ("titles.models", settings.titles.models):
         for index, model in enumerate(models):
             for provider in settings.providers_of([model]):
@@ -68,6 +70,8 @@ def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], objec
         for field, attempt in provider.checks():
             setting, bracket, place = field.partition("[")
             yield f"{provider.name}.{setting}", bracket + place, attempt
+    if settings.recall.path is not None:
+        yield "recall.path", "", partial(_check_index_path, settings.recall.path)
     if settings.recall.index == "both":
         yield "recall.index", "", require_installed
     yield "tokens.counter", "", partial(counter_named, settings.tokens.counter_name)
@@ -82,3 +86,15 @@ def _check_raw_schema(path: Path) -> None:
 def _check_log_path(path: Path) -> None:
     if problem := log_path_problem(path):
         raise SettingUnusable(f"cannot keep a log at {path}: {problem}")
+
+
+def _check_log_url(log: LogSettings) -> None:
+    # The import loads the sidecar, which settings of a file do not need.
+    from abridged.service.bootstrap.backends import stored_backend
+
+    stored_backend(log)
+
+
+def _check_index_path(path: Path) -> None:
+    if problem := log_path_problem(path):
+        raise SettingUnusable(f"cannot keep an index at {path}: {problem}")

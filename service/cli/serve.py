@@ -44,7 +44,7 @@ _EPHEMERAL = (
 )
 """The settings of a sidecar for a test, which flags change and nothing else does."""
 
-_KEEPING = frozenset({"log.backend", "log.path"})
+_KEEPING = frozenset({"log.backend", "log.path", "log.url", "log.url_file"})
 
 _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (RecallError, "`abridged log reindex` makes the index again"),
@@ -88,17 +88,17 @@ def serve(
     """Run the sidecar until SIGTERM or Ctrl-C.
 
     It listens on server.listen (gRPC) and server.http_listen (health, metrics, calls over HTTP), and keeps its log at
-    log.path. With --ephemeral it keeps its log in memory, summarizes by summarizer.models=scripted:default, and writes
-    its address to standard output once it serves; --set changes any of this. A line `advance SECONDS` on its standard
-    input moves its clock, with everything that waits for it, and is answered by the time that it is then. With --log it
-    begins with the events of an export, and with --record it leaves those of its own life as one, whole, when it stops;
-    with either the log is in a file that it removes at its end.
+    log.path, or in the database at log.url. With --ephemeral it keeps its log in memory, summarizes by
+    summarizer.models=scripted:default, and writes its address to standard output once it serves; --set changes any of
+    this. A line `advance SECONDS` on its standard input moves its clock, with everything that waits for it, and is
+    answered by the time that it is then. With --log it begins with the events of an export, and with --record it leaves
+    those of its own life as one, whole, when it stops; with either the log is in a file that it removes at its end.
     """
     if not ephemeral and (lines is not None or record is not None):
         raise click.UsageError("--log and --record go with --ephemeral; `abridged log import` makes a log that stays")
     if ephemeral and any(one.partition("=")[0] in _KEEPING for one in invocation.assignments):
         raise click.UsageError(
-            "--ephemeral keeps no log; --record leaves one, and `abridged serve` keeps it at log.path"
+            "--ephemeral keeps no log; --record leaves one, and `abridged serve` keeps it at log.path or log.url"
         )
     if record is not None and (not record.parent.is_dir() or (record.exists() and not record.is_file())):
         raise Misconfigured(f"{record}: this is no place for a file", hint="name a file in a folder that is there")
@@ -113,7 +113,7 @@ def serve(
         found = configuration(invocation)
         check_prerequisites(found)
         if lines is not None:
-            imported_log(found.settings, found.settings.log.path, lines)
+            imported_log(found.settings, found.settings.log, lines)
         # The import loads the server, which no other command needs.
         from abridged.service.bootstrap import VirtualClock, run
 
@@ -133,7 +133,7 @@ def serve(
             run(found.settings, environment(), ready=ready, clock=clock)
         if record is not None:
             with _written(record) as out:
-                export_log(found.settings, found.settings.log.path, out)
+                export_log(found.settings, found.settings.log, out)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from pydantic import (
     AfterValidator,
     Field,
     ModelWrapValidatorHandler,
+    SecretStr,
     create_model,
     model_validator,
 )
@@ -100,12 +101,19 @@ def _provider_model(value: str) -> str:
     return f"{EXTRACTIVE_PREFIX}:default" if value == EXTRACTIVE_PREFIX else value
 
 
+def _database_url(value: SecretStr | None) -> SecretStr | None:
+    if value is None or value.get_secret_value().startswith(("postgresql://", "postgres://")):
+        return value
+    raise PydanticCustomError("url", "a database is 'postgresql://user:password@host/database'")
+
+
 def _embedder(value: str) -> str:
     if value == "wordllama" or value.removeprefix("ollama:") not in ("", value):
         return value
     raise PydanticCustomError("embedder", "an embedder is 'wordllama' or 'ollama:NAME'")
 
 
+DatabaseUrl = Annotated[Secret, AfterValidator(_database_url)]
 ListenAddress = Annotated[str, AfterValidator(_listen_address)]
 HttpAddress = Annotated[str, AfterValidator(_http_address)]
 WebOrigin = Annotated[str, AfterValidator(_web_origin)]
@@ -208,10 +216,33 @@ class ServerSettings(SettingsGroup):
 
 
 class LogSettings(SettingsGroup):
-    """The event log."""
+    """The event log: a file, a PostgreSQL database, or memory."""
 
-    backend: Literal["sqlite", "memory"] = Field(default="sqlite", description="`memory` loses everything at exit.")
+    backend: Literal["sqlite", "memory"] = Field(
+        default="sqlite", description="Without `log.url`. `memory` loses everything at exit."
+    )
     path: Path = Field(default=Path("abridged.db"), description="The log's file, created 0600. It holds message text.")
+    url: DatabaseUrl = Field(
+        default=None,
+        description="A PostgreSQL database instead of a file, for several sidecars on one log: "
+        "`postgresql://user:password@host/database`. It needs the package extra `postgres`.",
+    )
+    url_file: Path | None = Field(default=None, description="File that contains the URL.")
+
+    @property
+    def file(self) -> Path | None:
+        """The log's file; None for a log that has none."""
+        return self.path if self.backend == "sqlite" and self.url is None else None
+
+    @model_validator(mode="after")
+    def _is_in_one_place(self) -> Self:
+        if self.url is not None and (other := self.model_fields_set & {"backend", "path"}):
+            raise PydanticCustomError(
+                "place",
+                "a log is in one place: give either log.url or log.{other}",
+                {"other": min(other), "field": "url"},
+            )
+        return self
 
 
 _PolicyFields: Any = create_model("_PolicyFields", __base__=SettingsGroup, **policy_fields())
@@ -341,8 +372,12 @@ class RecallSettings(SettingsGroup):
     index: Literal["off", "words", "both"] = Field(
         default="words",
         description="What is indexed: nothing, `words`, or `both` words and meaning, which needs the package extra "
-        "`recall`. The index is the file "
-        "`<log.path>-recall`, holds message text, and can be deleted while no sidecar runs.",
+        "`recall`.",
+    )
+    path: Path | None = Field(
+        default=None,
+        description="The index's file, of one sidecar alone; by default `<log.path>-recall`. It holds message text, "
+        "and can be deleted while no sidecar runs. With `log.url` there is no index unless this is set.",
     )
     embedder: Annotated[str, AfterValidator(_embedder)] = Field(
         default="wordllama",

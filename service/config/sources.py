@@ -276,10 +276,9 @@ class _Loading:
             return
         self._values[name] = value
         self._origins[name] = origin
-        # A secret and the file that holds it are one setting in two spellings: the later source replaces both.
-        twin = name.removesuffix("_file") if name.endswith("_file") else f"{name}_file"
-        if twin in self._values and self._origins[twin].kind != origin.kind:
-            del self._values[twin], self._origins[twin]
+        for other in _others(name) & self._values.keys():
+            if self._origins[other].kind != origin.kind:
+                del self._values[other], self._origins[other]
 
     def _set_text(self, setting: Setting, text: str, origin: Origin) -> None:
         try:
@@ -309,6 +308,14 @@ class _Loading:
 
     def _refuse(self, field: str, origin: Origin, message: str) -> None:
         self._problems.append(Problem(field, origin, message))
+
+
+def _others(name: str) -> set[str]:
+    """The settings that are this one in another spelling, all of which a later source replaces: a secret and the file
+    that holds it, and the two kinds of places for a log."""
+    in_database, elsewhere = {"log.url", "log.url_file"}, {"log.backend", "log.path"}
+    twin = name.removesuffix("_file") if name.endswith("_file") else f"{name}_file"
+    return {twin} | (in_database if name in elsewhere else elsewhere if name in in_database else set())
 
 
 def _settings_of(model: type[BaseModel], group: str) -> Iterator[Setting]:

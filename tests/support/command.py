@@ -70,9 +70,9 @@ def abridged_process(*arguments: str, environ: Mapping[str, str] | None = None, 
 def served(
     folder: Path, *assignments: str, environ: Mapping[str, str] | None = None, program: str = PROGRAM
 ) -> Iterator[ServedSidecar]:
-    """`abridged serve` on free ports with its log in `folder`, stopped by SIGTERM at the end."""
+    """`abridged serve` on free ports with its log in `folder`, or at `log.url`, stopped by SIGTERM at the end."""
     given = (
-        f"log.path={folder / 'served.db'}",
+        *(() if any(one.startswith("log.url") for one in assignments) else (f"log.path={folder / 'served.db'}",)),
         "server.listen=127.0.0.1:0",
         "server.http_listen=127.0.0.1:0",
         "summarizer.models=extractive:default",

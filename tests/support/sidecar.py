@@ -241,7 +241,7 @@ async def sidecar(
     `adapt` changes the settings that were loaded.
     """
     flags = {
-        "log.path": str(folder / "abridged.db"),
+        **({} if "log.url" in (settings or {}) else {"log.path": str(folder / "abridged.db")}),
         "server.listen": ["127.0.0.1:0"],
         "server.http_listen": "127.0.0.1:0",
         "server.shutdown_grace_s": 0.2,

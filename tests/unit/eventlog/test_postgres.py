@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
+from abridged.eventlog.backend import Backend
 from abridged.eventlog.errors import (
     EventLogError,
     LogCorrupt,
     LogForeign,
     LogFull,
     LogGone,
+    LogLocked,
     LogNewer,
     LogUnavailable,
     LogUnsafe,
@@ -25,6 +27,7 @@ from abridged.eventlog.errors import (
 )
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import AppendResult, EventLog, RequestKey
+from abridged.eventlog.snapshots import StoredSnapshot
 from tests.support.event_logs import NOTES, A, B, Clock, Note, append, event, event_id, verify_stream
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres_server import PostgresServer, schema_url
@@ -500,7 +503,7 @@ def test_a_check_names_what_was_damaged_and_lost(place: Place):
 def test_a_check_needs_a_log(place: Place):
     """An empty schema has none, and gets none."""
     backend = PostgresBackend(place.url)
-    with pytest.raises(LogCorrupt, match="no log"), backend.verification(backend.rows(NOTES)):
+    with pytest.raises(FileNotFoundError, match="no log"), backend.verification(backend.rows(NOTES)):
         pass
     assert (backend.log_id(), place.ask("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()")) == (
         "",
@@ -508,6 +511,99 @@ def test_a_check_needs_a_log(place: Place):
     )
     with pytest.raises(OSError, match="no log"):
         backend.size_bytes()
+
+
+# Copies and rows made again
+
+
+def test_a_copy_is_opened_by_nobody_until_it_is_whole(place: Place):
+    """It has the id and the events of the other log, and after it no second copy is made in its place."""
+    backend, seen = PostgresBackend(place.url), list[str]()
+
+    def fill(log: EventLog) -> None:
+        log.submit(append(event(1), event(2))).result(PATIENCE_S)
+        with pytest.raises(LogLocked, match="imported"):
+            place.open()
+        with pytest.raises(LogLocked, match="imported"):
+            backend.log_id()
+
+    def check(copy: Backend) -> None:
+        opened = copy.open(copy.rows(NOTES), clock_us=Clock(), hook=lambda *_: None, on_fatal=lambda _: None)
+        with closing(opened.log) as log:
+            seen.append(log.log_id)
+
+    backend.copy("another", fill, check)
+
+    assert (seen, place.open().log_id, [each.event_id for each in place.open().read_all()]) == (
+        ["another"],
+        "another",
+        [event_id(1), event_id(2)],
+    )
+    with pytest.raises(FileExistsError, match="there is a log"):
+        backend.copy("other", fill, check)
+
+
+def test_a_copy_that_fails_leaves_nothing(place: Place):
+    """Also what an import left that was killed is gone before the next one."""
+
+    def refuse(log: EventLog) -> None:
+        log.submit(append(event(1))).result(PATIENCE_S)
+        raise ValueError("line 2")
+
+    backend = PostgresBackend(place.url)
+    with pytest.raises(ValueError, match="line 2"):
+        backend.copy("another", refuse, lambda _: None)
+    assert (backend.log_id(), place.ask("SELECT count(*) FROM events")) == ("", [(0,)])
+
+    place.open().submit(append(event(7))).result(PATIENCE_S)
+    place.run("UPDATE logs SET is_whole = false")
+    backend.copy("another", _with(1), lambda _: None)
+    assert [each.event_id for each in place.open().read_all()] == [event_id(1)]
+
+
+def test_two_imports_at_once_make_no_log_of_both(place: Place):
+    """The first finds that its place was taken, and says so."""
+    backend = PostgresBackend(place.url)
+
+    def overtaken(_: EventLog) -> None:
+        backend.copy("another", _with(2), lambda _: None)
+
+    with pytest.raises(LogGone, match="another import"):
+        backend.copy("another", overtaken, lambda _: None)
+    assert [each.event_id for each in place.open().read_all()] == [event_id(2)]
+
+
+def test_rows_are_made_again_from_nothing(place: Place):
+    """Whoever made them, and whatever is damaged; the events stay."""
+    place.open().submit(append(event(1))).result(PATIENCE_S)
+    place.run("UPDATE projections SET version = 99")
+    with pytest.raises(LogNewer):
+        place.open()
+
+    backend = PostgresBackend(place.url)
+    backend.rewrite(backend.rows(NOTES))
+
+    opened = backend.open(backend.rows(NOTES), clock_us=Clock(), hook=lambda *_: None, on_fatal=lambda _: None)
+    with closing(opened.log) as log:
+        assert (opened.kept is not None and opened.kept.rows.is_complete, log.head()) == (False, 1)
+
+
+def test_a_snapshot_of_an_older_state_replaces_no_newer_one(place: Place):
+    """The processes of a log write them in any order."""
+    backend = PostgresBackend(place.url)
+    opened = backend.open(backend.rows(NOTES), clock_us=Clock(), hook=lambda *_: None, on_fatal=lambda _: None)
+    with closing(opened.log):
+        assert opened.kept is not None
+        for version in (2, 1):
+            opened.kept.snapshots.put(StoredSnapshot(A, version, version, b"", "codec", b"state"))
+        assert opened.kept.snapshots.version_of(A) == 2
+
+
+def _with(number: int) -> Callable[[EventLog], None]:
+    def fill(log: EventLog) -> None:
+        log.submit(append(event(number))).result(PATIENCE_S)
+
+    return fill
 
 
 def _wait_for(log: EventLog, head: int) -> None:

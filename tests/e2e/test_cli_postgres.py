@@ -1,0 +1,146 @@
+"""A log in PostgreSQL, as an operator runs it: served, checked, and moved there; its password is never shown."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import Ran, abridged, abridged_process, served
+from tests.support.flipped_bits import built_log
+from tests.support.patience import PATIENCE_S
+from tests.support.postgres_server import schema_url
+from tests.support.sidecar import said, sidecar
+
+PASSWORD = "canary-of-a-password"
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """An empty schema, with a password that a server of tests does not ask for."""
+    return schema_url(tmp_path).replace("://postgres@", f"://postgres:{PASSWORD}@")
+
+
+def test_a_sidecar_serves_its_log_in_postgresql(tmp_path, url):
+    """Appends, a pass, the window and the events are there, and still there after a restart."""
+    lines = [{"id": f"m{n}", "role": "user", "content": f"Turn {n}: {'words ' * 60}"} for n in range(40)]
+    (tmp_path / "chat.jsonl").write_text(json.dumps({"conversation_id": "c", "messages": lines}) + "\n")
+    send = ("append", "--file", str(tmp_path / "chat.jsonl"), "--context-length", "1024", "--settle")
+
+    with served(tmp_path, f"log.url={url}") as one:
+        appended = abridged(*send, "--address", one.address)
+        one.process.send_signal(signal.SIGTERM)
+        assert one.process.wait(timeout=PATIENCE_S) == 0
+    assert (appended.code, "0 records" in appended.out) == (0, False), appended
+
+    with served(tmp_path, f"log.url={url}") as two:
+        assert "Turn 39" in abridged("context", "c", "--address", two.address).out
+        assert "record" in abridged("summaries", "c", "--address", two.address).out
+        assert abridged(*send, "--address", two.address).code == 0
+    assert abridged("log", "verify", url).code == 0
+
+
+def test_a_log_in_a_file_moves_to_postgresql_by_its_lines(tmp_path, url):
+    """The same lines again, positions and all, and a retry of an append is known there."""
+    path = asyncio.run(built_log(tmp_path))
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text(abridged("log", "export", str(path)).out)
+
+    moved = abridged("log", "import", str(lines), url)
+
+    assert moved.code == 0, moved
+    assert abridged("log", "export", url).out == lines.read_text()
+    verified = [abridged("log", "verify", place) for place in (str(path), url)]
+    assert (verified[0].code, verified[0].out) == (0, verified[1].out)
+    again = abridged("log", "import", str(lines), url)
+    assert (again.code, "there is a log at postgresql://" in again.err) == (1, True)
+    assert abridged("log", "rebuild", url).code == 0
+    assert abridged("log", "verify", url).out == verified[1].out
+
+
+def test_lines_that_are_no_log_leave_nothing_in_the_database(tmp_path, url):
+    """Whole or not at all, as in a file."""
+    path = asyncio.run(built_log(tmp_path))
+    lines = abridged("log", "export", str(path)).out.splitlines(keepends=True)
+    (tmp_path / "cut.jsonl").write_text("".join(lines[:-1]))
+
+    refused = abridged("log", "import", str(tmp_path / "cut.jsonl"), url)
+
+    assert (refused.code, "no log was made" in refused.err) == (1, True)
+    assert abridged("log", "verify", url).code == 2
+
+
+def test_commands_need_a_log_in_the_database(url):
+    """None makes one by looking."""
+    for command in ("export", "rebuild"):
+        refused = abridged("log", command, url)
+        assert (refused.code, "there is no log at postgresql://" in refused.err) == (1, True)
+    assert abridged("log", "verify", url).code == 2
+
+
+async def test_a_sidecar_shows_no_password(tmp_path, url):
+    """Not in its log lines, nor to whoever asks its HTTP port or has it examined."""
+    async with sidecar(tmp_path, {"log.url": url}) as s:
+        await s.chat().append(said(1))
+        told = [s.log_text, *[await s.http(path) for path in ("/config", "/readyz", "/metrics")]]
+        own = (
+            f"server.http_listen={s.http_address}",
+            f"client.address={s.running.grpc_addresses[0]}",
+            f"log.url={url}",
+        )
+        assignments = [part for one in own for part in ("--set", one)]
+        told.append(_text(await asyncio.to_thread(abridged, "doctor", "--no-speed", *assignments)))
+    assert [text for text in told if PASSWORD in text] == []
+
+
+def test_no_command_shows_a_password(url):
+    """Neither of a URL that is used nor of one that cannot be."""
+    unusable = (
+        f"other{url}",
+        url.replace("?", "?nothing=1&"),
+        url.replace("?", "?connect_timeout=none&"),
+        url.replace(PASSWORD, f"{PASSWORD}/0"),
+        url.replace(PASSWORD, f"1/{PASSWORD}"),
+    )
+    told = [_text(abridged("log", "verify", given)) for given in (url, *unusable)]
+    for command in (("config", "show"), ("config", "check"), ("doctor", "--no-speed")):
+        told += [_text(abridged(*command, "--set", f"log.url={given}")) for given in (url, *unusable)]
+    told += [_text(abridged("serve", "--set", f"log.url={given}")) for given in unusable]
+
+    assert [text for text in told if PASSWORD in text] == []
+    assert "(secret)" in abridged("config", "show", "--set", f"log.url={url}").out
+
+
+def test_a_log_is_in_one_place(tmp_path):
+    """A file and a database that one source names are a mistake; of two sources, the one that comes first decides."""
+    url, path = "postgresql://db/abridged", str(tmp_path / "a.db")
+    both = abridged("config", "check", "--set", f"log.url={url}", "--set", f"log.path={path}")
+    assert (both.code, "log.url: a log is in one place" in both.err) == (2, True)
+
+    in_file = {"ABRIDGED_LOG__URL": url}
+    assert "log.url = null" in _columns(abridged("config", "show", "--set", f"log.path={path}", environ=in_file))
+    in_database = {"ABRIDGED_LOG__PATH": path}
+    shown = _columns(abridged("config", "show", "--set", f"log.url={url}", environ=in_database))
+    assert 'log.path = "abridged.db"' in shown
+
+
+def test_without_the_extra_one_sentence_says_how_to_install_it():
+    """Before anything is started, and with the exit code of other settings that cannot be used."""
+    program = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "from abridged.service.cli.main import main; main(prog_name='abridged')"
+    )
+    for command in (("serve",), ("config", "check"), ("log", "verify")):
+        refused = abridged_process(*command, "--set", "log.url=postgresql://db/abridged", program=program)
+        assert (refused.code, "pip install 'abridged[postgres]'" in refused.err) == (2, True), refused
+
+
+def _text(ran: Ran) -> str:
+    return ran.out + ran.err
+
+
+def _columns(ran: Ran) -> list[str]:
+    return [" ".join(line.split()) for line in ran.out.splitlines()]
