@@ -37,6 +37,12 @@ _BY_STATE: dict[str, type[EventLogError]] = {
 }
 """The longest beginning of a state decides."""
 
+_WAYS_OUT = {
+    "08P01": "connect to the server itself, or through a pooler that gives a transaction one session",
+    "42501": "let the role create tables in its schema, and own those of the log",
+    "53100": "make room on the server's disk",
+}
+
 
 def translated(error: psycopg.Error) -> EventLogError | None:
     """The log's error for the driver's; None for a programming error, which must surface unchanged.
@@ -47,7 +53,8 @@ def translated(error: psycopg.Error) -> EventLogError | None:
         return LogUnavailable(_text(error)) if isinstance(error, psycopg.OperationalError) else None
     state = error.sqlstate
     kind = next((_BY_STATE[state[:size]] for size in (5, 3, 2) if state[:size] in _BY_STATE), None)
-    return None if kind is None else kind(f"{state}: {_text(error)}")
+    way_out = f"; {_WAYS_OUT[state]}" if state in _WAYS_OUT else ""
+    return None if kind is None else kind(f"{state}: {_text(error)}{way_out}")
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def demo(invocation: Invocation) -> None:
         try:
             summarizer = asyncio.run(_summarizer(settings))
             settings = configuration(invocation, forced | summarizer).settings
-            with explained():
+            with explained(settings.log):
                 run(_play(settings))
         except asyncio.CancelledError as error:
             raise click.Abort from error

@@ -18,7 +18,7 @@ from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.errors import EventLogError, LogForeign
 from abridged.service.bootstrap.backends import stored_backend
 from abridged.service.bootstrap.recall import embedded_dimension, lacking
-from abridged.service.cli.failures import CommandFailed
+from abridged.service.cli.failures import CHECK_DATABASE, CommandFailed
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import json_text
 from abridged.service.cli.prerequisites import log_path_problem
@@ -239,7 +239,7 @@ def _database(backend: StoredBackend, serving: str) -> Finding:
         found = backend.log_id()
         size = backend.size_bytes() if found else 0
     except EventLogError as error:
-        return Finding(FAIL, f"log {backend}: {error}", "check log.url and the server: docs/production.md")
+        return Finding(FAIL, f"log {backend}: {error}", CHECK_DATABASE)
     if found != serving and serving:
         return _another(str(backend), found, serving)
     return Finding(OK, f"log {backend}: log {found[:8]}, {size:,} bytes" if found else f"log {backend}: will be made")

@@ -46,6 +46,8 @@ _HINTS_BY_CODE = {
     "UNIMPLEMENTED": "check --address, and the version with `abridged doctor`",
 }
 
+CHECK_DATABASE = "check log.url, its role and password, and that the server runs: docs/production.md"
+
 _NO_HINTS: Mapping[str, str] = MappingProxyType({})
 
 

@@ -17,13 +17,22 @@ from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from abridged.eventlog.errors import EventLogError, LogCorrupt, LogForeign, LogLocked, LogNewer, LogUnsafe
+from abridged.eventlog.errors import (
+    EventLogError,
+    LogCorrupt,
+    LogForeign,
+    LogLocked,
+    LogNewer,
+    LogUnavailable,
+    LogUnsafe,
+)
 from abridged.service.api.listeners import AddressTaken, AddressUnusable
-from abridged.service.cli.failures import CommandFailed, Misconfigured
+from abridged.service.cli.failures import CHECK_DATABASE, CommandFailed, Misconfigured
 from abridged.service.cli.log import export_log, imported_log
 from abridged.service.cli.options import Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
 from abridged.service.cli.sidecar import configuration
+from abridged.service.config.settings import LogSettings
 from abridged.service.config.sources import environment
 from abridged.service.domain.errors import InvalidPolicy
 from abridged.service.models.settings import SettingUnusable
@@ -48,7 +57,7 @@ _KEEPING = frozenset({"log.backend", "log.path", "log.url", "log.url_file"})
 
 _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (RecallError, "`abridged log reindex` makes the index again"),
-    (LogLocked, "stop the other sidecar, or set log.path to another file"),
+    (LogLocked, "stop the other sidecar, or set log.path to another file; sidecars share a log in PostgreSQL, log.url"),
     (LogNewer, "start the version that wrote it, or a newer one"),
     (LogUnsafe, "set log.path to a local disk"),
     (LogForeign, "check log.path"),
@@ -56,6 +65,15 @@ _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (AddressUnusable, "set {setting} to an address that can be used"),
 )
 """The next step after errors whose own message says enough, by type."""
+
+_DATABASE_HINTS: tuple[tuple[type[Exception], str], ...] = (
+    (LogLocked, "then start this sidecar again"),
+    (LogNewer, "start the version that wrote it, or a newer one"),
+    (LogForeign, CHECK_DATABASE),
+    (LogUnsafe, CHECK_DATABASE),
+    (LogUnavailable, CHECK_DATABASE),
+)
+"""The same for a log in a database, before the others."""
 
 
 @click.command(short_help="Run the sidecar.")
@@ -129,7 +147,7 @@ def serve(
 
         if stop_with_stdin or ephemeral:
             threading.Thread(target=_obey_stdin, args=(advance if ephemeral else None,), daemon=True).start()
-        with explained():
+        with explained(found.settings.log):
             run(found.settings, environment(), ready=ready, clock=clock)
         if record is not None:
             with _written(record) as out:
@@ -184,7 +202,7 @@ def _answer(line: str, advance: Callable[[float], str]) -> str:
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def explained(log: LogSettings) -> Iterator[None]:
     """Turn the errors that `service.bootstrap` raises after `check_prerequisites` into CommandFailed, or Misconfigured
     where a setting is to blame."""
     try:
@@ -193,11 +211,11 @@ def explained() -> Iterator[None]:
         # A file was in order a moment ago; each error names its own.
         raise Misconfigured(str(error), hint="see `abridged config show`") from error
     except (RecallError, EventLogError, AddressTaken, AddressUnusable, OSError) as error:
-        raise _failure(error) from error
+        raise _failure(error, log) from error
 
 
-def _failure(error: Exception) -> CommandFailed:
-    for kind, hint in _HINTS:
+def _failure(error: Exception, log: LogSettings) -> CommandFailed:
+    for kind, hint in _HINTS if log.url is None else (*_DATABASE_HINTS, *_HINTS):
         if isinstance(error, kind):
             return CommandFailed(str(error), hint=hint.format(setting=getattr(error, "setting", "")))
     if isinstance(error, LogCorrupt):

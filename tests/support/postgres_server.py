@@ -103,6 +103,11 @@ class PostgresServer:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def ask_password(self, role: str) -> None:
+        """Have the server ask this role for its password, once its settings are read again."""
+        rules = self._data / "pg_hba.conf"
+        rules.write_text(f"local all {role} scram-sha-256\n{rules.read_text()}")
+
     def follow_nobody(self) -> None:
         """Make the server a standby at its next start, whose primary is out of reach."""
         self._standby.touch()

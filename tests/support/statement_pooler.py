@@ -1,0 +1,65 @@
+"""A pooler before a PostgreSQL server that refuses BEGIN, as PgBouncer does with `pool_mode = statement`.
+
+Takes one client after the other, at loopback.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+_REFUSAL = b"SERROR\0VERROR\0C08P01\0Mtransaction blocks not allowed in statement pooling mode\0\0"
+_READY = b"Z\0\0\0\x05I"
+
+
+@contextmanager
+def statement_pooler(folder: Path) -> Iterator[str]:
+    """The URL of a pooler for the server whose socket is in `folder`."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=_serve, args=(listening, folder), daemon=True).start()
+        port = listening.getsockname()[1]
+        yield f"postgresql://postgres@127.0.0.1:{port}/postgres?sslmode=disable&gssencmode=disable"
+
+
+def _serve(listening: socket.socket, folder: Path) -> None:
+    with suppress(OSError):
+        while True:
+            client, _ = listening.accept()
+            with closing(client), socket.socket(socket.AF_UNIX) as server:
+                server.connect(str(folder / ".s.PGSQL.5432"))
+                threading.Thread(target=_relay, args=(server, client), daemon=True).start()
+                _pass_on(client, server)
+
+
+def _relay(server: socket.socket, client: socket.socket) -> None:
+    with suppress(OSError):
+        while part := server.recv(65_536):
+            client.sendall(part)
+
+
+def _pass_on(client: socket.socket, server: socket.socket) -> None:
+    """Pass messages on, but for those that begin a transaction."""
+    with suppress(OSError, EOFError):
+        # The first message has no type.
+        head = _read(client, 4)
+        server.sendall(head + _read(client, int.from_bytes(head, "big") - 4))
+        while True:
+            head = _read(client, 5)
+            body = _read(client, int.from_bytes(head[1:], "big") - 4)
+            if head[:1] == b"Q" and body.startswith(b"BEGIN"):
+                client.sendall(b"E" + (len(_REFUSAL) + 4).to_bytes(4, "big") + _REFUSAL + _READY)
+            else:
+                server.sendall(head + body)
+
+
+def _read(client: socket.socket, size: int) -> bytes:
+    read = b""
+    while len(read) < size:
+        part = client.recv(size - len(read))
+        if not part:
+            raise EOFError
+        read += part
+    return read
