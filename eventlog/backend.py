@@ -30,11 +30,12 @@ class Kept(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """An open log, what it keeps beside its events, and its hazards."""
+    """An open log, what it keeps beside its events, its hazards, and whether other processes may write to it too."""
 
     log: EventLog
     kept: Kept | None = None
     notices: tuple[Notice, ...] = ()
+    is_shared: bool = False
 
 
 class Backend(Protocol):

@@ -76,7 +76,7 @@ class PostgresBackend:
         )
         rows.through(log.read, log.write)
         kept = Kept(rows, PostgresSnapshots(self._log, log.secret(PURPOSE), log.read, log.write))
-        return Opened(log, kept, log.warnings)
+        return Opened(log, kept, log.warnings, is_shared=True)
 
     def size_bytes(self) -> int:
         """Bytes of the tables of every log in the schema. Raises OSError if there is no log."""

@@ -123,7 +123,9 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
         return ""
 
     def head_of(self, namespace: str) -> int:
-        reader, head = self._reading(), self._head
+        """See EventLog. It knows of every commit before the call, whichever process made it."""
+        reader = self._reading()
+        self._advance(head := reader.head())
         looked, known = self._namespace_heads.get(namespace, (0, 0))
         if looked < head:
             known = max(known, reader.head_of_since(namespace, looked, head) if looked else reader.head_of(namespace))

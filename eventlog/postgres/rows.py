@@ -98,7 +98,7 @@ class PostgresRows(Generic[R]):
             raise LogUnavailable("the read table is being made again")
 
     def put(self, transaction: Connection, rows: Sequence[R]) -> None:
-        # One row a stream: a statement may write none twice.
+        # One row a stream: a statement may write none twice. A row that is made again replaces none that is newer.
         newest = {row[:2]: (*row[:2], *map(_stored, row[2:]), seal_of(row)) for row in rows}
         if newest:
             columns = map(list, zip(*newest.values(), strict=True))
@@ -112,6 +112,8 @@ class PostgresRows(Generic[R]):
             raise StreamCorrupt(what, key, self._left_out[key])
         self.require_complete()
         found = self._all(self._sql.row, namespace=key.namespace, id=key.name)
+        if not found:
+            self._reading(self._require_standing)
         return self._checked(found[0]) if found else None
 
     def page(self, namespace: str, *, before: int, limit: int, accepts: Callable[[R], bool]) -> list[R]:
@@ -193,10 +195,17 @@ class PostgresRows(Generic[R]):
         execute_each(connection, [dropped(self._table), *created(self._table)])
         connection.execute(_FORGOTTEN, self._log)
 
+    def _require_standing(self, connection: Connection) -> None:
+        """Raise LogUnavailable while another process makes the rows again, so that some are missing."""
+        stored = _many(connection, _STORED, self._log)
+        if stored != [(self._spec.version, 1)] and not self._left_out:
+            raise LogUnavailable("the read table is being made again")
+
     def _require_all(self, connection: Connection, namespace: str) -> None:
         """Raise LogCorrupt unless every stream of the namespace has its row."""
         rows, streams = _one(connection, self._sql.counts, {**self._log, "namespace": namespace})
         if rows != streams:
+            self._require_standing(connection)
             raise LogCorrupt(f"{streams} conversations are in the log and {rows} in its read table")
 
     def _checked(self, columns: Sequence[Any]) -> R:
@@ -252,7 +261,7 @@ class _Statements:
         )
         self.upsert = (
             f"INSERT INTO {name} (log, {columns}) SELECT %(log)b, * FROM unnest({arrays}) "  # noqa: S608 - of constants
-            f"ON CONFLICT (log, namespace, id) DO UPDATE SET {changed}"
+            f"ON CONFLICT (log, namespace, id) DO UPDATE SET {changed} WHERE {name}.position <= excluded.position"
         ).encode()
         self._select = f"SELECT {columns} FROM {name} WHERE log = %(log)b"  # noqa: S608 - of constants
         self.row = f"{self._select} AND namespace = %(namespace)b AND id = %(id)b".encode()

@@ -134,7 +134,7 @@ def open_core(
         clock_s=time.monotonic,
     )
     models = _chat_models(settings, providers, conversations, resources)
-    listeners.on_loaded = reactor.loaded
+    listeners.on_loaded, listeners.on_caught_up = reactor.loaded, changes.notify
     listeners.on_changed = (
         lambda key, state, _: changes.notify(key, state),
         reactor.changed,
@@ -195,11 +195,13 @@ def _read_threads(resources: AsyncExitStack) -> ThreadPoolExecutor:
 
 
 class _Listeners:
-    """Passes commits and loads on to `on_changed` and `on_loaded`, which are set once their owners exist."""
+    """Passes commits and loads on to `on_changed`, `on_loaded` and `on_caught_up`, which are set once their owners
+    exist."""
 
     def __init__(self) -> None:
         self.on_changed: tuple[OnChanged, ...] = ()
         self.on_loaded: OnLoaded = lambda _key, _state: None
+        self.on_caught_up: OnLoaded = lambda _key, _state: None
 
     def changed(self, key: StreamId, state: Conversation, events: Sequence[Event]) -> None:
         for listener in self.on_changed:
@@ -207,6 +209,9 @@ class _Listeners:
 
     def loaded(self, key: StreamId, state: Conversation) -> None:
         self.on_loaded(key, state)
+
+    def caught_up(self, key: StreamId, state: Conversation) -> None:
+        self.on_caught_up(key, state)
 
 
 def _conversations(
@@ -232,6 +237,7 @@ def _conversations(
         new_id=new_id,
         on_changed=listeners.changed,
         on_loaded=listeners.loaded,
+        on_caught_up=listeners.caught_up if opened.is_shared else None,
         cache=cache,
     )
 

@@ -43,6 +43,7 @@ from abridged.service.bootstrap.descriptors import for_connections
 from abridged.service.bootstrap.rebuild import rebuild_if_due
 from abridged.service.bootstrap.recall import lacking, open_recall
 from abridged.service.config.settings import ServerSettings, Settings
+from abridged.service.conversations.following import Following
 from abridged.service.passes.stand_ins import StandIns
 from abridged.service.recall.recall import Recall
 from abridged.service.version import VERSION
@@ -124,6 +125,8 @@ def assembled(
 ) -> Sidecar:
     """The servers around `core`. `free_bytes` returns the free bytes on a file's volume."""
     stopping, started = asyncio.Event(), asyncio.Event()
+    if core.conversations.is_shared:
+        _follow(core, resources)
     server, validation = settings.server, Validation()
     admission = admission_of(settings)
     recall = open_recall(settings, core.log, core.conversations.state, resources)
@@ -154,6 +157,14 @@ def assembled(
         recall=recall,
         started=started,
     )
+
+
+def _follow(core: Core, resources: AsyncExitStack) -> None:
+    """Have waiting callers notice the commits of other processes."""
+    wake_up = CommitWakeUp(core.log)
+    resources.callback(wake_up.close)
+    following = Following(core.log, core.executor, wake_up, core.changes, core.conversations)
+    resources.callback(asyncio.create_task(following.run()).cancel)
 
 
 def admission_of(settings: Settings) -> Admission:

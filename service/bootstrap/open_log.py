@@ -27,13 +27,14 @@ _log = structlog.get_logger()
 
 
 class OpenLog(NamedTuple):
-    """The log with its read table; `rebuild` makes the table again and `snapshots` writes snapshots, which only a log
-    that outlives the process has."""
+    """The log with its read table, and whether other processes may write to it too; `rebuild` makes the table again and
+    `snapshots` writes snapshots, which only a log that outlives the process has."""
 
     log: EventLog
     table: ConversationTable
-    rebuild: Rebuild | None
-    snapshots: SnapshotWriter | None
+    rebuild: Rebuild | None = None
+    snapshots: SnapshotWriter | None = None
+    is_shared: bool = False
 
 
 def open_log(
@@ -63,13 +64,13 @@ def open_log(
 
     rows = backend.rows(READ_TABLE)
     table = ConversationTable(rows, held=held)
-    log, kept, notices = backend.open(rows, clock_us=now_us, hook=report.hook(table.project), on_fatal=fatal)
+    log, kept, notices, is_shared = backend.open(rows, clock_us=now_us, hook=report.hook(table.project), on_fatal=fatal)
     resources.callback(log.close)
     log.on_commit(report.committed)
     for notice in notices:
         _log.info("log.notice", code=notice.code, hint=notice.message)
     if kept is None:
-        return OpenLog(log, table, None, None)
+        return OpenLog(log, table)
     snapshots = SnapshotWriter(log, ConversationSnapshots(kept.snapshots))
     resources.push_async_callback(snapshots.close)
-    return OpenLog(log, table, Rebuild(log, table, kept.rows, kept.snapshots), snapshots)
+    return OpenLog(log, table, Rebuild(log, table, kept.rows, kept.snapshots), snapshots, is_shared)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from abridged.eventlog.event import StreamId
@@ -27,6 +27,11 @@ class Changes:
     def __init__(self) -> None:
         self._waiters: dict[StreamId, set[_Waiter]] = {}
         self._closed = False
+
+    @property
+    def awaited(self) -> Collection[StreamId]:
+        """The conversations that somebody waits for."""
+        return self._waiters.keys()
 
     def notify(self, key: StreamId, state: Conversation) -> None:
         """Wake those who wait for this state."""

@@ -10,7 +10,7 @@ import hashlib
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from abridged.eventlog.async_append import AsyncAppender
@@ -99,6 +99,10 @@ class ConversationLog:
             if len(found.positions) >= SNAPSHOT_EVENTS:
                 self._snapshots.offer(key, found.state)
         return found.state
+
+    async def caught_up(self, key: StreamId, state: Conversation) -> Conversation:
+        """The conversation after the events that the log has beyond `state`; `state` itself without any."""
+        return await self._read(self._caught_up, key, state)
 
     def is_doubted(self, key: StreamId) -> bool:
         """Whether damaged events of the conversation were read since it was last folded whole: no state of it that is
@@ -364,6 +368,11 @@ class ConversationLog:
                     return found
                 raise LogCorrupt("a stream and its row in the read table do not end alike")
         raise LogUnavailable("the conversation changes faster than it is read")
+
+    def _caught_up(self, key: StreamId, state: Conversation) -> Conversation:
+        tail = recorded_events(self._log, key, after=state.event_version)
+        first = next(tail, None)
+        return state if first is None else evolved(self._log, key, state, chain((first,), tail))
 
     def _resumed(self, key: StreamId, row: Row) -> Replayed | None:
         """The conversation from its snapshot on; None without one that fits the log and leads to its row."""

@@ -4,6 +4,9 @@ Inside this process the commands of one conversation are decided one after anoth
 that the queued ones lead to, and share their commits. Everything else, and an append that was not written as decided,
 waits until no commit of this process is under way, whether or not its caller still waits for it. If another writer
 comes between, the log's version check decides, and the loser reloads and decides again, a bounded number of times.
+
+A state in memory of a log that other processes write to is compared with its stream before it is served, and only the
+events that are missing are read.
 """
 
 from __future__ import annotations
@@ -68,7 +71,7 @@ ATTEMPTS_MAX = 5
 _NOTHING_SENT = SentMessages({})
 
 OnLoaded = Callable[[StreamId, Conversation], None]
-"""Called on the event loop with a state that was read from the log."""
+"""Called on the event loop with a state that was read from the log, or brought up to it."""
 
 
 class Conversations:
@@ -84,8 +87,11 @@ class Conversations:
         new_id: Callable[[], str],
         on_changed: OnChanged,
         on_loaded: OnLoaded,
+        on_caught_up: OnLoaded | None = None,
         cache: ConversationCache | None = None,
     ) -> None:
+        """`on_caught_up` is called with a state in memory after events of other processes; None where only this process
+        writes."""
         self.log = log
         self._policies = policies
         self.counting = counting
@@ -93,8 +99,14 @@ class Conversations:
         self._new_id = new_id
         self._on_changed = on_changed
         self._on_loaded = on_loaded
+        self._on_caught_up = on_caught_up
         self._cache = cache or ConversationCache()
         self._queues: WeakValueDictionary[StreamId, QueuedAppends] = WeakValueDictionary()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes write to the log too."""
+        return self._on_caught_up is not None
 
     async def state(self, key: StreamId) -> Conversation:
         """The conversation now; raises ConversationNotFound, or LogCorrupt if its events do not prove it."""
@@ -104,6 +116,8 @@ class Conversations:
             async with queue.turn:
                 await queue.settled()
                 state = await self._current(key)
+        else:
+            state = await self._caught_up(key, state)
         if not state.is_open:
             raise ConversationNotFound(key.name)
         return state
@@ -117,6 +131,11 @@ class Conversations:
         queue = self._queues.get(key)
         if queue is not None:
             await queue.waited(lambda: (state := self._cache.get(key)) is None or state.event_version >= version)
+
+    def knows(self, key: StreamId, version: int) -> bool:
+        """Whether the state in memory has the event with this version."""
+        state = self._cache.get(key)
+        return state is not None and state.event_version >= version
 
     def window_bytes(self, key: StreamId) -> int:
         """Memory that the texts of the conversation's window take; 0 when its state is not in memory."""
@@ -243,7 +262,7 @@ class Conversations:
             if self.log.is_doubted(key):
                 return None
             newest = await queue.newest()
-            state = newest.state if newest else await self._current(key)
+            state = newest.state if newest else self._cached(key) or await self._current(key)
             if request.replace_after is not None or await self._inherited(key, state, request, sent):
                 return None
             try:
@@ -450,21 +469,33 @@ class Conversations:
 
     async def _current(self, key: StreamId) -> Conversation:
         state = self._cached(key)
-        if state is None:
-            state = await self.log.fold(key)
-            if state.is_open:
-                # Meanwhile a commit whose caller has gone may have put a newer one.
-                size = await run_off_loop(len(state.window), partial(window_size, state.window))
-                state = self._cache.put(key, state, size)
-                self._on_loaded(key, state)
+        if state is not None:
+            return await self._caught_up(key, state)
+        state = await self.log.fold(key)
+        if state.is_open:
+            # Meanwhile a commit whose caller has gone may have put a newer one.
+            size = await run_off_loop(len(state.window), partial(window_size, state.window))
+            state = self._cache.put(key, state, size)
+            self._on_loaded(key, state)
         return state
+
+    async def _caught_up(self, key: StreamId, state: Conversation) -> Conversation:
+        """The state in memory after what other processes have appended."""
+        if self._on_caught_up is None:
+            return state
+        newer = await self.log.caught_up(key, state)
+        if newer is not state:
+            newer = self._cache.put(key, newer)
+            self._on_caught_up(key, newer)
+        return newer
 
     async def _reload(self, key: StreamId, *, refused: Conversation) -> None:
         """Reload the conversation after the log refused its state as outdated; raise LogCorrupt if it was not.
 
         Then what writes and what reads find two ends of one stream, and no further attempt will change it.
         """
-        self._cache.drop(key)
+        if not self.is_shared:
+            self._cache.drop(key)
         if (await self._current(key)).event_version == refused.event_version:
             raise LogCorrupt("a stream ends elsewhere for its reader than for its writer")
 

@@ -139,7 +139,7 @@ class Recall:
             hits = await asyncio.to_thread(self._page, search, entries)
             if len(hits) == search.limit or len(found.entries) < entries_max:
                 break
-        return Hits(hits, min(found.position, self._log.head_of(search.namespace)))
+        return Hits(hits, min(found.position, await asyncio.to_thread(self._log.head_of, search.namespace)))
 
     def _found(self, search: Search, entries_max: int, asked: Asked | None) -> tuple[Found, frozenset[str]]:
         """Entries, and those of their conversations that have events which are not indexed yet."""

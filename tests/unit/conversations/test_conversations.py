@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from abridged.eventlog.errors import LogUnavailable
-from abridged.eventlog.event import NewEvent, StreamId
+from abridged.eventlog.event import NewEvent, RecordedEvent, StreamId
 from abridged.eventlog.log import Append
 from abridged.eventlog.memory import MemoryEventLog
 from abridged.service.codec.events import encode
@@ -33,12 +33,25 @@ from abridged.service.tokenizers.estimated import EstimatingCounter
 KEY = StreamId("default", "c1")
 
 
+class ReadLog(MemoryEventLog):
+    """A log that notes after which version its streams are read."""
+
+    def __init__(self, table: ConversationTable) -> None:
+        super().__init__(clock_us=count(1).__next__, hook=table.project)
+        self.read_after: list[int] = []
+
+    def read_stream(self, stream: StreamId, *, after: int = 0, **page: Any) -> list[RecordedEvent]:
+        self.read_after.append(after)
+        return super().read_stream(stream, after=after, **page)
+
+
 class Bench:
     """Conversations, and what a rival does whenever they ask for an id: once an attempt."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_shared: bool = False) -> None:
         self.table = ConversationTable()
-        self.log = MemoryEventLog(clock_us=count(1).__next__, hook=self.table.project)
+        self.log = ReadLog(self.table)
+        self.caught_up: list[int] = []
         self.rival: Callable[[], Any] = lambda: None
         ids = count(1)
 
@@ -57,6 +70,7 @@ class Bench:
             new_id=new_id,
             on_changed=lambda key, state, events: None,
             on_loaded=lambda key, state: None,
+            on_caught_up=(lambda key, state: self.caught_up.append(state.event_version)) if is_shared else None,
         )
 
     async def append(self, *numbers: int, text: str = "hello") -> Any:
@@ -139,3 +153,31 @@ async def test_originals_are_read_no_further_than_their_bytes_allow():
     assert len(await originals(within=[MessageRange(1, 2)], bytes_max=2_500)) == 2
     with pytest.raises(TooLarge):
         await originals(bytes_max=2_500)
+
+
+async def test_a_state_in_memory_is_caught_up_by_its_tail_alone():
+    """Of a log that others write to, what they have appended is in the state, and no event before it is read again."""
+    bench = Bench(is_shared=True)
+    known = (await bench.append(1, 2, 3)).state
+    bench.written_by_others(known, 4)
+    bench.log.read_after.clear()
+
+    state = await bench.conversations.state(KEY)
+
+    assert (state.message_version, bench.caught_up) == (4, [known.event_version + 1])
+    assert min(bench.log.read_after) == known.event_version
+    assert await bench.conversations.state(KEY) is state
+
+
+async def test_the_loser_of_a_race_reads_what_it_missed_and_decides_again():
+    """The rival's message stands before its own, and the stream is not read from its beginning."""
+    bench = Bench(is_shared=True)
+    known = (await bench.append(1, 2, 3)).state
+    rivals = [4]
+    bench.rival = lambda: rivals and bench.written_by_others(known, rivals.pop())
+    bench.log.read_after.clear()
+
+    after = (await bench.append(5)).state
+
+    assert ([m.message.id for m in after.window], after.message_version) == (["m1", "m2", "m3", "m4", "m5"], 5)
+    assert min(bench.log.read_after) >= known.event_version

@@ -144,6 +144,14 @@ def test_a_process_hears_of_what_another_commits(place: Place):
     assert (other.head(), other.head_of("default"), len(other.read_all())) == (3, 3, 3)
 
 
+def test_the_head_of_a_namespace_is_that_of_the_last_commit(place: Place):
+    """Whichever process made it, also before this one has heard of it."""
+    one, other = place.open(), place.open()
+    for number in range(1, 31):
+        one.submit(append(event(number))).result(PATIENCE_S)
+        assert other.head_of("default") == number
+
+
 def test_a_notification_wakes_before_the_next_look(place: Place):
     """It comes with the commit; that the next look would do without it is how a process hears when it is lost."""
     log = place.open()
@@ -586,6 +594,25 @@ def test_rows_are_made_again_from_nothing(place: Place):
     opened = backend.open(backend.rows(NOTES), clock_us=Clock(), hook=lambda *_: None, on_fatal=lambda _: None)
     with closing(opened.log) as log:
         assert (opened.kept is not None and opened.kept.rows.is_complete, log.head()) == (False, 1)
+
+
+def test_rows_that_another_process_makes_again_are_waited_for(place: Place):
+    """A missing row is no damage then, and a row that is made again replaces none that was written meanwhile."""
+    backend = PostgresBackend(place.url)
+    rows = backend.rows(NOTES)
+
+    def hook(connection: Any, committed: Any) -> None:
+        rows.put(connection, [Note("default", each.stream.name, each.events[-1].position) for each in committed])
+
+    with closing(backend.open(rows, clock_us=Clock(), hook=hook, on_fatal=lambda _: None).log) as log:
+        log.submit(append(event(1), event(2))).result(PATIENCE_S)
+        rows.insert([Note("default", "a", 1)])
+        assert rows.row(A) == Note("default", "a", 2)
+
+        backend.rewrite(backend.rows(NOTES))
+        for read in (lambda: rows.row(A), lambda: rows.page("default", before=0, limit=1, accepts=lambda _: True)):
+            with pytest.raises(LogUnavailable, match="being made again"):
+                read()
 
 
 def test_a_snapshot_of_an_older_state_replaces_no_newer_one(place: Place):
