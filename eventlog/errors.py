@@ -30,7 +30,9 @@ from abridged.eventlog.event import StreamId
 
 
 class EventLogError(Exception):
-    """Something went wrong in the event log."""
+    """Something went wrong in the event log. `cause` is a code or a word for it, which names no place."""
+
+    cause = ""
 
 
 class WrongExpectedVersion(EventLogError):

@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from abridged.eventlog.errors import EventLogError, LogClosed, LogUnavailable, LogUnsafe
 from abridged.eventlog.postgres import sql
-from abridged.eventlog.postgres.errors import translating
+from abridged.eventlog.postgres.errors import of_cause, translating
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -81,7 +81,7 @@ class Address:
                     connection.close()
                     raise
         except EventLogError as error:
-            raise type(error)(f"cannot connect to {self}: {error}") from error
+            raise of_cause(type(error)(f"cannot connect to {self}: {error}"), error.cause) from error
         except psycopg.ProgrammingError:
             raise LogUnsafe(f"an option in the URL of {self} has a value that it cannot have") from None
         return connection

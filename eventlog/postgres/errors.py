@@ -10,6 +10,9 @@ import psycopg
 from abridged.eventlog.errors import EventLogError, LogCorrupt, LogFull, LogGone, LogUnavailable, LogUnsafe
 
 LOCK_NOT_AVAILABLE = "55P03"
+LOST = "no connection"
+"""The cause of what has no state."""
+
 DUPLICATE_TABLE = "42P07"
 UNIQUE_VIOLATION = "23505"
 
@@ -49,12 +52,17 @@ def translated(error: psycopg.Error) -> EventLogError | None:
 
     Without a state the driver itself has lost the connection, or never had one. No message has the password.
     """
-    if error.sqlstate is None:
-        return LogUnavailable(_text(error)) if isinstance(error, psycopg.OperationalError) else None
-    state = error.sqlstate
+    if (state := error.sqlstate) is None:
+        return of_cause(LogUnavailable(_text(error)), LOST) if isinstance(error, psycopg.OperationalError) else None
     kind = next((_BY_STATE[state[:size]] for size in (5, 3, 2) if state[:size] in _BY_STATE), None)
     way_out = f"; {_WAYS_OUT[state]}" if state in _WAYS_OUT else ""
-    return None if kind is None else kind(f"{state}: {_text(error)}{way_out}")
+    return None if kind is None else of_cause(kind(f"{state}: {_text(error)}{way_out}"), state)
+
+
+def of_cause(error: EventLogError, cause: str) -> EventLogError:
+    """The error with its cause."""
+    error.cause = cause
+    return error
 
 
 @contextmanager

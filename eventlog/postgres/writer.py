@@ -8,6 +8,7 @@ that is kept in memory between groups is trusted without the lock, for other pro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
@@ -105,10 +106,10 @@ class PostgresWriter:
                 return [LogCorrupt(f"the log's indexes contradict each other: {error.sqlstate}")]
             return [error]
         except EventLogError as error:
-            return [type(error)(str(error)) for _ in appends]
+            return [copy(error) for _ in appends]
         except psycopg.Error as error:
             outcome = translated(error)
-            return [error if outcome is None else type(outcome)(str(outcome)) for _ in appends]
+            return [error if outcome is None else copy(outcome) for _ in appends]
 
     def write(self, query: Callable[[Connection], T]) -> T:
         """Run `query` in its own transaction. Raises what an append would fail with."""

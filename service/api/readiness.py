@@ -36,17 +36,22 @@ def log_checks(log: EventLog) -> Mapping[str, Check]:
         except WrongExpectedVersion:
             return ""
         except EventLogError as error:
-            return type(error).__name__
+            return _named(error)
         return "a probe was written"
 
     async def read() -> str:
         try:
             await asyncio.to_thread(log.read_all, after=0, limit=1)
         except EventLogError as error:
-            return type(error).__name__
+            return _named(error)
         return ""
 
     return {"append": append, "read": read}
+
+
+def _named(error: EventLogError) -> str:
+    """The error's type and cause: whoever asks may not learn where a database is."""
+    return f"{type(error).__name__} ({error.cause})" if error.cause else type(error).__name__
 
 
 def rebuild_check(rebuild: Rebuild) -> Check:
