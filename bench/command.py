@@ -37,11 +37,14 @@ NAMES = (
     "open",
     "recall",
     "prepared",
+    "shared",
 )
 """The measurements of bench.rounds, which is loaded only to measure; a test compares the two."""
 
-NAMED_ONLY = frozenset({"open", "recall", "prepared"})
-"""Measurements that run only by name: they take some minutes, and `recall` needs a package extra."""
+SHARED = "shared"
+
+NAMED_ONLY = frozenset({"open", "recall", "prepared", SHARED})
+"""Measurements that run only by name: they take some minutes, `recall` needs a package extra, and `shared` a server."""
 
 USUAL = tuple(name for name in NAMES if name not in NAMED_ONLY)
 
@@ -73,9 +76,10 @@ DISTURBED_LOAD = 0.5
     "only",
     type=click.Choice((*NAMES, *ALONE)),
     multiple=True,
-    help="One measurement; repeatable. `open`, `recall`, `prepared`, `cost`, `quality`, `room`, `written`, "
-    "`extraction`, `growth` and `memory` run only so.",
+    help="One measurement; repeatable. `open`, `recall`, `prepared`, `shared`, `cost`, `quality`, `room`, "
+    "`written`, `extraction`, `growth` and `memory` run only so.",
 )
+@click.option("--database", metavar="URL", default="", help="A PostgreSQL database that `shared` may write to.")
 @click.option(
     "--data",
     "data",
@@ -92,6 +96,7 @@ def bench(
     seconds: float,
     json_path: Path | None,
     only: Sequence[str],
+    database: str,
     data: Path | None,
     model: str | None,
     address: str,
@@ -104,13 +109,16 @@ def bench(
     what large windows know, with the room that a pass leaves and without, and takes some minutes. `--only written`
     counts what survives in chats that others have written, and takes half a minute. `--only extraction --data FOLDER`
     judges extracts of real chats. `--only growth` takes the ledger and evidence through ten megabytes of hostile texts.
-    `--only memory` appends 100,000 messages and takes six minutes.
+    `--only memory` appends 100,000 messages and takes six minutes. `--only shared --database URL` measures two sidecars
+    on a log in PostgreSQL.
     """
     if not set(ALONE).isdisjoint(only):
         if json_path is not None or len(only) > 1:
             raise click.UsageError(f"--only {only[0]} stands alone: its figures have no rounds")
         _print_counted(only[0], data, model, address)
         return
+    if SHARED in only and not database:
+        raise click.UsageError("--only shared needs a database: name it with --database")
     # The measurements load gRPC and the log, which --help does not need.
     from abridged.service.event_loop import loop_factory
     from bench.rounds import ROUNDS, Bench, measured
@@ -121,7 +129,9 @@ def bench(
             f"the machine is busy (load {machine['load']:.1f}): ratios still tell, absolute figures do not", err=True
         )
     with TemporaryDirectory(prefix="abridged-bench-") as folder, asyncio.Runner(loop_factory=loop_factory()) as runner:
-        rounds = runner.run(measured(Bench(Path(folder), seconds), only or USUAL, rounds=ROUNDS, progress=_progress))
+        rounds = runner.run(
+            measured(Bench(Path(folder), seconds, database), only or USUAL, rounds=ROUNDS, progress=_progress)
+        )
     if json_path is not None:
         document = {"machine": machine, "seconds": seconds, "figures": as_plain(rounds)}
         json_path.write_text(json.dumps(document, indent=2) + "\n")

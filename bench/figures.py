@@ -160,6 +160,12 @@ FIGURES = (
     Figure("recall.meaning_p95", "ms", "the same", "", Target(20, at_least=False)),
     Figure("recall.both_p50", "ms", "the same by both", "echo.one_p50"),
     Figure("recall.both_p95", "ms", "the same", "", Target(20, at_least=False)),
+    Figure("shared.delivered_p50", "ms", "acknowledged by one sidecar, to a watcher of another on one PostgreSQL"),
+    Figure("shared.delivered_p99", "ms", "the same", "", Target(25, at_least=False)),
+    Figure(
+        "shared.own_p50", "ms", "a message and its window by AppendMessages and GetContext of one sidecar, 1 client"
+    ),
+    Figure("shared.other_p50", "ms", "the same, the window of the other sidecar", "shared.own_p50"),
 )
 
 

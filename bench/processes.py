@@ -61,7 +61,7 @@ def sidecar_child(folder: Path, name: str, settings: Mapping[str, str]) -> Child
     own = {
         "server.listen": address,
         "server.http_listen": "",
-        "log.path": str(folder / f"{name}.db"),
+        **({} if "log.url" in settings else {"log.path": str(folder / f"{name}.db")}),
         "telemetry.log_level": "error",
         **settings,
     }

@@ -20,6 +20,7 @@ from bench.prepared import prepared
 from bench.processes import echo_child, sidecar_child
 from bench.recall import recall
 from bench.rpc import CONTENT, Echo, SidecarCalls, echo_answers, until_serving
+from bench.sidecars import sidecars
 from bench.storage import BATCH_ROWS, BareSqlite, FoldLog, flush_percentiles_ms
 
 ROUNDS = 7
@@ -41,10 +42,11 @@ Measure = Callable[[], Awaitable[Values]]
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The folder of the files, and the seconds of a measurement in each round."""
+    """The folder of the files, the seconds of a measurement in each round, and the URL of a PostgreSQL database."""
 
     folder: Path
     seconds: float
+    database: str = ""
 
     def path(self, name: str) -> Path:
         """A file of this name."""
@@ -343,6 +345,12 @@ async def _prepared(bench: Bench) -> AsyncIterator[Measure]:
         yield measure
 
 
+@asynccontextmanager
+async def _shared(bench: Bench) -> AsyncIterator[Measure]:
+    async with sidecars(bench.folder, bench.seconds, bench.database) as measure:
+        yield measure
+
+
 def _rates(name: str, many: Load, one: Load) -> Values:
     return {
         f"{name}.rate": many.rate,
@@ -371,6 +379,7 @@ _MEASUREMENTS = {
     "open": _open,
     "recall": _recall,
     "prepared": _prepared,
+    "shared": _shared,
 }
 
 NAMES = tuple(_MEASUREMENTS)

@@ -129,8 +129,11 @@ class SidecarCalls:
         counts = await asyncio.gather(*(stream(place) for place in range(CHANNELS)))
         return sum(counts) / (time.perf_counter() - began)
 
-    def turns(self, conversation: str, *, calls: int) -> Callable[[int, int], Awaitable[Any]]:
-        """A message and the window after it, in one call or in two."""
+    def turns(
+        self, conversation: str, *, calls: int, window_of: SidecarCalls | None = None
+    ) -> Callable[[int, int], Awaitable[Any]]:
+        """A message and the window after it, in one call or in two, of which another sidecar may answer the second."""
+        reader = window_of or self
 
         async def call(client: int, number: int) -> Any:
             request = _request(conversation, None, number, 1)
@@ -141,9 +144,29 @@ class SidecarCalls:
                 return await stub.AppendMessages(request, timeout=CALL_MAX_S)
             await stub.AppendMessages(request, timeout=CALL_MAX_S)
             asked = conversation_service_pb2.GetContextRequest(conversation_id=conversation)
-            return await stub.GetContext(asked, timeout=CALL_MAX_S)
+            return await reader._stubs[client % CHANNELS].GetContext(asked, timeout=CALL_MAX_S)
 
         return call
+
+    async def deliveries_s(self, writer: SidecarCalls, conversation: str, *, seconds: float) -> list[float]:
+        """Seconds from each acknowledgement of another sidecar to the event's arrival at a watcher of this one."""
+        latencies: list[float] = []
+        opened = _request(conversation, None, 0, 1)
+        opened.settings.context_length = UNLIMITED_TOKENS
+        await writer._stubs[0].AppendMessages(opened, timeout=CALL_MAX_S)
+        asked = conversation_service_pb2.WatchConversationRequest(conversation_id=conversation, after_version=2)
+        watched = self._stubs[0].WatchConversation(asked, timeout=seconds + CALL_MAX_S)
+        began = time.perf_counter()
+        for number in itertools.count(1):
+            append = writer._stubs[0].AppendMessages(_request(conversation, None, number, 1), timeout=CALL_MAX_S)
+            arrived = asyncio.ensure_future(_arrival_s(watched, version=number + 2))
+            await append
+            acknowledged_s = time.perf_counter()
+            latencies.append(max(0.0, await arrived - acknowledged_s))
+            if time.perf_counter() - began >= seconds:
+                watched.cancel()
+                return latencies
+        raise AssertionError("a load ends with its time")
 
     def contexts(self, conversation: str) -> Callable[[int, int], Awaitable[Any]]:
         """A GetContext of a conversation."""
@@ -259,6 +282,14 @@ class SidecarCalls:
         asked = conversation_service_pb2.GetConversationRequest(conversation_id=conversation)
         found = await self._stubs[0].GetConversation(asked, timeout=CALL_MAX_S)
         return bool(found.conversation.pending_summarization_id)
+
+
+async def _arrival_s(watched: Any, *, version: int) -> float:
+    """The time at which the event with this version comes by the stream."""
+    async for item in watched:
+        if item.event.version == version:
+            return time.perf_counter()
+    raise AssertionError("the stream ended before")
 
 
 async def until_serving(address: str, call: Callable[[grpc.aio.Channel], Awaitable[Any]] | None = None) -> float:
