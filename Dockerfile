@@ -5,13 +5,17 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
 # `--build-arg RECALL=1` adds what SearchHistory needs: 130 MiB that a sidecar without it does not use.
 ARG RECALL=""
+# `--build-arg POSTGRES=1` adds the driver of PostgreSQL, for a log at `log.url`.
+ARG POSTGRES=""
 
 # Locks first: this layer stays while only sources change.
-COPY requirements-build.txt requirements-recall.txt requirements.txt ./
+COPY requirements-build.txt requirements-postgres.txt requirements-recall.txt requirements.txt ./
 RUN python -m venv /opt/abridged \
     && /opt/abridged/bin/pip install --require-hashes --only-binary=:all: -r requirements.txt \
     && if [ -n "$RECALL" ]; then /opt/abridged/bin/pip install --require-hashes --only-binary=:all: --no-deps \
     -r requirements-recall.txt; fi \
+    && if [ -n "$POSTGRES" ]; then /opt/abridged/bin/pip install --require-hashes --only-binary=:all: --no-deps \
+    -r requirements-postgres.txt; fi \
     && python -m pip install --require-hashes --only-binary=:all: -r requirements-build.txt
 
 COPY . .

@@ -159,22 +159,30 @@ def test_the_image_runs_as_nobody_in_particular_and_says_whether_it_lives():
     assert 'CMD ["abridged", "doctor", "--live"]' in last
     assert 'ENTRYPOINT ["abridged"]' in last
     assert not re.search(r"^(COPY|ADD) (?!--from=build)", last, re.MULTILINE)
-    assert stages[1].count("--require-hashes") == stages[1].count("-r requirements") == 3
+    assert stages[1].count("--require-hashes") == stages[1].count("-r requirements") == 4
 
 
 def test_the_settings_of_the_image_are_settings():
-    """gRPC stays on loopback until somebody sets a token; only the port without text is open."""
+    """gRPC stays on loopback until somebody sets a token; only the port without text is open.
+
+    The log is in the image's folder, which is its volume, unless a variable names a database.
+    """
     settings = load(docker_environment()).settings
 
     assert settings.server.listen == ("127.0.0.1:7420",)
     assert settings.server.http_listen == "0.0.0.0:7421"
-    assert settings.log.path.is_relative_to("/var/lib/abridged")
+    assert (settings.log.file, "WORKDIR /var/lib/abridged\n" in (ROOT / "Dockerfile").read_text()) == (
+        Path("abridged.db"),
+        True,
+    )
+    assert load({**docker_environment(), "ABRIDGED_LOG__URL": "postgresql://db/abridged"}).settings.log.file is None
 
 
-def test_the_composed_sidecar_starts_with_a_token(tmp_path):
+@pytest.mark.parametrize("name", ["abridged", "abridged-1", "abridged-2"])
+def test_the_composed_sidecars_start_with_a_token(tmp_path, name):
     """The environment of compose.yaml is a valid configuration, open to its network and closed without the token."""
     compose = yaml_of("compose.yaml")
-    sidecar = compose["services"]["abridged"]
+    sidecar = compose["services"][name]
     (secret,) = sidecar["secrets"]
     (tmp_path / secret).write_text("s3cret")
     given = {name: value.replace("/run/secrets", str(tmp_path)) for name, value in sidecar["environment"].items()}
@@ -186,6 +194,7 @@ def test_the_composed_sidecar_starts_with_a_token(tmp_path):
     assert grant.token.get_secret_value() == "s3cret"
     assert settings.server.listen == ("0.0.0.0:7420",)
     assert settings.ollama.hosts == ("ollama:11434",)
+    assert (settings.log.url is not None) == ("profiles" in sidecar)
     assert compose["secrets"][secret] == {"environment": "ABRIDGED_TOKEN"}
     assert all(port.startswith("127.0.0.1:") for s in compose["services"].values() for port in s.get("ports", []))
 

@@ -53,15 +53,20 @@ def keep_named_server() -> None:
         os.environ[_KEPT] = named
 
 
+def programs(version: str = "18") -> Path:
+    """The folder of the wheel's programs. Skips the test without the wheel."""
+    found = importlib.util.find_spec(WHEEL)
+    if found is None or not found.submodule_search_locations:
+        pytest.skip(f"needs a PostgreSQL: the wheel of {WHEEL}, or a URL in {_NAMED}")
+    return Path(found.submodule_search_locations[0]) / VERSIONS[version] / "bin"
+
+
 class PostgresServer:
     """A server of its own files, on a socket in its folder. Its processes belong to nobody where the tests run as
     root, which PostgreSQL refuses."""
 
     def __init__(self, version: str = "18", **settings: str) -> None:
-        found = importlib.util.find_spec(WHEEL)
-        if found is None or not found.submodule_search_locations:
-            pytest.skip(f"needs a PostgreSQL: the wheel of {WHEEL}, or a URL in {_NAMED}")
-        self._programs = Path(found.submodule_search_locations[0]) / VERSIONS[version] / "bin"
+        self._programs = programs(version)
         self.folder = Path(tempfile.mkdtemp(prefix="abridged-postgres-"))
         self._keeper: subprocess.Popen[bytes] | None = None
         self._as_owner: dict[str, Any] = {"cwd": self.folder, "env": {}}
