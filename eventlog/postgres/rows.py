@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -11,7 +12,7 @@ from sqlalchemy import Column, Index, MetaData, PrimaryKeyConstraint, SmallInteg
 
 from abridged.eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, StreamCorrupt
 from abridged.eventlog.event import StreamId
-from abridged.eventlog.postgres.connections import Connection, Run
+from abridged.eventlog.postgres.connections import Connection, Run, is_direct
 from abridged.eventlog.postgres.database import described, execute_each, is_as_made, snapshot
 from abridged.eventlog.postgres.schema import created, dropped, quoted, type_of
 from abridged.eventlog.row_columns import columns_of, condition_of
@@ -37,7 +38,8 @@ PROJECTIONS = Table(
     Column("complete", SmallInteger, nullable=False),
     PrimaryKeyConstraint("log", "name", name="pk_projections"),
 )
-"""Which version made a table of rows, and whether to its end."""
+"""Which version made a table of rows, and whether to its end: 1, or the number of the process that makes them again,
+which is negative; 0 after a rebuild that left out streams."""
 
 
 class PostgresRows(Generic[R]):
@@ -51,13 +53,15 @@ class PostgresRows(Generic[R]):
         self._read: Run | None = None
         self._write: Run | None = None
         self._left_out: Mapping[StreamId, int] = {}
+        self._maker = -1 - secrets.randbelow(1 << 15)
         self.is_complete = True
 
     def prepare(self, connection: Connection) -> None:
         """Open the table in the transaction that opens the log, and empty it if it has a fault.
 
         `is_complete` is then false until its rows are rebuilt. Raises LogNewer if a newer version made the table,
-        LogCorrupt if it is not as this version made it or knows of events that are missing.
+        LogCorrupt if it is not as this version made it or knows of events that are missing, LogUnavailable while
+        another process rebuilds it.
         """
         fault = self.fault(connection)
         if fault is Fault.NEWER:
@@ -70,7 +74,11 @@ class PostgresRows(Generic[R]):
         self._empty(connection)
         (streams,) = _one(connection, _ANY_STREAM, self._log)
         self.is_complete = not streams
-        connection.execute(_OPENED, {**self._log, "version": self._spec.version, "complete": int(self.is_complete)})
+        # Behind a pooler the lock would be of nobody's session. There the number tells whose the rows are.
+        if streams and is_direct(connection) and not _one(connection, _MAKING, self._log)[0]:
+            raise LogUnavailable("another process is making the read table again: start when it is done")
+        complete = 1 if self.is_complete else self._maker
+        connection.execute(_OPENED, {**self._log, "version": self._spec.version, "complete": complete})
 
     def through(self, read: Run, write: Run | None = None) -> None:
         """Use the log's own connections from now on."""
@@ -89,7 +97,14 @@ class PostgresRows(Generic[R]):
         self._writing(lambda connection: self.put(connection, rows))
 
     def complete(self, *, left_out: Mapping[StreamId, int]) -> None:
-        self._writing(lambda connection: connection.execute(_COMPLETED, {**self._log, "complete": int(not left_out)}))
+        def completed(connection: Connection) -> None:
+            made = {**self._log, "complete": int(not left_out), "maker": self._maker}
+            if connection.execute(_COMPLETED, made).rowcount != 1:
+                raise LogUnavailable("another process has begun to make the read table again")
+            if is_direct(connection):
+                connection.execute(_MADE)
+
+        self._writing(completed)
         self._left_out = dict(left_out)
         self.is_complete = True
 
@@ -167,7 +182,7 @@ class PostgresRows(Generic[R]):
         version, complete = stored[0]
         if version > self._spec.version:
             return Fault.NEWER
-        if not complete:
+        if complete != 1:
             return Fault.INTERRUPTED
         return None if is_as_made(found[self._table.name], self._table) else Fault.DAMAGED
 
@@ -239,7 +254,11 @@ _OPENED = (
     b"VALUES (%(log)b, %(table)b, %(version)b, %(complete)b) "
     b"ON CONFLICT (log, name) DO UPDATE SET version = excluded.version, complete = excluded.complete"
 )
-_COMPLETED = b"UPDATE projections SET complete = %(complete)b WHERE log = %(log)b AND name = %(table)b"
+_COMPLETED = (
+    b"UPDATE projections SET complete = %(complete)b WHERE log = %(log)b AND name = %(table)b AND complete = %(maker)b"
+)
+_MAKING = b"SELECT pg_try_advisory_lock('projections'::regclass::oid::integer, hashtext(%(log)b::text || %(table)b))"
+_MADE = b"SELECT pg_advisory_unlock_all()"
 _FORGOTTEN = b"DELETE FROM projections WHERE name = %(table)b"
 _FORGOTTEN_OF_LOG = b"DELETE FROM projections WHERE log = %(log)b AND name = %(table)b"
 

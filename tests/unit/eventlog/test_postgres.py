@@ -476,14 +476,15 @@ def test_rows_of_an_older_version_are_made_again_for_their_own_log(place: Place)
         rows.insert([Note(*A, 1)])
     place.run("UPDATE projections SET version = 0 WHERE log = 1")
 
-    place.open(1)
-    assert place.ask("SELECT log, complete FROM projections ORDER BY log") == [(1, 0), (2, 1)]
+    place.open(1).close()
+    _until(lambda: place.ask("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == [(0,)])
+    assert place.ask("SELECT log, complete = 1 FROM projections ORDER BY log") == [(1, False), (2, True)]
     assert place.ask("SELECT log FROM notes") == [(2,)]
 
     place.run("ALTER TABLE notes DROP COLUMN topic CASCADE")
     place.run("UPDATE projections SET version = 0 WHERE log = 1")
     place.open(1)
-    assert place.ask("SELECT log, complete FROM projections ORDER BY log") == [(1, 0)]
+    assert place.ask("SELECT log, complete = 1 FROM projections ORDER BY log") == [(1, False)]
 
 
 def test_a_check_names_what_was_damaged_and_lost(place: Place):
@@ -538,6 +539,8 @@ def test_a_copy_is_opened_by_nobody_until_it_is_whole(place: Place):
     def check(copy: Backend) -> None:
         opened = copy.open(copy.rows(NOTES), clock_us=Clock(), hook=lambda *_: None, on_fatal=lambda _: None)
         with closing(opened.log) as log:
+            assert opened.kept is not None
+            opened.kept.rows.complete(left_out={})
             seen.append(log.log_id)
 
     backend.copy("another", fill, check)
@@ -613,6 +616,24 @@ def test_rows_that_another_process_makes_again_are_waited_for(place: Place):
         for read in (lambda: rows.row(A), lambda: rows.page("default", before=0, limit=1, accepts=lambda _: True)):
             with pytest.raises(LogUnavailable, match="being made again"):
                 read()
+
+
+def test_one_process_alone_makes_rows_again(place: Place):
+    """Another one is refused meanwhile; where a pooler let both begin, the last that began is the one that ends."""
+    place.open().submit(append(event(1))).result(PATIENCE_S)
+    place.run("UPDATE projections SET version = 0")
+    backend = PostgresBackend(place.url)
+    rows = backend.rows(NOTES)
+    with closing(backend.open(rows, clock_us=Clock(), hook=lambda *_: None, on_fatal=lambda _: None).log):
+        with pytest.raises(LogUnavailable, match="another process is making"):
+            place.open()
+
+        place.run("UPDATE projections SET complete = complete - 1")
+        with pytest.raises(LogUnavailable, match="another process has begun"):
+            rows.complete(left_out={})
+        place.run("UPDATE projections SET complete = complete + 1")
+        rows.complete(left_out={})
+        assert (rows.is_complete, place.open().head()) == (True, 1)
 
 
 def test_a_snapshot_of_an_older_state_replaces_no_newer_one(place: Place):
