@@ -186,7 +186,8 @@ class Conversations:
                 try:
                     after, _ = await self._commit(key, queue, state, events, _NOTHING_SENT, originals)
                     return after, events
-                except WrongExpectedVersion:
+                except (EventIdConflict, KnownEvents, WrongExpectedVersion):
+                    # By its id the event of another process's decision is known before the version is compared.
                     await self._reload(key, refused=state)
                     if not attempts_left:
                         raise

@@ -93,6 +93,25 @@ async def test_appends_of_both_at_once_make_one_conversation(two):
     assert {name for _, name in windows[0]} == {f"m{number}" for number in numbers}
 
 
+async def test_each_trigger_of_both_has_one_record(two):
+    """Also where both make it: the one that comes second finds it made, which is no error of either."""
+    chats = [[each.chat(f"passes-{name}") for each in two] for name in range(3)]
+    for number in range(1, 61):
+        for one, other in chats:
+            writer, reader = (one, other) if number % 2 else (other, one)
+            await writer.append(said(number, tokens=120))
+            await reader.context()
+    for each in two:
+        await each.idle()
+
+    for one, other in chats:
+        requested = {event.plan.summarization_id for event in await one.events("SummarizationRequested")}
+        completed = [event.summarization_id for event in await one.events("SummarizationCompleted")]
+        assert await one.events("SummarizationFailed") == []
+        assert (sorted(completed), len(completed) > 3) == (sorted(requested), True)
+        assert (await one.context()).messages == (await other.context()).messages
+
+
 async def test_a_watcher_and_a_subscriber_of_one_get_the_events_of_the_other(two):
     """Every event once, in its order."""
     one, other = chats_of(two, "watched")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -12,7 +13,6 @@ import pytest
 from abridged.eventlog.errors import LogUnavailable
 from abridged.eventlog.event import NewEvent, RecordedEvent, StreamId
 from abridged.eventlog.log import Append
-from abridged.eventlog.memory import MemoryEventLog
 from abridged.service.codec.events import encode
 from abridged.service.codec.values import canonical, message_to_proto
 from abridged.service.conversations.append_request import AppendRequest
@@ -21,19 +21,22 @@ from abridged.service.conversations.conversations import ATTEMPTS_MAX, Conversat
 from abridged.service.conversations.counting import Counting
 from abridged.service.conversations.policies import Policies
 from abridged.service.conversations.table import ConversationTable, Projected
+from abridged.service.domain.commands import CompletePass, RequestPass
 from abridged.service.domain.conversation import Conversation
-from abridged.service.domain.errors import TooLarge
+from abridged.service.domain.errors import PassSuperseded, TooLarge
 from abridged.service.domain.events import MessageAppended, Settings
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.policy import CLIENT_FIELDS, Policy
 from abridged.service.domain.record import MessageRange
 from abridged.service.domain.tokens import TokenSource
 from abridged.service.tokenizers.estimated import EstimatingCounter
+from tests.support.chats import record_for
+from tests.support.held_log import HeldLog
 
 KEY = StreamId("default", "c1")
 
 
-class ReadLog(MemoryEventLog):
+class ReadLog(HeldLog):
     """A log that notes after which version its streams are read."""
 
     def __init__(self, table: ConversationTable) -> None:
@@ -46,11 +49,12 @@ class ReadLog(MemoryEventLog):
 
 
 class Bench:
-    """Conversations, and what a rival does whenever they ask for an id: once an attempt."""
+    """Conversations, and what a rival does whenever they ask for an id: once an attempt. Those of another process are
+    `beside` the first."""
 
-    def __init__(self, *, is_shared: bool = False) -> None:
-        self.table = ConversationTable()
-        self.log = ReadLog(self.table)
+    def __init__(self, *, is_shared: bool = False, beside: Bench | None = None) -> None:
+        self.table: ConversationTable = beside.table if beside else ConversationTable()
+        self.log: ReadLog = beside.log if beside else ReadLog(self.table)
         self.caught_up: list[int] = []
         self.rival: Callable[[], Any] = lambda: None
         ids = count(1)
@@ -181,3 +185,34 @@ async def test_the_loser_of_a_race_reads_what_it_missed_and_decides_again():
 
     assert ([m.message.id for m in after.window], after.message_version) == (["m1", "m2", "m3", "m4", "m5"], 5)
     assert min(bench.log.read_after) >= known.event_version
+
+
+async def test_a_record_that_another_process_committed_first_is_no_conflict():
+    """The record of a pass has one id, whoever makes it: the second process finds the pass ended, and goes on."""
+    first = Bench(is_shared=True)
+    second = Bench(is_shared=True, beside=first)
+    await first.append(*range(1, 31), text="hello " * 60)
+    requested, _ = await first.conversations.execute(KEY, lambda _: RequestPass())
+    assert requested.pending is not None
+    pending = requested.pending
+    await second.conversations.state(KEY)
+
+    def completed(summary: str) -> CompletePass:
+        return CompletePass(pending.pass_id, record_for(pending, summary=summary), TokenSource.ESTIMATE, fallback=False)
+
+    async def begun(bench: Bench, summary: str) -> asyncio.Task[tuple[Conversation, Any]]:
+        before = bench.log.held
+        task = asyncio.create_task(bench.conversations.execute(KEY, lambda _: completed(summary)))
+        while bench.log.held == before:
+            await asyncio.to_thread(int)
+        return task
+
+    first.log.is_holding = True
+    made, late = await begun(first, "First."), await begun(second, "Second.")
+    first.log.let_all_go()
+
+    state, _ = await made
+    assert [record.summary for record in state.records] == ["First."]
+    with pytest.raises(PassSuperseded):
+        await late
+    assert await second.conversations.state(KEY) == state
