@@ -88,6 +88,7 @@ def found_in(
     reading.only_replaces = True
     for m in staying:
         reading.read(m)
+    reading.spare_series()
     return list(own.values()), tuple(Replaced(key, number) for key, number in reading.replaced.items())
 
 
@@ -101,6 +102,7 @@ class _Reading:
         self.only_replaces = False
         self._named_at: dict[str, int] = {}
         self._standing = StandingValues()
+        self._followed: dict[str, str] = {}
         for entry in sorted(ledger.entries, key=lambda entry: entry.numbers[-1]):
             self._named_at[entry.key] = entry.numbers[-1]
             if not entry.replaced_by:
@@ -131,6 +133,19 @@ class _Reading:
             if key not in counting and not (_is_cell(found) and columns[found.context] >= SERIES_MIN)
         }
 
+    def spare_series(self) -> None:
+        """Restore the values of which each looked like the next one, `Turn 1`, `Turn 2`, `Turn 3`, `Turn 4`: each holds
+        for a thing of its own, unless somebody spoke of a change."""
+        last: dict[str, str] = {}
+        # The newest first: what follows a value has been followed up before it.
+        for key, after in reversed(self._followed.items()):
+            last[key] = last.get(after, after)
+        followers = Counter(last.values())
+        for key in (key for key, end in last.items() if followers[end] + 1 >= SERIES_MIN):
+            self.replaced.pop(key, None)
+            if key in self.found:
+                self.found[key].replaced_by = 0
+
     def _named(self, mention: Mention, number: int, use: Use, *, is_data: bool) -> None:
         key = mention.text.casefold()
         if not self.only_replaces:
@@ -142,6 +157,7 @@ class _Reading:
         self._replace(mention, key, number, is_data=is_data)
         if not mention.words.dropped and self._named_at.get(key, 0) < number:
             self._named_at[key] = number
+            self._followed.pop(key, None)
             if self.replaced.get(key, number) < number:
                 del self.replaced[key]
             if key in self.found and self.found[key].replaced_by < number:
@@ -151,8 +167,11 @@ class _Reading:
         words = mention.words
         if not is_data and not words.supposed:
             old = self._standing.superseded_by(key, mention.kind, words.about, number, changes=words.changes)
-            for gone in filter(None, (mention.replaces.casefold(), old, key if words.dropped else "")):
+            for gone in filter(None, (old, mention.replaces.casefold(), key if words.dropped else "")):
                 self._give_way(gone, number)
+                self._followed.pop(gone, None)
+            if old and not words.changes and mention.replaces.casefold() != old:
+                self._followed[old] = key
         if not words.dropped:
             self._standing.stands(key, mention.kind, words.about, number)
 

@@ -199,7 +199,9 @@ class Block:
 
 
 def _is_supposed(sentence: str) -> bool:
-    return is_question(sentence.strip()) or has_phrase(sentence, Phrase.SETS_CONDITION)
+    return is_question(sentence.strip()) or any(
+        has_phrase(sentence, kind) for kind in (Phrase.SETS_CONDITION, Phrase.IMAGINES)
+    )
 
 
 def _given_up(sentence: str) -> Iterator[int]:

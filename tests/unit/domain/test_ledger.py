@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -115,18 +116,46 @@ def test_a_replaced_value_is_not_shown():
         ("キャッシュの有効期限は36時間です。", "キャッシュの有効期限は72時間に変更して。", True),
         ("The order total is 4500 EUR.", "The shipping costs 30 EUR.", False),
         ("The order total is 4500 EUR.", "The order has the number 4411902.", False),
+        ("The rent is 4500 EUR a month.", "Imagine the rent were 4700 EUR a month.", False),
+        ("Die Miete ist 4500 EUR im Monat.", "Angenommen, die Miete ist 4700 EUR im Monat.", False),
     ],
 )
 def test_a_value_is_replaced_by_one_of_the_same_thing(older, newer, is_replaced):
     """By the words around both and by their form, in any language."""
-    said = [
-        MessageAppended(n, Message(f"m{n}", Role.USER, text), 9, TokenSource.ESTIMATE)
-        for n, text in enumerate((older, newer), 1)
-    ]
-
-    found, _ = found_in(said, (), NO_LEDGER)
+    found, _ = found_in(said_by_user(older, newer), (), NO_LEDGER)
 
     assert bool(found[0].replaced_by) is is_replaced
+
+
+@pytest.mark.parametrize("count", [3, 4, 9])
+def test_values_of_a_series_do_not_replace_each_other(count):
+    """From four on, unless somebody speaks of a change; the newest of a few stands alone."""
+    rows = [f"The importer reads the orders of host db-{n:02d}." for n in range(1, count + 1)]
+    changes = [f"The host of the importer is now db-{n:02d}." for n in range(1, count + 1)]
+
+    def replaced(texts: Sequence[str]) -> list[int]:
+        found, gone = found_in(said_by_user(*texts), (), NO_LEDGER)
+        by_key = {one.key: one.number for one in gone}
+        assert by_key == {one.text: one.replaced_by for one in found if one.replaced_by}
+        return [one.replaced_by for one in found]
+
+    expected = [*range(2, count + 1), 0]
+    assert replaced(rows) == (expected if count < 4 else [0] * count)
+    assert replaced(changes) == expected
+
+
+def test_a_value_that_is_said_again_begins_no_series():
+    """Two values that take turns replace each other."""
+    texts = [f"The importer reads the orders of host db-{n:02d}." for n in (1, 2, 1, 2, 1, 2)]
+
+    found, _ = found_in(said_by_user(*texts), (), NO_LEDGER)
+
+    assert [(one.text, one.replaced_by) for one in found] == [("db-01", 6), ("db-02", 0)]
+
+
+def said_by_user(*texts: str) -> list[MessageAppended]:
+    messages = (Message(f"m{n}", Role.USER, text) for n, text in enumerate(texts, 1))
+    return [MessageAppended(n, message, 9, TokenSource.ESTIMATE) for n, message in enumerate(messages, 1)]
 
 
 def fact(text: str, *numbers: int, context: str = "", use: Use = Use.USER, replaced_by: int = 0) -> LedgerEntry:
