@@ -16,10 +16,14 @@ from typing import Any, Final
 import yaml
 
 from abridged.service.domain.conversation import Conversation, initial_state
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.ledger import Ledger
+from abridged.service.domain.ledger_entries import found_in
 from abridged.service.domain.message import Message, Role, ToolCall
 from abridged.service.domain.policy import SummaryRole
 from abridged.service.domain.render import rendered_window
 from abridged.service.domain.rules import Rule
+from abridged.service.domain.tokens import TokenSource
 from abridged.service.grounding.claims import evidence_of, texts_of, unsupported
 from abridged.service.grounding.support import Concordance, concordance_of
 from abridged.service.summarizer.statements import judged
@@ -217,8 +221,11 @@ def statements_judged(chats: Sequence[WrittenChat]) -> Statements:
         numbered = list(enumerate(chat.messages, 1))
         concordance = concordance_of(numbered)
         known = evidence_of(text for _, message in numbered for text in texts_of(message))
+        appended = (MessageAppended(number, message, 0, TokenSource.ESTIMATE) for number, message in numbered)
+        values, _ = found_in(appended, (), Ledger())
+        superseded = {value.text.casefold(): value.replaced_by for value in values if value.replaced_by}
         for one in chat.notes["statements"]:
-            is_out, is_bare = _fate(one, concordance)
+            is_out, is_bare = _fate(one, concordance, superseded)
             is_out |= bool(unsupported(one["text"], known))
             if one["kind"] == "honest":
                 found.bare.add(is_out or is_bare, 1)
@@ -230,10 +237,10 @@ def statements_judged(chats: Sequence[WrittenChat]) -> Statements:
     return found
 
 
-def _fate(one: Mapping[str, Any], concordance: Concordance) -> tuple[bool, bool]:
+def _fate(one: Mapping[str, Any], concordance: Concordance, superseded: Mapping[str, int]) -> tuple[bool, bool]:
     """Whether a statement is taken out, and whether it has no message as evidence."""
     lists = dict.fromkeys(("key_points", "decisions", "action_items", "unresolved"), tuple[str, ...]())
-    result = judged(lists | {one["section"]: (one["text"],)}, concordance)
+    result = judged(lists | {one["section"]: (one["text"],)}, concordance, superseded=superseded)
     return one["text"] in result.taken_out[one["section"]], not any(getattr(result.evidence, one["section"]))
 
 

@@ -17,7 +17,7 @@ from abridged.service.prompts.prompt import CHAIN_TEMPLATE, PromptInput, prompt_
 from abridged.service.summarizer.check import REPLACEABLE, CheckedDraft, Source, check_draft, check_last
 from abridged.service.summarizer.draft import Draft, DraftChange, DraftItem, schema_for, with_changes
 from abridged.service.summarizer.fit import Limit
-from abridged.service.summarizer.forms import FORMS
+from abridged.service.summarizer.forms import FORMS, ExtractSource
 from abridged.service.summarizer.skeleton import Skeleton
 from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.extracts import record_of
@@ -44,7 +44,7 @@ def source_of(*lines: str, previous: SummaryRecord | None = None) -> Source:
 
 def source_with(messages: Sequence[Message], previous: SummaryRecord | None = None) -> Source:
     numbered: tuple[tuple[int, Message], ...] = tuple(enumerate(messages, 11))
-    skeleton = Skeleton(*FORMS[FormName.FACETS].extracted(numbered, previous, 800, COUNT), numbered)
+    skeleton = Skeleton(*FORMS[FormName.FACETS].extracted(ExtractSource(numbered, previous), 800, COUNT), numbered)
     return Source.of(
         messages, texts=(), previous=previous, instructions="", concordance=concordance_of(numbered, previous),
         skeleton=skeleton, by_model=True,
@@ -276,10 +276,15 @@ def test_a_text_that_the_source_contradicts_changes_nothing():
     assert changed(source, rule, "The backup of OPS-4711 must run before the audit.").decisions == [rule]
 
 
-def test_a_text_about_something_else_that_shares_one_word_changes_nothing():
-    """Two words that say what it is about, at least, beside its values."""
-    other = "The bakery opens at 04:00 on the day of the audit."
-
+@pytest.mark.parametrize(
+    "other",
+    [
+        "The bakery opens at 04:00 on the day of the audit.",
+        "The bakery opens at 04:00, because lorries import bread before the audit.",
+    ],
+)
+def test_a_text_about_something_else_that_shares_a_word_or_two_changes_nothing(other: str):
+    """Two words that say what it is about, and most of the shorter text, at least, beside its values."""
     assert changed(source_of(*TALK, f"Ben: {other}"), MOVE, other).decisions == [MOVE]
 
 
@@ -339,6 +344,8 @@ def test_a_decision_whose_value_was_replaced_is_not_kept_beside_the_new_one():
         ("Ben: The finance team has to decide whether to move the import to 05:30 instead before the audit.", False),
         (CORRECTION, True),
         ("Ben: On second thoughts, we do not move the import before the audit.", True),
+        ("Ben: We are not going back to the old time of the import before the audit.", False),
+        ("Ben: If we move the import after all, or not before the audit, I tell everybody.", False),
     ],
 )
 def test_a_decision_is_struck_for_a_reversal_or_a_correction_alone(later: str, is_struck: bool):
