@@ -245,7 +245,8 @@ def _fate(one: Mapping[str, Any], concordance: Concordance, superseded: Mapping[
 
 
 CHATS: Final = Path(__file__).parents[1] / "written"
-HALVES: Final = ("seen", "scored")
+SCORED: Final = "scored"
+HALVES: Final = ("seen", SCORED)
 CONTEXT_LENGTHS: Final = (4_096, 2_048)
 HEADINGS = (
     "chats", "context", "summarizer", "values", "beside a name", "old alone", "old beside", "rules", "right rules",
@@ -253,20 +254,39 @@ HEADINGS = (
 )  # fmt: skip
 
 
-async def rows(folder: Path) -> list[tuple[str, ...]]:
-    """The share that windows keep of each half of a corpus, by context length and summarizer; then, by kind, of
-    lies those that are caught, of honest ones those that are refused and those without evidence."""
-    made: list[tuple[str, ...]] = []
+@dataclass(frozen=True, slots=True)
+class Half:
+    """A half of a corpus: what survives, by context length and summarizer, and the fate of its statements."""
+
+    name: str
+    survived: Mapping[tuple[int, str], Survived]
+    statements: Statements
+
+
+async def halves(folder: Path) -> list[Half]:
+    """The halves of a corpus, each with an extract and with a mediocre model."""
+    made: list[Half] = []
     for half in HALVES:
         chats = written_chats(folder / half)
+        found: dict[tuple[int, str], Survived] = {}
         for context_length in CONTEXT_LENGTHS:
             lossy = LossyModel(window=MODEL_WINDOW)
             for name, options in (("extractive", {"extractive": True}), (lossy.name, {"model": lossy})):
-                found = await survived(chats, context_length=context_length, **options)
-                made.append((half, f"{context_length:,}", name, *_shares(found)))
-        statements = statements_judged(chats)
+                found[context_length, name] = await survived(chats, context_length=context_length, **options)
+        made.append(Half(half, found, statements_judged(chats)))
+    return made
+
+
+def rows(found: Sequence[Half]) -> list[tuple[str, ...]]:
+    """The share that windows keep of each half of a corpus, by context length and summarizer; then, by kind, of
+    lies those that are caught, of honest ones those that are refused and those without evidence."""
+    made: list[tuple[str, ...]] = []
+    for half in found:
+        for (context_length, name), survived_there in half.survived.items():
+            made.append((half.name, f"{context_length:,}", name, *_shares(survived_there)))
+        statements = half.statements
         by_kind = (f"{kind} {statements.by_kind[kind].value:.2f}" for kind in (*LIES, "honest"))
-        made.append((half, "statements", *by_kind, f"honest without evidence {statements.bare.value:.2f}", "", ""))
+        made.append((half.name, "statements", *by_kind, f"honest without evidence {statements.bare.value:.2f}", "", ""))
     return made
 
 
