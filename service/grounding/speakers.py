@@ -61,10 +61,16 @@ def said_by_another(statement: str, support: Support, concordance: Concordance) 
 
 
 def _is_quotation(statement: str, support: Support) -> bool:
-    """Whether a statement is what a message says, of the role before it if there is one: it tells of nobody's act."""
+    """Whether a statement is what a message says, of the role before it if there is one, or stands in the previous
+    record with its speaker: it tells of nobody's act."""
     speaker = statement.partition(": ")[0]
     return any(
-        is_quoted(statement, heard) and (speaker not in _ROLES or heard.passages[0].role == speaker)
+        is_quoted(statement, heard)
+        and (
+            speaker not in _ROLES
+            or heard.passages[0].role == speaker
+            or any(passage.role is None and statement in passage.text for passage in heard.passages)
+        )
         for heard in support.heard
     )
 

@@ -265,9 +265,10 @@ def _joined(draft: Draft, source: Source, limit: Limit) -> Draft:
     """The whole draft, within the limit: with what code keeps, and completed from the extract as far as that fits."""
     if source.skeleton is None:
         return limit.fitted(draft)
-    joined = limit.fitted(source.skeleton.joined(draft, source.concordance))
+    joined = source.skeleton.joined(draft, source.concordance)
     if source.quotable is None:
-        return joined
+        return limit.fitted(joined)
+    joined = limit.fitted(limit.shortened(joined))
     asked = min(limit.tokens, limit.content_tokens + limit.cost(source.skeleton.lists))
     return source.skeleton.pointed(_completed(joined, source, limit), replace(limit, tokens=asked).fits)
 

@@ -204,6 +204,23 @@ def test_what_is_checked_is_what_fits():
     assert len(kept.evidence.key_points) == len(kept.draft.key_points)
 
 
+def test_a_narrative_gives_way_to_the_lists_that_code_keeps():
+    """Whole sentences go from its end; the first one stays."""
+    source = source_of(*TALK)
+    whole = answered(source).draft
+    endless = Draft.of_text(" ".join((TOLD, *(f"The import failed in night {n} of the audit." for n in range(40)))))
+
+    kept = check_draft(endless, source, Limit(tokens_of(whole) + 30, tokens_of, cuts=False)).draft
+
+    assert (kept.decisions, kept.unresolved, kept.domain_entities) == (
+        *(whole.decisions, whole.unresolved),
+        whole.domain_entities,
+    )
+    assert kept.summary.startswith(TOLD)
+    assert kept.summary.endswith(" of the audit.")
+    assert tokens_of(kept) <= tokens_of(whole) + 30
+
+
 def test_the_extracts_part_in_place_of_a_narrative_evicts_no_statement():
     """As many of its lines as fit beside the lists."""
     source = source_of(
