@@ -233,6 +233,9 @@ def _written_goals(half: written.Half) -> Iterator[Row]:
         yield _least(f"rules, {who}", _WRITTEN_SAID, min(found.rules.value for found in there))
         yield _least(f"rules that are meant as one, {who}", _WRITTEN_RULES, min(f.right_rules.value for f in there))
         yield _least(f"open points, {who}", _WRITTEN_SAID, min(found.open_points.value for found in there))
+    rules = half.rules
+    yield _least("rules by other writers found, each in a form of its own", _WRITTEN_SAID, rules.found.value)
+    yield _least("the share of these that are meant as one", _WRITTEN_RULES, rules.right.value)
     for kind in written.LIES:
         share = half.statements.by_kind[kind]
         yield _least(f"lies by other writers caught: {kind}, of {share.whole}", _LIES_CAUGHT, share.value)
@@ -383,7 +386,8 @@ Writers who have not seen the code made the chats of `bench/written`, in eight l
 of each: counted is what is alive at the end, among all that has left the window. Whoever writes the code may read the
 chats of `seen`; those of `scored` are only scored, and the goals above are theirs. Two writers made statements such as
 a summarizer might make of a chat, honest and false: counted are the lies that no record has as a statement with a
-message, and the honest ones that are refused. `abridged bench --only written` counts this alone.
+message, and the honest ones that are refused. Rows of `messages` are of 480 single ones with their replies, in eight
+languages: three of five lay down a rule, each in words of its own. `abridged bench --only written` counts this alone.
 """
 
 _CONVERSATIONS: Final = """

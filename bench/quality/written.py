@@ -27,6 +27,7 @@ from abridged.service.domain.tokens import TokenSource
 from abridged.service.grounding.claims import evidence_of, texts_of, unsupported
 from abridged.service.grounding.support import Concordance, concordance_of
 from abridged.service.summarizer.statements import judged
+from abridged.service.text.standing import statements
 from bench.player import MODEL_WINDOW, PlayedChat, played
 from bench.quality.examined import Share
 from bench.quality.lossy import LossyModel
@@ -254,13 +255,37 @@ HEADINGS = (
 )  # fmt: skip
 
 
+@dataclass(slots=True)
+class Rules:
+    """Rules in single messages, each in a form of its own: those that are found, and the share of what is found that is
+    one."""
+
+    found: Share = field(default_factory=Share)
+    right: Share = field(default_factory=Share)
+
+
+def rules_read(folder: Path) -> Rules:
+    """Look for the rules of the messages of a folder, each with its reply."""
+    read = Rules()
+    for path in sorted(folder.glob("rules/*.yaml")):
+        for one in yaml.safe_load(path.read_text("utf-8")):
+            found = [said.text for said in statements(one["user"], one["reply"]) if said.is_rule]
+            right = [text for text in found if one["rule"] and (one["rule"] in text or text in one["rule"])]
+            read.right.add(len(right), len(found))
+            if one["rule"]:
+                read.found.add(bool(right), 1)
+    return read
+
+
 @dataclass(frozen=True, slots=True)
 class Half:
-    """A half of a corpus: what survives, by context length and summarizer, and the fate of its statements."""
+    """A half of a corpus: what survives, by context length and summarizer, the fate of its statements, and the rules of
+    its single messages."""
 
     name: str
     survived: Mapping[tuple[int, str], Survived]
     statements: Statements
+    rules: Rules
 
 
 async def halves(folder: Path) -> list[Half]:
@@ -273,20 +298,25 @@ async def halves(folder: Path) -> list[Half]:
             lossy = LossyModel(window=MODEL_WINDOW)
             for name, options in (("extractive", {"extractive": True}), (lossy.name, {"model": lossy})):
                 found[context_length, name] = await survived(chats, context_length=context_length, **options)
-        made.append(Half(half, found, statements_judged(chats)))
+        made.append(Half(half, found, statements_judged(chats), rules_read(folder / half)))
     return made
 
 
 def rows(found: Sequence[Half]) -> list[tuple[str, ...]]:
     """The share that windows keep of each half of a corpus, by context length and summarizer; then, by kind, of
-    lies those that are caught, of honest ones those that are refused and those without evidence."""
+    lies those that are caught, of honest ones those that are refused and those without evidence; and of single
+    messages the rules that are found, and the share of these that are one."""
     made: list[tuple[str, ...]] = []
     for half in found:
         for (context_length, name), survived_there in half.survived.items():
             made.append((half.name, f"{context_length:,}", name, *_shares(survived_there)))
-        statements = half.statements
-        by_kind = (f"{kind} {statements.by_kind[kind].value:.2f}" for kind in (*LIES, "honest"))
-        made.append((half.name, "statements", *by_kind, f"honest without evidence {statements.bare.value:.2f}", "", ""))
+        judged_there = half.statements
+        by_kind = (f"{kind} {judged_there.by_kind[kind].value:.2f}" for kind in (*LIES, "honest"))
+        made.append(
+            (half.name, "statements", *by_kind, f"honest without evidence {judged_there.bare.value:.2f}", "", "")
+        )
+        read = (f"{half.rules.found.value:.2f}", f"{half.rules.right.value:.2f}")
+        made.append((half.name, "messages", "", "", "", "", "", *read, "", "", ""))
     return made
 
 
