@@ -9,7 +9,7 @@ that they share.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,6 +20,7 @@ from abridged.service.domain.standing_values import MEASURED, StandingValues
 from abridged.service.text.envelope import unwrap_envelope
 from abridged.service.text.identifiers import SERIES_MIN, IdentifierKind, serial
 from abridged.service.text.mentions import Mention, mentions
+from abridged.service.text.values import is_listing
 from abridged.service.text.words import word_keys
 
 FOUND_MAX: Final = 4_096
@@ -30,6 +31,10 @@ SAID_CHARS_MAX: Final = 600
 
 READ_CHARS_MAX: Final = 2_000
 """A longer result of a tool has a value in every line, so that only identifiers count."""
+
+_DENSE_SHARE: Final = 0.04
+"""Identifiers a word: of a hundred long messages of people in meetings none has one in a hundred words, half of those by
+which a coding agent is shown files and commands have one in sixteen."""
 
 _SAID: Final = {Role.USER: Use.USER, Role.ASSISTANT: Use.ASSISTANT, Role.TOOL: Use.TOOL}
 _USES: Final = tuple(Use)
@@ -113,7 +118,10 @@ class _Reading:
         for text, use in _texts(m.message):
             is_data = use is Use.TOOL or (use is not Use.CALL and text.lstrip()[:1] in ("{", "["))
             most = READ_CHARS_MAX if is_data else SAID_CHARS_MAX
-            named = list(mentions(text, said=use is not Use.CALL and len(text) <= most))
+            is_prose = use is not Use.CALL and len(text) <= most and not is_listing(text)
+            named = list(mentions(text, said=is_prose))
+            if use is Use.USER and len(text) > SAID_CHARS_MAX and _is_dense(text, named):
+                use, is_data = Use.TOOL, True
             # The model chooses what a call names, so calls count rows only within one of them.
             rows = serial(mention.text for mention in named) if use is Use.CALL else frozenset()
             for mention in named:
@@ -185,6 +193,11 @@ class _Reading:
         """Keep the newest FOUND_MAX of those that were named once, and all others up to as many."""
         ranked = sorted(self.found.items(), key=lambda item: (item[1].count > 1, item[1].use is not Use.TOOL))
         self.found = dict(ranked[-FOUND_MAX:])
+
+
+def _is_dense(text: str, named: Sequence[Mention]) -> bool:
+    """Whether a text names so many things that it was put out by a program, whoever hands it on."""
+    return len({mention.text for mention in named}) >= _DENSE_SHARE * len(text.split())
 
 
 def _is_cell(found: Found) -> bool:

@@ -64,6 +64,40 @@ def test_what_people_and_calls_named_outranks_what_tools_returned():
     assert texts(made) == ["OPS-2", "OPS-3", "OPS-1"]
 
 
+def test_a_quantity_that_many_rows_have_by_chance_is_not_named_again():
+    """`34 ms` in six results of a tool is six waits; an identifier that two results name is one thing."""
+    rows = [entry(f"{n} ms", *range(9, 16), kind=IdentifierKind.AMOUNT, use=Use.TOOL) for n in range(50)]
+    ticket, said = entry("OPS-7", 2, 3, use=Use.TOOL), entry("12 kg", 1, kind=IdentifierKind.AMOUNT)
+    often = entry("3 kg", *range(1, 9), kind=IdentifierKind.AMOUNT)
+
+    assert texts(ledger(*rows, ticket, said, limit=23)) == ["12 kg", "OPS-7"]
+    assert texts(ledger(often, entry("OPS-8", 8), limit=18)) == ["OPS-8"]
+
+
+def test_what_a_person_hands_on_from_a_program_is_a_row_of_data():
+    """A long message that names something every few words; the same words among others are the person's own."""
+    rows = "\n".join(f"Requirement already satisfied: package-{n} in /usr/lib ({n}.4.{n})" for n in range(20))
+    story = "It broke after the upgrade on our old machine, and nobody here knows the reason. " * 40
+
+    def uses(text: str) -> set[Use]:
+        found, _ = found_in(said_by_user(text), (), NO_LEDGER)
+        return {one.use for one in found if one.text == "9.4.9"}
+
+    assert (uses(rows), uses(f"{story}\n{rows}")) == ({Use.TOOL}, {Use.USER})
+
+
+def test_lines_of_a_listing_have_numbers_and_no_values():
+    """Programs print files so; times at the beginning of lines are values."""
+    listing = "[File: report.py (3 lines)]\n1:import numpy\n2:from os import path\n3:result = 12 * width"
+    times = "The plan:\n09:30 breakfast\n10:15 the walk\n13:00 lunch"
+
+    def found(text: str) -> set[str]:
+        return {one.text for one in found_in(said_by_user(text), (), NO_LEDGER)[0]}
+
+    assert found(listing) == {"report.py"}
+    assert {"09:30", "10:15", "13:00"} <= found(times)
+
+
 def test_the_window_shows_no_more_than_the_limit():
     """The frame and the names of kinds are counted too; the rest is remembered, up to its own limit."""
     made = ledger(*(entry(f"OPS-{number}", number) for number in range(1, 101)), limit=100, memory=200)
