@@ -160,7 +160,7 @@ def _print_counted(what: str, data: Path | None, model: str | None, address: str
     elif what == WRITTEN:
         from bench.quality import written
 
-        _print(written.HEADINGS, tuple(asyncio.run(written.rows(data or written.CHATS))))
+        _print(written.HEADINGS, tuple(written.rows(asyncio.run(written.halves(data or written.CHATS)))))
     elif what == GROWTH:
         from bench import growth
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from abridged.service.models.model import SummaryModel
 from bench.player import MODEL_WINDOW
-from bench.quality import runs
+from bench.quality import runs, written
 from bench.quality.examined import Share
 from bench.quality.lossy import LossyModel
 from bench.quality.probes import HITS, PROBES, Answers, probe_chats, probed
@@ -33,6 +33,9 @@ _STATEMENTS_MIN: Final = 50
 _PINNED_PASSES: Final = 50
 _FROM_WINDOW, _WITH_TOOLS, _TOKENS = 0.6, 0.9, 0.25
 _TOKEN_ERROR, _TOKEN_ERROR_P95 = 0.03, 0.1
+_WRITTEN_VALUES: Final = {4_096: 0.92, 2_048: 0.80}
+_WRITTEN_NAMED, _WRITTEN_SAID, _WRITTEN_RULES = 0.8, 0.95, 0.9
+_HONEST_REFUSED = 0.03
 
 Row = tuple[str, ...]
 
@@ -48,6 +51,7 @@ class Measured:
     failures: Failures = field(default_factory=Failures)
     lies: dict[LieKind, Share] = field(default_factory=dict)
     errors: dict[str, TokenErrors | None] = field(default_factory=dict)
+    written: list[written.Half] = field(default_factory=list)
 
 
 async def measured(data: Path | None, asked: SummaryModel | None, progress: Callable[[str], None]) -> Measured:
@@ -72,6 +76,8 @@ async def measured(data: Path | None, asked: SummaryModel | None, progress: Call
     progress("bad answers")
     found.lies = await lies_told(CHAIN.policy)
     progress("lies")
+    found.written = await written.halves(written.CHATS)
+    progress("chats by other writers")
     async with probe_chats() as probing:
         facts = [fact for chat in probing.chats for fact in chat.facts]
         models: list[SummaryModel | None] = [FaithfulModel(facts, window=MODEL_WINDOW)]
@@ -108,6 +114,8 @@ def document(found: Measured) -> str:
             ),
             _QUESTIONS,
             *_table(_ANSWER_HEADINGS, [_answers_row(name, answers) for name, answers in found.answers.items()]),
+            _WRITTEN,
+            *_table(written.HEADINGS, written.rows(found.written)),
             _CONVERSATIONS,
         )
     )
@@ -149,6 +157,9 @@ def verdicts(found: Measured) -> Iterator[Row]:
     yield from _evidence_goals(generated, found)
     yield from _pass_goals(everyone, generated)
     yield from _failure_goals(found.failures)
+    for half in found.written:
+        if half.name == written.SCORED:
+            yield from _written_goals(half)
     for name, errors in found.errors.items():
         if errors is None:
             yield f"token error after calibration, {name}", "", "not compared: chats too short, or no vocabulary", ""
@@ -210,6 +221,26 @@ def _pass_goals(everyone: Sequence[Run], generated: Sequence[Run]) -> Iterator[R
             what = f"records of one call, {_name(run)}; the others had a repair or a source in parts"
             yield what, "", _percent(once), ""
             yield f"calls a committed pass, those of failed ones too, {_name(run)}", "", f"{thrash:.2f}", ""
+
+
+def _written_goals(half: written.Half) -> Iterator[Row]:
+    for length, goal in _WRITTEN_VALUES.items():
+        there = [found for (of, _), found in half.survived.items() if of == length]
+        who = f"by other writers, window of {length:,}, worst run"
+        yield _least(f"values alive, {who}", goal, min(found.values.value for found in there))
+        yield _least(f"beside their names, {who}", _WRITTEN_NAMED, min(found.named.value for found in there))
+        yield _at_most(f"old values alone, {who}", 0, max(found.old_alone.value for found in there))
+        yield _least(f"rules, {who}", _WRITTEN_SAID, min(found.rules.value for found in there))
+        yield _least(f"rules that are meant as one, {who}", _WRITTEN_RULES, min(f.right_rules.value for f in there))
+        yield _least(f"open points, {who}", _WRITTEN_SAID, min(found.open_points.value for found in there))
+    rules = half.rules
+    yield _least("rules by other writers found, each in a form of its own", _WRITTEN_SAID, rules.found.value)
+    yield _least("the share of these that are meant as one", _WRITTEN_RULES, rules.right.value)
+    for kind in written.LIES:
+        share = half.statements.by_kind[kind]
+        yield _least(f"lies by other writers caught: {kind}, of {share.whole}", _LIES_CAUGHT, share.value)
+    honest = half.statements.by_kind["honest"]
+    yield _at_most(f"honest statements by other writers refused, of {honest.whole}", _HONEST_REFUSED, honest.value)
 
 
 def _failure_goals(failures: Failures) -> Iterator[Row]:
@@ -346,6 +377,17 @@ belongs to within 160 characters. Whoever keeps the last six messages has what t
 `search_history` an agent that has no cleverness searches each question's words, reads {HITS} snippets, expands the best
 hit, and has the answer if it stands there, or in the window, beside its name: compare it with `beside its name`. The
 best hit alone often states a value that was replaced since, in more of the question's words.
+"""
+
+_WRITTEN: Final = """
+## Chats by other writers
+
+Writers who have not seen the code made the chats of `bench/written`, in eight languages, and noted what is to survive
+of each: counted is what is alive at the end, among all that has left the window. Whoever writes the code may read the
+chats of `seen`; those of `scored` are only scored, and the goals above are theirs. Two writers made statements such as
+a summarizer might make of a chat, honest and false: counted are the lies that no record has as a statement with a
+message, and the honest ones that are refused. Rows of `messages` are of 480 single ones with their replies, in eight
+languages: three of five lay down a rule, each in words of its own. `abridged bench --only written` counts this alone.
 """
 
 _CONVERSATIONS: Final = """

@@ -16,13 +16,18 @@ from typing import Any, Final
 import yaml
 
 from abridged.service.domain.conversation import Conversation, initial_state
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.ledger import Ledger
+from abridged.service.domain.ledger_entries import found_in
 from abridged.service.domain.message import Message, Role, ToolCall
 from abridged.service.domain.policy import SummaryRole
 from abridged.service.domain.render import rendered_window
 from abridged.service.domain.rules import Rule
+from abridged.service.domain.tokens import TokenSource
 from abridged.service.grounding.claims import evidence_of, texts_of, unsupported
 from abridged.service.grounding.support import Concordance, concordance_of
 from abridged.service.summarizer.statements import judged
+from abridged.service.text.standing import statements
 from bench.player import MODEL_WINDOW, PlayedChat, played
 from bench.quality.examined import Share
 from bench.quality.lossy import LossyModel
@@ -217,8 +222,11 @@ def statements_judged(chats: Sequence[WrittenChat]) -> Statements:
         numbered = list(enumerate(chat.messages, 1))
         concordance = concordance_of(numbered)
         known = evidence_of(text for _, message in numbered for text in texts_of(message))
+        appended = (MessageAppended(number, message, 0, TokenSource.ESTIMATE) for number, message in numbered)
+        values, _ = found_in(appended, (), Ledger())
+        superseded = {value.text.casefold(): value.replaced_by for value in values if value.replaced_by}
         for one in chat.notes["statements"]:
-            is_out, is_bare = _fate(one, concordance)
+            is_out, is_bare = _fate(one, concordance, superseded)
             is_out |= bool(unsupported(one["text"], known))
             if one["kind"] == "honest":
                 found.bare.add(is_out or is_bare, 1)
@@ -230,15 +238,16 @@ def statements_judged(chats: Sequence[WrittenChat]) -> Statements:
     return found
 
 
-def _fate(one: Mapping[str, Any], concordance: Concordance) -> tuple[bool, bool]:
+def _fate(one: Mapping[str, Any], concordance: Concordance, superseded: Mapping[str, int]) -> tuple[bool, bool]:
     """Whether a statement is taken out, and whether it has no message as evidence."""
     lists = dict.fromkeys(("key_points", "decisions", "action_items", "unresolved"), tuple[str, ...]())
-    result = judged(lists | {one["section"]: (one["text"],)}, concordance)
+    result = judged(lists | {one["section"]: (one["text"],)}, concordance, superseded=superseded)
     return one["text"] in result.taken_out[one["section"]], not any(getattr(result.evidence, one["section"]))
 
 
 CHATS: Final = Path(__file__).parents[1] / "written"
-HALVES: Final = ("seen", "scored")
+SCORED: Final = "scored"
+HALVES: Final = ("seen", SCORED)
 CONTEXT_LENGTHS: Final = (4_096, 2_048)
 HEADINGS = (
     "chats", "context", "summarizer", "values", "beside a name", "old alone", "old beside", "rules", "right rules",
@@ -246,20 +255,68 @@ HEADINGS = (
 )  # fmt: skip
 
 
-async def rows(folder: Path) -> list[tuple[str, ...]]:
-    """The share that windows keep of each half of a corpus, by context length and summarizer; then, by kind, of
-    lies those that are caught, of honest ones those that are refused and those without evidence."""
-    made: list[tuple[str, ...]] = []
+@dataclass(slots=True)
+class Rules:
+    """Rules in single messages, each in a form of its own: those that are found, and the share of what is found that is
+    one."""
+
+    found: Share = field(default_factory=Share)
+    right: Share = field(default_factory=Share)
+
+
+def rules_read(folder: Path) -> Rules:
+    """Look for the rules of the messages of a folder, each with its reply."""
+    read = Rules()
+    for path in sorted(folder.glob("rules/*.yaml")):
+        for one in yaml.safe_load(path.read_text("utf-8")):
+            found = [said.text for said in statements(one["user"], one["reply"]) if said.is_rule]
+            right = [text for text in found if one["rule"] and (one["rule"] in text or text in one["rule"])]
+            read.right.add(len(right), len(found))
+            if one["rule"]:
+                read.found.add(bool(right), 1)
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """A half of a corpus: what survives, by context length and summarizer, the fate of its statements, and the rules of
+    its single messages."""
+
+    name: str
+    survived: Mapping[tuple[int, str], Survived]
+    statements: Statements
+    rules: Rules
+
+
+async def halves(folder: Path) -> list[Half]:
+    """The halves of a corpus, each with an extract and with a mediocre model."""
+    made: list[Half] = []
     for half in HALVES:
         chats = written_chats(folder / half)
+        found: dict[tuple[int, str], Survived] = {}
         for context_length in CONTEXT_LENGTHS:
             lossy = LossyModel(window=MODEL_WINDOW)
             for name, options in (("extractive", {"extractive": True}), (lossy.name, {"model": lossy})):
-                found = await survived(chats, context_length=context_length, **options)
-                made.append((half, f"{context_length:,}", name, *_shares(found)))
-        statements = statements_judged(chats)
-        by_kind = (f"{kind} {statements.by_kind[kind].value:.2f}" for kind in (*LIES, "honest"))
-        made.append((half, "statements", *by_kind, f"honest without evidence {statements.bare.value:.2f}", "", ""))
+                found[context_length, name] = await survived(chats, context_length=context_length, **options)
+        made.append(Half(half, found, statements_judged(chats), rules_read(folder / half)))
+    return made
+
+
+def rows(found: Sequence[Half]) -> list[tuple[str, ...]]:
+    """The share that windows keep of each half of a corpus, by context length and summarizer; then, by kind, of
+    lies those that are caught, of honest ones those that are refused and those without evidence; and of single
+    messages the rules that are found, and the share of these that are one."""
+    made: list[tuple[str, ...]] = []
+    for half in found:
+        for (context_length, name), survived_there in half.survived.items():
+            made.append((half.name, f"{context_length:,}", name, *_shares(survived_there)))
+        judged_there = half.statements
+        by_kind = (f"{kind} {judged_there.by_kind[kind].value:.2f}" for kind in (*LIES, "honest"))
+        made.append(
+            (half.name, "statements", *by_kind, f"honest without evidence {judged_there.bare.value:.2f}", "", "")
+        )
+        read = (f"{half.rules.found.value:.2f}", f"{half.rules.right.value:.2f}")
+        made.append((half.name, "messages", "", "", "", "", "", *read, "", "", ""))
     return made
 
 

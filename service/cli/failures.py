@@ -26,6 +26,9 @@ HINTS_BY_REASON = {
     "LOG_GONE": "put the file of the sidecar's log back in its place",
     "LOG_UNAVAILABLE": "run the command again; a message with an --id is never added twice",
     "MODEL_AWAY": "start Ollama, or set policy.fallback=always for an extract; `abridged doctor` says more",
+    "NOTHING_TO_SUMMARIZE": (
+        "append more: the newest messages and pins stay, and a pass takes policy.min_range_tokens of the others or more"
+    ),
     "PERMISSION_DENIED": "use a token with this scope",
     "EMBEDDER_AWAY": "search with --mode words, which needs no model",
     "RECALL_OFF": "see recall.index in docs/configuration.md",

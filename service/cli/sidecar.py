@@ -22,6 +22,9 @@ BODY_BYTES_MAX = 4 << 20
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "": "127.0.0.1"}  # noqa: S104  # compared with, not bound
 _NO_HINTS: Mapping[str, str] = MappingProxyType({})
 
+_OF_CALLS = ("client.", "server.listen", "server.tokens")
+"""The settings by which a command reaches a sidecar; all others are those of the sidecar itself."""
+
 T = TypeVar("T")
 
 
@@ -80,10 +83,17 @@ def call(
     patience: Patience | None = None,
     hints: Mapping[str, str] = _NO_HINTS,
 ) -> T:
-    """Run `work` with a client and return its result. Raises CommandFailed if the sidecar refuses a call.
+    """Run `work` with a client and return its result. Raises CommandFailed if the sidecar refuses a call, and
+    Misconfigured for a setting that a call does not take.
 
     `hints` are this command's own hints by error reason; they take precedence over the usual ones.
     """
+    for name, equals, _ in (assignment.partition("=") for assignment in invocation.assignments):
+        if equals and not name.strip().startswith(_OF_CALLS):
+            raise Misconfigured(
+                f"--set {name} changes nothing here: the sidecar has its own settings",
+                hint="give it to `abridged serve`, or to a conversation's settings in a call",
+            )
     settings = client_settings(configuration(invocation))
 
     async def calling() -> T:

@@ -13,6 +13,7 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from abridged.service.domain.standing_values import MEASURED
 from abridged.service.domain.tokens import TokenSource, calibrated_tokens
 from abridged.service.text.identifiers import VALUES, IdentifierKind
 
@@ -411,7 +412,8 @@ _PATHS: Final = frozenset({IdentifierKind.PATH, IdentifierKind.FILE})
 
 
 def _is_noise(entry: LedgerEntry) -> bool:
-    return entry.use is Use.TOOL and entry.times == 1
+    """Whether only a tool's result names it, once; of a quantity any number of rows may have the same by chance."""
+    return entry.use is Use.TOOL and (entry.times == 1 or entry.kind in MEASURED)
 
 
 def _need(entry: LedgerEntry, newest: int) -> float:
@@ -425,6 +427,6 @@ def _need(entry: LedgerEntry, newest: int) -> float:
         KIND_WEIGHTS[entry.kind]
         + _USE_WEIGHTS[entry.use]
         + entry.numbers[-1] / newest
-        + min(entry.times, _REPEATS_MAX) / 4
+        + (0 if entry.kind in MEASURED else min(entry.times, _REPEATS_MAX) / 4)
     )
     return needed - _NOISE if _is_noise(entry) else needed

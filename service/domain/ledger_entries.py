@@ -9,7 +9,7 @@ that they share.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,6 +20,7 @@ from abridged.service.domain.standing_values import MEASURED, StandingValues
 from abridged.service.text.envelope import unwrap_envelope
 from abridged.service.text.identifiers import SERIES_MIN, IdentifierKind, serial
 from abridged.service.text.mentions import Mention, mentions
+from abridged.service.text.values import is_listing
 from abridged.service.text.words import word_keys
 
 FOUND_MAX: Final = 4_096
@@ -30,6 +31,10 @@ SAID_CHARS_MAX: Final = 600
 
 READ_CHARS_MAX: Final = 2_000
 """A longer result of a tool has a value in every line, so that only identifiers count."""
+
+_DENSE_SHARE: Final = 0.04
+"""Identifiers a word: of a hundred long messages of people in meetings none has one in a hundred words, half of those by
+which a coding agent is shown files and commands have one in sixteen."""
 
 _SAID: Final = {Role.USER: Use.USER, Role.ASSISTANT: Use.ASSISTANT, Role.TOOL: Use.TOOL}
 _USES: Final = tuple(Use)
@@ -88,6 +93,7 @@ def found_in(
     reading.only_replaces = True
     for m in staying:
         reading.read(m)
+    reading.spare_series()
     return list(own.values()), tuple(Replaced(key, number) for key, number in reading.replaced.items())
 
 
@@ -101,6 +107,7 @@ class _Reading:
         self.only_replaces = False
         self._named_at: dict[str, int] = {}
         self._standing = StandingValues()
+        self._followed: dict[str, str] = {}
         for entry in sorted(ledger.entries, key=lambda entry: entry.numbers[-1]):
             self._named_at[entry.key] = entry.numbers[-1]
             if not entry.replaced_by:
@@ -111,7 +118,10 @@ class _Reading:
         for text, use in _texts(m.message):
             is_data = use is Use.TOOL or (use is not Use.CALL and text.lstrip()[:1] in ("{", "["))
             most = READ_CHARS_MAX if is_data else SAID_CHARS_MAX
-            named = list(mentions(text, said=use is not Use.CALL and len(text) <= most))
+            is_prose = use is not Use.CALL and len(text) <= most and not is_listing(text)
+            named = list(mentions(text, said=is_prose))
+            if use is Use.USER and len(text) > SAID_CHARS_MAX and _is_dense(text, named):
+                use, is_data = Use.TOOL, True
             # The model chooses what a call names, so calls count rows only within one of them.
             rows = serial(mention.text for mention in named) if use is Use.CALL else frozenset()
             for mention in named:
@@ -131,6 +141,19 @@ class _Reading:
             if key not in counting and not (_is_cell(found) and columns[found.context] >= SERIES_MIN)
         }
 
+    def spare_series(self) -> None:
+        """Restore the values of which each looked like the next one, `Turn 1`, `Turn 2`, `Turn 3`, `Turn 4`: each holds
+        for a thing of its own, unless somebody spoke of a change."""
+        last: dict[str, str] = {}
+        # The newest first: what follows a value has been followed up before it.
+        for key, after in reversed(self._followed.items()):
+            last[key] = last.get(after, after)
+        followers = Counter(last.values())
+        for key in (key for key, end in last.items() if followers[end] + 1 >= SERIES_MIN):
+            self.replaced.pop(key, None)
+            if key in self.found:
+                self.found[key].replaced_by = 0
+
     def _named(self, mention: Mention, number: int, use: Use, *, is_data: bool) -> None:
         key = mention.text.casefold()
         if not self.only_replaces:
@@ -142,6 +165,7 @@ class _Reading:
         self._replace(mention, key, number, is_data=is_data)
         if not mention.words.dropped and self._named_at.get(key, 0) < number:
             self._named_at[key] = number
+            self._followed.pop(key, None)
             if self.replaced.get(key, number) < number:
                 del self.replaced[key]
             if key in self.found and self.found[key].replaced_by < number:
@@ -151,8 +175,11 @@ class _Reading:
         words = mention.words
         if not is_data and not words.supposed:
             old = self._standing.superseded_by(key, mention.kind, words.about, number, changes=words.changes)
-            for gone in filter(None, (mention.replaces.casefold(), old, key if words.dropped else "")):
+            for gone in filter(None, (old, mention.replaces.casefold(), key if words.dropped else "")):
                 self._give_way(gone, number)
+                self._followed.pop(gone, None)
+            if old and not words.changes and mention.replaces.casefold() != old:
+                self._followed[old] = key
         if not words.dropped:
             self._standing.stands(key, mention.kind, words.about, number)
 
@@ -166,6 +193,11 @@ class _Reading:
         """Keep the newest FOUND_MAX of those that were named once, and all others up to as many."""
         ranked = sorted(self.found.items(), key=lambda item: (item[1].count > 1, item[1].use is not Use.TOOL))
         self.found = dict(ranked[-FOUND_MAX:])
+
+
+def _is_dense(text: str, named: Sequence[Mention]) -> bool:
+    """Whether a text names so many things that it was put out by a program, whoever hands it on."""
+    return len({mention.text for mention in named}) >= _DENSE_SHARE * len(text.split())
 
 
 def _is_cell(found: Found) -> bool:

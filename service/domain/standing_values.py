@@ -3,7 +3,7 @@
 Nobody says `the batch cap, formerly 6,144 rows, is 4,096 rows`; people say `let's make the batch cap 4,096`. So what
 speaks for two values being of one thing is weighed: words that both have around them and few other values have, a form
 that they share, and a sentence that speaks of a change. The weights were fitted to the 82 replaced values of
-`bench/written/seen`: they find 38 of these, and take 3 of the 216 values that hold for replaced.
+`bench/written/seen`: they find 35 of these, and take 5 of the 216 values that hold for replaced.
 """
 
 from __future__ import annotations
@@ -41,6 +41,9 @@ _UNIT_LETTERS_MIN: Final = 2
 
 MEASURED: Final = frozenset({IdentifierKind.AMOUNT, IdentifierKind.DATE, IdentifierKind.NUMBER})
 """Kinds whose letters are units, which name nothing."""
+
+_UNITED: Final = frozenset({IdentifierKind.AMOUNT, IdentifierKind.NUMBER})
+"""Kinds of which a value in one unit supersedes none in another: `5 °C` no `40 kg`."""
 
 _FOLLOWED_MAX: Final = 16
 """Values that one word is followed to: one that more values have around them names none of them."""
@@ -107,6 +110,8 @@ class StandingValues:
             if one == key or self._numbers[one] >= number:
                 continue
             _, its_letters, its_form = self._forms[one]
+            if kind in _UNITED and _units(letters) and _units(its_letters) not in ("", _units(letters)):
+                continue
             is_same = its_letters == letters and _letters(letters) >= _UNIT_LETTERS_MIN
             alike = _LETTERS_WEIGHT if is_same else _FORM_WEIGHT if its_form == form else _KIND_WEIGHT
             weight = min(words, _WORDS_MAX) * alike * (_CHANGE_WEIGHT if changes else 1.0)
@@ -115,5 +120,10 @@ class StandingValues:
         return best
 
 
+def _units(letters: str) -> str:
+    """The letters of a measured value, whatever stands between them."""
+    return "".join(_LETTER.findall(letters))
+
+
 def _letters(text: str) -> int:
-    return sum(map(len, _LETTER.findall(text)))
+    return len(_units(text))

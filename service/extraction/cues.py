@@ -17,8 +17,12 @@ from abridged.service.text.sentences import is_question, terms_of, without_quota
 
 _ENDED: Final = re.compile(r"[.!\u2026\u3002\uff01][\"'\u201d\u2019)\]]{0,3}$")
 _WIDE_STOP: Final = "\u3002"
+_STOP: Final = re.compile(r"[,;:.!?\u2026]\s|\s[\u2013\u2014-]\s|[\u3001\u3002\uff0c\uff1a\uff1b]")
 _UNMARKED_CHARS_MAX: Final = 120
 """A question without a mark is written in a hurry, and short."""
+
+_BEFORE_CHARS: Final = 100
+"""Characters before a phrase among which an `if` or a `not` is sought that it depends on."""
 
 _COURTESY_CHARS_MAX: Final = 160
 """A longer sentence says something else too."""
@@ -40,7 +44,12 @@ def is_decision(sentence: str) -> bool:
 
 def is_reversal(sentence: str) -> bool:
     """Whether the sentence says that something no longer holds."""
-    return has_phrase(_plain(sentence), Phrase.TAKES_BACK) and not asks(sentence)
+    return _says_firmly(_plain(sentence), Phrase.TAKES_BACK) and not asks(sentence)
+
+
+def taken_back(sentence: str) -> str:
+    """The clauses of a sentence that say what no longer holds: of `It is loud, so we meet here instead` the second."""
+    return " ".join(clause for clause in _STOP.split(_plain(sentence)) if is_reversal(clause))
 
 
 def is_action(sentence: str) -> bool:
@@ -75,7 +84,7 @@ def is_open(sentence: str) -> bool:
 
 def is_done(sentence: str) -> bool:
     """Whether the sentence reports something as done."""
-    return has_phrase(_plain(sentence), Phrase.REPORTS_DONE)
+    return _says_firmly(_plain(sentence), Phrase.REPORTS_DONE)
 
 
 def seeks_agreement(sentence: str) -> bool:
@@ -175,11 +184,25 @@ def _openings() -> re.Pattern[str]:
 def _says_unsupposed(plain: str, kind: Phrase) -> bool:
     """Whether it has such a phrase, and no `if` before it."""
     found = pattern_of(kind).search(plain)
-    if found is None:
-        return False
-    supposed = pattern_of(Phrase.SUPPOSES).search(plain, 0, found.start())
-    # `Whether it holds, nobody knows` supposes nothing.
-    return supposed is None or pattern_of(Phrase.ASKS_INDIRECTLY).match(supposed[0]) is not None
+    return found is not None and not _is_supposed(plain[: found.start()])
+
+
+def _says_firmly(plain: str, kind: Phrase) -> bool:
+    """Whether it has such a phrase with no `if` before it, and no `not` before it in its clause."""
+    # Phrases such as `not only` deny nothing; spaces in their place keep the places of the others.
+    denying = pattern_of(Phrase.DENIES_NOTHING).sub(lambda idiom: " " * len(idiom[0]), plain)
+    starts = (found.start() for found in pattern_of(kind).finditer(plain))
+    reaches = (slice(max(0, start - _BEFORE_CHARS), start) for start in starts)
+    return any(
+        not _is_supposed(plain[reach]) and not has_phrase(_STOP.split(denying[reach])[-1], Phrase.DENIES)
+        for reach in reaches
+    )
+
+
+def _is_supposed(before: str) -> bool:
+    """Whether a text that ends here supposes what comes next. `Whether it holds, nobody knows` supposes nothing."""
+    supposed = pattern_of(Phrase.SUPPOSES).search(before)
+    return supposed is not None and pattern_of(Phrase.ASKS_INDIRECTLY).match(supposed[0]) is None
 
 
 def _is_in_capitals(plain: str) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
+from types import MappingProxyType
 from typing import Final
 
 from abridged.service.domain.message import Message
@@ -71,10 +72,12 @@ def extract(
     tokens_max: int,
     count_tokens: CountTokens,
     numbers: Sequence[int] = (),
+    superseded: Mapping[str, int] = MappingProxyType({}),
 ) -> Extract:
     """The extract of `messages`, continuing `previous`, in about `tokens_max` tokens.
 
     The summary always has a line, whatever the budget. `numbers` are those of the messages, by default from 1.
+    No sentence is quoted for a value that is `superseded`.
     """
     corpus = gathered(messages, previous=previous, numbers=numbers)
     best = ranked(corpus)
@@ -104,7 +107,7 @@ def extract(
     listed = {*context.decisions, *tasks, *context.unresolved}
     spent = (*listed, *context.participants, *context.domain_entities)
     left = max(0, budget - sum(_cost(text, count_tokens) for text in spent))
-    stale = outdated(best)
+    stale = outdated(best, superseded)
     chosen = diverse(best, corpus, skipped=listed | stale)
     summed_up, others = _divided(chosen[: -(-len(chosen) // 2)], int(left * _SUMMARY_SHARE), count_tokens=count_tokens)
     points, _ = _divided(

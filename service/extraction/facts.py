@@ -20,6 +20,7 @@ from abridged.service.extraction.cues import (
     is_promise,
     is_reversal,
     stands_alone,
+    taken_back,
 )
 from abridged.service.extraction.passages import Corpus, Passage, Scored, is_usable, repetition
 from abridged.service.extraction.talk import SETTLING_SHARE, Talk, by_turns, is_about, is_quotable, said_by
@@ -43,6 +44,9 @@ _TAKEN_BACK_SHARE: Final = 1 / 3
 _SAME_TASK_SHARE: Final = 0.75
 """With this share of repeated words it is the same task in other words."""
 
+_NAMING_MIN: Final = 2
+"""Words with which a clause names what it takes back."""
+
 _VALUES: Final = frozenset(
     {
         *(IdentifierKind.AMOUNT, IdentifierKind.DATE, IdentifierKind.TIME),
@@ -64,7 +68,7 @@ def decisions(best: Sequence[Scored], talk: Talk, *, carried: Sequence[str]) -> 
     standing = [(line, _subject(said_by(line)[1])) for line in carried]
     for passage in sorted(found, key=lambda passage: passage.place):
         subject = _subject(passage.text)
-        back = is_reversal(passage.text)
+        back = _back(passage.text, subject) if is_reversal(passage.text) else frozenset()
         left = [item for item in standing if not _replaces(subject, item[1], back=back)]
         if not stands_alone(passage.text):
             # The decision that it takes back no longer holds; the new one cannot be read here.
@@ -124,14 +128,19 @@ def _subject(text: str) -> _Subject:
     return _Subject(terms_of(text) - words_of(Words.DECIDING), things)
 
 
-def _replaces(new: _Subject, old: _Subject, *, back: bool) -> bool:
-    """Whether the later decision replaces the earlier one; `back` if it takes something back."""
+def _replaces(new: _Subject, old: _Subject, *, back: Terms) -> bool:
+    """Whether the later decision replaces the earlier one; `back` are the words of what it takes back."""
     if new.things and old.things and new.things.isdisjoint(old.things):
         return False
-    shared = len(new.terms & old.terms)
-    if back:
-        return shared >= max(1, _TAKEN_BACK_SHARE * len(old.terms))
-    return shared >= max(2, _SAME_SHARE * min(len(new.terms), len(old.terms)))
+    if len(back & old.terms) >= max(1, _TAKEN_BACK_SHARE * len(old.terms)):
+        return True
+    return len(new.terms & old.terms) >= max(2, _SAME_SHARE * min(len(new.terms), len(old.terms)))
+
+
+def _back(text: str, subject: _Subject) -> Terms:
+    """The words of what a decision takes back: those of its clauses that do, or all if these name nothing."""
+    terms = _subject(taken_back(text)).terms
+    return terms if len(terms) >= _NAMING_MIN else subject.terms
 
 
 def _distinct(actions: Iterable[ActionItem]) -> list[ActionItem]:

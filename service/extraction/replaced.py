@@ -7,11 +7,13 @@ it 9090 instead`), or if a correction names what it replaces (`9090 instead of 8
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from abridged.service.extraction.passages import Passage, Scored
+from abridged.service.text.mentions import mentions
 from abridged.service.text.phrases import Phrase, has_phrase, pattern_of
 from abridged.service.text.sentences import Terms, terms_of
 from abridged.service.text.words import STEM_CHARS
@@ -72,8 +74,19 @@ class _Statement(NamedTuple):
     gives_up: frozenset[str]
 
 
-def outdated(best: Sequence[Scored]) -> set[str]:
-    """The lines of the best passages whose value a later one of them replaced."""
+def superseding(text: str, superseded: Mapping[str, int]) -> int:
+    """The message after which a value of a text no longer holds; 0 for none.
+
+    A text that names another value of its kind, or speaks of a change, tells what became of the value.
+    """
+    named = list(mentions(text, said=True)) if superseded else []
+    held = {one.kind for one in named if one.text.casefold() not in superseded}
+    gone = (one for one in named if one.kind not in held and not one.words.changes)
+    return max((superseded.get(one.text.casefold(), 0) for one in gone), default=0)
+
+
+def outdated(best: Sequence[Scored], superseded: Mapping[str, int] = MappingProxyType({})) -> set[str]:
+    """The lines of the best passages whose value a later one of them replaced, or which is superseded."""
     whole = (one.passage for one in best if not one.passage.fragment)
     read = sorted(map(_statement, islice(whole, _COMPARED_MAX)), key=lambda one: one.passage.place)
     statements = [_announced(one, before) for before, one in zip([None, *read], read, strict=False)]
@@ -81,7 +94,7 @@ def outdated(best: Sequence[Scored]) -> set[str]:
     for at, new in enumerate(statements):
         if new.values or new.corrects:
             lines.update(old.passage.line for old in _replaced(new, statements[:at]))
-    return lines
+    return lines | {one.passage.line for one in statements if superseding(one.passage.text, superseded)}
 
 
 def _replaced(new: _Statement, earlier: Sequence[_Statement]) -> Iterator[_Statement]:

@@ -33,6 +33,7 @@ class ProblemCode(StrEnum):
     OPPOSITE = "opposite"
     ONLY_PROPOSED = "only_proposed"
     OTHER_SPEAKER = "other_speaker"
+    OUTDATED = "outdated"
     REPETITION = "repetition"
     FORMAT_TALK = "format_talk"
     GENERIC = "generic"

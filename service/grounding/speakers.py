@@ -18,6 +18,7 @@ from abridged.service.grounding.polarity import is_quoted
 from abridged.service.grounding.roles import is_taken_up
 from abridged.service.grounding.support import Concordance, Heard, Support
 from abridged.service.text.phrases import Phrase, has_phrase, pattern_of
+from abridged.service.text.sentences import is_question
 from abridged.service.text.words import folded, word_forms
 
 _CLOSE: Final = 0.25
@@ -39,6 +40,8 @@ _CLEFT: Final = re.compile("\u306e\u306f\u3001?([\u30a0-\u9fff]+)")
 
 def said_by_another(statement: str, support: Support, concordance: Concordance) -> tuple[int, ...] | None:
     """The message of another speaker that says what `statement` gives to its own; None if there is no such message."""
+    if is_question(statement):
+        return None
     plain = folded(statement).replace("\u2019", "'")
     voiced, wish = _first(plain, Phrase.TELLS_PROPOSAL, Phrase.TELLS_REMARK), _first(plain, Phrase.TELLS_WISH)
     act = voiced or wish
@@ -57,14 +60,22 @@ def said_by_another(statement: str, support: Support, concordance: Concordance) 
         return None if close[0] is not others[0] else others[0].passages[0].numbers
     if claimed is Role.USER and (len(others) < len(close) or is_taken_up(others[0], concordance)):
         return None
+    if claimed is Role.USER and _attends(others[0]):
+        return None
     return others[0].passages[0].numbers
 
 
 def _is_quotation(statement: str, support: Support) -> bool:
-    """Whether a statement is what a message says, of the role before it if there is one: it tells of nobody's act."""
+    """Whether a statement is what a message says, of the role before it if there is one, or stands in the previous
+    record with its speaker: it tells of nobody's act."""
     speaker = statement.partition(": ")[0]
     return any(
-        is_quoted(statement, heard) and (speaker not in _ROLES or heard.passages[0].role == speaker)
+        is_quoted(statement, heard)
+        and (
+            speaker not in _ROLES
+            or heard.passages[0].role == speaker
+            or any(passage.role is None and statement in passage.text for passage in heard.passages)
+        )
         for heard in support.heard
     )
 
@@ -96,6 +107,15 @@ def _is_assistant(subject: str) -> bool:
     """Whether a subject is an assistant, and not somebody of whom it is said to be one's."""
     found = pattern_of(Phrase.NAMES_ASSISTANT).search(subject)
     return found is not None and not has_phrase(subject[: found.start()], Phrase.IS_ASIDE)
+
+
+def _attends(heard: Heard) -> bool:
+    """Whether an assistant's message reports something done or asks for details: it repeats what a user wants."""
+    return any(
+        has_phrase(passage.text, kind)
+        for passage in heard.passages
+        for kind in (Phrase.REPORTS_DONE, Phrase.ASKS_FOR_ANSWER)
+    )
 
 
 def _is_reported(subject: str, heard: Heard) -> bool:

@@ -18,7 +18,7 @@ from abridged.service.domain.tokens import TokenCounter
 from abridged.service.grounding.support import concordance_of
 from abridged.service.summarizer.check import Room, Source, check_draft
 from abridged.service.summarizer.fit import fit_draft
-from abridged.service.summarizer.forms import DraftForm
+from abridged.service.summarizer.forms import DraftForm, ExtractSource
 from abridged.service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
 from abridged.service.turn import at_length
 
@@ -81,7 +81,10 @@ class ExtractiveSummarizer:
         size = plan.summary_tokens_max
         room = Room.of_record(size, frame_tokens=cost.frame_tokens, limit_tokens=plan.room_tokens)
         said = tuple((m.number, m.message) for m in work.telling)
-        extracted = form.extracted(said, work.previous, room.content_tokens, self._counter.count)
+        superseded = work.superseded
+        extracted = form.extracted(
+            ExtractSource(said, work.previous, superseded), room.content_tokens, self._counter.count
+        )
         # An extract cannot be rewritten, so its narrative is cut.
         draft = fit_draft(extracted.draft, tokens_max=room.limit_tokens, cost=cost, cut_narrative=True)
         assert draft is not None, "a narrative that is cut fits"
@@ -94,6 +97,7 @@ class ExtractiveSummarizer:
             policy=without_floors(plan.policy),
             replaces=work.replaces,
             rests_on=extracted.rests_on,
+            superseded=superseded,
         )
         checked = check_draft(draft, source)
         if checked.problems:

@@ -54,7 +54,8 @@ _MENDED: Final = frozenset({ProblemCode.COVERAGE, ProblemCode.UNCHANGED})
 class Source:
     """The source that a draft may draw on and is compared with, and the policy. `every` has the source's identifiers,
     `concordance` what its statements may rest on, `rests_on` the messages of those that code has found, and `skeleton`
-    those that code keeps. `quotable` are the sentences that a model may have copied; None for an extract, which may."""
+    those that code keeps. `superseded` are values that no longer hold, with the messages that say so. `quotable` are
+    the sentences that a model may have copied; None for an extract, which may."""
 
     evidence: Evidence
     every: tuple[Identifier, ...]
@@ -64,6 +65,7 @@ class Source:
     policy: Policy
     rests_on: Mapping[str, tuple[int, ...]]
     skeleton: Skeleton | None
+    superseded: Mapping[str, int]
     quotable: Quotable | None
 
     @property
@@ -85,6 +87,7 @@ class Source:
         concordance: Concordance | None = None,
         rests_on: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
         skeleton: Skeleton | None = None,
+        superseded: Mapping[str, int] = MappingProxyType({}),
         by_model: bool = False,
     ) -> Source:
         """The source of one call: messages, texts of partial summaries, and the record that the draft continues.
@@ -120,6 +123,7 @@ class Source:
             policy=policy,
             rests_on=skeleton.rests_on if skeleton else rests_on,
             skeleton=skeleton,
+            superseded=superseded,
             quotable=quotable_of(messages) if by_model else None,
         )
 
@@ -203,7 +207,7 @@ def check_draft(draft: Draft, source: Source, limit: Limit = NO_LIMIT) -> Checke
     clean = _tidied(_without_marks(draft), source)
     supported = _supported_only(clean, source.evidence)
     joined = _joined(supported, source, limit)
-    found = judged(_statements(joined), source.concordance, source.rests_on)
+    found = judged(_statements(joined), source.concordance, source.rests_on, source.superseded)
     kept = _without(joined, found.taken_out)
     texts = _texts_by_field(_without(supported, found.taken_out))
     # An operator's own part says in its own words what the rest says: it is compared with nothing.
@@ -241,6 +245,7 @@ def _tidied(draft: Draft, source: Source) -> Draft:
     measures = Measures(
         source.evidence,
         source.concordance,
+        source.superseded,
         source.instructions,
         may_speak_of_format=source.beside.said_of_format,
         max_repetition=source.policy.max_repetition,
@@ -260,9 +265,10 @@ def _joined(draft: Draft, source: Source, limit: Limit) -> Draft:
     """The whole draft, within the limit: with what code keeps, and completed from the extract as far as that fits."""
     if source.skeleton is None:
         return limit.fitted(draft)
-    joined = limit.fitted(source.skeleton.joined(draft, source.concordance))
+    joined = source.skeleton.joined(draft, source.concordance)
     if source.quotable is None:
-        return joined
+        return limit.fitted(joined)
+    joined = limit.fitted(limit.shortened(joined))
     asked = min(limit.tokens, limit.content_tokens + limit.cost(source.skeleton.lists))
     return source.skeleton.pointed(_completed(joined, source, limit), replace(limit, tokens=asked).fits)
 

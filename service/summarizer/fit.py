@@ -1,4 +1,7 @@
-"""Fits a draft to its room: list items go, the last ones of each list first, and of an extract the narrative's end."""
+"""Fits a draft to its room: list items go, the last ones of each list first, and of an extract the narrative's end.
+
+The narrative of a model gives way to the lists that code keeps.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from math import inf
 from typing import Final
 
 from abridged.service.summarizer.draft import Draft
+from abridged.service.text.sentences import parts_of
 
 _LEFT_OUT_FIRST: Final = ("key_points", "domain_entities", "participants", "unresolved", "action_items", "decisions")
 """Lists by the cost of losing them: the narrative has most key points too, but often no decisions."""
@@ -32,6 +36,19 @@ class Limit:
     def fits(self, draft: Draft) -> bool:
         """Whether a draft is within the limit."""
         return self.cost(draft) <= self.tokens
+
+    def shortened(self, draft: Draft) -> Draft:
+        """The draft with as many sentences of its narrative, from the first on, as fit beside all of its lists but the
+        key points; at least one."""
+        bare = draft.model_copy(update={"key_points": []})
+        if self.fits(bare):
+            return draft
+        text, ends, at = draft.summary, list[int](), 0
+        for part in parts_of(text):
+            at = text.index(part, at) + len(part)
+            ends.append(at)
+        count = _most(1, len(ends), lambda n: self.fits(bare.model_copy(update={"summary": text[: ends[n - 1]]})))
+        return draft.model_copy(update={"summary": text[: ends[count - 1]]}) if ends else draft
 
     def fitted(self, draft: Draft) -> Draft:
         """The draft within the limit; as it is if its narrative alone is too long and may not be cut."""

@@ -68,7 +68,23 @@ class Extracted(NamedTuple):
 
 
 NumberedMessage = tuple[int, Message]
-Extracting = Callable[[Sequence[NumberedMessage], SummaryRecord | None, int, Callable[[str], int]], Extracted]
+
+
+class ExtractSource(NamedTuple):
+    """The numbered messages that an extract is made of, the record before them, and the values that no longer hold,
+    with the messages that say so."""
+
+    said: Sequence[NumberedMessage]
+    previous: SummaryRecord | None = None
+    superseded: Mapping[str, int] = MappingProxyType({})
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages without their numbers."""
+        return [message for _, message in self.said]
+
+
+Extracting = Callable[[ExtractSource, int, Callable[[str], int]], Extracted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +97,7 @@ class DraftForm:
         schema: Returns the JSON Schema for a summary of a size in tokens; None for plain text.
         read: Returns the draft in an answer, for a summary of a size in tokens. Raises InvalidDraft.
         repair: The words to a model about an answer that it has to write again.
-        extracted: Returns the draft that extraction makes, within a size in tokens, of numbered messages and the record
-            before.
+        extracted: Returns the draft that extraction makes of a source, within a size in tokens.
         beside_tokens: Most tokens that an answer may have beside the summary.
         keeps_statements: Whether code keeps the statements of the source beside what a model writes.
         small: The form that asks for the narrative alone, for a model that does not manage this one; None without one.
@@ -99,11 +114,15 @@ class DraftForm:
     small: DraftForm | None = None
 
 
-def _extracted_facets(
-    said: Sequence[NumberedMessage], previous: SummaryRecord | None, tokens_max: int, count: Callable[[str], int]
-) -> Extracted:
-    numbers, messages = [number for number, _ in said], [message for _, message in said]
-    found = extract(messages, previous=previous, tokens_max=tokens_max, count_tokens=count, numbers=numbers)
+def _extracted_facets(source: ExtractSource, tokens_max: int, count: Callable[[str], int]) -> Extracted:
+    found = extract(
+        source.messages,
+        previous=source.previous,
+        tokens_max=tokens_max,
+        count_tokens=count,
+        numbers=[number for number, _ in source.said],
+        superseded=source.superseded,
+    )
     context = found.context
     draft = Draft(
         summary=found.summary,
@@ -117,17 +136,12 @@ def _extracted_facets(
     return Extracted(draft, found.rests_on)
 
 
-def _extracted_episode(
-    said: Sequence[NumberedMessage], _: SummaryRecord | None, tokens_max: int, count: Callable[[str], int]
-) -> Extracted:
-    messages = [message for _, message in said]
-    return Extracted(episode_draft(*extracted_episode(messages, tokens_max=tokens_max, count_tokens=count)))
+def _extracted_episode(source: ExtractSource, tokens_max: int, count: Callable[[str], int]) -> Extracted:
+    return Extracted(episode_draft(*extracted_episode(source.messages, tokens_max=tokens_max, count_tokens=count)))
 
 
-def _extracted_digest(
-    said: Sequence[NumberedMessage], _: SummaryRecord | None, tokens_max: int, count: Callable[[str], int]
-) -> Extracted:
-    texts = [message.content for _, message in said]
+def _extracted_digest(source: ExtractSource, tokens_max: int, count: Callable[[str], int]) -> Extracted:
+    texts = [message.content for message in source.messages]
     return Extracted(Draft.of_text(extracted_digest(texts, tokens_max=tokens_max, count_tokens=count)))
 
 

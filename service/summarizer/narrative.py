@@ -15,6 +15,7 @@ from typing import Final
 
 from abridged.service.domain.message import Message
 from abridged.service.extraction.passages import speaker_of
+from abridged.service.extraction.replaced import superseding
 from abridged.service.extraction.talk import said_by
 from abridged.service.grounding.claims import Evidence, unsupported
 from abridged.service.grounding.comparison import talks_of_format, without_loops
@@ -53,6 +54,7 @@ class Measures:
     Attributes:
         evidence: Everything that its source says.
         concordance: The messages of the source.
+        superseded: Values that no longer hold, with the messages that say so.
         instructions: The prompt without its transcript.
         may_speak_of_format: Whether the conversation speaks of JSON and the like, too.
         max_repetition: The share of a sentence that may repeat earlier ones; 0 for no bound.
@@ -60,6 +62,7 @@ class Measures:
 
     evidence: Evidence
     concordance: Concordance
+    superseded: Mapping[str, int]
     instructions: str
     may_speak_of_format: bool
     max_repetition: float
@@ -120,7 +123,7 @@ def _is_bad(sentence: str, measures: Measures) -> bool:
         return True
     if not measures.may_speak_of_format and talks_of_format(sentence):
         return True
-    if unsupported(sentence, measures.evidence):
+    if unsupported(sentence, measures.evidence) or superseding(sentence, measures.superseded):
         return True
     return any(True for _ in narrative_problems("summary", sentence, measures.concordance))
 

@@ -24,7 +24,7 @@ from abridged.service.prompts.prompt import (
 from abridged.service.summarizer.ask import AcceptedDraft
 from abridged.service.summarizer.check import CONTENT_TOKENS_MIN, Room, Source
 from abridged.service.summarizer.draft import Draft
-from abridged.service.summarizer.forms import DraftForm
+from abridged.service.summarizer.forms import DraftForm, ExtractSource
 from abridged.service.summarizer.skeleton import Skeleton
 from abridged.service.summarizer.summarizer import PassFailed, PassWork, WindowCost, draft_text
 
@@ -97,8 +97,8 @@ class Questions:
         if not self._form.keeps_statements:
             return None
         said = tuple((m.number, m.message) for m in self._work.telling)
-        size = self._whole_room.content_tokens
-        return Skeleton(*self._form.extracted(said, self._work.previous, size, self._count), said)
+        source = ExtractSource(said, self._work.previous, self._work.superseded)
+        return Skeleton(*self._form.extracted(source, self._whole_room.content_tokens, self._count), said)
 
     def room(self) -> Room:
         """The room of the pass's record, less the statements that code keeps."""
@@ -277,6 +277,7 @@ class Questions:
             replaces=self._work.replaces if whole else None,
             context=[m.message for m in self._work.overlap],
             skeleton=skeleton,
+            superseded=self._work.superseded,
             by_model=True,
         )
 

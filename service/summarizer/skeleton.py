@@ -29,6 +29,9 @@ from abridged.service.text.sentences import Terms, sentences, terms_of
 _SAME_SHARE: Final = 0.6
 """Share of a statement's words that another of its list has to say the same."""
 
+_KEPT_SHARE: Final = 0.4
+"""Share of the words of a changed statement that it had before."""
+
 _ABOUT_SHARE: Final = 1 / 3
 _ENDING_SHARE: Final = 1 / 2
 """Share of a statement's words in a message that is about it, with a word of an end and without one."""
@@ -142,8 +145,9 @@ class Skeleton:
 
     def _replaces(self, one: Numbered, text: str, concordance: Concordance) -> bool:
         """Whether a new text is about the same as a statement, and the source bears it out."""
-        support = concordance.support(text)
-        if len(terms_of(text) & terms_of(one.text)) < _SHARED_MIN or not support.supported:
+        terms, support = terms_of(text), concordance.support(text)
+        least = max(_SHARED_MIN, _KEPT_SHARE * len(terms))
+        if len(terms & terms_of(one.text)) < least or not support.supported:
             return False
         is_later = max(support.numbers, default=0) > self._last(one)
         is_kept = _things(one.text) <= _things(text)

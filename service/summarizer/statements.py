@@ -1,9 +1,9 @@
 """The statements of a draft before its source: what each rests on, and which of them may not stay.
 
 A decision or an action item without support is taken out. So is every statement whose source says the opposite or which
-names another speaker than its source, and every decision that an assistant only proposed. A key point or an open
-question without support stays, without message numbers. The narrative is judged as a whole, because only a model can
-write it again.
+names another speaker than its source, every decision that an assistant only proposed, and every statement of a value
+that no longer holds. A key point or an open question without support stays, without message numbers. The narrative is
+judged as a whole, because only a model can write it again.
 
 A statement that code has found, or that an earlier record names with its messages, rests on these without a search: it
 needs no other support, unless a later message gave another value to what it says.
@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Final
 
 from abridged.service.domain.record import RecordEvidence
+from abridged.service.extraction.replaced import superseding
 from abridged.service.grounding.draft import Problem, ProblemCode
 from abridged.service.grounding.polarity import contradicting
 from abridged.service.grounding.roles import decides, only_proposed
@@ -60,15 +61,18 @@ class _List:
     opposed: list[_Numbers]
     proposed: list[_Numbers]
     by_others: list[_Numbers]
+    outdated: list[_Numbers]
 
 
 def judged(
     statements: Mapping[str, Sequence[str]],
     concordance: Concordance,
     rests_on: Mapping[str, _Numbers] = MappingProxyType({}),
+    superseded: Mapping[str, int] = MappingProxyType({}),
 ) -> Judged:
-    """The statements, given by list, before what their source says. Those in `rests_on` rest on these messages."""
-    lists = {name: _judged_list(name, texts, concordance, rests_on) for name, texts in statements.items()}
+    """The statements, given by list, before what their source says. Those in `rests_on` rest on these messages, and
+    `superseded` are values that no longer hold, with the messages that say so."""
+    lists = {name: _judged_list(name, texts, concordance, rests_on, superseded) for name, texts in statements.items()}
     removed = [problem for name, found in lists.items() for problem in _removals(name, found)]
     evidence = RecordEvidence(
         **{name: tuple(found.numbers) if any(found.numbers) else () for name, found in lists.items()}
@@ -122,8 +126,14 @@ def narrative_problems(field: str, text: str, concordance: Concordance) -> Itera
         )
 
 
-def _judged_list(name: str, texts: Sequence[str], concordance: Concordance, rests_on: Mapping[str, _Numbers]) -> _List:
-    found = _List(set(), [], [], [], [], [])
+def _judged_list(
+    name: str,
+    texts: Sequence[str],
+    concordance: Concordance,
+    rests_on: Mapping[str, _Numbers],
+    superseded: Mapping[str, int],
+) -> _List:
+    found = _List(set(), [], [], [], [], [], [])
     for text in texts:
         support, known = concordance.support(text), rests_on.get(text, ())
         if name in _NEEDS_SUPPORT and not support.supported and not concordance.is_empty:
@@ -138,6 +148,8 @@ def _judged_list(name: str, texts: Sequence[str], concordance: Concordance, rest
             found.proposed.append(proposal)
         elif name in _OPPOSABLE and (another := said_by_another(text, support, concordance)) is not None:
             found.by_others.append(another)
+        elif name in _OPPOSABLE and (later := superseding(text, superseded)):
+            found.outdated.append((later,))
         else:
             found.numbers.append(known or support.numbers)
             continue
@@ -168,6 +180,11 @@ def _removals(name: str, found: _List) -> Iterator[Problem]:
     if found.proposed:
         count = len(found.proposed)
         yield Problem(ProblemCode.ONLY_PROPOSED, f"{name}: {count} were only proposed, in {_messages(found.proposed)}")
+    if found.outdated:
+        count = len(found.outdated)
+        yield Problem(
+            ProblemCode.OUTDATED, f"{name}: {count} have a value for which {_messages(found.outdated)} has another"
+        )
     if found.by_others:
         count = len(found.by_others)
         yield Problem(

@@ -143,6 +143,12 @@ class PassWork:
         return f"summary-{self.plan.pass_id}"
 
     @property
+    def superseded(self) -> dict[str, int]:
+        """The identifiers, case folded, that no longer hold, with the messages that gave newer values."""
+        found = {entry.key: entry.replaced_by for entry in self.finds.entries if entry.replaced_by}
+        return found | {one.key: one.number for one in self.finds.replaced}
+
+    @property
     def telling(self) -> tuple[MessageAppended, ...]:
         """The messages with content that a record could need."""
         return tuple(

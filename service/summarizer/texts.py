@@ -7,7 +7,7 @@ the bound on calls. Nothing is stored, and nothing is logged.
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -16,12 +16,12 @@ from abridged.service.domain.errors import ModelAway, TextNotSummarized
 from abridged.service.domain.events import MessageAppended, PassPlan, Trigger
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.policy import SUMMARY_TOKENS_MAX, SUMMARY_TOKENS_MIN, Fallback, Policy
-from abridged.service.domain.record import FormName, MessageRange, SummaryRecord
+from abridged.service.domain.record import FormName, MessageRange
 from abridged.service.domain.tokens import TokenCounter, TokenSource
 from abridged.service.prompts.prompt import CHAIN_TEMPLATE, MERGE_TEMPLATE
 from abridged.service.summarizer.draft import Draft
 from abridged.service.summarizer.fit import fit_draft
-from abridged.service.summarizer.forms import FORMS, DraftForm, Extracted, NumberedMessage
+from abridged.service.summarizer.forms import FORMS, DraftForm, Extracted, ExtractSource
 from abridged.service.summarizer.summarizer import (
     Observer,
     PassFailed,
@@ -49,12 +49,10 @@ _OF_A_TEXT = "\n- The transcript is one text, not a conversation: tell what the 
 _FACETS = FORMS[FormName.FACETS]
 
 
-def _extracted(
-    said: Sequence[NumberedMessage], previous: SummaryRecord | None, tokens_max: int, count: Callable[[str], int]
-) -> Extracted:
+def _extracted(source: ExtractSource, tokens_max: int, count: Callable[[str], int]) -> Extracted:
     """The extract of a text, which nobody says: a tool's result has no speaker either."""
-    by_nobody = [(number, message._replace(role=Role.TOOL)) for number, message in said]
-    return _FACETS.extracted(by_nobody, previous, tokens_max, count)
+    by_nobody = [(number, message._replace(role=Role.TOOL)) for number, message in source.said]
+    return _FACETS.extracted(source._replace(said=by_nobody), tokens_max, count)
 
 
 DOCUMENT_FORMS: Final[Mapping[FormName, DraftForm]] = MappingProxyType(

@@ -36,6 +36,7 @@ class Phrase(StrEnum):
     IS_IDLE = "idle"
     IS_OPEN = "open"
     SUPPOSES = "supposed"
+    IMAGINES = "imagined"
     ASKS_UNMARKED = "asked"
     ASKS_FOR_ANSWER = "asking"
     ASKS_FOR_ACTION = "requests"

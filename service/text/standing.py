@@ -47,13 +47,36 @@ EVIDENCE: Final[Mapping[Phrase, float]] = MappingProxyType(
 )
 """Weights of a logistic regression over the chats of bench/written/seen and over single sentences."""
 
-_FOR: Final = sum(value for value in EVIDENCE.values() if value > 0)
+ALONE: Final[Mapping[Phrase, float]] = MappingProxyType(
+    {
+        Phrase.SETS_MANNER: 1.9,
+        Phrase.NAMES_OCCASION: 1.3,
+        Phrase.NAMES_OUTPUT: 1.2,
+        Phrase.TAKES_ALL: 1.2,
+        Phrase.ANNOUNCES_RULE: 1.0,
+        Phrase.HOLDS_ALWAYS: 1.0,
+        Phrase.NAMES_SPEAKER: 0.8,
+        Phrase.DIRECTS_READER: 0.7,
+        Phrase.FORBIDS: 0.7,
+        Phrase.SAYS_HOW: 0.7,
+        Phrase.NAMES_MATTER: 0.6,
+        Phrase.STATES_RULE: 0.5,
+        Phrase.WANTS_CONSENT: 0.4,
+        Phrase.NARRATES: -0.8,
+        Phrase.NAMES_ONCE: -1.0,
+        Phrase.IS_HEARSAY: -1.5,
+        Phrase.LIFTS_RULE: -1.6,
+    }
+)
+"""Weights without a look at the reply, over those chats and the messages of bench/written/seen/rules: who is asked for
+something often does it without a word about it."""
 
 _QUESTION: Final = -1.5
 _ACCEPTED: Final = 1.8
 _ECHOED: Final = 0.7
 _NEEDED: Final = 6.0
-"""The weight from which nine of ten sentences of those chats are rules."""
+_NEEDED_ALONE: Final = 4.4
+"""The weights from which nine of ten sentences of those chats are rules."""
 
 _REPLY_SENTENCES: Final = 2
 _SHARED_MIN: Final = 2
@@ -111,7 +134,7 @@ def statements(text: str, reply: str = "") -> Iterator[Statement]:
             continue
         own, words = _plain(without_quotations(sentence)), _stems(sentence)
         echoed = _ECHOED if len(words & echo) >= _SHARED_MIN else 0.0
-        is_rule = _reaches(_NEEDED - accepted - echoed, own) and not contains_secret(sentence)
+        is_rule = _lays_down(own, _NEEDED - accepted - echoed) and not contains_secret(sentence)
         takes_back = not is_question(own) and has_phrase_in_lower(own, Phrase.LIFTS_RULE)
         if is_rule or takes_back:
             names_rule = has_phrase_in_lower(own, Phrase.ANNOUNCES_RULE)
@@ -144,15 +167,27 @@ def _are_of_two_things(one: frozenset[str], other: frozenset[str]) -> bool:
     return all(any(not stem.isdigit() for stem in left) for left in (one - other, other - one))
 
 
-def _reaches(needed: float, own: str) -> bool:
-    """Whether the evidence in a sentence weighs that much; most sentences are given up before all of it is sought."""
-    weight = _QUESTION if is_question(own) else 0.0
-    left = _FOR
-    for kind, value in EVIDENCE.items():
+def _lays_down(own: str, needed: float) -> bool:
+    """Whether the evidence in a sentence weighs `needed`, or enough by itself."""
+    found: dict[Phrase, bool] = {}
+    asks = is_question(own)
+    return _reaches(EVIDENCE, needed, own, found, asks=asks) or _reaches(ALONE, _NEEDED_ALONE, own, found, asks=asks)
+
+
+def _reaches(
+    weights: Mapping[Phrase, float], needed: float, own: str, found: dict[Phrase, bool], *, asks: bool
+) -> bool:
+    """Whether the evidence in a sentence weighs that much; most sentences are given up before all of it is sought.
+    `found` is the evidence that was sought before."""
+    weight = _QUESTION if asks else 0.0
+    left = sum(value for value in weights.values() if value > 0)
+    for kind, value in weights.items():
         if weight + left < needed:
             return False
         left -= max(0.0, value)
-        if has_phrase_in_lower(own, kind):
+        if kind not in found:
+            found[kind] = has_phrase_in_lower(own, kind)
+        if found[kind]:
             weight += value
     return weight >= needed
 

@@ -48,6 +48,11 @@ _NEVER_NAMES: Final = frozenset(
 )
 """Kinds that are values themselves; a symbol, a code or a ticket may name the thing that has a value."""
 
+_TELL_THEMSELVES: Final = frozenset(
+    {IdentifierKind.FILE, IdentifierKind.PATH, IdentifierKind.SYMBOL, IdentifierKind.URL}
+)
+"""Kinds that say what they are: the lines before one in a listing name others."""
+
 _IDEOGRAPHS: Final = "\u2e80-\u3040\u30a0-\u9fff\uf900-\ufaff"
 _WORD: Final = re.compile(
     rf"[{_IDEOGRAPHS}]+|[^\W\d_{_IDEOGRAPHS}\u3041-\u309f][^\W{_IDEOGRAPHS}\u3041-\u309f]*"
@@ -148,7 +153,9 @@ class Block:
         start, end = found.start, found.start + len(found.text)
         begin = max(0, start - REACH_BEFORE)
         line = self._text.rfind("\n", begin, start) + 1
-        near = list(self._telling(line or begin, start)) or list(self._telling(begin, start))
+        near = list(self._telling(line or begin, start))
+        if not near and found.kind not in _TELL_THEMSELVES:
+            near = list(self._telling(begin, start))
         ranked = [(start - at - len(word), at, word) for at, word in near]
         away, _, nearest = min(ranked, default=(0, 0, ""))
         joining, room = self._text[start - away : start], float(NAME_WORDS_MAX)
@@ -199,7 +206,9 @@ class Block:
 
 
 def _is_supposed(sentence: str) -> bool:
-    return is_question(sentence.strip()) or has_phrase(sentence, Phrase.SETS_CONDITION)
+    return is_question(sentence.strip()) or any(
+        has_phrase(sentence, kind) for kind in (Phrase.SETS_CONDITION, Phrase.IMAGINES)
+    )
 
 
 def _given_up(sentence: str) -> Iterator[int]:

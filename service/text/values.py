@@ -14,10 +14,15 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from abridged.service.text.identifiers import NUMBER_CHARS_MIN, Identifier, IdentifierKind, form_of
 from abridged.service.text.phrases import Words, words_of
+
+_NUMBERED_LINE: Final = re.compile(r"^[ ]{0,6}([0-9]{1,6})(?:[:|]|\t)(?![0-9])", re.MULTILINE)
+_NUMBERED_LINES_MIN: Final = 2
+"""Steps from a line to the next one."""
 
 RUN_CHUNKS_MAX: Final = 10
 """Chunks of one value: an IBAN in groups of four has nine."""
@@ -86,6 +91,12 @@ class _Chunk(NamedTuple):
     end: int
     goes_on: bool
     is_code: bool
+
+
+def is_listing(text: str) -> bool:
+    """Whether lines of a text begin with their numbers, as programs print files: these are no values."""
+    numbers = [int(line[1]) for line in _NUMBERED_LINE.finditer(text)]
+    return sum(after - before == 1 for before, after in pairwise(numbers)) >= _NUMBERED_LINES_MIN
 
 
 def values(text: str) -> Iterator[Identifier]:

@@ -31,9 +31,10 @@ _NORMAL, _UNKNOWN, _USER_DEFINED, _BYTE = 1, 2, 4, 6
 
 _SPACE: Final = "\u2581"
 
-_TEXT_BYTES: Final = frozenset({*b"\t\n\r", *range(0x20, 0x7F), *range(0x80, 0xC0), *range(0xC2, 0xF5)})
+_TEXT_BYTES: Final = frozenset({*b"\t\n\r", *range(0x20, 0x7F), *range(0x80, 0xC0), *range(0xC2, 0xF1), 0xF3, 0xF4})
 """Bytes that texts in UTF-8 have. A vocabulary without one of them leaves out characters, which it then counts as 0;
-texts hardly have other control characters, so those may be missing."""
+texts hardly have other control characters, so those may be missing, and so may 0xF1 and 0xF2, which begin characters of
+planes to which Unicode has assigned nothing."""
 
 
 def rebuilt(model_info: Mapping[str, Any]) -> str:

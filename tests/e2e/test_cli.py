@@ -333,11 +333,33 @@ def test_the_text_of_json_is_escaped_and_not_lost(cli):
         ("chat", "--set", "summarizer.models=extractive:default"),
         ("nonsense",),
         ("--set", "nonsense", "config", "check"),
+        ("context", "c", "--set", "policy.trigger_token_ratio=0.5"),
     ],
 )
 def test_wrong_usage_ends_with_two(arguments):
     """Scripts can tell misuse from failure."""
     assert abridged(*arguments).code == 2
+
+
+def test_a_setting_of_the_sidecar_changes_nothing_in_a_call_and_is_refused(cli):
+    """Those by which a command reaches a sidecar are taken."""
+    cli("append", "set", "Why?")
+
+    refused = cli("context", "set", "--set", "policy.trigger_token_ratio=0.5")
+    taken = cli("context", "set", "--set", "client.deadline_s=9")
+
+    assert (refused.code, taken.code) == (2, 0)
+    assert "--set policy.trigger_token_ratio changes nothing here: the sidecar has its own settings" in refused.err
+
+
+def test_a_pass_that_finds_too_little_says_how_much_it_takes(cli):
+    """The message of the call alone reads as if the window were empty."""
+    cli("append", "little", "Why?")
+
+    ran = cli("compress", "little")
+
+    assert ran.code == 1
+    assert "policy.min_range_tokens" in ran.err
 
 
 def test_a_history_branches_from_the_command_line(cli):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from abridged.service.domain.message import Message
 from abridged.service.domain.record import MessageRange, Provenance, SummaryRecord
@@ -10,10 +11,16 @@ from abridged.service.extraction.extract import Extract, extract
 from abridged.service.tokenizers.estimated import EstimatingCounter
 
 
-def extract_of(messages: Sequence[Message], *, previous: SummaryRecord | None = None, tokens_max: int = 600) -> Extract:
+def extract_of(
+    messages: Sequence[Message],
+    *,
+    previous: SummaryRecord | None = None,
+    tokens_max: int = 600,
+    superseded: Mapping[str, int] = MappingProxyType({}),
+) -> Extract:
     """The extract of `messages`, counted by the estimate."""
     count = EstimatingCounter().count
-    return extract(messages, previous=previous, tokens_max=tokens_max, count_tokens=count)
+    return extract(messages, previous=previous, tokens_max=tokens_max, count_tokens=count, superseded=superseded)
 
 
 def record_of(extracted: Extract, *, depth: int = 0) -> SummaryRecord:

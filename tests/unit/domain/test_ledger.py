@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -63,6 +64,40 @@ def test_what_people_and_calls_named_outranks_what_tools_returned():
     assert texts(made) == ["OPS-2", "OPS-3", "OPS-1"]
 
 
+def test_a_quantity_that_many_rows_have_by_chance_is_not_named_again():
+    """`34 ms` in six results of a tool is six waits; an identifier that two results name is one thing."""
+    rows = [entry(f"{n} ms", *range(9, 16), kind=IdentifierKind.AMOUNT, use=Use.TOOL) for n in range(50)]
+    ticket, said = entry("OPS-7", 2, 3, use=Use.TOOL), entry("12 kg", 1, kind=IdentifierKind.AMOUNT)
+    often = entry("3 kg", *range(1, 9), kind=IdentifierKind.AMOUNT)
+
+    assert texts(ledger(*rows, ticket, said, limit=23)) == ["12 kg", "OPS-7"]
+    assert texts(ledger(often, entry("OPS-8", 8), limit=18)) == ["OPS-8"]
+
+
+def test_what_a_person_hands_on_from_a_program_is_a_row_of_data():
+    """A long message that names something every few words; the same words among others are the person's own."""
+    rows = "\n".join(f"Requirement already satisfied: package-{n} in /usr/lib ({n}.4.{n})" for n in range(20))
+    story = "It broke after the upgrade on our old machine, and nobody here knows the reason. " * 40
+
+    def uses(text: str) -> set[Use]:
+        found, _ = found_in(said_by_user(text), (), NO_LEDGER)
+        return {one.use for one in found if one.text == "9.4.9"}
+
+    assert (uses(rows), uses(f"{story}\n{rows}")) == ({Use.TOOL}, {Use.USER})
+
+
+def test_lines_of_a_listing_have_numbers_and_no_values():
+    """Programs print files so; times at the beginning of lines are values."""
+    listing = "[File: report.py (3 lines)]\n1:import numpy\n2:from os import path\n3:result = 12 * width"
+    times = "The plan:\n09:30 breakfast\n10:15 the walk\n13:00 lunch"
+
+    def found(text: str) -> set[str]:
+        return {one.text for one in found_in(said_by_user(text), (), NO_LEDGER)[0]}
+
+    assert found(listing) == {"report.py"}
+    assert {"09:30", "10:15", "13:00"} <= found(times)
+
+
 def test_the_window_shows_no_more_than_the_limit():
     """The frame and the names of kinds are counted too; the rest is remembered, up to its own limit."""
     made = ledger(*(entry(f"OPS-{number}", number) for number in range(1, 101)), limit=100, memory=200)
@@ -115,18 +150,46 @@ def test_a_replaced_value_is_not_shown():
         ("キャッシュの有効期限は36時間です。", "キャッシュの有効期限は72時間に変更して。", True),
         ("The order total is 4500 EUR.", "The shipping costs 30 EUR.", False),
         ("The order total is 4500 EUR.", "The order has the number 4411902.", False),
+        ("The rent is 4500 EUR a month.", "Imagine the rent were 4700 EUR a month.", False),
+        ("Die Miete ist 4500 EUR im Monat.", "Angenommen, die Miete ist 4700 EUR im Monat.", False),
     ],
 )
 def test_a_value_is_replaced_by_one_of_the_same_thing(older, newer, is_replaced):
     """By the words around both and by their form, in any language."""
-    said = [
-        MessageAppended(n, Message(f"m{n}", Role.USER, text), 9, TokenSource.ESTIMATE)
-        for n, text in enumerate((older, newer), 1)
-    ]
-
-    found, _ = found_in(said, (), NO_LEDGER)
+    found, _ = found_in(said_by_user(older, newer), (), NO_LEDGER)
 
     assert bool(found[0].replaced_by) is is_replaced
+
+
+@pytest.mark.parametrize("count", [3, 4, 9])
+def test_values_of_a_series_do_not_replace_each_other(count):
+    """From four on, unless somebody speaks of a change; the newest of a few stands alone."""
+    rows = [f"The importer reads the orders of host db-{n:02d}." for n in range(1, count + 1)]
+    changes = [f"The host of the importer is now db-{n:02d}." for n in range(1, count + 1)]
+
+    def replaced(texts: Sequence[str]) -> list[int]:
+        found, gone = found_in(said_by_user(*texts), (), NO_LEDGER)
+        by_key = {one.key: one.number for one in gone}
+        assert by_key == {one.text: one.replaced_by for one in found if one.replaced_by}
+        return [one.replaced_by for one in found]
+
+    expected = [*range(2, count + 1), 0]
+    assert replaced(rows) == (expected if count < 4 else [0] * count)
+    assert replaced(changes) == expected
+
+
+def test_a_value_that_is_said_again_begins_no_series():
+    """Two values that take turns replace each other."""
+    texts = [f"The importer reads the orders of host db-{n:02d}." for n in (1, 2, 1, 2, 1, 2)]
+
+    found, _ = found_in(said_by_user(*texts), (), NO_LEDGER)
+
+    assert [(one.text, one.replaced_by) for one in found] == [("db-01", 6), ("db-02", 0)]
+
+
+def said_by_user(*texts: str) -> list[MessageAppended]:
+    messages = (Message(f"m{n}", Role.USER, text) for n, text in enumerate(texts, 1))
+    return [MessageAppended(n, message, 9, TokenSource.ESTIMATE) for n, message in enumerate(messages, 1)]
 
 
 def fact(text: str, *numbers: int, context: str = "", use: Use = Use.USER, replaced_by: int = 0) -> LedgerEntry:

@@ -34,10 +34,11 @@ def test_a_value_supersedes_the_one_that_shares_its_words_and_its_form():
         ("45 min", CODE, WORDS),
         ("2 x 3", AMOUNT, frozenset({"retry"})),
         ("30 min", AMOUNT, WORDS),
+        ("45 kg", AMOUNT, WORDS),
     ],
 )
 def test_a_value_of_another_thing_supersedes_none(key, kind, about):
-    """Other words, another kind, another form with one word in common, and the same value again."""
+    """Other words, another kind, another form with one word in common, the same value again, and another unit."""
     assert standing(("30 min", AMOUNT, WORDS)).superseded_by(key, kind, about, 9, changes=False) == ""
 
 

@@ -20,7 +20,7 @@ from abridged.service.domain.message import Message, Role
 from abridged.service.domain.record import FormName
 from abridged.service.extraction.tasks import due_of
 from abridged.service.summarizer.draft import Draft
-from abridged.service.summarizer.forms import FORMS
+from abridged.service.summarizer.forms import FORMS, ExtractSource
 from abridged.service.summarizer.texts import DOCUMENT_FORMS
 from abridged.service.text.sentences import sentences
 from abridged.service.tokenizers.estimated import EstimatingCounter
@@ -118,7 +118,7 @@ def _drafted(item: Mapping[str, Any]) -> Draft:
     said = item.get("messages") or [{"role": item.get("role", "user"), "text": item["text"]}]
     messages = [(number, Message(f"m{number}", Role(one["role"]), one["text"])) for number, one in enumerate(said, 1)]
     forms = DOCUMENT_FORMS if item["source"] == "document" else FORMS
-    return forms[FormName.FACETS].extracted(messages, None, _TOKENS, _COUNT).draft
+    return forms[FormName.FACETS].extracted(ExtractSource(messages), _TOKENS, _COUNT).draft
 
 
 def _told(draft: Draft) -> list[str]:

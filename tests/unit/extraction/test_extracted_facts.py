@@ -128,6 +128,36 @@ def test_a_task_without_a_report_stays() -> None:
 @pytest.mark.parametrize(
     "later",
     [
+        "Ben: The schedule of the nightly import has not been changed.",
+        "Ben: I haven't changed that schedule of the nightly import yet.",
+        "Ben: Once I know more, and if the schedule of the nightly import has been changed, the audit begins.",
+    ],
+)
+def test_a_task_that_is_denied_or_supposed_to_be_done_stays(later: str) -> None:
+    """Only a plain report ends it."""
+    kept = ActionItem("Ben: I will change the schedule of the nightly import by Friday.", "Ben", "Friday")
+
+    assert kept in after(said(later), action_items=(kept,)).action_items
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        "Ben: The harbour office is loud, and for dinner I suggest pizza instead.",
+        "Ben: We are not going back to the old plan of the summer party at the harbour office.",
+        "Ben: If the summer party at the harbour office is called off, we tell the band.",
+    ],
+)
+def test_a_decision_stands_beside_what_takes_back_something_else_or_nothing(later: str) -> None:
+    """A reversal is about its own clause, and is none under a `not` or an `if`."""
+    first = "Ana: We decided to hold the summer party at the harbour office."
+
+    assert first in after(said(later), decisions=(first,)).decisions
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
         "Ana: We decided to move the nightly import to 05:00 and leave the backup.",
         "Ana: We will not move the nightly import after all.",
         "Ana: The move of the nightly import was called off.",
@@ -354,6 +384,17 @@ def test_a_value_that_was_replaced_is_no_key_point() -> None:
     assert "9090" in lines
     assert "8443" not in lines
     assert "12500" not in lines
+
+
+def test_a_sentence_with_a_superseded_value_is_not_quoted() -> None:
+    """One that tells what became of it is."""
+    old = "Ana: The staging proxy of the warehouse listens on port 8443 for now."
+    told_again = "Ben: The staging proxy moved from port 8443 to port 9090 last night."
+    talk = said(old, "Ben: The crane parts for the harbour arrive in the second week.", told_again)
+
+    assert old in told(extract_of(talk[:2]))
+    lines = told(extract_of(talk, superseded={"port 8443": 3}))
+    assert (old in lines, told_again in lines) == (False, True)
 
 
 def test_rows_of_a_table_are_no_names() -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from abridged.service.domain.message import Message, Role
+from abridged.service.domain.record import RecordContext
+from abridged.service.extraction.extract import Extract
 from abridged.service.grounding.speakers import said_by_another
 from abridged.service.grounding.support import concordance_of
+from tests.support.extracts import record_of
 
 
 def another(statement: str, *said: str) -> tuple[int, ...] | None:
@@ -52,6 +55,34 @@ def test_a_persons_wish_is_none_that_an_assistant_voiced(said: tuple[str, ...], 
 def test_an_assistants_own_proposal_stands_whatever_is_said_before(statement: str):
     """The adverb may come first, and the assistant after the verb."""
     assert another(statement, *ENGLISH) is None
+
+
+REFUND = ("My flight of May 20 is late.", "The refund for the late flight has been booked to your card.", "Thanks.")
+
+
+@pytest.mark.parametrize(
+    ("said", "statement"),
+    [
+        (REFUND, "The user requested a refund for the late flight."),
+        (ENGLISH, "Would you like painting the hallway green?"),
+        (ENGLISH, "The user has been asked to consider painting the hallway green."),
+        (ENGLISH, "The message suggests painting the hallway green."),
+    ],
+)
+def test_who_is_served_asked_or_no_person_voices_nothing(said: tuple[str, ...], statement: str):
+    """An assistant who does as it was asked repeats the wish; a question, a passive and a thing claim no act."""
+    assert another(statement, *said) is None
+
+
+def test_a_line_of_the_record_before_keeps_its_speaker():
+    """What it quotes lies before the source, where other people say like words."""
+    line = "user: I suggest painting the hallway green."
+    previous = record_of(Extract(f"From the messages:\n{line}", (), RecordContext()))
+    reply = Message("m1", Role.ASSISTANT, "Painting the hallway green takes two days.")
+    index, alone = concordance_of([(9, reply)], previous), concordance_of([(9, reply)])
+
+    assert said_by_another(line, index.support(line), index) is None
+    assert said_by_another(line, alone.support(line), alone) == (9,)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from abridged.service.prompts.prompt import CHAIN_TEMPLATE, PromptInput, prompt_
 from abridged.service.summarizer.check import REPLACEABLE, CheckedDraft, Source, check_draft, check_last
 from abridged.service.summarizer.draft import Draft, DraftChange, DraftItem, schema_for, with_changes
 from abridged.service.summarizer.fit import Limit
-from abridged.service.summarizer.forms import FORMS
+from abridged.service.summarizer.forms import FORMS, ExtractSource
 from abridged.service.summarizer.skeleton import Skeleton
 from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.extracts import record_of
@@ -44,7 +44,7 @@ def source_of(*lines: str, previous: SummaryRecord | None = None) -> Source:
 
 def source_with(messages: Sequence[Message], previous: SummaryRecord | None = None) -> Source:
     numbered: tuple[tuple[int, Message], ...] = tuple(enumerate(messages, 11))
-    skeleton = Skeleton(*FORMS[FormName.FACETS].extracted(numbered, previous, 800, COUNT), numbered)
+    skeleton = Skeleton(*FORMS[FormName.FACETS].extracted(ExtractSource(numbered, previous), 800, COUNT), numbered)
     return Source.of(
         messages, texts=(), previous=previous, instructions="", concordance=concordance_of(numbered, previous),
         skeleton=skeleton, by_model=True,
@@ -204,6 +204,23 @@ def test_what_is_checked_is_what_fits():
     assert len(kept.evidence.key_points) == len(kept.draft.key_points)
 
 
+def test_a_narrative_gives_way_to_the_lists_that_code_keeps():
+    """Whole sentences go from its end; the first one stays."""
+    source = source_of(*TALK)
+    whole = answered(source).draft
+    endless = Draft.of_text(" ".join((TOLD, *(f"The import failed in night {n} of the audit." for n in range(40)))))
+
+    kept = check_draft(endless, source, Limit(tokens_of(whole) + 30, tokens_of, cuts=False)).draft
+
+    assert (kept.decisions, kept.unresolved, kept.domain_entities) == (
+        *(whole.decisions, whole.unresolved),
+        whole.domain_entities,
+    )
+    assert kept.summary.startswith(TOLD)
+    assert kept.summary.endswith(" of the audit.")
+    assert tokens_of(kept) <= tokens_of(whole) + 30
+
+
 def test_the_extracts_part_in_place_of_a_narrative_evicts_no_statement():
     """As many of its lines as fit beside the lists."""
     source = source_of(
@@ -276,10 +293,15 @@ def test_a_text_that_the_source_contradicts_changes_nothing():
     assert changed(source, rule, "The backup of OPS-4711 must run before the audit.").decisions == [rule]
 
 
-def test_a_text_about_something_else_that_shares_one_word_changes_nothing():
-    """Two words that say what it is about, at least, beside its values."""
-    other = "The bakery opens at 04:00 on the day of the audit."
-
+@pytest.mark.parametrize(
+    "other",
+    [
+        "The bakery opens at 04:00 on the day of the audit.",
+        "The bakery opens at 04:00, because lorries import bread before the audit.",
+    ],
+)
+def test_a_text_about_something_else_that_shares_a_word_or_two_changes_nothing(other: str):
+    """Two words that say what it is about, and most of the shorter text, at least, beside its values."""
     assert changed(source_of(*TALK, f"Ben: {other}"), MOVE, other).decisions == [MOVE]
 
 
@@ -339,6 +361,8 @@ def test_a_decision_whose_value_was_replaced_is_not_kept_beside_the_new_one():
         ("Ben: The finance team has to decide whether to move the import to 05:30 instead before the audit.", False),
         (CORRECTION, True),
         ("Ben: On second thoughts, we do not move the import before the audit.", True),
+        ("Ben: We are not going back to the old time of the import before the audit.", False),
+        ("Ben: If we move the import after all, or not before the audit, I tell everybody.", False),
     ],
 )
 def test_a_decision_is_struck_for_a_reversal_or_a_correction_alone(later: str, is_struck: bool):

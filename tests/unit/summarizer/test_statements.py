@@ -111,6 +111,26 @@ def test_statements_that_name_another_speaker_are_taken_out():
     assert found.problems == ("other_speaker: summary gives to one speaker what another says in message 2",)
 
 
+def test_statements_of_a_value_that_no_longer_holds_are_taken_out():
+    """Not so those that say which value took its place; the sentence of a model's narrative goes as well."""
+    said = ("Pin the parser to 3.3.9, please.", "The parser is pinned to 3.3.9.", "Pin the parser to 3.4.2, please.")
+    messages, old = messages_of(said), "The parser is pinned to 3.3.9."
+    both = "The parser was pinned to 3.3.9, then to 3.4.2."
+    draft = parsed(record("Somebody asked for the parser. The parser is pinned to 3.3.9.", key_points=[old, both]))
+
+    def found(superseded: dict[str, int]) -> CheckedDraft:
+        by_model = Source.of(
+            messages, texts=(), previous=None, instructions="", superseded=superseded, by_model=True
+        )  # fmt: skip
+        return check_draft(draft, by_model)
+
+    assert found({}).draft.highlights == (old, both)
+    outdated = found({"3.3.9": 3})
+    assert outdated.draft.highlights == (both,)
+    assert outdated.draft.summary == "Somebody asked for the parser."
+    assert outdated.removed == ("outdated: key_points: 1 have a value for which message 3 has another",)
+
+
 def test_a_narrative_that_twists_its_source_goes_back():
     """Only the model can write it again."""
     twisted = checked(f"{NARRATIVE} Finance approved the second server.")

@@ -42,6 +42,19 @@ def test_a_rule_is_found_as_it_was_written(text):
 @pytest.mark.parametrize(
     "text",
     [
+        "Whenever you show me prices, give every amount in euros and without cents.",
+        "Bitte nenn mir in jeder Antwort alle Beträge in Franken.",
+        "A partir de ahora escríbeme siempre las fechas en todas las tablas sin abreviar.",
+    ],
+)
+def test_a_rule_with_much_evidence_needs_no_word_of_the_reply(text):
+    """Who is asked for something often does it without a word about it."""
+    assert rules_in(text, "The table is below, with its sum in the last line.") == [text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "Please rerun that one test with -race.",
         "I must have been asleep.",
         "You always need three coffees after a bisect, apparently.",

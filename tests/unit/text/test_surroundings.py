@@ -118,3 +118,12 @@ def test_a_comma_within_a_number_ends_no_clause():
     said = list(mentions("We launch on 4 May and have 84,500 euros. There are 12 of 3,200 seats.", said=True))
 
     assert [one.words.rest for one in said if one.words.rest.endswith(("84", "of 3"))] == []
+
+
+def test_a_file_in_a_listing_is_not_named_by_the_lines_before_it():
+    """A value that stands alone in its line is."""
+    names = {one.text: one.words.name for one in mentions("Files:\nREADME.rst\nsetup.cfg\ntox.ini", said=True)}
+
+    assert names == {"README.rst": "", "setup.cfg": "", "tox.ini": ""}
+    (port,) = mentions("The port of the proxy:\n8443", said=True)
+    assert "proxy" in port.words.name
