@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from abridged.eventlog.leases import Leases
 from abridged.eventlog.log import AppendHook, EventLog
 from abridged.eventlog.memory import MemoryEventLog
 from abridged.eventlog.rows import MemoryRows, R, Rows, RowTable, StoredRows
@@ -31,11 +32,13 @@ class Kept(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """An open log, what it keeps beside its events, and its hazards."""
+    """An open log, what it keeps beside its events, its hazards, and the leases of a log that other processes write,
+    too."""
 
     log: EventLog
     kept: Kept | None = None
     notices: tuple[Notice, ...] = ()
+    leases: Leases | None = None
 
 
 class Backend(Protocol):

@@ -43,6 +43,7 @@ from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import Event
 from abridged.service.domain.tokens import TokenCounter
 from abridged.service.models.model import SummaryModel
+from abridged.service.passes.claims import Claims
 from abridged.service.passes.reactor import Reactor, ReactorLimits
 from abridged.service.passes.titles import Titles, TitleSettings
 from abridged.service.summarizer.by_extraction import EXTRACTIVE
@@ -116,22 +117,15 @@ def open_core(
     board = ProgressBoard()
     telemetry = Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content)
     report = CommitReport(metrics, tracing, clock_ns=time.time_ns)
-    log, table, rebuild, snapshots = open_log(settings, report, policies, resources, on_fatal, now_us)
+    log, table, rebuild, snapshots, leases = open_log(settings, report, policies, resources, on_fatal, now_us)
 
     # Closed before the log, in which running model calls may still end.
     resources.push_async_callback(providers.close)
     changes = Changes()
     listeners = _Listeners()
     conversations = _conversations(log, table, snapshots, policies, counter, listeners, now_us)
-    reactor = Reactor(
-        conversations,
-        summarizers=summarizers,
-        counter=counter,
-        telemetry=telemetry,
-        limits=_limits(settings),
-        hash_key=log.secret("bad answers"),
-        clock_s=time.monotonic,
-    )
+    claims = Claims(leases, owner=new_id())
+    reactor = _reactor(settings, log, table, conversations, claims, summarizers, counter, telemetry)
     models = _chat_models(settings, providers, conversations, resources)
     listeners.on_loaded = reactor.loaded
     listeners.on_changed = (
@@ -229,6 +223,29 @@ def _conversations(
         on_changed=listeners.changed,
         on_loaded=listeners.loaded,
         cache=cache,
+    )
+
+
+def _reactor(
+    settings: Settings,
+    log: EventLog,
+    table: ConversationTable,
+    conversations: Conversations,
+    claims: Claims,
+    summarizers: Summarizers,
+    counter: TokenCounter,
+    telemetry: Telemetry,
+) -> Reactor:
+    return Reactor(
+        conversations,
+        summarizers=summarizers,
+        counter=counter,
+        telemetry=telemetry,
+        limits=_limits(settings),
+        hash_key=log.secret("bad answers"),
+        clock_s=time.monotonic,
+        claims=claims,
+        attention=table.attention,
     )
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import structlog
 
 from abridged.eventlog.errors import LogGone
+from abridged.eventlog.leases import Leases
 from abridged.eventlog.log import EventLog
 from abridged.service.bootstrap.backends import backend_of
 from abridged.service.config.settings import Settings
@@ -29,12 +30,13 @@ _log = structlog.get_logger()
 
 class OpenLog(NamedTuple):
     """The log with its read table; `rebuild` makes the table again and `snapshots` writes snapshots, which only a log
-    that outlives the process has."""
+    that outlives the process has, and `leases` keep processes apart that work on one log."""
 
     log: EventLog
     table: ConversationTable
     rebuild: Rebuild | None
     snapshots: SnapshotWriter | None
+    leases: Leases | None
 
 
 def open_log(
@@ -65,13 +67,13 @@ def open_log(
     backend = backend_of(settings.log)
     rows = backend.rows(READ_TABLE)
     table = ConversationTable(rows, held=held)
-    log, kept, notices = backend.open(rows, clock_us=now_us, hook=report.hook(table.project), on_fatal=fatal)
+    log, kept, notices, leases = backend.open(rows, clock_us=now_us, hook=report.hook(table.project), on_fatal=fatal)
     resources.callback(log.close)
     log.on_commit(report.committed)
     for notice in notices:
         _log.info("log.notice", code=notice.code, hint=notice.message)
     if kept is None:
-        return OpenLog(log, table, None, None)
+        return OpenLog(log, table, None, None, leases)
     snapshots = SnapshotWriter(log, ConversationSnapshots(kept.snapshots))
     resources.push_async_callback(snapshots.close)
-    return OpenLog(log, table, Rebuild(log, table, kept.rows, kept.snapshots), snapshots)
+    return OpenLog(log, table, Rebuild(log, table, kept.rows, kept.snapshots), snapshots, leases)

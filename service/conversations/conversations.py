@@ -118,6 +118,12 @@ class Conversations:
         if queue is not None:
             await queue.waited(lambda: (state := self._cache.get(key)) is None or state.event_version >= version)
 
+    def written_elsewhere(self, key: StreamId, version: int) -> None:
+        """Read the conversation again when it is next wanted, unless the state in memory has this version's event."""
+        state = self._cache.get(key)
+        if state is not None and state.event_version < version:
+            self._cache.drop(key)
+
     def window_bytes(self, key: StreamId) -> int:
         """Memory that the texts of the conversation's window take; 0 when its state is not in memory."""
         return self._cache.bytes_of(key)

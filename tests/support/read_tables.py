@@ -50,7 +50,7 @@ def opened(path: Path) -> Iterator[tuple[SqliteEventLog, ConversationTable, Rebu
     backend = SqliteBackend(path)
     rows = backend.rows(READ_TABLE)
     table = ConversationTable(rows)
-    log, kept, _ = backend.open(rows, clock_us=lambda: 1, hook=table.project)
+    log, kept, *_ = backend.open(rows, clock_us=lambda: 1, hook=table.project)
     assert isinstance(log, SqliteEventLog)
     assert kept is not None
     try:

@@ -47,7 +47,7 @@ class Room:
         backend = SqliteBackend(path)
         rows = backend.rows(READ_TABLE)
         self.table = ConversationTable(rows)
-        log, kept, _ = backend.open(rows, clock_us=lambda: self.now_us, hook=self.table.project)
+        log, kept, *_ = backend.open(rows, clock_us=lambda: self.now_us, hook=self.table.project)
         assert isinstance(log, SqliteEventLog)
         assert kept is not None
         self.log = log
