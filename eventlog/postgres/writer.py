@@ -276,8 +276,8 @@ class PostgresWriter:
 
 
 def _taken_back(connection: Connection) -> None:
-    """Roll the group back. A connection whose group was aborted is closed: its driver takes for prepared what the server
-    never read, and would fail each later group."""
+    """Roll the group back. A connection whose group was aborted is closed: its driver takes for prepared what the
+    server never read, and would fail each later group."""
     if connection.info.transaction_status is TransactionStatus.INERROR:
         connection.close()
     else:

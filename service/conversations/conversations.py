@@ -171,13 +171,16 @@ class Conversations:
                 if not events:
                     return state, events
                 try:
-                    after, _ = await self._commit(key, queue, state, events, _NOTHING_SENT, originals)
-                    return after, events
+                    after, result = await self._commit(key, queue, state, events, _NOTHING_SENT, originals)
+                    if not result.already_appended:
+                        return after, events
+                except KnownEvents:
+                    pass  # of an earlier attempt, whose answer was lost
                 except WrongExpectedVersion:
-                    await self._reload(key, refused=state)
                     if not attempts_left:
                         raise
-            raise AssertionError("the last attempt returns or raises")
+                await self._reload(key, refused=state)
+            raise LogUnavailable("others keep writing the same events")
 
     async def fork(
         self, key: StreamId, fork_id: str, *, to: int | None = None, expected_version: int | None = None

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import structlog
 
+from abridged.eventlog.errors import EventLogError
 from abridged.eventlog.event import StreamId
 from abridged.service.conversations.conversations import Conversations
 from abridged.service.conversations.table import Attention
 from abridged.service.domain.conversation import Conversation
-from abridged.service.domain.errors import PassSuperseded, TooManyPasses
+from abridged.service.domain.errors import DomainError, PassSuperseded, TooManyPasses
 from abridged.service.domain.events import (
     Event,
     PassPlan,
@@ -216,7 +217,7 @@ class Reactor:
                 await self._run(key, run, queue)
             except PassSuperseded:
                 _log.info("pass.superseded", conversation_id=key.name)
-                self._leave(key)
+                await self._leave(key)
             except TRANSIENT as error:
                 self._postpone(key, error)
             except Exception as error:  # noqa: BLE001 - supervision: one broken pass must not stop the others
@@ -272,10 +273,19 @@ class Reactor:
         if (running := self._running.get(key)) is not None:
             running.supersede()
 
-    def _leave(self, key: StreamId) -> None:
-        """Work no more on a pass that another process has claimed, unless another one is queued already. If it is not
-        ended there, a look around finds it."""
-        if not any(key in waiting for waiting in (*self._queues(), self._again, self._postponed)):
+    async def _leave(self, key: StreamId) -> None:
+        """Work no more on a pass that has ended or is another process's, but on one that nobody has claimed yet. A look
+        around finds the others."""
+        if any(key in waiting for waiting in (*self._queues(), self._again, self._postponed)):
+            return
+        try:
+            state = await self._conversations.state(key)
+        except (DomainError, EventLogError):
+            self._dequeue(key)  # a look around finds it, or a load of the conversation
+            return
+        if state.pending is not None and not state.claim_token:
+            self._enqueue(key, state.pending_since_us, state.pending)
+        else:
             self._dequeue(key)
 
     def _postpone(self, key: StreamId, error: Exception) -> None:

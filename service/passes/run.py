@@ -188,6 +188,7 @@ class PassRunner:
         except PassFailed as failure:
             await self._fail(claim, report, failure)
             return
+        self._claims.require(claim)
         after, events = await self._commits.complete(claim, result)
         if isinstance(events[0], SummarizationCompleted):
             report.completed(result, after)

@@ -172,6 +172,7 @@ class Fleet:
         self.holders: dict[StreamId, tuple[Process, int]] = {}
         self.requested: dict[str, Process] = {}
         self.ended_s: dict[StreamId, float] = {}
+        self.renewed_s: dict[StreamId, float] = {}
         self.told: set[tuple[StreamId, int]] = set()
         self.sent: dict[StreamId, list[Message]] = {}
         self.waiting = 0
@@ -380,8 +381,8 @@ class Fleet:
         wrong = [*self.wrong, *contradictions(places, self.acks), *unlike_passes(turns)]
         for key, events in streams.items():
             wrong += self._unlike_fold(key, events)
-        for key, lease in self.leases.rows.items():
-            if lease.token and lease.until_s > self.ended_s.get(key, 0.0) + 2 * LEASE_S:
+        for key, renewed_s in self.renewed_s.items():
+            if renewed_s > self.ended_s.get(key, 0.0) + LEASE_S:
                 wrong.append(f"the lease of {key.name} is renewed after its pass")
         return wrong
 
@@ -665,6 +666,7 @@ class WiredLeases:
                 fleet.wrong.append(f"{fleet.time.now_s:.3f} s: the lapsed lease of {stream.name} was renewed")
             if seconds and fleet.holders.get(stream) == (process, tokens[stream]):
                 process.sent_until_s[stream] = process.loop.asked_s + LEASE_S
+                fleet.renewed_s[stream] = fleet.time.now_s
         return held
 
     def lapsed(self, streams: Collection[StreamId], seconds: float) -> dict[StreamId, int]:

@@ -154,3 +154,16 @@ def test_a_pass_whose_owner_was_started_anew_waits_for_its_lease():
     fleet.settle()
     assert fleet.judge() == []
     fleet.time.close()
+
+
+def test_a_record_whose_answer_was_lost_is_there_once_and_nobody_waits_for_it(scene: Scene):
+    """Its process finds the pass ended when it tries again."""
+    fleet, _, _ = scene
+    fleet.settle()
+    fleet.unanswered.add(Point.END_COMMITTED)
+    fleet.append(KEY, 6)
+    fleet.until("an answer is lost", within_s=4 * LEASE_S)
+    fleet.play_for(SOON_S)
+
+    assert count(fleet, SummarizationRequested, SummarizationCompleted) == [2, 2]
+    assert [len(process.reactor.backlog) for process in fleet.live()] == [0, 0]
