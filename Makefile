@@ -4,7 +4,7 @@
 PYTHON ?=
 export PYTHON
 
-.PHONY: help install run test check format test-llm test-crash test-hostile test-outages test-histories test-languages clients-table test-recall bench quality coverage release protos config-docs designs lock clean
+.PHONY: help install run test check format test-llm test-crash test-hostile test-outages test-simulation test-failover test-histories test-languages clients-table test-recall bench quality coverage release protos config-docs designs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,12 @@ test-crash: ## the long kill -9 run
 
 test-hostile: ## the long attacks: floods, power cuts, flipped bits, a greedy tenant
 	@scripts/test -m hostile
+
+test-simulation: ## ten thousand runs of several sidecars on one log, with kills, stops and lost answers
+	@SIMULATION_SEEDS=10000 scripts/test -q -n 2 tests/unit/passes/test_fleet.py
+
+test-failover: ## two hundred losses of a PostgreSQL primary under load
+	@FAILOVER_ROUNDS=200 scripts/test -q tests/integration/test_failover.py
 
 test-outages: ## ten thousand random chats in outages, against the rules alone
 	@OUTAGE_CHATS=10000 scripts/test -q -n 2 tests/unit/domain/test_outages.py

@@ -46,6 +46,7 @@ from abridged.service.models.model import (
 )
 from abridged.service.models.retry import RetryPolicy
 from abridged.service.models.scripted.model import quoted_in
+from abridged.service.passes.claims import Claims
 from abridged.service.passes.reactor import Reactor, ReactorLimits
 from abridged.service.summarizer.ask import AskerSettings, Timing
 from abridged.service.summarizer.by_extraction import ExtractiveSummarizer
@@ -291,6 +292,8 @@ class _Player:
             limits=ReactorLimits(concurrent_passes=1, queue_max=10, shared=False),
             hash_key=b"key",
             clock_s=clock_s,
+            claims=Claims(None, owner=""),
+            attention=table.attention,
         )
 
     async def play(self, chat: PlayedChat) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
+from abridged.eventlog.leases import Leases
 from abridged.eventlog.log import AppendHook, EventLog
 from abridged.eventlog.memory import MemoryEventLog
 from abridged.eventlog.rows import MemoryRows, R, Rows, RowTable, StoredRows
@@ -30,12 +31,13 @@ class Kept(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """An open log, what it keeps beside its events, its hazards, and whether other processes may write to it too."""
+    """An open log, what it keeps beside its events, its hazards, and the leases of a log that other processes write,
+    too."""
 
     log: EventLog
     kept: Kept | None = None
     notices: tuple[Notice, ...] = ()
-    is_shared: bool = False
+    leases: Leases | None = None
 
 
 class Backend(Protocol):

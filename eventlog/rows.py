@@ -17,6 +17,12 @@ from abridged.eventlog.event import StreamId
 
 SEAL_BYTES = 12
 
+FIRST = StreamId("", "")
+"""Before every stream."""
+
+EVERY = (1 << 63) - 1
+"""More rows than a table has."""
+
 R = TypeVar("R", bound=tuple[Any, ...])
 """A row: a named tuple that begins with `namespace`, `id` and `position`, the position of the stream's last event."""
 
@@ -76,8 +82,9 @@ class Rows(Protocol[R]):
         position (0: from the newest)."""
         ...
 
-    def marked(self, mark: str) -> list[R]:
-        """Every row with the mark. Damaged ones are left out, each of which is refused on request."""
+    def marked(self, mark: str, *, after: StreamId = FIRST, limit: int = EVERY) -> list[R]:
+        """Rows with the mark by namespace and id, those after a stream's. Damaged ones are left out, each of which is
+        refused on request."""
         ...
 
     def tally(self, mark: str) -> Counter[Any]:
@@ -134,8 +141,10 @@ class MemoryRows(Generic[R]):
         )
         return [row for row in newest if accepts(row)][:limit]
 
-    def marked(self, mark: str) -> list[R]:
-        return [row for row in self._all() if any(getattr(row, column) for column in self._marks[mark])]
+    def marked(self, mark: str, *, after: StreamId = FIRST, limit: int = EVERY) -> list[R]:
+        columns = self._marks[mark]
+        found = (row for row in self._all() if row[:2] > after and any(getattr(row, column) for column in columns))
+        return sorted(found, key=lambda row: row[:2])[:limit]
 
     def tally(self, mark: str) -> Counter[Any]:
         (column,) = self._marks[mark]

@@ -21,6 +21,7 @@ from abridged.eventlog.postgres.database import (
     transaction,
 )
 from abridged.eventlog.postgres.errors import translating
+from abridged.eventlog.postgres.leases import PostgresLeases
 from abridged.eventlog.postgres.log import PostgresEventLog
 from abridged.eventlog.postgres.rows import PostgresRows
 from abridged.eventlog.postgres.schema import OWN
@@ -76,7 +77,7 @@ class PostgresBackend:
         )
         rows.through(log.read, log.write)
         kept = Kept(rows, PostgresSnapshots(self._log, log.secret(PURPOSE), log.read, log.write))
-        return Opened(log, kept, log.warnings, is_shared=True)
+        return Opened(log, kept, log.warnings, PostgresLeases(self._log, log.write))
 
     def size_bytes(self) -> int:
         """Bytes of the tables of every log in the schema. Raises OSError if there is no log."""

@@ -16,7 +16,7 @@ from abridged.eventlog.postgres.connections import Connection, Run, is_direct
 from abridged.eventlog.postgres.database import described, execute_each, is_as_made, snapshot
 from abridged.eventlog.postgres.schema import created, dropped, quoted, type_of
 from abridged.eventlog.row_columns import columns_of, condition_of
-from abridged.eventlog.rows import Fault, R, RowTable, seal_of
+from abridged.eventlog.rows import EVERY, FIRST, Fault, R, RowTable, seal_of
 
 T = TypeVar("T")
 
@@ -153,10 +153,10 @@ class PostgresRows(Generic[R]):
 
         return self._reading(read)
 
-    def marked(self, mark: str) -> list[R]:
+    def marked(self, mark: str, *, after: StreamId = FIRST, limit: int = EVERY) -> list[R]:
         self.require_complete()
         found: list[R] = []
-        for row in self._all(self._sql.marked(mark)):
+        for row in self._all(self._sql.marked(mark), namespace=after.namespace, id=after.name, limit=limit):
             try:
                 found.append(self._checked(row))
             except LogCorrupt:
@@ -299,7 +299,11 @@ class _Statements:
         self.delete = f"DELETE FROM {name} WHERE log = %(log)b".encode()  # noqa: S608 - of constants
 
     def marked(self, mark: str) -> bytes:
-        return f"{self._select} AND ({condition_of(self._table, self._spec.marks[mark])})".encode()
+        where = condition_of(self._table, self._spec.marks[mark])
+        return (
+            f"{self._select} AND ({where}) AND (namespace, id) > (%(namespace)b, %(id)b) "
+            "ORDER BY namespace, id LIMIT %(limit)b"
+        ).encode()
 
     def tally(self, mark: str) -> bytes:
         (column,) = self._spec.marks[mark]

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    DateTime,
     Dialect,
     Integer,
     LargeBinary,
@@ -117,6 +118,18 @@ requests = Table(
     PrimaryKeyConstraint("log", "stream", "key", name="pk_requests"),
 )
 """Request keys, which may have characters that no text of PostgreSQL holds, and their first use."""
+
+leases = Table(
+    "leases",
+    METADATA,
+    _number_of_log(),
+    Column("namespace", TEXT, nullable=False),
+    Column("name", TEXT, nullable=False),
+    Column("token", BigInteger, nullable=False),
+    Column("expires_at", DateTime(timezone=True), nullable=False),
+    PrimaryKeyConstraint("log", "namespace", "name", name="pk_leases"),
+)
+"""Which work is under way, until when by the database's clock, and the event that claimed it."""
 
 OWN = (REVISIONS, *METADATA.tables.values())
 """The tables that every database with a log has."""

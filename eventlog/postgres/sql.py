@@ -105,6 +105,40 @@ COMMIT = "COMMIT"
 
 ROLLBACK = "ROLLBACK"
 
+# Leases
+
+_ASKED = """
+SELECT * FROM unnest(%(namespaces)b::text[], %(names)b::text[], %(tokens)b::bigint[]) AS asked (namespace, name, token)
+"""
+_FROM_NOW = "clock_timestamp() + make_interval(secs => %(seconds)b::double precision)"
+
+HOLD = f"""
+INSERT INTO leases (log, namespace, name, token, expires_at)
+SELECT %(log)b, asked.*, {_FROM_NOW} FROM ({_ASKED}) AS asked
+ON CONFLICT (log, namespace, name) DO UPDATE SET token = excluded.token, expires_at = {_FROM_NOW}
+WHERE leases.token < excluded.token
+OR (leases.token = excluded.token AND leases.expires_at > clock_timestamp())
+RETURNING namespace, name
+"""  # noqa: S608 - of constants
+"""The clock is read when the row is locked, which another process may hold for a while."""
+
+LAPSED = f"""
+WITH asked AS ({_ASKED}), new AS (
+    INSERT INTO leases (log, namespace, name, token, expires_at)
+    SELECT %(log)b, asked.*, {_FROM_NOW} FROM asked
+    ON CONFLICT DO NOTHING
+)
+SELECT l.namespace, l.name, l.token
+FROM leases AS l JOIN asked ON asked.namespace = l.namespace AND asked.name = l.name
+WHERE l.log = %(log)b AND l.expires_at <= clock_timestamp()
+"""  # noqa: S608 - of constants
+
+DROP = f"""
+DELETE FROM leases AS l USING ({_ASKED}) AS asked
+WHERE l.log = %(log)b AND l.namespace = asked.namespace AND l.name = asked.name AND l.token <= asked.token
+RETURNING l.name
+"""  # noqa: S608 - of constants
+
 # Reads
 
 SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"

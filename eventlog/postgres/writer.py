@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 from psycopg.errors import Diagnostic
+from psycopg.pq import TransactionStatus
 
 from abridged.eventlog.admission import Admitted, KnownEvent, KnownRequest, StreamState, admit
 from abridged.eventlog.chain import LogIdentity, genesis
@@ -163,7 +164,7 @@ class PostgresWriter:
                 committed = connection.execute(sql.COMMIT)
             self._require_acknowledged(committed)
         except BaseException:
-            taken_back(connection)
+            _taken_back(connection)
             raise
         self._types = types
         self.head = known.head + len(admitted.events)
@@ -194,7 +195,7 @@ class PostgresWriter:
         try:
             return self._looked_up(connection, appends)
         except BaseException:
-            taken_back(connection)
+            _taken_back(connection)
             raise
 
     def _looked_up(self, connection: Connection, appends: Sequence[Append]) -> _Known:
@@ -273,6 +274,15 @@ class PostgresWriter:
             raise
         except Exception as error:  # whatever the hook raises is the outcome of its appends, not of the other appends
             raise _HookRefused(error) from error
+
+
+def _taken_back(connection: Connection) -> None:
+    """Roll the group back. A connection whose group was aborted is closed: its driver takes for prepared what the
+    server never read, and would fail each later group."""
+    if connection.info.transaction_status is TransactionStatus.INERROR:
+        connection.close()
+    else:
+        taken_back(connection)
 
 
 def _columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:

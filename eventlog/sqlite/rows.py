@@ -17,7 +17,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable, DropIndex
 from abridged.eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, StreamCorrupt
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.row_columns import columns_of, condition_of
-from abridged.eventlog.rows import Fault, R, RowTable, seal_of
+from abridged.eventlog.rows import EVERY, FIRST, Fault, R, RowTable, seal_of
 from abridged.eventlog.sqlite.engine import dropped, is_as_made
 from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, original, translated
 from abridged.eventlog.sqlite.sql import Run, driver_of, insert_into, runs
@@ -138,9 +138,9 @@ class SqliteRows(Generic[R]):
 
         return self._through(read)
 
-    def marked(self, mark: str) -> list[R]:
+    def marked(self, mark: str, *, after: StreamId = FIRST, limit: int = EVERY) -> list[R]:
         found: list[R] = []
-        for key in self._through(lambda execute: execute(self._sql.marked(mark)).fetchall()):
+        for key in self._through(lambda execute: execute(self._sql.marked(mark), (*after, limit)).fetchall()):
             try:
                 row = self.row(StreamId(*key))
             except LogCorrupt:
@@ -304,7 +304,10 @@ class _Statements:
 
     def marked(self, mark: str) -> str:
         where = condition_of(self._table, self._spec.marks[mark])
-        return f"SELECT namespace, id FROM {self._table.name} WHERE {where}"  # noqa: S608 - of constants
+        return (
+            f"SELECT namespace, id FROM {self._table.name} "  # noqa: S608 - of constants
+            f"WHERE ({where}) AND (namespace, id) > (?, ?) ORDER BY namespace, id LIMIT ?"
+        )
 
     def tally(self, mark: str) -> str:
         (column,) = self._spec.marks[mark]

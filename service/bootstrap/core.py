@@ -44,6 +44,7 @@ from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import Event
 from abridged.service.domain.tokens import TokenCounter
 from abridged.service.models.model import SummaryModel
+from abridged.service.passes.claims import Claims
 from abridged.service.passes.reactor import Reactor, ReactorLimits
 from abridged.service.passes.titles import Titles, TitleSettings
 from abridged.service.summarizer.by_extraction import EXTRACTIVE
@@ -124,17 +125,10 @@ def open_core(
     resources.push_async_callback(providers.close)
     changes, listeners = Changes(), _Listeners()
     conversations = _conversations(opened, policies, counter, listeners, now_us)
-    reactor = Reactor(
-        conversations,
-        summarizers=summarizers,
-        counter=counter,
-        telemetry=telemetry,
-        limits=_limits(settings),
-        hash_key=opened.log.secret("bad answers"),
-        clock_s=time.monotonic,
-    )
+    reactor = _reactor(settings, opened, conversations, summarizers, counter, telemetry)
     models = _chat_models(settings, providers, conversations, resources)
-    listeners.on_loaded, listeners.on_caught_up = reactor.loaded, changes.notify
+    listeners.on_loaded = reactor.loaded
+    listeners.on_caught_up = (changes.notify, reactor.caught_up)
     listeners.on_changed = (
         lambda key, state, _: changes.notify(key, state),
         reactor.changed,
@@ -201,7 +195,7 @@ class _Listeners:
     def __init__(self) -> None:
         self.on_changed: tuple[OnChanged, ...] = ()
         self.on_loaded: OnLoaded = lambda _key, _state: None
-        self.on_caught_up: OnLoaded = lambda _key, _state: None
+        self.on_caught_up: tuple[OnLoaded, ...] = ()
 
     def changed(self, key: StreamId, state: Conversation, events: Sequence[Event]) -> None:
         for listener in self.on_changed:
@@ -211,7 +205,8 @@ class _Listeners:
         self.on_loaded(key, state)
 
     def caught_up(self, key: StreamId, state: Conversation) -> None:
-        self.on_caught_up(key, state)
+        for listener in self.on_caught_up:
+            listener(key, state)
 
 
 def _conversations(
@@ -237,8 +232,29 @@ def _conversations(
         new_id=new_id,
         on_changed=listeners.changed,
         on_loaded=listeners.loaded,
-        on_caught_up=listeners.caught_up if opened.is_shared else None,
+        on_caught_up=listeners.caught_up if opened.leases is not None else None,
         cache=cache,
+    )
+
+
+def _reactor(
+    settings: Settings,
+    opened: OpenLog,
+    conversations: Conversations,
+    summarizers: Summarizers,
+    counter: TokenCounter,
+    telemetry: Telemetry,
+) -> Reactor:
+    return Reactor(
+        conversations,
+        summarizers=summarizers,
+        counter=counter,
+        telemetry=telemetry,
+        limits=_limits(settings),
+        hash_key=opened.log.secret("bad answers"),
+        clock_s=time.monotonic,
+        claims=Claims(opened.leases, owner=new_id()),
+        attention=opened.table.attention,
     )
 
 

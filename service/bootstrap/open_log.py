@@ -11,6 +11,7 @@ import structlog
 
 from abridged.eventlog.backend import Backend
 from abridged.eventlog.errors import LogGone
+from abridged.eventlog.leases import Leases
 from abridged.eventlog.log import EventLog
 from abridged.service.conversations.policies import Policies
 from abridged.service.conversations.rebuild import Rebuild
@@ -27,14 +28,14 @@ _log = structlog.get_logger()
 
 
 class OpenLog(NamedTuple):
-    """The log with its read table, and whether other processes may write to it too; `rebuild` makes the table again and
-    `snapshots` writes snapshots, which only a log that outlives the process has."""
+    """The log with its read table; `rebuild` makes the table again and `snapshots` writes snapshots, which only a log
+    that outlives the process has, and `leases` keep processes apart that work on one log."""
 
     log: EventLog
     table: ConversationTable
     rebuild: Rebuild | None = None
     snapshots: SnapshotWriter | None = None
-    is_shared: bool = False
+    leases: Leases | None = None
 
 
 def open_log(
@@ -64,13 +65,13 @@ def open_log(
 
     rows = backend.rows(READ_TABLE)
     table = ConversationTable(rows, held=held)
-    log, kept, notices, is_shared = backend.open(rows, clock_us=now_us, hook=report.hook(table.project), on_fatal=fatal)
+    log, kept, notices, leases = backend.open(rows, clock_us=now_us, hook=report.hook(table.project), on_fatal=fatal)
     resources.callback(log.close)
     log.on_commit(report.committed)
     for notice in notices:
         _log.info("log.notice", code=notice.code, hint=notice.message)
     if kept is None:
-        return OpenLog(log, table)
+        return OpenLog(log, table, leases=leases)
     snapshots = SnapshotWriter(log, ConversationSnapshots(kept.snapshots))
     resources.push_async_callback(snapshots.close)
-    return OpenLog(log, table, Rebuild(log, table, kept.rows, kept.snapshots), snapshots, is_shared)
+    return OpenLog(log, table, Rebuild(log, table, kept.rows, kept.snapshots), snapshots, leases)

@@ -184,14 +184,16 @@ class Conversations:
                 if not events:
                     return state, events
                 try:
-                    after, _ = await self._commit(key, queue, state, events, _NOTHING_SENT, originals)
-                    return after, events
-                except (EventIdConflict, KnownEvents, WrongExpectedVersion):
-                    # By its id the event of another process's decision is known before the version is compared.
-                    await self._reload(key, refused=state)
+                    after, result = await self._commit(key, queue, state, events, _NOTHING_SENT, originals)
+                    if not result.already_appended:
+                        return after, events
+                except (EventIdConflict, KnownEvents):
+                    pass  # of an earlier attempt, whose answer was lost, or of another process
+                except WrongExpectedVersion:
                     if not attempts_left:
                         raise
-            raise AssertionError("the last attempt returns or raises")
+                await self._reload(key, refused=state)
+            raise LogUnavailable("others keep writing the same events")
 
     async def fork(
         self, key: StreamId, fork_id: str, *, to: int | None = None, expected_version: int | None = None

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
-from abridged.eventlog.errors import LogCorrupt
+from abridged.eventlog.errors import LogCorrupt, WrongExpectedVersion
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import Committed
-from abridged.eventlog.rows import MemoryRows, Rows
+from abridged.eventlog.rows import EVERY, FIRST, MemoryRows, Rows
 from abridged.service.codec.values import settings_to_bytes
 from abridged.service.conversations.row import READ_TABLE, Row
 from abridged.service.domain.conversation import Conversation, next_remake
@@ -60,7 +60,10 @@ class ListQuery:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """A conversation that a start must look at: a pending pass, a wait after failures, a silence, a fallback record."""
+    """A conversation that a start must look at: a pending pass, a wait after failures, a silence, a fallback record.
+
+    It is as of `event_version`.
+    """
 
     namespace: str
     id: str
@@ -68,12 +71,19 @@ class Attention:
     wait_until_us: int
     fallback: bool
     idle_from_us: int = 0
+    event_version: int = 0
+
+    @property
+    def key(self) -> StreamId:
+        return StreamId(self.namespace, self.id)
 
     @classmethod
     def of(cls, row: Row) -> Self:
         """Return the figures of a conversation's row."""
         waits_us, idle_us = (row.wait_until_us, 0) if row.failures_in_row else (0, row.wait_until_us)
-        return cls(row.namespace, row.id, bool(row.pending_pass), waits_us, bool(row.fallback), idle_us)
+        return cls(
+            row.namespace, row.id, bool(row.pending_pass), waits_us, bool(row.fallback), idle_us, row.event_version
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +125,12 @@ class Projected:
         return self._before(self.before()) + 1 == version
 
     def before(self) -> Conversation:
-        """The state before, as committed."""
+        """The state before, as committed. Raises WrongExpectedVersion if the append before was not, and another process
+        has written as many events in its place."""
         if self.behind is None:
             return self.state
-        assert self.behind.after is not None, "an append is committed after the one that it was decided behind"
+        if self.behind.after is None:
+            raise WrongExpectedVersion(expected=self.expected_version, actual=self.expected_version)
         return self.behind.after
 
 
@@ -156,9 +168,9 @@ class ConversationTable:
         """Matching rows, newest change first."""
         return self._rows.page(query.namespace, before=query.before, limit=query.limit, accepts=query.accepts)
 
-    def attention(self) -> list[Attention]:
-        """Every conversation that a start must look at."""
-        return [Attention.of(row) for row in self._rows.marked("attention")]
+    def attention(self, after: StreamId = FIRST, limit: int = EVERY) -> list[Attention]:
+        """The conversations that a start must look at, by namespace and id."""
+        return [Attention.of(row) for row in self._rows.marked("attention", after=after, limit=limit)]
 
     def calibrations(self) -> dict[tuple[str, str], Taught]:
         """For each model of a namespace, what the most reports have taught."""

@@ -74,9 +74,11 @@ class RemakeFallback:
 
 @dataclass(frozen=True, slots=True)
 class StartPass:
-    """Claim the pending pass."""
+    """Claim the pending pass for the process `owner`, in the place of the claim whose token is `after`."""
 
     pass_id: str
+    owner: str
+    after: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class ReleasePass:
     """Give the claim back at shutdown: the pass stays pending for the next start."""
 
     pass_id: str
+    token: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,7 @@ class CompletePass:
         record: Its record.
         source: Who counted the record's tokens.
         fallback: Whether it stands in for a model's record.
+        token: The token of the claim under which it was made; 0 without one.
         model_failed: Whether a model was asked first and failed.
         interrupted: Whether the window could not wait for a model that had not failed.
         tried: The models that the pass turned to, in order, as `provider:model`.
@@ -108,6 +112,7 @@ class CompletePass:
     record: SummaryRecord
     source: TokenSource
     fallback: bool
+    token: int = 0
     model_failed: bool = False
     interrupted: bool = False
     tried: tuple[str, ...] = ()
@@ -118,12 +123,14 @@ class CompletePass:
 
 @dataclass(frozen=True, slots=True)
 class FailPass:
-    """End a pass without a record. The fields are those of SummarizationFailed."""
+    """End a pass without a record. `token` is that of the claim, 0 without one; the other fields are those of
+    SummarizationFailed."""
 
     pass_id: str
     error_class: ErrorClass
     attempts: int
     retryable: bool
+    token: int = 0
     output_bytes: int = 0
     output_hash: bytes = b""
     cause: str = ""

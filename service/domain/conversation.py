@@ -135,6 +135,8 @@ class Conversation(NamedTuple):
         pending: The plan of the pending pass.
         pending_since_us: When that was requested.
         claims: How often it was claimed.
+        claim_token: The version of the newest claim's event; 0 for none, and after that claim was given back.
+        claim_owner: The process that made it.
         passes: Passes that have ended, in order.
         completed_passes: Completed passes that were not remakes.
         lowest_ratio_since_pass: Lowest ratio since the last of them.
@@ -183,6 +185,8 @@ class Conversation(NamedTuple):
     pending: PassPlan | None = None
     pending_since_us: int = 0
     claims: int = 0
+    claim_token: int = 0
+    claim_owner: str = ""
     passes: Sequence[EndedPass] = Sequence()
     completed_passes: int = 0
     lowest_ratio_since_pass: float = 0.0

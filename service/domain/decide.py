@@ -106,12 +106,9 @@ def decide(state: Conversation, command: Command, context: DecisionContext) -> l
         case RemakeFallback():
             return _remake_fallback(state, context)
         case StartPass():
-            _require_pending(state, command.pass_id)
-            if not context.policy.enabled:
-                return [cancelled(command.pass_id, attempts=0)]
-            return [SummarizationStarted(command.pass_id, state.claims + 1)]
+            return _start(state, command, context)
         case ReleasePass():
-            _require_pending(state, command.pass_id)
+            _require_claim(state, command)
             return [SummarizationReleased(command.pass_id)]
         case CompletePass():
             return _complete(state, command, context)
@@ -257,8 +254,19 @@ def _remake_fallback(state: Conversation, context: DecisionContext) -> list[Even
     return [event] if event else []
 
 
+def _start(state: Conversation, command: StartPass, context: DecisionContext) -> list[Event]:
+    """Claim the pass, unless another process has claimed it since; a claim that was written unnoticed is followed by
+    its own process."""
+    _require_pending(state, command.pass_id)
+    if command.after != state.claim_token and command.owner != state.claim_owner:
+        raise PassSuperseded
+    if not context.policy.enabled:
+        return [cancelled(command.pass_id, attempts=0)]
+    return [SummarizationStarted(command.pass_id, state.claims + 1, command.owner)]
+
+
 def _complete(state: Conversation, command: CompletePass, context: DecisionContext) -> list[Event]:
-    plan = _require_pending(state, command.pass_id)
+    plan = _require_claim(state, command)
     record = command.record
     assert (record.depth, record.parent_id) == (plan.depth, plan.parent_id), "a record is made as its pass was planned"
     # A prepared record may cover only the beginning of the range.
@@ -358,7 +366,7 @@ def _skipped_no_gain(
 
 
 def _fail(state: Conversation, command: FailPass, context: DecisionContext) -> list[Event]:
-    plan = _require_pending(state, command.pass_id)
+    plan = _require_claim(state, command)
     messages, until_us = _wait_after(state, plan, context)
     failed = SummarizationFailed(
         pass_id=command.pass_id,
@@ -397,6 +405,15 @@ def _require_pending(state: Conversation, pass_id: str) -> PassPlan:
     if state.pending is None or state.pending.pass_id != pass_id:
         raise PassSuperseded
     return state.pending
+
+
+def _require_claim(state: Conversation, command: ReleasePass | CompletePass | FailPass) -> PassPlan:
+    """The plan of the pending pass. Raises PassSuperseded for a claim that another has taken the place of: whoever was
+    stopped for longer than its lease ends nothing."""
+    plan = _require_pending(state, command.pass_id)
+    if command.token != state.claim_token:
+        raise PassSuperseded
+    return plan
 
 
 def _require_not_closed(state: Conversation) -> None:

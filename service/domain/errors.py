@@ -182,7 +182,7 @@ class PassesDisabled(DomainError):
 
 
 class PassSuperseded(DomainError):
-    """The pass is no longer pending; its result is not used."""
+    """The pass is no longer pending, or another process has claimed it since; its result is not used."""
 
 
 class WindowTooLarge(DomainError):

@@ -300,10 +300,11 @@ class SummarizationRequested:
 
 @dataclass(frozen=True, slots=True)
 class SummarizationStarted:
-    """The pass was claimed, for the `claim`-th time."""
+    """The pass was claimed, for the `claim`-th time, by the process `owner`; empty from before there were owners."""
 
     pass_id: str
     claim: int
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

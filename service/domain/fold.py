@@ -143,11 +143,12 @@ def _applied(state: Conversation, event: _RareEvent, at_us: int, originals: Iter
                 usage_reported_at=event.message_version,
             )
         case SummarizationRequested():
-            return state._replace(pending=event.plan, pending_since_us=at_us, claims=0)
+            return _unclaimed(state)._replace(pending=event.plan, pending_since_us=at_us)
         case SummarizationStarted():
-            return state._replace(claims=event.claim)
+            token = state.event_version + 1
+            return state._replace(claims=event.claim, claim_token=token, claim_owner=event.owner)
         case SummarizationReleased():
-            return state._replace(claims=max(0, state.claims - 1))
+            return _unclaimed(state, claims=max(0, state.claims - 1))
         case SummarizationCompleted():
             return _completed(state, event, at_us)
         case SummarizationCleared():
@@ -358,7 +359,11 @@ def _remake_counted(state: Conversation, ended: EndedPass) -> Conversation:
 
 
 def _ended(state: Conversation, ended: EndedPass) -> Conversation:
-    return state._replace(pending=None, pending_since_us=0, claims=0, passes=state.passes.append(ended))
+    return _unclaimed(state)._replace(pending=None, pending_since_us=0, passes=state.passes.append(ended))
+
+
+def _unclaimed(state: Conversation, claims: int = 0) -> Conversation:
+    return state._replace(claims=claims, claim_token=0, claim_owner="")
 
 
 def _waiting(state: Conversation, wait_messages: int, wait_until_us: int) -> Conversation:
@@ -373,13 +378,12 @@ def _forked(parent: Conversation, event: ConversationForked, at_us: int) -> Conv
     """The state of a fork before its own events, from that of the conversation that it begins as."""
     assert parent.event_version == event.parent_event_version, "a fork is folded from its parent as it was"
     ancestor = Ancestor(event.parent_id, event.parent_event_version, event.message_version)
-    return parent._replace(
+    return _unclaimed(parent)._replace(
         id=event.conversation_id,
         event_version=0,
         created_us=at_us,
         pending=None,
         pending_since_us=0,
-        claims=0,
         closed=False,
         ancestors=(ancestor, *parent.ancestors),
     )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -20,6 +21,7 @@ from abridged.service.domain.commands import CompletePass, FailPass, ReleasePass
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.errors import DomainError
 from abridged.service.domain.events import Event, PassPlan, SummarizationStarted
+from abridged.service.passes.claims import Claim
 from abridged.service.summarizer.summarizer import PassFailed, PassResult
 
 TRANSIENT: Final = (LogFull, LogUnavailable, WrongExpectedVersion)
@@ -44,75 +46,91 @@ class CommitPauses:
         return min(self.max_s, self.first_s * 2.0**attempt)
 
 
-class PassCommits:
-    """Commits passes, step by step. `hash_key` keys the hashes of refused model output."""
+class Claimed(NamedTuple):
+    """A claim that is in the log: the state after it, and when it was sent, by the loop's clock."""
 
-    def __init__(self, conversations: Conversations, *, pauses: CommitPauses, hash_key: bytes) -> None:
+    state: Conversation
+    claim: Claim
+    sent_s: float
+
+
+class PassCommits:
+    """Commits passes, step by step, for the process `owner`. `hash_key` keys the hashes of refused model output."""
+
+    def __init__(self, conversations: Conversations, *, owner: str, pauses: CommitPauses, hash_key: bytes) -> None:
         self._conversations = conversations
+        self._owner = owner
         self._pauses = pauses
         self._hash_key = hash_key
 
-    async def claim(self, key: StreamId, plan: PassPlan) -> Conversation | None:
-        """Claim the pass and return the state after it; None if it is not wanted and has ended instead.
+    async def claim(self, key: StreamId, plan: PassPlan, *, after: int) -> Claimed | None:
+        """Claim the pass in the place of the claim with the token `after`; None if it is not wanted and has ended.
 
-        Raises PassSuperseded if it is no longer pending, or an EventLogError.
+        Raises PassSuperseded if it is no longer pending or another process has claimed it, or an EventLogError.
         """
-        state, events = await self._committed(key, StartPass(plan.pass_id))
-        return state if isinstance(events[0], SummarizationStarted) else None
+        sent_s = 0.0
 
-    async def release(self, key: StreamId, plan: PassPlan) -> None:
+        def start(_state: Conversation) -> StartPass:
+            nonlocal sent_s
+            sent_s = asyncio.get_running_loop().time()
+            return StartPass(plan.pass_id, self._owner, after)
+
+        state, events = await self._committed(key, start)
+        if not isinstance(events[0], SummarizationStarted):
+            return None
+        return Claimed(state, Claim(key, plan.pass_id, state.claim_token), sent_s)
+
+    async def release(self, claim: Claim) -> None:
         """Give the claim back at shutdown, in one attempt: a failure costs only the claim."""
         try:
             async with asyncio.timeout(RELEASE_S):
-                await self._conversations.execute(key, lambda _: ReleasePass(plan.pass_id))
+                await self._conversations.execute(claim.key, lambda _: ReleasePass(claim.pass_id, claim.token))
         except (DomainError, EventLogError, TimeoutError) as error:
-            _log.warning("pass.not_released", conversation_id=key.name, error_type=type(error).__name__)
+            _log.warning("pass.not_released", conversation_id=claim.key.name, error_type=type(error).__name__)
 
-    async def complete(self, key: StreamId, plan: PassPlan, result: PassResult) -> tuple[Conversation, list[Event]]:
+    async def complete(self, claim: Claim, result: PassResult) -> tuple[Conversation, list[Event]]:
         """Commit the record, or that it saves too little or is not wanted. Raises as `claim` does."""
-        return await self._committed(
-            key,
-            CompletePass(
-                pass_id=plan.pass_id,
-                record=result.record,
-                source=result.source,
-                fallback=result.fallback,
-                model_failed=result.failure is not None and not result.interrupted,
-                interrupted=result.interrupted,
-                tried=result.tried,
-                finds=result.finds,
-                leaving=result.leaving,
-                rules=result.rules,
-            ),
+        command = CompletePass(
+            pass_id=claim.pass_id,
+            token=claim.token,
+            record=result.record,
+            source=result.source,
+            fallback=result.fallback,
+            model_failed=result.failure is not None and not result.interrupted,
+            interrupted=result.interrupted,
+            tried=result.tried,
+            finds=result.finds,
+            leaving=result.leaving,
+            rules=result.rules,
         )
+        return await self._committed(claim.key, lambda _: command)
 
-    async def fail(self, key: StreamId, plan: PassPlan, failure: PassFailed) -> None:
+    async def fail(self, claim: Claim, failure: PassFailed) -> None:
         """End the pass without a record. Raises as `claim` does."""
-        await self._committed(
-            key,
-            FailPass(
-                pass_id=plan.pass_id,
-                error_class=failure.error_class,
-                attempts=failure.attempts,
-                retryable=failure.retryable,
-                output_bytes=len(failure.output.encode()),
-                output_hash=_output_hash(self._hash_key, failure.output),
-                cause=failure.cause,
-                asked=failure.asked,
-                tried=failure.tried,
-            ),
+        command = FailPass(
+            pass_id=claim.pass_id,
+            token=claim.token,
+            error_class=failure.error_class,
+            attempts=failure.attempts,
+            retryable=failure.retryable,
+            output_bytes=len(failure.output.encode()),
+            output_hash=_output_hash(self._hash_key, failure.output),
+            cause=failure.cause,
+            asked=failure.asked,
+            tried=failure.tried,
         )
+        await self._committed(claim.key, lambda _: command)
 
     async def _committed(
-        self, key: StreamId, command: StartPass | CompletePass | FailPass
+        self, key: StreamId, command: Callable[[Conversation], StartPass | CompletePass | FailPass]
     ) -> tuple[Conversation, list[Event]]:
         for attempt in range(ATTEMPTS_MAX - 1):
             try:
-                return await self._conversations.execute(key, lambda _: command)
+                return await self._conversations.execute(key, command)
             except TRANSIENT as error:
                 _log.warning("pass.commit_delayed", conversation_id=key.name, error_type=type(error).__name__)
             await asyncio.sleep(self._pauses.after(attempt))
-        return await self._conversations.execute(key, lambda _: command)
+        return await self._conversations.execute(key, command)
 
 
 def _output_hash(key: bytes, output: str) -> bytes:

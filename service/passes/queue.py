@@ -43,6 +43,9 @@ class PassQueue:
         self._waiting[urgent][key.namespace].setdefault(key)
         self._changed.set()
 
+    def __contains__(self, key: StreamId) -> bool:
+        return any(key in waiting[key.namespace] for waiting in self._waiting.values())
+
     def discard(self, key: StreamId) -> None:
         """Remove the conversation."""
         for waiting in self._waiting.values():

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 import structlog
 
+from abridged.eventlog.errors import EventLogError
 from abridged.eventlog.event import StreamId
 from abridged.service.conversations.conversations import Conversations
 from abridged.service.conversations.table import Attention
 from abridged.service.domain.conversation import Conversation
-from abridged.service.domain.errors import PassSuperseded, TooManyPasses
+from abridged.service.domain.errors import DomainError, PassSuperseded, TooManyPasses
 from abridged.service.domain.events import (
     Event,
     PassPlan,
@@ -25,7 +26,9 @@ from abridged.service.domain.events import (
     SummarizationSkipped,
 )
 from abridged.service.domain.tokens import TokenCounter
+from abridged.service.passes.claims import Claim, Claims
 from abridged.service.passes.commits import TRANSIENT, CommitPauses, PassCommits
+from abridged.service.passes.lookout import Lookout, ReadAttention
 from abridged.service.passes.preparations import Preparations
 from abridged.service.passes.queue import Backlog, PassQueue
 from abridged.service.passes.run import PassRun, PassRunner, failed_by_bug
@@ -69,6 +72,8 @@ class Reactor:
         limits: ReactorLimits,
         hash_key: bytes,
         clock_s: Callable[[], float],
+        claims: Claims,
+        attention: ReadAttention,
         pauses: CommitPauses | None = None,
     ) -> None:
         self._conversations = conversations
@@ -83,7 +88,16 @@ class Reactor:
         self._workers: list[asyncio.Task[None]] = []
         self._postponed: dict[StreamId, asyncio.TimerHandle] = {}
         self._pauses = pauses or CommitPauses()
-        self._commits = PassCommits(conversations, pauses=self._pauses, hash_key=hash_key)
+        self._claims = claims
+        self._commits = PassCommits(conversations, owner=claims.owner, pauses=self._pauses, hash_key=hash_key)
+        self._lookout = Lookout(
+            conversations,
+            claims,
+            attention=attention,
+            busy=self.backlog,
+            attend=self._attend,
+            take=lambda key, state: self._enqueue(key, state.pending_since_us, state.pending),
+        )
         self._wakeups = Wakeups(conversations, has_time=summarizers.wanted.has_time, pauses=self._pauses)
         source = PassSource(conversations.log, counter)
         self._preparations = Preparations(
@@ -99,6 +113,7 @@ class Reactor:
             conversations,
             summarizers=summarizers,
             commits=self._commits,
+            claims=claims,
             preparations=self._preparations,
             source=source,
             telemetry=telemetry,
@@ -110,15 +125,11 @@ class Reactor:
     def start(self, attention: Iterable[Attention]) -> None:
         """Begin. `attention` is what earlier runs left: pending passes, waits, fallback records."""
         for row in attention:
-            key = StreamId(row.namespace, row.id)
             if row.pending:
-                self._enqueue(key, self._conversations.now_us())
-            elif row.wait_until_us:
-                self._wakeups.end_wait_at(key, row.wait_until_us)
-            elif row.idle_from_us:
-                self._wakeups.ask_after_silence(key, row.idle_from_us)
-            if row.fallback:
-                self._wakeups.remake_later(key)
+                self._enqueue(row.key, self._conversations.now_us())
+            self._attend(row)
+        self._claims.start(self._lapsed)
+        self._lookout.start()
         self._preparations.start()
         for queue in self._queues():
             for _ in range(queue.workers):
@@ -128,6 +139,7 @@ class Reactor:
     async def stop(self, *, grace_s: float) -> None:
         """Take no new passes. Running ones get `grace_s`, then stay pending in the log for the next start."""
         self._stopping = True
+        await self._lookout.stop()
         for handle in self._postponed.values():
             handle.cancel()
         for queue in self._queues():
@@ -139,6 +151,7 @@ class Reactor:
                 worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
         await self._wakeups.stop()
+        await self._claims.stop()
 
     def changed(self, key: StreamId, state: Conversation, events: Sequence[Event]) -> None:
         """Act on a commit: queue a new pass, time a wait, count a skip."""
@@ -150,6 +163,13 @@ class Reactor:
                 self._telemetry.pass_cleared(key, event.plan, results=len(event.marks))
             elif isinstance(event, SummarizationSkipped) and not event.pass_id:
                 self._telemetry.pass_not_begun(key, event.reason)
+        self.caught_up(key, state)
+        self._wakeups.changed(key, state)
+        self._preparations.changed(key, state)
+
+    def caught_up(self, key: StreamId, state: Conversation) -> None:
+        """Act on what may be another process's commit: work no more on a pass that has ended, and hurry an emergency.
+        Its own passes, waits and preparations are that process's."""
         if state.pending is None:
             self._dequeue(key)
         elif state.ratio >= state.pending.policy.emergency_token_ratio:
@@ -159,8 +179,6 @@ class Reactor:
         ended = state.pending is None or (running is not None and state.pending.pass_id != running.pass_id)
         if running is not None and running.pass_id and ended:
             running.supersede()
-        self._wakeups.changed(key, state)
-        self._preparations.changed(key, state)
 
     async def woken(self) -> None:
         """Return when every pass whose time has come has been requested."""
@@ -168,7 +186,7 @@ class Reactor:
 
     def loaded(self, key: StreamId, state: Conversation) -> None:
         """Act on a state read from the log, and take up what the start did not know about."""
-        if state.pending is not None and key not in self.backlog:
+        if state.pending is not None and key not in self.backlog and self._claims.may_follow(key, state):
             self._enqueue(key, state.pending_since_us, state.pending)
         self._wakeups.loaded(key, state)
 
@@ -204,6 +222,7 @@ class Reactor:
                 await self._run(key, run, queue)
             except PassSuperseded:
                 _log.info("pass.superseded", conversation_id=key.name)
+                await self._leave(key)
             except TRANSIENT as error:
                 self._postpone(key, error)
             except Exception as error:  # noqa: BLE001 - supervision: one broken pass must not stop the others
@@ -222,6 +241,9 @@ class Reactor:
         if plan is None:
             self._dequeue(key)
             return
+        if hurried != plan.pass_id and not self._claims.may_follow(key, state):
+            self._dequeue(key)
+            return
         run.pass_id = plan.pass_id
         run.stands_in |= plan.extractive or hurried == plan.pass_id
         if queue is self._extractions and not run.stands_in:
@@ -234,14 +256,42 @@ class Reactor:
     async def _give_up(self, key: StreamId) -> None:
         """Fail the pending pass after a bug, so that the conversation does not stay pending for ever."""
         try:
-            plan = (await self._conversations.state(key)).pending
-            if plan is not None:
-                await self._commits.fail(key, plan, failed_by_bug())
+            state = await self._conversations.state(key)
+            if state.pending is not None and self._claims.may_follow(key, state):
+                claim = Claim(key, state.pending.pass_id, state.claim_token)
+                await self._commits.fail(claim, failed_by_bug())
         except TRANSIENT as error:
             self._postpone(key, error)
         except Exception as error:  # noqa: BLE001 - supervision: what cannot even be failed must not end its worker
             _log.error("pass.not_ended", conversation_id=key.name, error_type=type(error).__name__)
             self._dequeue(key)  # nobody waits for what nobody works on; a load of the conversation takes it up again
+
+    def _attend(self, row: Attention) -> None:
+        if not row.pending and row.wait_until_us:
+            self._wakeups.end_wait_at(row.key, row.wait_until_us)
+        elif not row.pending and row.idle_from_us:
+            self._wakeups.ask_after_silence(row.key, row.idle_from_us)
+        if row.fallback:
+            self._wakeups.remake_later(row.key)
+
+    def _lapsed(self, key: StreamId) -> None:
+        if (running := self._running.get(key)) is not None:
+            running.supersede()
+
+    async def _leave(self, key: StreamId) -> None:
+        """Work no more on a pass that has ended or is another process's, but on one that nobody has claimed yet. A look
+        around finds the others."""
+        if any(key in waiting for waiting in (*self._queues(), self._again, self._postponed)):
+            return
+        try:
+            state = await self._conversations.state(key)
+        except (DomainError, EventLogError):
+            self._dequeue(key)  # a look around finds it, or a load of the conversation
+            return
+        if state.pending is not None and not state.claim_token:
+            self._enqueue(key, state.pending_since_us, state.pending)
+        else:
+            self._dequeue(key)
 
     def _postpone(self, key: StreamId, error: Exception) -> None:
         """Try the whole pass again later; its claims bound how often that reaches a model."""
@@ -275,6 +325,7 @@ class Reactor:
         self._queue.discard(key)
         self._extractions.discard(key)
         self._hurried.pop(key, None)
+        self._claims.forget(key)
         if key in self.backlog:
             self.backlog.remove(key)
             self._count_pending()

@@ -30,13 +30,22 @@ class PassReport:
     """The reports of one pass, from `opened` to its outcome. It is the observer of the pass's calls."""
 
     def __init__(
-        self, telemetry: Telemetry, key: StreamId, plan: PassPlan, *, model: str, now_us: Callable[[], int]
+        self,
+        telemetry: Telemetry,
+        key: StreamId,
+        plan: PassPlan,
+        *,
+        model: str,
+        now_us: Callable[[], int],
+        before_attempt: Callable[[], None] = lambda: None,
     ) -> None:
+        """`before_attempt` is called before each call of a model, which it prevents by raising."""
         self._telemetry = telemetry
         self._key = key
         self._plan = plan
         self._wanted = self._model = model
         self._now_us = now_us
+        self._before_attempt = before_attempt
         self._started_us = now_us()
         self._attempts = 0
         self._done = self._total = 0
@@ -75,6 +84,7 @@ class PassReport:
 
     def attempt(self, number: int, model: str) -> None:
         """See Observer."""
+        self._before_attempt()
         self._attempts, self._model = number, model
         self._tell(Stage.ATTEMPT)
 

@@ -28,6 +28,7 @@ from abridged.service.domain.events import (
 )
 from abridged.service.domain.policy import Fallback
 from abridged.service.domain.preparation import suffices
+from abridged.service.passes.claims import Claim, Claims
 from abridged.service.passes.commits import TRANSIENT, PassCommits
 from abridged.service.passes.preparations import Preparations
 from abridged.service.passes.prepared import Prepared
@@ -91,6 +92,7 @@ class PassRunner:
         *,
         summarizers: Summarizers,
         commits: PassCommits,
+        claims: Claims,
         preparations: Preparations,
         telemetry: Telemetry,
         source: PassSource,
@@ -100,6 +102,7 @@ class PassRunner:
         self._conversations = conversations
         self._summarizers = summarizers
         self._commits = commits
+        self._claims = claims
         self._preparations = preparations
         self._telemetry = telemetry
         self._source = source
@@ -110,35 +113,62 @@ class PassRunner:
         """Run the pass from claim to end. Raises PassSuperseded if it is no longer wanted, or an EventLogError."""
         trigger = await self._conversations.log.requested_by(key, _first_pass_id(state, plan))
         claimed_too_often = state.claims >= CLAIMS_MAX
+        claim = Claim(key, plan.pass_id, state.claim_token)
         if not claimed_too_often:
-            claimed = await self._commits.claim(key, plan)
+            claimed = await self._commits.claim(key, plan, after=claim.token)
             if claimed is None:
                 _log.info("pass.cancelled", conversation_id=key.name, summarization_id=plan.pass_id)
                 return
-            state = claimed
+            state, claim, sent_s = claimed
+            self._claims.begin(claim, sent_s)
         wanted = self._summarizers.extraction if plan.extractive else self._summarizers.wanted
-        report = PassReport(self._telemetry, key, plan, model=wanted.name, now_us=self._conversations.now_us)
-        with report.opened(trigger):
-            try:
-                if claimed_too_often:
-                    await self._fail(key, plan, report, _internal("the sidecar stopped in it too often"))
-                else:
-                    await self._make(key, run, state, plan, report)
-            except asyncio.CancelledError:
-                report.cancelled()
-                if not claimed_too_often:
-                    await self._commits.release(key, plan)
-                raise
-            except (PassSuperseded, *TRANSIENT):
-                report.cancelled()
-                raise
-            except Exception:
-                report.failed(failed_by_bug())
-                raise
-
-    async def _make(self, key: StreamId, run: PassRun, state: Conversation, plan: PassPlan, report: PassReport) -> None:
+        report = PassReport(
+            self._telemetry,
+            key,
+            plan,
+            model=wanted.name,
+            now_us=self._conversations.now_us,
+            before_attempt=lambda: self._claims.require(claim),
+        )
         try:
-            await self._summarized(key, run, state, plan, report)
+            with report.opened(trigger):
+                await self._ended(run, state, plan, claim, report, claimed_too_often=claimed_too_often)
+            self._claims.end(claim)
+        finally:
+            self._claims.leave(claim)
+
+    async def _ended(
+        self,
+        run: PassRun,
+        state: Conversation,
+        plan: PassPlan,
+        claim: Claim,
+        report: PassReport,
+        *,
+        claimed_too_often: bool,
+    ) -> None:
+        try:
+            if claimed_too_often:
+                await self._fail(claim, report, _internal("the sidecar stopped in it too often"))
+            else:
+                await self._make(claim, run, state, plan, report)
+        except asyncio.CancelledError:
+            report.cancelled()
+            if not claimed_too_often:
+                await self._commits.release(claim)
+                await self._claims.release(claim)
+            raise
+        except (PassSuperseded, *TRANSIENT):
+            report.cancelled()
+            raise
+        except Exception:
+            report.failed(failed_by_bug())
+            raise
+
+    async def _make(self, claim: Claim, run: PassRun, state: Conversation, plan: PassPlan, report: PassReport) -> None:
+        key = claim.key
+        try:
+            await self._summarized(claim, run, state, plan, report)
         except TRANSIENT:
             if run.prepared is not None:
                 self._preparations.put_back(key, run.prepared)
@@ -150,14 +180,16 @@ class PassRunner:
                 self._preparations.ended(key, run.outcome, reason)
 
     async def _summarized(
-        self, key: StreamId, run: PassRun, state: Conversation, plan: PassPlan, report: PassReport
+        self, claim: Claim, run: PassRun, state: Conversation, plan: PassPlan, report: PassReport
     ) -> None:
+        key = claim.key
         try:
             result = await self._result(key, run, state, await self._source.work(key, state, plan), report)
         except PassFailed as failure:
-            await self._fail(key, plan, report, failure)
+            await self._fail(claim, report, failure)
             return
-        after, events = await self._commits.complete(key, plan, result)
+        self._claims.require(claim)
+        after, events = await self._commits.complete(claim, result)
         if isinstance(events[0], SummarizationCompleted):
             report.completed(result, after)
             if not result.fallback:
@@ -297,8 +329,8 @@ class PassRunner:
             return plan.trigger is Trigger.EMERGENCY or state.ratio >= plan.policy.emergency_token_ratio
         return plan.policy.fallback is Fallback.ALWAYS
 
-    async def _fail(self, key: StreamId, plan: PassPlan, report: PassReport, failure: PassFailed) -> None:
-        await self._commits.fail(key, plan, failure)
+    async def _fail(self, claim: Claim, report: PassReport, failure: PassFailed) -> None:
+        await self._commits.fail(claim, failure)
         report.failed(failure)
 
 

@@ -115,6 +115,16 @@ def test_rows_are_found_by_any_column_of_a_mark_and_counted_by_its_value(noted: 
     assert noted.rows.tally("topic") == Counter({"tea": 1, "rain": 1})
 
 
+def test_marked_rows_come_in_pages(noted: Noted):
+    """By namespace and id, so that a look at many has a bound."""
+    for key in (OTHER, C, A, B):
+        noted.note(key, urgent=1)
+
+    first = noted.rows.marked("urgent", limit=3)
+    assert [row[:2] for row in first] == [A, B, C]
+    assert [row[:2] for row in noted.rows.marked("urgent", after=StreamId(*first[-1][:2]), limit=3)] == [OTHER]
+
+
 def test_a_row_is_written_with_its_events_or_not_at_all(noted: Noted):
     """A hook that raises has no effect."""
     noted.note(A, text="kept")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from abridged.service.domain.commands import AppendMessages, CompletePass, CountedMessage, FailPass
+from abridged.service.domain.commands import AppendMessages, CompletePass, CountedMessage, FailPass, StartPass
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import (
     ConversationOpened,
@@ -151,6 +151,11 @@ def expandable(plan: PassPlan) -> Receipt:
     return Receipt((ReceiptLine(ReceiptKind.MESSAGE, ReceiptPlace.REACHABLE, len(numbers), items),))
 
 
+def start(state: Conversation, owner: str) -> StartPass:
+    """The command by which a process claims the pending pass of `state`."""
+    return StartPass(pending_in(state).pass_id, owner, state.claim_token)
+
+
 def complete(
     state: Conversation,
     *,
@@ -163,10 +168,10 @@ def complete(
     """The command that ends the pending pass of `state` with a record of `tokens`."""
     plan = pending_in(state)
     record = record_for(plan, tokens=tokens)
-    return CompletePass(plan.pass_id, record, source, fallback, model_failed, interrupted)
+    return CompletePass(plan.pass_id, record, source, fallback, state.claim_token, model_failed, interrupted)
 
 
 def fail(state: Conversation, *, error_class: ErrorClass = ErrorClass.TRANSPORT) -> FailPass:
     """The command that ends the pending pass of `state` without a record."""
     plan = pending_in(state)
-    return FailPass(plan.pass_id, error_class, 1, retryable=True)
+    return FailPass(plan.pass_id, error_class, 1, retryable=True, token=state.claim_token)

@@ -11,6 +11,7 @@ import importlib.util
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -103,6 +104,19 @@ class PostgresServer:
             self._keeper.wait(PATIENCE_S)
             self._keeper = None
 
+    def kill(self) -> None:
+        """Kill every process of the server at once, as the loss of its machine does."""
+        for pid in self._processes():
+            os.kill(pid, signal.SIGKILL)
+        self.stop()
+
+    def follow(self, primary: PostgresServer) -> None:
+        """Make the stopped server a standby of another at its next start, with a copy of its files."""
+        shutil.rmtree(self._data, ignore_errors=True)
+        self._run("pg_basebackup", "-h", str(primary.folder), "-U", "postgres", "-R", "-c", "fast", "--no-sync")
+        with (self._data / "postgresql.conf").open("a", encoding="utf-8") as configured:
+            configured.write(f"unix_socket_directories = '{self.folder}'\n")
+
     def close(self) -> None:
         """Stop the server and remove its files."""
         self.stop()
@@ -125,6 +139,11 @@ class PostgresServer:
     def url(self) -> str:
         """The database that every server has."""
         return f"postgresql://postgres@/postgres?host={quote(str(self.folder), safe='')}"
+
+    def _processes(self) -> list[int]:
+        first = (self._data / "postmaster.pid").read_text().split()[0]
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        return [int(first), *map(int, children)]
 
     @property
     def _data(self) -> Path:

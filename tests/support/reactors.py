@@ -31,6 +31,7 @@ from abridged.service.domain.events import (
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.policy import Policy
 from abridged.service.models.scripted.model import ScriptedModel
+from abridged.service.passes.claims import Claims
 from abridged.service.passes.commits import CommitPauses, PassCommits
 from abridged.service.passes.preparations import Preparations
 from abridged.service.passes.reactor import Reactor, ReactorLimits
@@ -80,6 +81,7 @@ class ReactorBench:
         self.requested: dict[StreamId, list[Trigger]] = {A: [], B: [], C: []}
         self.remade = asyncio.Event()
         self.model = Moody([default_record], clock=asyncio.get_running_loop().time)
+        self.claims = Claims(None, owner="bench")
         self.conversations = self.opened()
         self.metrics = Metrics(version="1", labels=metric_labels(models=("scripted:default",)))
         self.telemetry = Telemetry(self.metrics, SilentTracing(), ProgressBoard(), log_content=False)
@@ -109,6 +111,8 @@ class ReactorBench:
             clock_s=clock_s,
             telemetry=self.telemetry,
             limits=ReactorLimits(concurrent_passes=self.workers, queue_max=10, shared=False),
+            claims=self.claims,
+            attention=self.table.attention,
             pauses=pauses,
         )
 
@@ -120,7 +124,8 @@ class ReactorBench:
         return PassRunner(
             self.conversations,
             summarizers=summarizers,
-            commits=PassCommits(self.conversations, pauses=CommitPauses(), hash_key=b"key"),
+            commits=PassCommits(self.conversations, owner=self.claims.owner, pauses=CommitPauses(), hash_key=b"key"),
+            claims=self.claims,
             preparations=Preparations(
                 self.conversations,
                 summarizers=summarizers,

@@ -178,11 +178,11 @@ class SimulatedChat:
         assert plan is not None
         chance = rng.random()
         if chance < 0.15:
-            return StartPass(plan.pass_id)
+            return StartPass(plan.pass_id, "simulated", self.state.claim_token)
         if chance < 0.35:
             error_class = rng.choice(list(ErrorClass))
             attempts, retryable = rng.randrange(4), rng.random() < 0.5
-            return FailPass(plan.pass_id, error_class, attempts, retryable)
+            return FailPass(plan.pass_id, error_class, attempts, retryable, self.state.claim_token)
         most = max(2, plan.replaced_tokens)
         tokens = rng.choice([rng.randrange(1, most), min(most, plan.summary_tokens_max), rng.randrange(1, 2 * most)])
         return self._complete(tokens=max(1, tokens))
@@ -192,8 +192,9 @@ class SimulatedChat:
         assert plan is not None
         record = record_for(plan, tokens=tokens, summary="What was said. " * min(8, 1 + tokens // 16))
         source = self._rng.choice(self._sources)
-        fallback = self._rng.random() < 0.2
-        return CompletePass(plan.pass_id, record, source, fallback, finds=self._finds(plan), rules=self._rules(plan))
+        fallback, token = self._rng.random() < 0.2, self.state.claim_token
+        finds, rules = self._finds(plan), self._rules(plan)
+        return CompletePass(plan.pass_id, record, source, fallback, token, finds=finds, rules=rules)
 
     def _finds(self, plan: PassPlan) -> LedgerFinds:
         """Identifiers of the messages that leave; some have been found before, and some give way."""

@@ -599,19 +599,25 @@ class SummarizationStarted(_message.Message):
 
     SUMMARIZATION_ID_FIELD_NUMBER: _builtins.int
     CLAIM_FIELD_NUMBER: _builtins.int
+    OWNER_FIELD_NUMBER: _builtins.int
     summarization_id: _builtins.str
     """The pass."""
     claim: _builtins.int
     """The number of claims so far, including this one."""
+    owner: _builtins.str
+    """A random name of the process that claimed it, another one after each start. Empty in events from before there were
+    owners.
+    """
     def __init__(
         self,
         *,
         summarization_id: _builtins.str = ...,
         claim: _builtins.int = ...,
+        owner: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["claim", b"claim", "summarization_id", b"summarization_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claim", b"claim", "owner", b"owner", "summarization_id", b"summarization_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -202,7 +202,7 @@ EVENTS = {
     "MessageAppended": st.builds(domain.MessageAppended, COUNT, MESSAGES, COUNT, SOURCES, TEXT, st.just(0)),
     "UsageReported": st.builds(domain.UsageReported, COUNT, TEXT, COUNT, COUNT, COUNT, RATIO),
     "SummarizationRequested": st.builds(domain.SummarizationRequested, PLANS),
-    "SummarizationStarted": st.builds(domain.SummarizationStarted, TEXT, COUNT),
+    "SummarizationStarted": st.builds(domain.SummarizationStarted, TEXT, COUNT, TEXT),
     "SummarizationReleased": st.builds(domain.SummarizationReleased, TEXT),
     "SummarizationCompleted": st.builds(
         domain.SummarizationCompleted,

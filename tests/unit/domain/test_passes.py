@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -55,6 +56,7 @@ from tests.support.chats import (
     pending_in,
     ranges,
     record_for,
+    start,
 )
 from tests.support.given import Given, given
 
@@ -158,9 +160,32 @@ def test_a_failed_pass_leaves_everything_as_it_was(error_class):
 
 def test_a_claim_is_counted():
     """How often a pass was begun is in the log."""
-    state = Given(pending()).when(StartPass("p"), POLICY).then(SummarizationStarted("p", 1))
+    state = Given(pending()).when(StartPass("p", "one", 0), POLICY).then(SummarizationStarted("p", 1, "one"))
 
-    Given(state).when(StartPass("p"), POLICY).then(SummarizationStarted("p", 2))
+    Given(state).when(start(state, "two"), POLICY).then(SummarizationStarted("p", 2, "two"))
+
+
+def test_a_claim_takes_the_place_of_the_one_that_it_knows_of_and_of_no_other():
+    """Of two processes that saw the same lease lapse, one goes on; so does a process whose own claim it was."""
+    state = Given(pending()).when(StartPass("p", "one", 0), POLICY).after
+
+    Given(state).when(StartPass("p", "two", 0), POLICY).then_refused(PassSuperseded)
+    Given(state).when(StartPass("p", "one", 0), POLICY).then(SummarizationStarted("p", 2, "one"))
+
+
+@pytest.mark.parametrize("kind", ["complete", "fail", "release"])
+def test_only_the_newest_claim_ends_its_pass(kind):
+    """A process that was stopped for longer than its lease wakes up to a pass that is another's."""
+    first = Given(pending()).when(StartPass("p", "one", 0), POLICY).after
+    second = Given(first).when(start(first, "two"), POLICY).after
+    commands: dict[str, Callable[[Conversation], Command]] = {
+        "complete": complete,
+        "fail": fail,
+        "release": lambda state: ReleasePass("p", state.claim_token),
+    }
+
+    Given(second).when(commands[kind](first), POLICY).then_refused(PassSuperseded)
+    assert Given(second).when(commands[kind](second), POLICY).events
 
 
 @pytest.mark.parametrize("kind", ["start", "complete", "fail"])
@@ -169,7 +194,7 @@ def test_a_pass_that_is_not_pending_cannot_end(kind):
     state = pending()
     record = record_for(pending_in(state))
     commands: dict[str, Command] = {
-        "start": StartPass("other"),
+        "start": StartPass("other", "one", 0),
         "complete": CompletePass("other", record, TokenSource.CALLER, False),
         "fail": FailPass("other", ErrorClass.INTERNAL, 1, False),
     }
@@ -359,7 +384,7 @@ def test_only_an_append_opens_a_conversation():
         ReportUsage(0, "", 1),
         RequestPass(),
         RemakeFallback(),
-        StartPass("p"),
+        StartPass("p", "one", 0),
         EndWait(0),
         ApplyRules(),
     ]
@@ -406,10 +431,11 @@ def test_a_claim_given_back_does_not_count():
     requested = given(OPEN, *chat(79)).when(append(appended(80)), POLICY).after
     pass_id = pending_in(requested).pass_id
 
-    started = Given(requested).when(StartPass(pass_id), POLICY).after
-    released = Given(started).when(ReleasePass(pass_id), POLICY).after
+    started = Given(requested).when(start(requested, "one"), POLICY).after
+    released = Given(started).when(ReleasePass(pass_id, started.claim_token), POLICY).after
 
-    assert (started.claims, released.claims) == (1, 0)
+    assert (started.claims, started.claim_token, started.claim_owner) == (1, started.event_version, "one")
+    assert (released.claims, released.claim_token, released.claim_owner) == (0, 0, "")
     assert released.pending == requested.pending
 
 
@@ -425,7 +451,7 @@ def test_switching_passes_off_ends_the_pending_one():
     assert changed.after.window == requested.window
 
 
-@pytest.mark.parametrize("command", [lambda s: StartPass(pending_in(s).pass_id), lambda s: complete(s)])
+@pytest.mark.parametrize("command", [lambda s: start(s, "one"), complete])
 def test_a_pass_that_the_operator_switched_off_is_neither_started_nor_committed(command):
     """A policy of the operator may change while the process is down; the pass ends as cancelled."""
     requested = given(OPEN, *chat(79)).when(append(appended(80)), POLICY).after

@@ -244,6 +244,22 @@ def test_a_commit_whose_replication_was_cancelled_is_no_acknowledgement(alone: P
     assert log.submit(append(event(2))).result(PATIENCE_S) == AppendResult(2, 2, 2, already_appended=True)
 
 
+@pytest.mark.parametrize("before", range(4))
+def test_a_group_that_was_cancelled_leaves_the_writer_able_to_write(alone: Place, before: int):
+    """Whichever it is: the driver prepares what comes again, also in a group that never reaches it."""
+    log = alone.open()
+    for number in range(before):
+        log.submit(append(event(number))).result(PATIENCE_S)
+    alone.run("BEGIN")
+    alone.run("SELECT 1 FROM logs FOR UPDATE")
+    refused = log.submit(append(event(before)))
+    _until(lambda: alone.ask(_CANCEL_LOCK_WAIT) == [(True,)])
+    assert isinstance(refused.exception(PATIENCE_S), LogUnavailable)
+    alone.run("ROLLBACK")
+
+    assert log.submit(append(event(before))).result(PATIENCE_S).last_position == before + 1
+
+
 def test_a_primary_that_is_demoted_refuses_until_it_leads_again(alone: Place, own_server: PostgresServer):
     """An append is unavailable meanwhile; reads go on."""
     log = alone.open()
@@ -677,6 +693,9 @@ def _cancel_wait(place: Place) -> None:
             place.ask("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == [(True,)]
         )
     )
+
+
+_CANCEL_LOCK_WAIT = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
 
 def _until(holds: Callable[[], bool]) -> None:

@@ -1,0 +1,52 @@
+"""Leases in the log's database, in the time of its clock."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.postgres import sql
+from abridged.eventlog.postgres.connections import Connection, Run
+
+
+class PostgresLeases:
+    """Leases of the log of a number; `write` runs a change between two groups of appends."""
+
+    def __init__(self, log: int, write: Run) -> None:
+        self._log = {"log": log}
+        self._write = write
+
+    def hold(self, tokens: Mapping[StreamId, int], seconds: float) -> set[StreamId]:
+        return {StreamId(*row) for row in self._run(sql.HOLD, **_columns(tokens), seconds=float(seconds))}
+
+    def lapsed(self, streams: Collection[StreamId], seconds: float) -> dict[StreamId, int]:
+        asked = _columns(dict.fromkeys(streams, 0))
+        return {
+            StreamId(namespace, name): token
+            for namespace, name, token in self._run(sql.LAPSED, **asked, seconds=float(seconds))
+        }
+
+    def drop(self, tokens: Mapping[StreamId, int]) -> None:
+        self._run(sql.DROP, **_columns(tokens))
+
+    def _run(self, statement: str, **parameters: Any) -> Sequence[tuple[Any, ...]]:
+        if not parameters["tokens"]:
+            return ()
+
+        def run(connection: Connection) -> Sequence[tuple[Any, ...]]:
+            return connection.cursor(binary=True).execute(statement.encode(), {**self._log, **parameters}).fetchall()
+
+        found: Sequence[tuple[Any, ...]] = self._write(run)
+        return found
+
+
+def _columns(tokens: Mapping[StreamId, int]) -> dict[str, list[Any]]:
+    """Streams and tokens as the arrays of a statement. In one order everywhere, so that no two statements wait for each
+    other."""
+    rows = sorted(tokens.items())
+    return {
+        "namespaces": [stream.namespace for stream, _ in rows],
+        "names": [stream.name for stream, _ in rows],
+        "tokens": [token for _, token in rows],
+    }
