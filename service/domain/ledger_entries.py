@@ -33,8 +33,8 @@ READ_CHARS_MAX: Final = 2_000
 """A longer result of a tool has a value in every line, so that only identifiers count."""
 
 _DENSE_SHARE: Final = 0.04
-"""Identifiers a word: of 57 long messages of people in meetings none has one in a hundred words, of 51 by which a coding
-agent is shown files and output half have one in sixteen."""
+"""Identifiers a word. Of the long messages of people in meetings none has one in a hundred words; of those by which a
+coding agent is shown files and output half have one in sixteen."""
 
 _SAID: Final = {Role.USER: Use.USER, Role.ASSISTANT: Use.ASSISTANT, Role.TOOL: Use.TOOL}
 _USES: Final = tuple(Use)
