@@ -255,9 +255,10 @@ async def test_pitfall_09_the_models_own_tokens_are_not_the_chats(tmp_path):
 
 @pytest.mark.parametrize("share", [0.9, 1.3])
 async def test_pitfall_10_a_small_gain_is_refused(tmp_path, share):
-    """A record that saves less than min_gain, or grows the window, is not committed; the pass is a skip."""
+    """A record that saves less than min_gain, or grows the window, is not committed; the pass is a skip. Its narrative
+    is one sentence: of several those that fit would stay."""
     words = ("".join(letters) for letters in product("bdfglmnprst", "aeiou", "bdfglmnprst", "aeiou"))
-    sentences = (f"The importer reads table orders and the user looks at it with {word} care. " for word in words)
+    sentences = (f"the importer reads table orders and the user looks at it with {word} care, " for word in words)
     async with (
         FakeOllama(responder=saying(record("".join(islice(sentences, int(1_440 * share / 15)))))) as ollama,
         sidecar(tmp_path, on_ollama(ollama) | {"ollama.num_ctx": 16_384} | ANY_DRAFT) as s,
