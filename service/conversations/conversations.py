@@ -132,11 +132,6 @@ class Conversations:
         if queue is not None:
             await queue.waited(lambda: (state := self._cache.get(key)) is None or state.event_version >= version)
 
-    def knows(self, key: StreamId, version: int) -> bool:
-        """Whether the state in memory has the event with this version."""
-        state = self._cache.get(key)
-        return state is not None and state.event_version >= version
-
     def window_bytes(self, key: StreamId) -> int:
         """Memory that the texts of the conversation's window take; 0 when its state is not in memory."""
         return self._cache.bytes_of(key)

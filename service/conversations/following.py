@@ -1,4 +1,4 @@
-"""Has whoever waits for a conversation notice what other processes append to it.
+"""Wakes callers that wait for a conversation when another process appends to it.
 
 Events are read only while somebody waits, those of the whole log after the last one that is known.
 """
@@ -48,7 +48,7 @@ class Following:
                     if isinstance(item, Batch):
                         await self._notify(item)
                     cursor = item.cursor
-            except EventLogError as error:
+            except Exception as error:  # noqa: BLE001 - supervision: what cannot be read now must not end the following
                 _log.warning("log.not_followed", error_type=type(error).__name__)
                 await asyncio.sleep(RETRY_S)
 
@@ -59,10 +59,8 @@ class Following:
         return Batch((), head, head)
 
     async def _notify(self, batch: Batch[RecordedEvent]) -> None:
-        newest = {event.stream: event.version for event in batch.events}
-        for key in [key for key in newest if key in self._changes.awaited]:
-            if self._conversations.knows(key, newest[key]):
-                continue
+        # The state in memory may have the events already, by a fold that woke nobody.
+        for key in [key for key in {event.stream for event in batch.events} if key in self._changes.awaited]:
             try:
                 self._changes.notify(key, await self._conversations.state(key))
             except (DomainError, EventLogError) as error:

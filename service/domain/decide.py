@@ -262,7 +262,9 @@ def _start(state: Conversation, command: StartPass, context: DecisionContext) ->
         raise PassSuperseded
     if not context.policy.enabled:
         return [cancelled(command.pass_id, attempts=0)]
-    return [SummarizationStarted(command.pass_id, state.claims + 1, command.owner)]
+    # A claim that its own process has not noticed began no work, so it counts only once.
+    is_counted = bool(state.claim_token) and command.after != state.claim_token
+    return [SummarizationStarted(command.pass_id, state.claims + (not is_counted), command.owner)]
 
 
 def _complete(state: Conversation, command: CompletePass, context: DecisionContext) -> list[Event]:

@@ -1,4 +1,4 @@
-"""The claims of this process: until when each lasts, and whose claims it may take the place of.
+"""Keeps the claims of this process: renews their leases, and decides which claims of others it may replace.
 
 A claim is an event, and whether a pass may end under it is decided in the log. Leases only say when another process may
 claim. The time of a lease is counted here from before it was sent, so it ends here first: a process that was stopped
@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 import structlog
@@ -23,6 +25,9 @@ from abridged.service.domain.errors import PassSuperseded
 
 LEASE_S: Final = 30.0
 """Seconds after which the pass of a process that has died may be claimed by another."""
+
+RELEASE_S: Final = 1.0
+"""Seconds that a stop waits for a claim to be given back, and for its lease: a failure costs only the claim."""
 
 RENEWALS: Final = 3
 """Renewals in the time of a lease: one may fail, and one may be slow."""
@@ -60,6 +65,8 @@ class Claims:
         self._followed: dict[StreamId, int] = {}
         self._begun = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
+        # A thread of its own: a renewal may not wait behind reads.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="leases")
 
     @property
     def are_shared(self) -> bool:
@@ -82,7 +89,10 @@ class Claims:
         if self._leases is not None and self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
-            await self._drop(self._leases)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(RELEASE_S):
+                    await self._drop(self._leases)
+        self._thread.shutdown(wait=False)
 
     def may_follow(self, key: StreamId, state: Conversation) -> bool:
         """Whether this process may claim the pending pass: nobody has, or its last claim is this one's or has
@@ -109,8 +119,9 @@ class Claims:
             raise PassSuperseded
 
     def end(self, claim: Claim) -> None:
-        """The pass has ended."""
-        if self._let_go(claim):
+        """Forget the claim of a pass that has ended, whoever made it."""
+        self._let_go(claim)
+        if self._leases is not None and claim.token:
             self._ended[claim.key] = claim.token
 
     def leave(self, claim: Claim) -> None:
@@ -120,7 +131,9 @@ class Claims:
     async def release(self, claim: Claim) -> None:
         """The claim was given back: another process may take the pass up at once."""
         if self._leases is not None and self._let_go(claim):
-            await self._asked(self._leases.hold, {claim.key: claim.token}, 0.0)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(RELEASE_S):
+                    await self._asked(self._leases.hold, {claim.key: claim.token}, 0.0)
 
     async def lapsed(self, keys: Collection[StreamId]) -> Mapping[StreamId, int]:
         """Those whose lease has lapsed, with the token of the claim; the leases of others are kept from now on."""
@@ -149,8 +162,11 @@ class Claims:
                 async with asyncio.timeout(self.renewal_s):
                     await self._begun.wait()
             self._begun.clear()
-            await self._renew(leases)
-            await self._drop(leases)
+            try:
+                await self._renew(leases)
+                await self._drop(leases)
+            except Exception as error:  # noqa: BLE001 - supervision: a renewal that failed must not end all others
+                _log.error("leases.failed", error_type=type(error).__name__, exc_info=True)
 
     async def _renew(self, leases: Leases) -> None:
         tokens = {key: held.token for key, held in self._held.items() if not _is_over(held)}
@@ -172,13 +188,13 @@ class Claims:
 
     async def _drop(self, leases: Leases) -> None:
         tokens, self._ended = self._ended, {}
-        if tokens:
-            await self._asked(leases.drop, tokens)
+        if tokens and await self._asked(_dropped, leases, tokens) is None:
+            self._ended = {**tokens, **self._ended}
 
     async def _asked(self, ask: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
         """The answer of the leases; None if they cannot be asked now."""
         try:
-            return await asyncio.to_thread(ask, *args, **kwargs)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, partial(ask, *args, **kwargs))
         except EventLogError as error:
             _log.warning("leases.unavailable", error_type=type(error).__name__)
             return None
@@ -198,6 +214,11 @@ class Claims:
         held.lapse.cancel()
         del self._held[claim.key]
         return True
+
+
+def _dropped(leases: Leases, tokens: Mapping[StreamId, int]) -> bool:
+    leases.drop(tokens)
+    return True
 
 
 def _is_over(held: _Held) -> bool:

@@ -21,14 +21,13 @@ from abridged.service.domain.commands import CompletePass, FailPass, ReleasePass
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.errors import DomainError
 from abridged.service.domain.events import Event, PassPlan, SummarizationStarted
-from abridged.service.passes.claims import Claim
+from abridged.service.passes.claims import RELEASE_S, Claim, Claims
 from abridged.service.summarizer.summarizer import PassFailed, PassResult
 
 TRANSIENT: Final = (LogFull, LogUnavailable, WrongExpectedVersion)
 """Errors that pass by themselves: the same step can be committed later."""
 
 ATTEMPTS_MAX = 8
-RELEASE_S = 1.0
 
 _log = structlog.get_logger()
 
@@ -55,11 +54,11 @@ class Claimed(NamedTuple):
 
 
 class PassCommits:
-    """Commits passes, step by step, for the process `owner`. `hash_key` keys the hashes of refused model output."""
+    """Commits passes, step by step, while their claims hold. `hash_key` keys the hashes of refused model output."""
 
-    def __init__(self, conversations: Conversations, *, owner: str, pauses: CommitPauses, hash_key: bytes) -> None:
+    def __init__(self, conversations: Conversations, *, claims: Claims, pauses: CommitPauses, hash_key: bytes) -> None:
         self._conversations = conversations
-        self._owner = owner
+        self._claims = claims
         self._pauses = pauses
         self._hash_key = hash_key
 
@@ -73,7 +72,7 @@ class PassCommits:
         def start(_state: Conversation) -> StartPass:
             nonlocal sent_s
             sent_s = asyncio.get_running_loop().time()
-            return StartPass(plan.pass_id, self._owner, after)
+            return StartPass(plan.pass_id, self._claims.owner, after)
 
         state, events = await self._committed(key, start)
         if not isinstance(events[0], SummarizationStarted):
@@ -103,10 +102,10 @@ class PassCommits:
             leaving=result.leaving,
             rules=result.rules,
         )
-        return await self._committed(claim.key, lambda _: command)
+        return await self._committed(claim.key, lambda _: command, held=claim)
 
-    async def fail(self, claim: Claim, failure: PassFailed) -> None:
-        """End the pass without a record. Raises as `claim` does."""
+    async def fail(self, claim: Claim, failure: PassFailed, *, is_held: bool) -> None:
+        """End the pass without a record, even if the process does not hold its claim. Raises as `claim` does."""
         command = FailPass(
             pass_id=claim.pass_id,
             token=claim.token,
@@ -119,12 +118,20 @@ class PassCommits:
             asked=failure.asked,
             tried=failure.tried,
         )
-        await self._committed(claim.key, lambda _: command)
+        await self._committed(claim.key, lambda _: command, held=claim if is_held else None)
 
     async def _committed(
-        self, key: StreamId, command: Callable[[Conversation], StartPass | CompletePass | FailPass]
+        self,
+        key: StreamId,
+        command: Callable[[Conversation], StartPass | CompletePass | FailPass],
+        held: Claim | None = None,
     ) -> tuple[Conversation, list[Event]]:
-        for attempt in range(ATTEMPTS_MAX - 1):
+        """Commit, in several attempts if it must be; none is made after the lapse of a claim that has to be `held`."""
+        for attempt in range(ATTEMPTS_MAX):
+            if held is not None:
+                self._claims.require(held)
+            if attempt == ATTEMPTS_MAX - 1:
+                break
             try:
                 return await self._conversations.execute(key, command)
             except TRANSIENT as error:

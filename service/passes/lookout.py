@@ -1,6 +1,6 @@
 """Finds what other processes have left: passes whose lease has lapsed, and waits, silences and fallback records.
 
-Each look reads at most LOOK_MAX rows of the read table after those of the last, and takes up at most TAKEN_MAX passes.
+Each look reads up to LOOK_MAX rows of the read table after those of the last, and takes up to TAKEN_MAX passes.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ from typing import Final
 
 import structlog
 
-from abridged.eventlog.errors import EventLogError
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.rows import FIRST
 from abridged.service.conversations.conversations import Conversations
 from abridged.service.conversations.table import Attention
 from abridged.service.domain.conversation import Conversation
-from abridged.service.domain.errors import DomainError
 from abridged.service.passes.claims import Claims
 
 LOOK_MAX: Final = 500
@@ -27,7 +25,7 @@ TAKEN_MAX: Final = 16
 """Passes that one look takes up: each costs a read of its conversation, and other processes look, too."""
 
 ReadAttention = Callable[[StreamId, int], Sequence[Attention]]
-"""Returns conversations that need attention after a stream, at most so many. It is called in a thread."""
+"""Returns up to a number of conversations that need attention, after a stream. A thread calls it."""
 
 _log = structlog.get_logger()
 
@@ -76,22 +74,37 @@ class Lookout:
             await asyncio.sleep(self._claims.renewal_s)
             try:
                 await self._look()
-            except (DomainError, EventLogError) as error:
+            except Exception as error:  # noqa: BLE001 - supervision: a look that failed must not end all looks
                 _log.warning("lookout.failed", error_type=type(error).__name__)
 
     async def _look(self) -> None:
         rows = await asyncio.to_thread(self._attention, self._after, LOOK_MAX)
+        if not rows and self._after != FIRST:
+            # A page that has damaged rows, which are left out, is no last one for that.
+            self._after, self._before, self._round = FIRST, self._round, {}
+            rows = await asyncio.to_thread(self._attention, self._after, LOOK_MAX)
         for row in rows:
             if not row.pending and self._before.get(row.key) != row.event_version:
                 self._attend(row)
             self._round[row.key] = row.event_version
-        if len(rows) == LOOK_MAX:
+        if rows:
             self._after = rows[-1].key
-        else:
-            self._after, self._before, self._round = FIRST, self._round, {}
         waiting = [row.key for row in rows if row.pending and row.key not in self._busy]
         lapsed = await self._claims.lapsed(waiting)
-        for key, token in list(lapsed.items())[:TAKEN_MAX]:
+        taken = 0
+        for key, token in lapsed.items():
+            taken += await self._taken(key, token)
+            if taken == TAKEN_MAX:
+                return
+
+    async def _taken(self, key: StreamId, token: int) -> bool:
+        """Whether the pass of a conversation whose lease has lapsed is this process's from now on."""
+        try:
             state = await self._conversations.state(key)
-            if state.pending is not None and await self._claims.follow(key, state, token):
-                self._take(key, state)
+        except Exception as error:  # noqa: BLE001 - supervision: a damaged conversation must not keep others waiting
+            _log.warning("pass.not_taken_up", conversation_id=key.name, error_type=type(error).__name__)
+            return False
+        if state.pending is None or not await self._claims.follow(key, state, token):
+            return False
+        self._take(key, state)
+        return True

@@ -89,7 +89,7 @@ class Reactor:
         self._postponed: dict[StreamId, asyncio.TimerHandle] = {}
         self._pauses = pauses or CommitPauses()
         self._claims = claims
-        self._commits = PassCommits(conversations, owner=claims.owner, pauses=self._pauses, hash_key=hash_key)
+        self._commits = PassCommits(conversations, claims=claims, pauses=self._pauses, hash_key=hash_key)
         self._lookout = Lookout(
             conversations,
             claims,
@@ -250,7 +250,7 @@ class Reactor:
             # An entry that was left over: a pass that asks a model must not keep the queue of those that ask none.
             self._queue.put(key)
             return
-        self._told_pending(key, state.pending_since_us)
+        self._note_pending(key, state.pending_since_us)
         await self._runner.run(key, run, state, plan)
 
     async def _give_up(self, key: StreamId) -> None:
@@ -259,7 +259,10 @@ class Reactor:
             state = await self._conversations.state(key)
             if state.pending is not None and self._claims.may_follow(key, state):
                 claim = Claim(key, state.pending.pass_id, state.claim_token)
-                await self._commits.fail(claim, failed_by_bug())
+                await self._commits.fail(claim, failed_by_bug(), is_held=False)
+                self._claims.end(claim)
+            else:
+                self._dequeue(key)
         except TRANSIENT as error:
             self._postpone(key, error)
         except Exception as error:  # noqa: BLE001 - supervision: what cannot even be failed must not end its worker
@@ -310,14 +313,14 @@ class Reactor:
 
     def _enqueue(self, key: StreamId, since_us: int, plan: PassPlan | None = None) -> None:
         self._forget_postponed(key)
-        self._told_pending(key, since_us)
+        self._note_pending(key, since_us)
         if plan is not None and plan.extractive:
             self._extractions.put(key)
         else:
             self._preparations.make_room(self.backlog)
             self._queue.put(key)
 
-    def _told_pending(self, key: StreamId, since_us: int) -> None:
+    def _note_pending(self, key: StreamId, since_us: int) -> None:
         self.backlog.add(key, since_us)
         self._count_pending()
 

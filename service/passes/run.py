@@ -112,7 +112,8 @@ class PassRunner:
     async def run(self, key: StreamId, run: PassRun, state: Conversation, plan: PassPlan) -> None:
         """Run the pass from claim to end. Raises PassSuperseded if it is no longer wanted, or an EventLogError."""
         trigger = await self._conversations.log.requested_by(key, _first_pass_id(state, plan))
-        claimed_too_often = state.claims >= CLAIMS_MAX
+        # A stand-in in the place of another process's claim asks no model, and says nothing of that process's death.
+        claimed_too_often = state.claims >= CLAIMS_MAX and (plan.extractive or not run.stands_in)
         claim = Claim(key, plan.pass_id, state.claim_token)
         if not claimed_too_often:
             claimed = await self._commits.claim(key, plan, after=claim.token)
@@ -149,7 +150,7 @@ class PassRunner:
     ) -> None:
         try:
             if claimed_too_often:
-                await self._fail(claim, report, _internal("the sidecar stopped in it too often"))
+                await self._fail(claim, report, _internal("the sidecar stopped in it too often"), is_held=False)
             else:
                 await self._make(claim, run, state, plan, report)
         except asyncio.CancelledError:
@@ -188,7 +189,6 @@ class PassRunner:
         except PassFailed as failure:
             await self._fail(claim, report, failure)
             return
-        self._claims.require(claim)
         after, events = await self._commits.complete(claim, result)
         if isinstance(events[0], SummarizationCompleted):
             report.completed(result, after)
@@ -329,8 +329,8 @@ class PassRunner:
             return plan.trigger is Trigger.EMERGENCY or state.ratio >= plan.policy.emergency_token_ratio
         return plan.policy.fallback is Fallback.ALWAYS
 
-    async def _fail(self, claim: Claim, report: PassReport, failure: PassFailed) -> None:
-        await self._commits.fail(claim, failure)
+    async def _fail(self, claim: Claim, report: PassReport, failure: PassFailed, *, is_held: bool = True) -> None:
+        await self._commits.fail(claim, failure, is_held=is_held)
         report.failed(failure)
 
 

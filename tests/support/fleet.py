@@ -522,7 +522,7 @@ class Process:
         return self.fleet.table.attention(after, limit)
 
     def _delays(self, work: Any) -> tuple[float, float]:
-        asked = getattr(getattr(work, "args", (None,))[0], "__self__", None)
+        asked = getattr(getattr(work, "func", None), "__self__", None)
         rng = self.fleet.rng
         if isinstance(asked, WiredLeases):
             self.fleet.at(Point.RENEWAL_SENT, self)
@@ -590,7 +590,7 @@ class Wire:
             process.claim_sent_s[append.stream] = fleet.time.now_s
         delay_s = fleet.rng.uniform(0.001, 0.01)
         if fleet.has(Fault.SLOW_COMMIT, 0.1):
-            delay_s = fleet.rng.choice([1.0, LEASE_S])
+            delay_s = fleet.rng.choice([1.0, LEASE_S, 3 * LEASE_S])
         refused = fleet.has(Fault.REFUSED_COMMIT, 0.15)
         self._sent_s = max(self._sent_s, fleet.time.now_s + delay_s)
         if sent is not None:

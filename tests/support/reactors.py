@@ -124,7 +124,7 @@ class ReactorBench:
         return PassRunner(
             self.conversations,
             summarizers=summarizers,
-            commits=PassCommits(self.conversations, owner=self.claims.owner, pauses=CommitPauses(), hash_key=b"key"),
+            commits=PassCommits(self.conversations, claims=self.claims, pauses=CommitPauses(), hash_key=b"key"),
             claims=self.claims,
             preparations=Preparations(
                 self.conversations,

@@ -151,6 +151,7 @@ def test_a_replaced_value_is_not_shown():
         ("The order total is 4500 EUR.", "The shipping costs 30 EUR.", False),
         ("The order total is 4500 EUR.", "The order has the number 4411902.", False),
         ("The rent is 4500 EUR a month.", "Imagine the rent were 4700 EUR a month.", False),
+        ("The rent is 4500 EUR a month.", "Say, the rent is 4700 EUR a month.", False),
         ("Die Miete ist 4500 EUR im Monat.", "Angenommen, die Miete ist 4700 EUR im Monat.", False),
     ],
 )
