@@ -120,14 +120,14 @@ class _Reading:
             most = READ_CHARS_MAX if is_data else SAID_CHARS_MAX
             is_prose = use is not Use.CALL and len(text) <= most and not is_listing(text)
             named = list(mentions(text, said=is_prose))
-            if use is Use.USER and len(text) > SAID_CHARS_MAX and _is_dense(text, named):
-                use, is_data = Use.TOOL, True
+            is_handed_on = use is Use.USER and len(text) > SAID_CHARS_MAX and _is_dense(text, named)
+            by, is_data = Use.TOOL if is_handed_on else use, is_data or is_handed_on
             # The model chooses what a call names, so calls count rows only within one of them.
             rows = serial(mention.text for mention in named) if use is Use.CALL else frozenset()
             for mention in named:
                 self._heard(mention, m.number, use)
-                if use is not Use.TOOL or _is_worth_a_place(mention):
-                    self._named(mention, m.number, use, is_data=is_data or mention.text in rows)
+                if by is not Use.TOOL or _is_worth_a_place(mention):
+                    self._named(mention, m.number, by, is_data=is_data or mention.text in rows)
         if len(self.found) > 2 * FOUND_MAX:
             self._forget()
 
