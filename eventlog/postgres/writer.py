@@ -2,7 +2,8 @@
 
 A group of appends is one transaction in two round trips: the first locks the log's row and reads what the group needs
 to know, the second writes and commits. Between them stand the seals, which bind each event to its position. Nothing
-that is kept in memory between groups is trusted without the lock, for other processes write too.
+that is kept in memory between groups is trusted without the lock, for other processes write too; but the numbers of
+event types, which never change once a commit that follows them is acknowledged.
 """
 
 from __future__ import annotations
@@ -49,9 +50,10 @@ _REQUEST_COLUMNS = ("stream", "key", "content_hash", "first_position", "last_pos
 
 
 class _Known(NamedTuple):
-    """The log under its lock: its head, and what it knows of a group's streams, events and requests."""
+    """The log under its lock: its head, and what it knows of a group's types, streams, events and requests."""
 
     head: int
+    types: dict[str, int]
     numbers: dict[StreamId, int]
     states: dict[StreamId, StreamState]
 
@@ -141,6 +143,8 @@ class PostgresWriter:
     def _connected(self) -> Connection:
         if self._connection.closed:
             self._connection = self._connect()
+            # Another server may be there now, without a commit that this one was never acknowledged.
+            self._types = {}
             self._connection.add_notice_handler(self._noticed)
         return self._connection
 
@@ -153,10 +157,10 @@ class PostgresWriter:
         connection = self._connection
         try:
             admitted = admit(appends, known.states, head=known.head, time_us=self._clock_us(), identity=self._identity)
-            types = self._types | self._new_types(admitted)
+            types = known.types | _new_types(known.types, admitted)
             self._warnings.clear()
             with connection.pipeline():
-                self._write(connection, known.numbers, types, admitted)
+                self._write(connection, known, types, admitted)
                 if self._hook is not None and admitted.committed:
                     self._call_hook(self._hook, connection, admitted)
                 if admitted.events:
@@ -218,8 +222,7 @@ class PostgresWriter:
             types_there = ask(sql.TYPES) if types - self._types.keys() else None
         if locked.fetchone() != (self._identity.log_id,):
             raise LogGone("the log is not in its database any more, or another is in its place")
-        if types_there is not None:
-            self._types = dict(types_there.fetchall())
+        numbered = self._types if types_there is None else dict(types_there.fetchall())
         head, last_stream = ends.fetchone() or (0, 0)
         numbers, states = self._tips(streams, tips.fetchall(), last_stream)
         by_number = {number: states[stream] for stream, number in numbers.items()}
@@ -227,7 +230,7 @@ class PostgresWriter:
             by_number[number].events[event_id] = KnownEvent(*known_event)
         for number, key, *first in requests.fetchall() if requests is not None else ():
             by_number[number].requests[key.decode()] = KnownRequest(*first)
-        return _Known(head, numbers, states)
+        return _Known(head, numbered, numbers, states)
 
     def _tips(
         self, streams: Sequence[StreamId], rows: Sequence[tuple[Any, ...]], last_stream: int
@@ -245,20 +248,14 @@ class PostgresWriter:
                 states[stream] = StreamState(0, genesis(self._identity.log_id, stream))
         return numbers, states
 
-    def _new_types(self, admitted: Admitted) -> dict[str, int]:
-        """Numbers of the types that are new to the log."""
-        new = sorted({sealed.event.type for sealed in admitted.events} - self._types.keys())
-        first = max(self._types.values(), default=0) + 1
-        return {name: first + place for place, name in enumerate(new)}
+    def _write(self, connection: Connection, known: _Known, types: dict[str, int], admitted: Admitted) -> None:
+        numbers = known.numbers
 
-    def _write(
-        self, connection: Connection, numbers: dict[StreamId, int], types: dict[str, int], admitted: Admitted
-    ) -> None:
         def insert(statement: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
             if rows:
                 connection.execute(statement.encode(), {**self._log, **_columns(names, rows)})
 
-        new = [(number, name) for name, number in types.items() if name not in self._types]
+        new = [(number, name) for name, number in types.items() if name not in known.types]
         insert(sql.INSERT_TYPES, ("ids", "names"), new)
         begun = [sealed.event.stream for sealed in admitted.events if sealed.event.version == 1]
         insert(sql.INSERT_STREAMS, ("ids", "namespaces", "names"), [(numbers[stream], *stream) for stream in begun])
@@ -274,6 +271,13 @@ class PostgresWriter:
             raise
         except Exception as error:  # whatever the hook raises is the outcome of its appends, not of the other appends
             raise _HookRefused(error) from error
+
+
+def _new_types(known: dict[str, int], admitted: Admitted) -> dict[str, int]:
+    """Numbers of the types that are new to the log."""
+    new = sorted({sealed.event.type for sealed in admitted.events} - known.keys())
+    first = max(known.values(), default=0) + 1
+    return {name: first + place for place, name in enumerate(new)}
 
 
 def _taken_back(connection: Connection) -> None:

@@ -226,6 +226,18 @@ def test_what_was_acknowledged_outlives_the_server(alone: Place, own_server: Pos
     assert [each.event_id for each in log.read_stream(A)] == [event_id(1), event_id(2)]
 
 
+def test_a_type_that_was_lost_with_the_primary_is_numbered_anew(alone: Place):
+    """Also where this process had read its number; another type may have it now."""
+    log = alone.open()
+    log.submit(append(event(1))).result(PATIENCE_S)
+    _lose(alone, "types", "streams", "events")
+    alone.run("INSERT INTO types (log, id, name) VALUES (1, 1, 'another')")
+
+    log.submit(append(event(2))).result(PATIENCE_S)
+
+    assert [(each.type, each.event_id) for each in log.read_stream(A)] == [(event(2).type, event_id(2))]
+
+
 def test_a_commit_whose_replication_was_cancelled_is_no_acknowledgement(alone: Place, own_server: PostgresServer):
     """Nor is its retry, which waits for the standby as the first did; with the standby it has the first place."""
     log = alone.open()
@@ -676,6 +688,16 @@ def _wait_for(log: EventLog, head: int) -> None:
     if log.head() < head:
         assert reached.wait(PATIENCE_S)
     stop()
+
+
+def _lose(place: Place, *tables: str) -> None:
+    """Have a server that has nothing of these tables in the place of the one that the logs are connected to."""
+    for table in tables:
+        place.run(f"DELETE FROM {table}")
+    place.run(
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
 
 
 def _configure(place: Place, setting: str) -> None:
