@@ -70,11 +70,15 @@ class AppendResult(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """One append as the hook sees it, inside its transaction."""
+    """One append as the hook sees it, inside its transaction.
+
+    `before_us` is the time of the stream's event before; 0 without one, and where nobody but the writer writes.
+    """
 
     stream: StreamId
     events: tuple[RecordedEvent, ...]
     projected: Any = None
+    before_us: int = 0
 
 
 AppendHook = Callable[[Any, Sequence[Committed]], None]

@@ -141,7 +141,15 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
         self._reader.close()
 
     def _followed(self, head: int) -> None:
-        """Take over the head that the watch has seen, and tell the listeners on its thread."""
+        """Take over the head that the watch has seen, and tell the listeners on its thread.
+
+        A lower one is looked at again, because this process may have written after the watch has looked. If it is lower
+        still, then a primary was lost with events that its standby did not have.
+        """
+        known = self._head
+        if head < known and (head := self._reader.head()) < known:
+            self._namespace_heads = {}
+            self._fall(known, head)
         self._advance(head)
         self._announce()
 

@@ -238,9 +238,9 @@ class PostgresWriter:
         """Number and state of each stream; new streams get the next numbers."""
         numbers: dict[StreamId, int] = {}
         states: dict[StreamId, StreamState] = {}
-        for namespace, name, number, version, chain in rows:
+        for namespace, name, number, version, chain, time_us in rows:
             numbers[StreamId(namespace, name)] = number
-            states[StreamId(namespace, name)] = StreamState(version, chain)
+            states[StreamId(namespace, name)] = StreamState(version, chain, time_us=time_us)
         for stream in streams:
             if stream not in numbers:
                 last_stream += 1

@@ -6,7 +6,8 @@ waits until no commit of this process is under way, whether or not its caller st
 comes between, the log's version check decides, and the loser reloads and decides again, a bounded number of times.
 
 A state in memory of a log that other processes write to is compared with its stream before it is served, and only the
-events that are missing are read.
+events that are missing are read. One whose last event is lost, as with a primary whose standby did not have it, is
+folded anew; the time of that event tells it from another one in its place.
 """
 
 from __future__ import annotations
@@ -483,12 +484,18 @@ class Conversations:
         return state
 
     async def _caught_up(self, key: StreamId, state: Conversation) -> Conversation:
-        """The state in memory after what other processes have appended."""
+        """The state in memory after what other processes have appended; folded anew if its last event is lost."""
         if self._on_caught_up is None:
             return state
         newer = await self.log.caught_up(key, state)
-        if newer is not state:
+        if newer is state:
+            return state
+        if newer is None:
+            self._cache.drop(key)
+            newer = await self._current(key)
+        else:
             newer = self._cache.put(key, newer)
+        if newer.is_open:
             self._on_caught_up(key, newer)
         return newer
 
@@ -497,13 +504,19 @@ class Conversations:
 
         Then what writes and what reads find two ends of one stream, and no further attempt will change it.
         """
-        if not self.is_shared:
-            self._cache.drop(key)
-        if (await self._current(key)).event_version == refused.event_version:
+        if self.is_shared and not _ends_alike(await self._current(key), refused):
+            return
+        self._cache.drop(key)
+        if _ends_alike(await self._current(key), refused):
             raise LogCorrupt("a stream ends elsewhere for its reader than for its writer")
 
     def _queue(self, key: StreamId) -> QueuedAppends:
         return self._queues.get(key) or self._queues.setdefault(key, QueuedAppends())
+
+
+def _ends_alike(one: Conversation, other: Conversation) -> bool:
+    """Whether two states of a conversation have the same last event."""
+    return (one.event_version, one.updated_us) == (other.event_version, other.updated_us)
 
 
 def _may_look_at_window(state: Conversation, command: Command, context: DecisionContext) -> bool:

@@ -238,6 +238,23 @@ def test_a_type_that_was_lost_with_the_primary_is_numbered_anew(alone: Place):
     assert [(each.type, each.event_id) for each in log.read_stream(A)] == [(event(2).type, event_id(2))]
 
 
+def test_a_head_that_was_lost_with_the_primary_falls(place: Place):
+    """Of the log and of a namespace; listeners hear of the event that comes in the place of the lost one."""
+    log = place.open()
+    log.submit(append(event(1), event(2))).result(PATIENCE_S)
+    log.submit(append(event(3), to=StreamId("other", "a"))).result(PATIENCE_S)
+    assert (log.head(), log.head_of("other")) == (3, 3)
+
+    place.run("DELETE FROM events WHERE position = 3")
+    _until(lambda: place.ask("SELECT true") == [(True,)] and log.head() == 2)
+
+    assert log.head_of("other") == 0
+    heard: queue.Queue[int] = queue.Queue()
+    log.on_commit(heard.put)
+    place.open().submit(append(event(4))).result(PATIENCE_S)
+    assert heard.get(timeout=PATIENCE_S) == 3
+
+
 def test_a_commit_whose_replication_was_cancelled_is_no_acknowledgement(alone: Place, own_server: PostgresServer):
     """Nor is its retry, which waits for the standby as the first did; with the standby it has the first place."""
     log = alone.open()
