@@ -223,6 +223,11 @@ class EventLog(Protocol):
         """The position of a namespace's last event; 0 if it has none."""
         ...
 
+    def confirm(self) -> None:
+        """Return when everything that was read before is as durable as what was acknowledged. Raises what an append
+        would."""
+        ...
+
     def on_commit(self, listener: Callable[[int], None]) -> Callable[[], None]:
         """Call `listener` with the head after each commit that moved it, on the writer's thread. Returns a function
         that stops it.

@@ -146,6 +146,10 @@ class StoredEventLog(ABC, Generic[W, R]):
         self._reading()
         return self._head
 
+    def confirm(self) -> None:
+        """See EventLog: where one process writes, it reads nothing that is not."""
+        self._reading()
+
     @abstractmethod
     def head_of(self, namespace: str) -> int:
         """See EventLog."""

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import psycopg
+from psycopg.errors import Diagnostic
 from sqlalchemy import Table
 
 from abridged.eventlog.backend import Notice
@@ -44,15 +45,44 @@ class Server(NamedTuple):
 
 @contextmanager
 def transaction(connection: Connection) -> Iterator[None]:
-    """Run the body in one transaction under the limits of a group, and take it back if the body raises."""
+    """Run the body in one transaction under the limits of a group, and take it back if the body raises.
+
+    Raises LogUnavailable for a commit that is no acknowledgement.
+    """
     try:
         connection.execute(sql.BEGIN)
         connection.execute(sql.LIMITS, LIMITS)
         yield
-        connection.execute(sql.COMMIT)
+        with acknowledged(connection) as commits:
+            commits.append(connection.execute(sql.COMMIT))
     except BaseException:
         taken_back(connection)
         raise
+
+
+@contextmanager
+def acknowledged(connection: Connection) -> Iterator[list[psycopg.Cursor[Any]]]:
+    """Raise LogUnavailable unless the commits of the body, which it lists, are as durable as they were asked to be.
+
+    A commit whose wait for a synchronous standby was cancelled succeeds with a warning: if the primary dies now, the
+    standby has nothing of it. A retry waits for the standby under the log's lock.
+    """
+    commits: list[psycopg.Cursor[Any]] = []
+    warnings: list[str] = []
+
+    def noticed(notice: Diagnostic) -> None:
+        if notice.severity_nonlocalized == "WARNING":
+            warnings.append(notice.message_primary or "")
+
+    connection.add_notice_handler(noticed)
+    try:
+        yield commits
+    finally:
+        connection.remove_notice_handler(noticed)
+    if any(commit.statusmessage != sql.COMMIT for commit in commits):
+        raise LogUnavailable("the server took the transaction back")
+    if warnings:
+        raise LogUnavailable(f"the server warned of the commit: {warnings[0]}")
 
 
 @contextmanager

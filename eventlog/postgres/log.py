@@ -118,6 +118,11 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
             self._reading()
             return self._writer.write(query)
 
+    def confirm(self) -> None:
+        with self._writing:
+            self._reading()
+            self._writer.confirm()
+
     def full(self) -> str:
         """The server's disk is not this process's to look at: an append finds out."""
         return ""

@@ -13,17 +13,16 @@ from copy import copy
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
-from psycopg.errors import Diagnostic
 from psycopg.pq import TransactionStatus
 
 from abridged.eventlog.admission import Admitted, KnownEvent, KnownRequest, StreamState, admit
 from abridged.eventlog.chain import LogIdentity, genesis
-from abridged.eventlog.errors import EventLogError, LogCorrupt, LogGone, LogUnavailable
+from abridged.eventlog.errors import EventLogError, LogCorrupt, LogGone
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import Append, AppendHook, Outcome
 from abridged.eventlog.postgres import sql
 from abridged.eventlog.postgres.connections import Connection
-from abridged.eventlog.postgres.database import LIMITS, taken_back, transaction
+from abridged.eventlog.postgres.database import LIMITS, acknowledged, taken_back, transaction
 from abridged.eventlog.postgres.errors import translated
 from abridged.eventlog.postgres.watch import Channel
 from abridged.eventlog.stored_event import event_row
@@ -88,9 +87,7 @@ class PostgresWriter:
         self._clock_us = clock_us
         self._notify = {"channel": channel.name, "sender": channel.sender}
         self._types: dict[str, int] = {}
-        self._warnings: list[str] = []
         self.head: int = 0
-        connection.add_notice_handler(self._noticed)
 
     def commit(self, appends: Sequence[Append]) -> Sequence[Outcome]:
         """Write the admissible appends of the group; returns one outcome per append, in order.
@@ -126,6 +123,10 @@ class PostgresWriter:
                 raise
             raise outcome from error
 
+    def confirm(self) -> None:
+        """Commit nothing under the log's lock, which is a write: the standby then has whatever was read before."""
+        self.write(lambda connection: self._require_own(connection.execute(sql.LOCK, self._log)))
+
     def wake(self) -> None:
         """Have the watches of all processes look around; without a connection they do so by themselves."""
         if not self._connection.closed:
@@ -145,12 +146,7 @@ class PostgresWriter:
             self._connection = self._connect()
             # Another server may be there now, without a commit that this one was never acknowledged.
             self._types = {}
-            self._connection.add_notice_handler(self._noticed)
         return self._connection
-
-    def _noticed(self, notice: Diagnostic) -> None:
-        if notice.severity_nonlocalized == "WARNING":
-            self._warnings.append(notice.message_primary or "")
 
     def _transaction(self, appends: Sequence[Append]) -> Sequence[Outcome]:
         known = self._begun(appends)
@@ -158,32 +154,19 @@ class PostgresWriter:
         try:
             admitted = admit(appends, known.states, head=known.head, time_us=self._clock_us(), identity=self._identity)
             types = known.types | _new_types(known.types, admitted)
-            self._warnings.clear()
-            with connection.pipeline():
+            with acknowledged(connection) as commits, connection.pipeline():
                 self._write(connection, known, types, admitted)
                 if self._hook is not None and admitted.committed:
                     self._call_hook(self._hook, connection, admitted)
                 if admitted.events:
                     connection.execute(sql.NOTIFY, self._notify)
-                committed = connection.execute(sql.COMMIT)
-            self._require_acknowledged(committed)
+                commits.append(connection.execute(sql.COMMIT))
         except BaseException:
             _taken_back(connection)
             raise
         self._types = types
         self.head = known.head + len(admitted.events)
         return admitted.outcomes
-
-    def _require_acknowledged(self, committed: Cursor) -> None:
-        """Raise LogUnavailable unless the server says that the commit is as durable as it was asked to be.
-
-        A commit whose wait for a synchronous standby was cancelled succeeds with a warning: if the primary dies now,
-        the standby has nothing of it. A retry waits for the standby under the log's lock.
-        """
-        if committed.statusmessage != sql.COMMIT:
-            raise LogUnavailable("the server took the transaction back")
-        if self._warnings:
-            raise LogUnavailable(f"the server warned of the commit: {self._warnings[0]}")
 
     def _begun(self, appends: Sequence[Append]) -> _Known:
         """Begin a transaction under the log's lock; on a new connection if this one has broken since the last group."""
@@ -220,8 +203,7 @@ class PostgresWriter:
             events = ask(sql.KNOWN_EVENTS, **_columns(("namespaces", "names", "event_ids"), ids))
             requests = ask(sql.KNOWN_REQUESTS, **_columns(("namespaces", "names", "keys"), keys)) if keys else None
             types_there = ask(sql.TYPES) if types - self._types.keys() else None
-        if locked.fetchone() != (self._identity.log_id,):
-            raise LogGone("the log is not in its database any more, or another is in its place")
+        self._require_own(locked)
         numbered = self._types if types_there is None else dict(types_there.fetchall())
         head, last_stream = ends.fetchone() or (0, 0)
         numbers, states = self._tips(streams, tips.fetchall(), last_stream)
@@ -231,6 +213,10 @@ class PostgresWriter:
         for number, key, *first in requests.fetchall() if requests is not None else ():
             by_number[number].requests[key.decode()] = KnownRequest(*first)
         return _Known(head, numbered, numbers, states)
+
+    def _require_own(self, locked: Cursor) -> None:
+        if locked.fetchone() != (self._identity.log_id,):
+            raise LogGone("the log is not in its database any more, or another is in its place")
 
     def _tips(
         self, streams: Sequence[StreamId], rows: Sequence[tuple[Any, ...]], last_stream: int

@@ -107,6 +107,10 @@ class ConversationLog:
         """
         return await self._read(self._caught_up, key, state)
 
+    async def confirm(self) -> None:
+        """Return when everything that was read before is as durable as what was acknowledged."""
+        await asyncio.to_thread(self._log.confirm)
+
     def is_doubted(self, key: StreamId) -> bool:
         """Whether damaged events of the conversation were read since it was last folded whole: no state of it that is
         in memory is to be served then."""

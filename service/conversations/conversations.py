@@ -183,6 +183,7 @@ class Conversations:
                 originals = await self._needed(key, state, wanted)
                 events = await self._decided(key, state, wanted, originals)
                 if not events:
+                    await self._confirm()
                     return state, events
                 try:
                     after, result = await self._commit(key, queue, state, events, _NOTHING_SENT, originals)
@@ -213,6 +214,7 @@ class Conversations:
             if existing.is_open:
                 if not _is_fork(existing, now, to):
                     raise ConversationExists(fork_id)
+                await self._confirm()
                 return existing, []
             require_version(now, expected_version)
             if to is not None and to > now.message_version:
@@ -427,11 +429,19 @@ class Conversations:
         """
         if sent.request is not None and own:
             await self.log.repeat(key, own, sent)
+        else:
+            await self._confirm()
         state = await self._current(key)
         if state.message_version < max(known.values()):
             self._cache.drop(key)
             state = await self._current(key)
         return Appended(state, placed(request, known, {}))
+
+    async def _confirm(self) -> None:
+        """Return when what was read may be acknowledged: readers see a commit of another process before its standby has
+        it."""
+        if self.is_shared:
+            await self.log.confirm()
 
     def _committed(self, key: StreamId, after: Conversation, events: Sequence[Event]) -> None:
         """Keep the state that a commit led to, even if the caller was gone before it was on disk."""

@@ -5,7 +5,9 @@ FAILOVER_ROUNDS says how often; `make test-failover` has 200.
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from typing import Any
 
@@ -13,12 +15,14 @@ import pytest
 
 pytest.importorskip("psycopg", reason="needs psycopg, of the extra abridged[postgres]")
 
+import grpc
 import psycopg
 
 from abridged.eventlog.postgres.connections import Address
-from tests.support.failover import AdvisoryAddress, Load, Pair
+from abridged.v1 import conversation_service_pb2 as api
+from tests.support.failover import CANCEL, AdvisoryAddress, Load, Pair, until
 from tests.support.histories import contradictions
-from tests.support.postgres_server import schema_url
+from tests.support.postgres_server import PostgresServer, schema_url
 from tests.support.sidecar import said, sidecar
 
 ROUNDS = int(os.environ.get("FAILOVER_ROUNDS", "5"))
@@ -82,6 +86,42 @@ async def test_nothing_is_decided_on_a_state_whose_last_event_is_lost(tmp_path):
                     assert _ids(await each.chat().context()) == ["m1", "m3", "m4"]
         async with sidecar(tmp_path, {"log.url": url}) as later:
             assert _ids(await later.chat().context()) == ["m1", "m3", "m4"]
+
+
+async def test_a_repeat_waits_for_the_standby_that_a_first_call_waits_for(tmp_path):
+    """An append, a change and a fork that are there already: readers see a commit that no standby has."""
+    with closing(PostgresServer()) as server:
+        server.start()
+        async with sidecar(tmp_path, {"log.url": server.url}) as s:
+            chat = s.chat()
+            fork = api.ForkConversationRequest(conversation_id=chat.id, fork_id="fork")
+            calls: list[Callable[[], Awaitable[Any]]] = [
+                lambda: chat.append(said(1)),
+                lambda: chat.update(["title"], title="t"),
+                lambda: s.conversations.ForkConversation(fork),
+            ]
+            for call in calls:
+                await call()
+            with closing(psycopg.connect(server.url, autocommit=True)) as beside:
+                beside.execute("ALTER SYSTEM SET synchronous_standby_names = 'absent'")
+                beside.execute("SELECT pg_reload_conf()")
+                until(lambda: beside.execute("SHOW synchronous_standby_names").fetchone() == ("absent",))
+                for call in calls:
+                    with pytest.raises(grpc.aio.AioRpcError) as refused:
+                        await _cancelled(beside, asyncio.ensure_future(call()))
+                    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+                beside.execute("SET synchronous_commit = 'local'")
+                beside.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
+                beside.execute("SELECT pg_reload_conf()")
+            for call in calls:
+                await call()
+
+
+async def _cancelled(beside: Any, call: asyncio.Future[Any]) -> None:
+    """Cancel each wait for a standby until the call has its answer."""
+    while not call.done():
+        await asyncio.to_thread(beside.execute, CANCEL)
+    await call
 
 
 class Past:

@@ -629,6 +629,36 @@ def test_two_imports_at_once_make_no_log_of_both(place: Place):
     assert [each.event_id for each in place.open().read_all()] == [event_id(2)]
 
 
+def test_an_import_that_fails_leaves_the_copy_of_another_alone(place: Place):
+    """It began in the place of this one, and goes on."""
+    backend = PostgresBackend(place.url)
+
+    def fails(log: EventLog) -> None:
+        place.run("UPDATE logs SET key = 'of another import'")
+        raise ValueError("line 2")
+
+    with pytest.raises(ValueError, match="line 2"):
+        backend.copy("another", fails, lambda _: None)
+    assert place.ask("SELECT is_whole FROM logs") == [(False,)]
+
+
+def test_a_copy_that_no_standby_has_is_not_made(alone: Place):
+    """Its last step waits for the standby as an append does."""
+    backend = PostgresBackend(alone.url)
+    cancelling = threading.Thread(target=_cancel_wait, args=(alone,))
+
+    def without_standby(_: Backend) -> None:
+        _configure(alone, "synchronous_standby_names = 'absent'")
+        cancelling.start()
+
+    try:
+        with pytest.raises(LogUnavailable, match="warned of the commit"):
+            backend.copy("another", _with(1), without_standby)
+    finally:
+        cancelling.join()
+        _configure(alone, "synchronous_standby_names = ''")
+
+
 def test_rows_are_made_again_from_nothing(place: Place):
     """Whoever made them, and whatever is damaged; the events stay."""
     place.open().submit(append(event(1))).result(PATIENCE_S)
