@@ -56,11 +56,10 @@ class Address:
         except psycopg.ProgrammingError:
             # Not chained: the driver's error quotes what it could not read, perhaps the password.
             raise LogUnsafe("the log's URL is not that of a PostgreSQL database") from None
-        if not all(each.isdigit() for each in str(given.get("port") or 0).split(",")) or "@" in str(
-            given.get("dbname")
-        ):
+        places = f"{given.get('host')} {given.get('hostaddr')} {given.get('dbname')}"
+        if not all(each.isdigit() for each in str(given.get("port") or 0).split(",")) or "@" in places:
             raise LogUnsafe(
-                "the log's URL is read otherwise than it is meant: write / ? # @ in a password as %2F %3F ..."
+                "the log's URL is read otherwise than it is meant: write / ? # @ in a password as %2F %3F %23 %40"
             )
         self._conninfo = make_conninfo("", **{**_KEEPALIVE, **given})
         host, port = given.get("host") or given.get("hostaddr") or "", given.get("port") or ""

@@ -104,6 +104,7 @@ def test_no_command_shows_a_password(url):
         url.replace("?", "?connect_timeout=none&"),
         url.replace(PASSWORD, f"{PASSWORD}/0"),
         url.replace(PASSWORD, f"1/{PASSWORD}"),
+        url.replace(PASSWORD, f"1@{PASSWORD}"),
     )
     told = [_text(abridged("log", "verify", given)) for given in (url, *unusable)]
     for command in (("config", "show"), ("config", "check"), ("doctor", "--no-speed")):
