@@ -1,7 +1,7 @@
 """Makes a log in a database as the copy of another log, which nobody else opens until all of it is there.
 
-An import that was interrupted leaves a copy that is not whole. The next import removes it, and nothing else opens it. An
-import that fails removes its own copy alone, which the key tells from that of another.
+An import that was interrupted leaves a copy that is not whole. The next import removes it, and nothing else opens it.
+An import that fails removes its own copy alone, which the key tells from that of another.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
         with ExitStack() as opened:
             connection = address.connect()
             opened.callback(connection.close)
-            with translating():
+            with translating(is_opening=True):
                 server = server_of(connection)
                 require_fit(server)
                 identity = _prepared(connection, log, clock_us, prepare, copy_of)

@@ -336,7 +336,7 @@ def test_an_append_that_the_database_cannot_take_harms_no_other(place: Place):
     ("state", "kind"),
     [
         ("08006", LogUnavailable),
-        ("08P01", LogUnsafe),
+        ("08P01", LogUnavailable),
         ("25006", LogUnavailable),
         ("25P03", LogUnavailable),
         ("40001", LogUnavailable),
@@ -350,8 +350,6 @@ def test_an_append_that_the_database_cannot_take_harms_no_other(place: Place):
         ("57P02", LogUnavailable),
         ("57P03", LogUnavailable),
         ("58030", LogUnavailable),
-        ("28P01", LogUnsafe),
-        ("3D000", LogUnsafe),
         ("42501", LogUnsafe),
         ("42P01", LogGone),
         ("XX001", LogCorrupt),
@@ -365,6 +363,14 @@ def test_each_state_of_the_server_has_its_error(state: str, kind: type[EventLogE
     outcome = translated(psycopg.errors.lookup(state)("message"))
 
     assert (None if outcome is None else type(outcome)) is kind
+
+
+def test_what_a_pooler_says_is_unsafe_only_while_a_log_is_opened():
+    """It names no transaction that it refuses otherwise than a server that it has lost."""
+    error = psycopg.errors.lookup("08P01")("message")
+
+    assert type(translated(error, is_opening=True)) is LogUnsafe
+    assert type(translated(error)) is LogUnavailable
 
 
 # Places that are refused
@@ -463,6 +469,8 @@ def test_a_database_of_another_encoding_is_refused(own_server: PostgresServer):
         f"postgresql://user:{SECRET}@127.0.0.1:9/db?{SECRET}=1",
         f"host=127.0.0.1 password={SECRET} {SECRET}",
         f"http://user:{SECRET}@127.0.0.1:9/db",
+        f"postgresql://user:pass@{SECRET}@127.0.0.1:9/db",
+        f"postgresql://user:pass/{SECRET}@127.0.0.1:9/db",
     ],
 )
 def test_a_password_is_never_shown(url: str):
@@ -709,6 +717,24 @@ def test_one_process_alone_makes_rows_again(place: Place):
         place.run("UPDATE projections SET complete = complete + 1")
         rows.complete(left_out={})
         assert (rows.is_complete, place.open().head()) == (True, 1)
+
+
+def test_rows_are_nobody_elses_to_make_until_their_commit_is_there(alone: Place):
+    """Whoever looked in between would find them begun, and no process that makes them."""
+    alone.open().submit(append(event(1))).result(PATIENCE_S)
+    alone.run("UPDATE projections SET version = 0")
+    backend = PostgresBackend(alone.url)
+    rows = backend.rows(NOTES)
+    held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+    with closing(backend.open(rows, clock_us=Clock(), hook=lambda *_: None, on_fatal=lambda _: None).log):
+        _configure(alone, "synchronous_standby_names = 'absent'")
+        completing = threading.Thread(target=rows.complete, kwargs={"left_out": {}})
+        completing.start()
+        _until(lambda: alone.ask("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == [(1,)])
+        found = alone.ask(held)
+        _configure(alone, "synchronous_standby_names = ''")
+        completing.join()
+        assert (found, alone.ask(held), rows.is_complete) == ([(1,)], [(0,)], True)
 
 
 def test_a_snapshot_of_an_older_state_replaces_no_newer_one(place: Place):
