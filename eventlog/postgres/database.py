@@ -17,7 +17,7 @@ from abridged.eventlog.backend import Notice
 from abridged.eventlog.chain import LogIdentity
 from abridged.eventlog.errors import LogCorrupt, LogForeign, LogLocked, LogNewer, LogOlder, LogUnavailable, LogUnsafe
 from abridged.eventlog.postgres import sql
-from abridged.eventlog.postgres.connections import IDLE_MAX_MS, STATEMENT_MAX_MS, Connection
+from abridged.eventlog.postgres.connections import IDLE_MAX_MS, STATEMENT_MAX_MS, Connection, Cursor, ask
 from abridged.eventlog.postgres.errors import DUPLICATE_TABLE, LOCK_NOT_AVAILABLE, UNIQUE_VIOLATION
 from abridged.eventlog.postgres.schema import METADATA, OWN, REVISION, columns, created
 from abridged.eventlog.schema import REVISION_TABLE
@@ -61,13 +61,13 @@ def transaction(connection: Connection) -> Iterator[None]:
 
 
 @contextmanager
-def acknowledged(connection: Connection) -> Iterator[list[psycopg.Cursor[Any]]]:
+def acknowledged(connection: Connection) -> Iterator[list[Cursor]]:
     """Raise LogUnavailable unless the commits of the body, which it lists, are as durable as they were asked to be.
 
     A commit whose wait for a synchronous standby was cancelled succeeds with a warning: if the primary dies now, the
     standby has nothing of it. A retry waits for the standby under the log's lock.
     """
-    commits: list[psycopg.Cursor[Any]] = []
+    commits: list[Cursor] = []
     warnings: list[str] = []
 
     def noticed(notice: Diagnostic) -> None:
@@ -173,7 +173,7 @@ def stored_identity(connection: Connection, log: int, *, copy_of: str = "") -> L
 
     Raises LogLocked for a copy that is being made, unless it is that of the log with the id `copy_of`.
     """
-    row = connection.cursor(binary=True).execute(sql.IDENTITY, {"log": log}).fetchone()
+    row = ask(connection, sql.IDENTITY, {"log": log}).fetchone()
     if row is None:
         return None
     log_id, key, is_whole = row

@@ -13,7 +13,7 @@ from sqlalchemy import Column, Index, MetaData, PrimaryKeyConstraint, SmallInteg
 
 from abridged.eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, StreamCorrupt
 from abridged.eventlog.event import StreamId
-from abridged.eventlog.postgres.connections import Connection, Run, is_direct
+from abridged.eventlog.postgres.connections import Connection, Run, ask, is_direct
 from abridged.eventlog.postgres.database import described, execute_each, is_as_made, snapshot
 from abridged.eventlog.postgres.schema import created, dropped, quoted, type_of
 from abridged.eventlog.row_columns import columns_of, condition_of
@@ -349,4 +349,4 @@ def _one(connection: Connection, statement: bytes, parameters: Mapping[str, Any]
 
 
 def _many(connection: Connection, statement: bytes, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    return connection.cursor(binary=True).execute(statement, parameters).fetchall()
+    return ask(connection, statement, parameters).fetchall()

@@ -21,14 +21,13 @@ from abridged.eventlog.errors import EventLogError, LogCorrupt, LogGone
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import Append, AppendHook, Outcome
 from abridged.eventlog.postgres import sql
-from abridged.eventlog.postgres.connections import Connection
+from abridged.eventlog.postgres.connections import Connection, Cursor, arrays, ask
 from abridged.eventlog.postgres.database import LIMITS, acknowledged, taken_back, transaction
 from abridged.eventlog.postgres.errors import translated
 from abridged.eventlog.postgres.watch import Channel
 from abridged.eventlog.stored_event import event_row
 
 T = TypeVar("T")
-Cursor = psycopg.Cursor[tuple[Any, ...]]
 
 _EVENT_COLUMNS = (
     "position",
@@ -191,18 +190,18 @@ class PostgresWriter:
         keys = list({(*each.stream, each.request.key.encode()): None for each in appends if each.request is not None})
         types = {event.type for append in appends for event in append.events}
 
-        def ask(statement: str, **parameters: Any) -> Cursor:
-            return connection.cursor(binary=True).execute(statement.encode(), {**self._log, **parameters})
+        def asked(statement: str, **parameters: Any) -> Cursor:
+            return ask(connection, statement, {**self._log, **parameters})
 
         with connection.pipeline():
             connection.execute(sql.BEGIN)
             connection.execute(sql.LIMITS, LIMITS)
-            locked = ask(sql.LOCK)
-            ends = ask(sql.ENDS)
-            tips = ask(sql.TIPS, **_columns(("namespaces", "names"), streams))
-            events = ask(sql.KNOWN_EVENTS, **_columns(("namespaces", "names", "event_ids"), ids))
-            requests = ask(sql.KNOWN_REQUESTS, **_columns(("namespaces", "names", "keys"), keys)) if keys else None
-            types_there = ask(sql.TYPES) if types - self._types.keys() else None
+            locked = asked(sql.LOCK)
+            ends = asked(sql.ENDS)
+            tips = asked(sql.TIPS, **arrays(("namespaces", "names"), streams))
+            events = asked(sql.KNOWN_EVENTS, **arrays(("namespaces", "names", "event_ids"), ids))
+            requests = asked(sql.KNOWN_REQUESTS, **arrays(("namespaces", "names", "keys"), keys)) if keys else None
+            types_there = asked(sql.TYPES) if types - self._types.keys() else None
         self._require_own(locked)
         numbered = self._types if types_there is None else dict(types_there.fetchall())
         head, last_stream = ends.fetchone() or (0, 0)
@@ -239,7 +238,7 @@ class PostgresWriter:
 
         def insert(statement: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
             if rows:
-                connection.execute(statement.encode(), {**self._log, **_columns(names, rows)})
+                connection.execute(statement.encode(), {**self._log, **arrays(names, rows)})
 
         new = [(number, name) for name, number in types.items() if name not in known.types]
         insert(sql.INSERT_TYPES, ("ids", "names"), new)
@@ -273,8 +272,3 @@ def _taken_back(connection: Connection) -> None:
         connection.close()
     else:
         taken_back(connection)
-
-
-def _columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
-    """The rows by column, as the arrays of a statement."""
-    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {name: [] for name in names}
