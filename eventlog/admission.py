@@ -57,13 +57,15 @@ class KnownRequest(NamedTuple):
 class StreamState:
     """A stream before a group of appends.
 
-    `events` and `requests` hold at least the group's event ids and request keys that the stream knows.
+    `events` and `requests` hold at least the group's event ids and request keys that the stream knows. `time_us` is
+    that of the last event; 0 without one, and where nobody but the writer writes.
     """
 
     version: int
     chain: bytes
     events: dict[bytes, KnownEvent] = field(default_factory=dict)
     requests: dict[str, KnownRequest] = field(default_factory=dict)
+    time_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +157,12 @@ def _admit_one(
     else:
         if append.expected not in (None, state.version):
             raise WrongExpectedVersion(expected=append.expected, actual=state.version)
+        before_us = state.time_us
         sealed = _seal(append, hashes, state, head, append.time_us or time_us, salts)
         events = tuple(row.event for row in sealed)
         result = AppendResult(events[0].position, events[-1].position, events[-1].version, events)
         admitted.events.extend(sealed)
-        admitted.committed.append(Committed(append.stream, events, append.projected))
+        admitted.committed.append(Committed(append.stream, events, append.projected, before_us))
     if append.request is not None:
         request = KnownRequest(request_content, result.first_position, result.last_position, result.last_version)
         state.requests[append.request.key] = request
@@ -249,5 +252,5 @@ def _seal(
         digest = hashes[new.event_id]
         rows.append(SealedEvent(event, digest, salt, commitment, chain))
         state.events[new.event_id] = KnownEvent(event.position, version, digest)
-    state.version, state.chain = version, chain
+    state.version, state.chain, state.time_us = version, chain, time_us
     return rows

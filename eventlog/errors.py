@@ -15,7 +15,7 @@ EventLogError
 │   ├── LogOlder           a version before the first release wrote the file
 │   └── LogNewer           a newer version wrote the file, or a table beside the log
 ├── LogFailed              an I/O error left the file in doubt; the process must stop, a new one recovers
-├── LogGone                the log's file is not in its place; nothing is acknowledged into the one that is open
+├── LogGone                the log is not in its place; nothing is acknowledged into a file that is still open
 └── LogCorrupt             a row or a file is not what was written; never served, never retried
     ├── StreamCorrupt      what is damaged belongs to one stream
     └── LogForeign         the file is no log: another program's database, or none

@@ -70,11 +70,15 @@ class AppendResult(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """One append as the hook sees it, inside its transaction."""
+    """One append as the hook sees it, inside its transaction.
+
+    `before_us` is the time of the stream's event before; 0 without one, and where nobody but the writer writes.
+    """
 
     stream: StreamId
     events: tuple[RecordedEvent, ...]
     projected: Any = None
+    before_us: int = 0
 
 
 AppendHook = Callable[[Any, Sequence[Committed]], None]
@@ -217,6 +221,11 @@ class EventLog(Protocol):
 
     def head_of(self, namespace: str) -> int:
         """The position of a namespace's last event; 0 if it has none."""
+        ...
+
+    def confirm(self) -> None:
+        """Return when everything that was read before is as durable as what was acknowledged. Raises what an append
+        would."""
         ...
 
     def on_commit(self, listener: Callable[[int], None]) -> Callable[[], None]:

@@ -177,6 +177,9 @@ class MemoryEventLog:
         with self._reading():
             return len(self._events)
 
+    def confirm(self) -> None:
+        """See EventLog: there is nothing that is not."""
+
     def head_of(self, namespace: str) -> int:
         with self._reading():
             newest_first = reversed(self._events)

@@ -146,6 +146,10 @@ class StoredEventLog(ABC, Generic[W, R]):
         self._reading()
         return self._head
 
+    def confirm(self) -> None:
+        """See EventLog: where one process writes, it reads nothing that is not."""
+        self._reading()
+
     @abstractmethod
     def head_of(self, namespace: str) -> int:
         """See EventLog."""
@@ -196,6 +200,13 @@ class StoredEventLog(ABC, Generic[W, R]):
         """Take over a head that was committed, here or elsewhere."""
         with self._lock:
             self._head = max(self._head, head)
+
+    def _fall(self, known: int, head: int) -> None:
+        """Take over a head that is lower than the `known` one, whose events are lost; not if it has moved meanwhile."""
+        with self._announcing, self._lock:
+            if self._head == known:
+                self._head = head
+                self._announced_head = min(self._announced_head, head)
 
     def _announce(self) -> None:
         """Tell the listeners of a head once, whichever thread saw it first."""

@@ -7,7 +7,7 @@ set for a session, prepared or listened to, because its next transaction may run
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import psycopg
@@ -18,6 +18,7 @@ from abridged.eventlog.postgres import sql
 from abridged.eventlog.postgres.errors import of_cause, translating
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+Cursor = psycopg.Cursor[tuple[Any, ...]]
 
 Run = Callable[[Callable[[Connection], Any]], Any]
 """Runs a function on a connection that reads, or in a transaction between two groups of appends, and returns its
@@ -56,11 +57,10 @@ class Address:
         except psycopg.ProgrammingError:
             # Not chained: the driver's error quotes what it could not read, perhaps the password.
             raise LogUnsafe("the log's URL is not that of a PostgreSQL database") from None
-        if not all(each.isdigit() for each in str(given.get("port") or 0).split(",")) or "@" in str(
-            given.get("dbname")
-        ):
+        places = f"{given.get('host')} {given.get('hostaddr')} {given.get('dbname')}"
+        if not all(each.isdigit() for each in str(given.get("port") or 0).split(",")) or "@" in places:
             raise LogUnsafe(
-                "the log's URL is read otherwise than it is meant: write / ? # @ in a password as %2F %3F ..."
+                "the log's URL is read otherwise than it is meant: write / ? # @ in a password as %2F %3F %23 %40"
             )
         self._conninfo = make_conninfo("", **{**_KEEPALIVE, **given})
         host, port = given.get("host") or given.get("hostaddr") or "", given.get("port") or ""
@@ -98,6 +98,17 @@ def is_direct(connection: Connection) -> bool:
     """Whether the session is the server's own: a pooler names itself, or another process, as the peer."""
     row = connection.execute(sql.CONNECTED).fetchone()
     return row is not None and row[0] == connection.info.backend_pid
+
+
+def ask(connection: Connection, statement: str | bytes, parameters: Mapping[str, Any]) -> Cursor:
+    """Run a statement whose rows come in binary form."""
+    text = statement if isinstance(statement, bytes) else statement.encode()
+    return connection.cursor(binary=True).execute(text, parameters)
+
+
+def arrays(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
+    """Rows by column, as the arrays of a statement."""
+    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {name: [] for name in names}
 
 
 class Readers:

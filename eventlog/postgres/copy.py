@@ -1,6 +1,7 @@
 """Makes a log in a database as the copy of another log, which nobody else opens until all of it is there.
 
 An import that was interrupted leaves a copy that is not whole. The next import removes it, and nothing else opens it.
+An import that fails removes its own copy alone, which the key tells from that of another.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from abridged.eventlog.errors import EventLogError, LogGone
 from abridged.eventlog.log import EventLog
 from abridged.eventlog.postgres import sql
 from abridged.eventlog.postgres.connections import Address, Connection
-from abridged.eventlog.postgres.database import described, has_tables, stored_identity
+from abridged.eventlog.postgres.database import described, has_tables, stored_identity, transaction
 from abridged.eventlog.postgres.errors import translating
 from abridged.eventlog.postgres.log import PostgresEventLog
 from abridged.eventlog.postgres.rows import PROJECTIONS
@@ -26,30 +27,35 @@ def copied(
 ) -> None:
     """See StoredBackend.copy."""
     _cleared(address, log)
+    key = b""
     try:
         opened = PostgresEventLog.open(address, log, clock_us=lambda: time.time_ns() // 1_000, copy_of=log_id)
         with closing(opened) as made:
             own = made.read(lambda connection: stored_identity(connection, log, copy_of=log_id))
             assert own is not None, "the log is open"
+            key = own.key
             fill(made)
         check()
-        with translating(), closing(address.connect()) as connection:
-            if connection.execute(sql.WHOLE, {"log": log, "key": own.key}).rowcount != 1:
+        with translating(), closing(address.connect()) as connection, transaction(connection):
+            if connection.execute(sql.WHOLE, {"log": log, "key": key}).rowcount != 1:
                 raise LogGone("another import has taken the place of this one")
     except BaseException:
         # The next import clears what cannot be cleared now.
         with suppress(EventLogError, FileExistsError):
-            _cleared(address, log)
+            _cleared(address, log, key)
         raise
 
 
-def _cleared(address: Address, log: int) -> None:
-    """Remove what an interrupted import has left. Raises FileExistsError for a whole log."""
+def _cleared(address: Address, log: int, key: bytes | None = None) -> None:
+    """Remove what an interrupted import has left; with a key only the copy that has it. Raises FileExistsError for a
+    whole log."""
     # Removing a large copy takes longer than any call may.
     with translating(), closing(address.connect(statement_max_ms=0)) as connection:
         if not has_tables(connection):
             return
-        for _, _, is_whole in connection.execute(sql.IDENTITY, {"log": log}):
+        for _, own, is_whole in connection.execute(sql.IDENTITY, {"log": log}).fetchall():
+            if key is not None and own != key:
+                return
             if is_whole:
                 raise FileExistsError(f"there is a log at {address}")
         for table in quoted(_tables(connection, log)):

@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import psycopg
+from psycopg.errors import Diagnostic
 from sqlalchemy import Table
 
 from abridged.eventlog.backend import Notice
 from abridged.eventlog.chain import LogIdentity
 from abridged.eventlog.errors import LogCorrupt, LogForeign, LogLocked, LogNewer, LogOlder, LogUnavailable, LogUnsafe
 from abridged.eventlog.postgres import sql
-from abridged.eventlog.postgres.connections import IDLE_MAX_MS, STATEMENT_MAX_MS, Connection
+from abridged.eventlog.postgres.connections import IDLE_MAX_MS, STATEMENT_MAX_MS, Connection, Cursor, ask
 from abridged.eventlog.postgres.errors import DUPLICATE_TABLE, LOCK_NOT_AVAILABLE, UNIQUE_VIOLATION
 from abridged.eventlog.postgres.schema import METADATA, OWN, REVISION, columns, created
 from abridged.eventlog.schema import REVISION_TABLE
@@ -44,15 +45,44 @@ class Server(NamedTuple):
 
 @contextmanager
 def transaction(connection: Connection) -> Iterator[None]:
-    """Run the body in one transaction under the limits of a group, and take it back if the body raises."""
+    """Run the body in one transaction under the limits of a group, and take it back if the body raises.
+
+    Raises LogUnavailable for a commit that is no acknowledgement.
+    """
     try:
         connection.execute(sql.BEGIN)
         connection.execute(sql.LIMITS, LIMITS)
         yield
-        connection.execute(sql.COMMIT)
+        with acknowledged(connection) as commits:
+            commits.append(connection.execute(sql.COMMIT))
     except BaseException:
         taken_back(connection)
         raise
+
+
+@contextmanager
+def acknowledged(connection: Connection) -> Iterator[list[Cursor]]:
+    """Raise LogUnavailable unless the commits of the body, which it lists, are as durable as they were asked to be.
+
+    A commit whose wait for a synchronous standby was cancelled succeeds with a warning: if the primary dies now, the
+    standby has nothing of it. A retry waits for the standby under the log's lock.
+    """
+    commits: list[Cursor] = []
+    warnings: list[str] = []
+
+    def noticed(notice: Diagnostic) -> None:
+        if notice.severity_nonlocalized == "WARNING":
+            warnings.append(notice.message_primary or "")
+
+    connection.add_notice_handler(noticed)
+    try:
+        yield commits
+    finally:
+        connection.remove_notice_handler(noticed)
+    if any(commit.statusmessage != sql.COMMIT for commit in commits):
+        raise LogUnavailable("the server took the transaction back")
+    if warnings:
+        raise LogUnavailable(f"the server warned of the commit: {warnings[0]}")
 
 
 @contextmanager
@@ -143,7 +173,7 @@ def stored_identity(connection: Connection, log: int, *, copy_of: str = "") -> L
 
     Raises LogLocked for a copy that is being made, unless it is that of the log with the id `copy_of`.
     """
-    row = connection.cursor(binary=True).execute(sql.IDENTITY, {"log": log}).fetchone()
+    row = ask(connection, sql.IDENTITY, {"log": log}).fetchone()
     if row is None:
         return None
     log_id, key, is_whole = row

@@ -17,12 +17,9 @@ DUPLICATE_TABLE = "42P07"
 UNIQUE_VIOLATION = "23505"
 
 _BY_STATE: dict[str, type[EventLogError]] = {
-    "08": LogUnavailable,  # the connection broke
-    "08P01": LogUnsafe,  # a pooler that gives each statement another session
+    "08": LogUnavailable,  # the connection broke, or a pooler has lost its server
     "25006": LogUnavailable,  # a primary that was demoted while it was in use
     "25P03": LogUnavailable,  # idle in a transaction for too long, as after a pause of this process
-    "28": LogUnsafe,  # the role or its password
-    "3D000": LogUnsafe,  # no such database
     "3F000": LogGone,  # no such schema
     "40001": LogUnavailable,  # not serializable, which other databases of the same protocol may answer
     "40003": LogUnavailable,  # unknown whether it was committed
@@ -38,7 +35,11 @@ _BY_STATE: dict[str, type[EventLogError]] = {
     "XX001": LogCorrupt,  # data
     "XX002": LogCorrupt,  # an index
 }
-"""The longest beginning of a state decides."""
+"""The longest beginning of a state decides. A refused connection has none."""
+
+_BY_STATE_AT_START: dict[str, type[EventLogError]] = {
+    "08P01": LogUnsafe,  # a pooler that gives each statement another session
+}
 
 _WAYS_OUT = {
     "08P01": "connect to the server itself, or through a pooler that gives a transaction one session",
@@ -47,15 +48,16 @@ _WAYS_OUT = {
 }
 
 
-def translated(error: psycopg.Error) -> EventLogError | None:
+def translated(error: psycopg.Error, *, is_opening: bool = False) -> EventLogError | None:
     """The log's error for the driver's; None for a programming error, which must surface unchanged.
 
     Without a state the driver itself has lost the connection, or never had one. No message has the password.
     """
     if (state := error.sqlstate) is None:
         return of_cause(LogUnavailable(_text(error)), LOST) if isinstance(error, psycopg.OperationalError) else None
-    kind = next((_BY_STATE[state[:size]] for size in (5, 3, 2) if state[:size] in _BY_STATE), None)
-    way_out = f"; {_WAYS_OUT[state]}" if state in _WAYS_OUT else ""
+    by_state = {**_BY_STATE, **_BY_STATE_AT_START} if is_opening else _BY_STATE
+    kind = next((by_state[state[:size]] for size in (5, 3, 2) if state[:size] in by_state), None)
+    way_out = f"; {_WAYS_OUT[state]}" if kind is not LogUnavailable and state in _WAYS_OUT else ""
     return None if kind is None else of_cause(kind(f"{state}: {_text(error)}{way_out}"), state)
 
 
@@ -66,12 +68,12 @@ def of_cause(error: EventLogError, cause: str) -> EventLogError:
 
 
 @contextmanager
-def translating() -> Iterator[None]:
+def translating(*, is_opening: bool = False) -> Iterator[None]:
     """Raise the log's errors for those of the driver."""
     try:
         yield
     except psycopg.Error as error:
-        outcome = translated(error)
+        outcome = translated(error, is_opening=is_opening)
         if outcome is None:
             raise
         raise outcome from error

@@ -7,7 +7,7 @@ from typing import Any
 
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.postgres import sql
-from abridged.eventlog.postgres.connections import Connection, Run
+from abridged.eventlog.postgres.connections import Connection, Run, arrays, ask
 
 
 class PostgresLeases:
@@ -35,7 +35,7 @@ class PostgresLeases:
             return ()
 
         def run(connection: Connection) -> Sequence[tuple[Any, ...]]:
-            return connection.cursor(binary=True).execute(statement.encode(), {**self._log, **parameters}).fetchall()
+            return ask(connection, statement, {**self._log, **parameters}).fetchall()
 
         found: Sequence[tuple[Any, ...]] = self._write(run)
         return found
@@ -44,9 +44,5 @@ class PostgresLeases:
 def _columns(tokens: Mapping[StreamId, int]) -> dict[str, list[Any]]:
     """Streams and tokens as the arrays of a statement. In one order everywhere, so that no two statements wait for each
     other."""
-    rows = sorted(tokens.items())
-    return {
-        "namespaces": [stream.namespace for stream, _ in rows],
-        "names": [stream.name for stream, _ in rows],
-        "tokens": [token for _, token in rows],
-    }
+    rows = [(*stream, token) for stream, token in sorted(tokens.items())]
+    return arrays(("namespaces", "names", "tokens"), rows)

@@ -79,7 +79,7 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
         with ExitStack() as opened:
             connection = address.connect()
             opened.callback(connection.close)
-            with translating():
+            with translating(is_opening=True):
                 server = server_of(connection)
                 require_fit(server)
                 identity = _prepared(connection, log, clock_us, prepare, copy_of)
@@ -118,6 +118,11 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
             self._reading()
             return self._writer.write(query)
 
+    def confirm(self) -> None:
+        with self._writing:
+            self._reading()
+            self._writer.confirm()
+
     def full(self) -> str:
         """The server's disk is not this process's to look at: an append finds out."""
         return ""
@@ -141,7 +146,15 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
         self._reader.close()
 
     def _followed(self, head: int) -> None:
-        """Take over the head that the watch has seen, and tell the listeners on its thread."""
+        """Take over the head that the watch has seen, and tell the listeners on its thread.
+
+        A lower one is looked at again, because this process may have written after the watch has looked. If it is lower
+        still, then a primary was lost with events that its standby did not have.
+        """
+        known = self._head
+        if head < known and (head := self._reader.head()) < known:
+            self._namespace_heads = {}
+            self._fall(known, head)
         self._advance(head)
         self._announce()
 

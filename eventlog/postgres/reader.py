@@ -11,7 +11,7 @@ from abridged.eventlog.event_reader import EventReader, Rows
 from abridged.eventlog.log import Append
 from abridged.eventlog.paging import up_to_bytes
 from abridged.eventlog.postgres import sql
-from abridged.eventlog.postgres.connections import Connection, Readers
+from abridged.eventlog.postgres.connections import Connection, Readers, ask
 from abridged.eventlog.stored_event import Row, payload_bytes
 
 _END = (1 << 63) - 1
@@ -83,10 +83,7 @@ class PostgresReader(EventReader):
     def ask(self, statement: str, **parameters: Any) -> Sequence[Row]:
         """The rows of a statement on the log."""
 
-        def ask(connection: Connection) -> Sequence[Row]:
-            return connection.cursor(binary=True).execute(statement.encode(), {**self._log, **parameters}).fetchall()
-
-        return self._readers.run(ask)
+        return self._readers.run(lambda connection: ask(connection, statement, {**self._log, **parameters}).fetchall())
 
     def close(self) -> None:
         self._readers.close()

@@ -6,13 +6,14 @@ import re
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Column, Index, MetaData, PrimaryKeyConstraint, SmallInteger, Table, Text, text
 
 from abridged.eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, StreamCorrupt
 from abridged.eventlog.event import StreamId
-from abridged.eventlog.postgres.connections import Connection, Run, is_direct
+from abridged.eventlog.postgres.connections import Connection, Run, ask, is_direct
 from abridged.eventlog.postgres.database import described, execute_each, is_as_made, snapshot
 from abridged.eventlog.postgres.schema import created, dropped, quoted, type_of
 from abridged.eventlog.row_columns import columns_of, condition_of
@@ -101,10 +102,12 @@ class PostgresRows(Generic[R]):
             made = {**self._log, "complete": int(not left_out), "maker": self._maker}
             if connection.execute(_COMPLETED, made).rowcount != 1:
                 raise LogUnavailable("another process has begun to make the read table again")
-            if is_direct(connection):
-                connection.execute(_MADE)
 
         self._writing(completed)
+        # After the commit, or another process would find rows that are not complete and nobody who makes them. A
+        # connection that has broken holds no lock.
+        with suppress(LogUnavailable):
+            self._writing(lambda connection: connection.execute(_MADE) if is_direct(connection) else None)
         self._left_out = dict(left_out)
         self.is_complete = True
 
@@ -346,4 +349,4 @@ def _one(connection: Connection, statement: bytes, parameters: Mapping[str, Any]
 
 
 def _many(connection: Connection, statement: bytes, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    return connection.cursor(binary=True).execute(statement, parameters).fetchall()
+    return ask(connection, statement, parameters).fetchall()

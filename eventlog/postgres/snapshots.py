@@ -9,7 +9,7 @@ import psycopg
 from sqlalchemy import BigInteger, Column, LargeBinary, MetaData, SmallInteger, Table
 
 from abridged.eventlog.event import StreamId
-from abridged.eventlog.postgres.connections import Connection, Run
+from abridged.eventlog.postgres.connections import Connection, Run, ask
 from abridged.eventlog.postgres.database import described, execute_each, is_as_made
 from abridged.eventlog.postgres.schema import TEXT, created, dropped
 from abridged.eventlog.snapshots import SET_ASIDE, NotSetAside, StoredSnapshot, seal_of
@@ -89,7 +89,7 @@ class PostgresSnapshots:
 
     def _row(self, key: StreamId) -> tuple[Any, ...] | None:
         found: tuple[Any, ...] | None = self._read(
-            lambda connection: connection.cursor(binary=True).execute(_SELECT, self._of(key)).fetchone()
+            lambda connection: ask(connection, _SELECT, self._of(key)).fetchone()
         )
         return found
 

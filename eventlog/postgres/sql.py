@@ -31,11 +31,11 @@ SELECT (SELECT coalesce(max(position), 0) FROM events WHERE log = %(log)b),
 TYPES = "SELECT name, id FROM types WHERE log = %(log)b"
 
 TIPS = """
-SELECT s.namespace, s.name, s.id, e.version, e.chain
+SELECT s.namespace, s.name, s.id, e.version, e.chain, e.time_us
 FROM unnest(%(namespaces)b::text[], %(names)b::text[]) AS asked (namespace, name)
 JOIN streams AS s ON s.log = %(log)b AND s.namespace = asked.namespace AND s.name = asked.name
 CROSS JOIN LATERAL (
-    SELECT version, chain FROM events WHERE log = s.log AND stream = s.id ORDER BY version DESC LIMIT 1
+    SELECT version, chain, time_us FROM events WHERE log = s.log AND stream = s.id ORDER BY version DESC LIMIT 1
 ) AS e
 """
 """The newest event of each stream that is asked for."""

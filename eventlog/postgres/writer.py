@@ -2,7 +2,8 @@
 
 A group of appends is one transaction in two round trips: the first locks the log's row and reads what the group needs
 to know, the second writes and commits. Between them stand the seals, which bind each event to its position. Nothing
-that is kept in memory between groups is trusted without the lock, for other processes write too.
+that is kept in memory between groups is trusted without the lock, for other processes write too; but the numbers of
+event types, which never change once a commit that follows them is acknowledged.
 """
 
 from __future__ import annotations
@@ -12,23 +13,21 @@ from copy import copy
 from typing import Any, NamedTuple, TypeVar
 
 import psycopg
-from psycopg.errors import Diagnostic
 from psycopg.pq import TransactionStatus
 
 from abridged.eventlog.admission import Admitted, KnownEvent, KnownRequest, StreamState, admit
 from abridged.eventlog.chain import LogIdentity, genesis
-from abridged.eventlog.errors import EventLogError, LogCorrupt, LogGone, LogUnavailable
+from abridged.eventlog.errors import EventLogError, LogCorrupt, LogGone
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import Append, AppendHook, Outcome
 from abridged.eventlog.postgres import sql
-from abridged.eventlog.postgres.connections import Connection
-from abridged.eventlog.postgres.database import LIMITS, taken_back, transaction
+from abridged.eventlog.postgres.connections import Connection, Cursor, arrays, ask
+from abridged.eventlog.postgres.database import LIMITS, acknowledged, taken_back, transaction
 from abridged.eventlog.postgres.errors import translated
 from abridged.eventlog.postgres.watch import Channel
 from abridged.eventlog.stored_event import event_row
 
 T = TypeVar("T")
-Cursor = psycopg.Cursor[tuple[Any, ...]]
 
 _EVENT_COLUMNS = (
     "position",
@@ -49,9 +48,10 @@ _REQUEST_COLUMNS = ("stream", "key", "content_hash", "first_position", "last_pos
 
 
 class _Known(NamedTuple):
-    """The log under its lock: its head, and what it knows of a group's streams, events and requests."""
+    """The log under its lock: its head, and what it knows of a group's types, streams, events and requests."""
 
     head: int
+    types: dict[str, int]
     numbers: dict[StreamId, int]
     states: dict[StreamId, StreamState]
 
@@ -86,9 +86,7 @@ class PostgresWriter:
         self._clock_us = clock_us
         self._notify = {"channel": channel.name, "sender": channel.sender}
         self._types: dict[str, int] = {}
-        self._warnings: list[str] = []
         self.head: int = 0
-        connection.add_notice_handler(self._noticed)
 
     def commit(self, appends: Sequence[Append]) -> Sequence[Outcome]:
         """Write the admissible appends of the group; returns one outcome per append, in order.
@@ -124,6 +122,10 @@ class PostgresWriter:
                 raise
             raise outcome from error
 
+    def confirm(self) -> None:
+        """Commit nothing under the log's lock, which is a write: the standby then has whatever was read before."""
+        self.write(lambda connection: self._require_own(connection.execute(sql.LOCK, self._log)))
+
     def wake(self) -> None:
         """Have the watches of all processes look around; without a connection they do so by themselves."""
         if not self._connection.closed:
@@ -141,45 +143,29 @@ class PostgresWriter:
     def _connected(self) -> Connection:
         if self._connection.closed:
             self._connection = self._connect()
-            self._connection.add_notice_handler(self._noticed)
+            # Another server may be there now, without a commit that this one was never acknowledged.
+            self._types = {}
         return self._connection
-
-    def _noticed(self, notice: Diagnostic) -> None:
-        if notice.severity_nonlocalized == "WARNING":
-            self._warnings.append(notice.message_primary or "")
 
     def _transaction(self, appends: Sequence[Append]) -> Sequence[Outcome]:
         known = self._begun(appends)
         connection = self._connection
         try:
             admitted = admit(appends, known.states, head=known.head, time_us=self._clock_us(), identity=self._identity)
-            types = self._types | self._new_types(admitted)
-            self._warnings.clear()
-            with connection.pipeline():
-                self._write(connection, known.numbers, types, admitted)
+            types = known.types | _new_types(known.types, admitted)
+            with acknowledged(connection) as commits, connection.pipeline():
+                self._write(connection, known, types, admitted)
                 if self._hook is not None and admitted.committed:
                     self._call_hook(self._hook, connection, admitted)
                 if admitted.events:
                     connection.execute(sql.NOTIFY, self._notify)
-                committed = connection.execute(sql.COMMIT)
-            self._require_acknowledged(committed)
+                commits.append(connection.execute(sql.COMMIT))
         except BaseException:
             _taken_back(connection)
             raise
         self._types = types
         self.head = known.head + len(admitted.events)
         return admitted.outcomes
-
-    def _require_acknowledged(self, committed: Cursor) -> None:
-        """Raise LogUnavailable unless the server says that the commit is as durable as it was asked to be.
-
-        A commit whose wait for a synchronous standby was cancelled succeeds with a warning: if the primary dies now,
-        the standby has nothing of it. A retry waits for the standby under the log's lock.
-        """
-        if committed.statusmessage != sql.COMMIT:
-            raise LogUnavailable("the server took the transaction back")
-        if self._warnings:
-            raise LogUnavailable(f"the server warned of the commit: {self._warnings[0]}")
 
     def _begun(self, appends: Sequence[Append]) -> _Known:
         """Begin a transaction under the log's lock; on a new connection if this one has broken since the last group."""
@@ -204,22 +190,20 @@ class PostgresWriter:
         keys = list({(*each.stream, each.request.key.encode()): None for each in appends if each.request is not None})
         types = {event.type for append in appends for event in append.events}
 
-        def ask(statement: str, **parameters: Any) -> Cursor:
-            return connection.cursor(binary=True).execute(statement.encode(), {**self._log, **parameters})
+        def asked(statement: str, **parameters: Any) -> Cursor:
+            return ask(connection, statement, {**self._log, **parameters})
 
         with connection.pipeline():
             connection.execute(sql.BEGIN)
             connection.execute(sql.LIMITS, LIMITS)
-            locked = ask(sql.LOCK)
-            ends = ask(sql.ENDS)
-            tips = ask(sql.TIPS, **_columns(("namespaces", "names"), streams))
-            events = ask(sql.KNOWN_EVENTS, **_columns(("namespaces", "names", "event_ids"), ids))
-            requests = ask(sql.KNOWN_REQUESTS, **_columns(("namespaces", "names", "keys"), keys)) if keys else None
-            types_there = ask(sql.TYPES) if types - self._types.keys() else None
-        if locked.fetchone() != (self._identity.log_id,):
-            raise LogGone("the log is not in its database any more, or another is in its place")
-        if types_there is not None:
-            self._types = dict(types_there.fetchall())
+            locked = asked(sql.LOCK)
+            ends = asked(sql.ENDS)
+            tips = asked(sql.TIPS, **arrays(("namespaces", "names"), streams))
+            events = asked(sql.KNOWN_EVENTS, **arrays(("namespaces", "names", "event_ids"), ids))
+            requests = asked(sql.KNOWN_REQUESTS, **arrays(("namespaces", "names", "keys"), keys)) if keys else None
+            types_there = asked(sql.TYPES) if types - self._types.keys() else None
+        self._require_own(locked)
+        numbered = self._types if types_there is None else dict(types_there.fetchall())
         head, last_stream = ends.fetchone() or (0, 0)
         numbers, states = self._tips(streams, tips.fetchall(), last_stream)
         by_number = {number: states[stream] for stream, number in numbers.items()}
@@ -227,7 +211,11 @@ class PostgresWriter:
             by_number[number].events[event_id] = KnownEvent(*known_event)
         for number, key, *first in requests.fetchall() if requests is not None else ():
             by_number[number].requests[key.decode()] = KnownRequest(*first)
-        return _Known(head, numbers, states)
+        return _Known(head, numbered, numbers, states)
+
+    def _require_own(self, locked: Cursor) -> None:
+        if locked.fetchone() != (self._identity.log_id,):
+            raise LogGone("the log is not in its database any more, or another is in its place")
 
     def _tips(
         self, streams: Sequence[StreamId], rows: Sequence[tuple[Any, ...]], last_stream: int
@@ -235,9 +223,9 @@ class PostgresWriter:
         """Number and state of each stream; new streams get the next numbers."""
         numbers: dict[StreamId, int] = {}
         states: dict[StreamId, StreamState] = {}
-        for namespace, name, number, version, chain in rows:
+        for namespace, name, number, version, chain, time_us in rows:
             numbers[StreamId(namespace, name)] = number
-            states[StreamId(namespace, name)] = StreamState(version, chain)
+            states[StreamId(namespace, name)] = StreamState(version, chain, time_us=time_us)
         for stream in streams:
             if stream not in numbers:
                 last_stream += 1
@@ -245,20 +233,14 @@ class PostgresWriter:
                 states[stream] = StreamState(0, genesis(self._identity.log_id, stream))
         return numbers, states
 
-    def _new_types(self, admitted: Admitted) -> dict[str, int]:
-        """Numbers of the types that are new to the log."""
-        new = sorted({sealed.event.type for sealed in admitted.events} - self._types.keys())
-        first = max(self._types.values(), default=0) + 1
-        return {name: first + place for place, name in enumerate(new)}
+    def _write(self, connection: Connection, known: _Known, types: dict[str, int], admitted: Admitted) -> None:
+        numbers = known.numbers
 
-    def _write(
-        self, connection: Connection, numbers: dict[StreamId, int], types: dict[str, int], admitted: Admitted
-    ) -> None:
         def insert(statement: str, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
             if rows:
-                connection.execute(statement.encode(), {**self._log, **_columns(names, rows)})
+                connection.execute(statement.encode(), {**self._log, **arrays(names, rows)})
 
-        new = [(number, name) for name, number in types.items() if name not in self._types]
+        new = [(number, name) for name, number in types.items() if name not in known.types]
         insert(sql.INSERT_TYPES, ("ids", "names"), new)
         begun = [sealed.event.stream for sealed in admitted.events if sealed.event.version == 1]
         insert(sql.INSERT_STREAMS, ("ids", "namespaces", "names"), [(numbers[stream], *stream) for stream in begun])
@@ -276,6 +258,13 @@ class PostgresWriter:
             raise _HookRefused(error) from error
 
 
+def _new_types(known: dict[str, int], admitted: Admitted) -> dict[str, int]:
+    """Numbers of the types that are new to the log."""
+    new = sorted({sealed.event.type for sealed in admitted.events} - known.keys())
+    first = max(known.values(), default=0) + 1
+    return {name: first + place for place, name in enumerate(new)}
+
+
 def _taken_back(connection: Connection) -> None:
     """Roll the group back. A connection whose group was aborted is closed: its driver takes for prepared what the
     server never read, and would fail each later group."""
@@ -283,8 +272,3 @@ def _taken_back(connection: Connection) -> None:
         connection.close()
     else:
         taken_back(connection)
-
-
-def _columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
-    """The rows by column, as the arrays of a statement."""
-    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)) if rows else {name: [] for name in names}

@@ -267,7 +267,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
         _C.UNAVAILABLE,
         "LOG_GONE",
         retry_s=RESTART_RETRY_S,
-        text="the log's file is not in its place; the same ids make a retry safe",
+        text="the log is not in its place; the same ids make a retry safe",
     ),
     log.LogFull: _Row(_C.RESOURCE_EXHAUSTED, "LOG_FULL", retry_s=FULL_RETRY_S),
     MemoryError: _Row(

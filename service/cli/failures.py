@@ -23,7 +23,7 @@ HINTS_BY_REASON = {
     "DEADLINE_EXCEEDED": "run the command again; a message with an --id is never added twice",
     "INTERNAL": "the sidecar's log has the error id",
     "LOG_FULL": "make room on the disk of the sidecar's log",
-    "LOG_GONE": "put the file of the sidecar's log back in its place",
+    "LOG_GONE": "put the sidecar's log back in its place, a file or tables of a database",
     "LOG_UNAVAILABLE": "run the command again; a message with an --id is never added twice",
     "MODEL_AWAY": "start Ollama, or set policy.fallback=always for an extract; `abridged doctor` says more",
     "NOTHING_TO_SUMMARIZE": (

@@ -25,7 +25,7 @@ from abridged.eventlog.errors import (
 )
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.snapshots import SET_ASIDE
-from abridged.service.cli.failures import CommandFailed, Misconfigured
+from abridged.service.cli.failures import CHECK_DATABASE, CommandFailed, Misconfigured
 from abridged.service.cli.options import Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
 from abridged.service.cli.sidecar import configuration
@@ -96,7 +96,7 @@ def verify(invocation: Invocation, place: LogSettings | None, is_all: bool) -> N
             f"{stored_backend(of_log)} cannot be read: {error}", details=details, hint="restore a backup"
         )
 
-    with _explained(unreadable, if_locked="stop the sidecar, or verify a backup"):
+    with _explained(unreadable, of_log, if_locked="stop the sidecar, or verify a backup"):
         try:
             summary = verified(of_log, sys.maxsize if is_all else LINES_MAX, _Progress())
         except FileNotFoundError as error:
@@ -281,7 +281,7 @@ def _as_served(settings: Settings, place: LogSettings | None, *, is_new: bool = 
     at = _of(place, settings)
     undo_logs = logging_as_set(settings.telemetry)
     try:
-        with _explained(damaged, if_locked="stop the sidecar, then run this again"):
+        with _explained(damaged, at, if_locked="stop the sidecar, then run this again"):
             is_there = at.path.exists() if at.url is None else bool(stored_backend(at).log_id())
             if not (is_there or is_new):
                 raise CommandFailed(f"there is no log at {stored_backend(at)}", hint=NAME_IT)
@@ -291,16 +291,20 @@ def _as_served(settings: Settings, place: LogSettings | None, *, is_new: bool = 
 
 
 @contextmanager
-def _explained(otherwise: Callable[[Exception], CommandFailed], *, if_locked: str) -> Iterator[None]:
-    """Turn the errors of work on a log into CommandFailed; `otherwise` makes it where no line here knows better."""
+def _explained(otherwise: Callable[[Exception], CommandFailed], at: LogSettings, *, if_locked: str) -> Iterator[None]:
+    """Turn the errors of work on a log into CommandFailed; `otherwise` makes it where no line here knows better.
+
+    `if_locked` is the next step where a sidecar owns a file; a database says itself what it waits for.
+    """
     try:
         yield
     except SettingUnusable as error:
         raise Misconfigured(str(error)) from error
     except LogLocked as error:
-        raise CommandFailed(str(error), hint=if_locked) from error
+        raise CommandFailed(str(error), hint=if_locked if at.url is None else "then run this again") from error
     except LogForeign as error:
-        raise CommandFailed(str(error), hint="check the name of the file, or log.path") from error
+        hint = "check the name of the file, or log.path" if at.url is None else CHECK_DATABASE
+        raise CommandFailed(str(error), hint=hint) from error
     except (LogUnsafe, LogGone, LogFull, LogUnavailable) as error:
         raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
     except (EventLogError, RecallError, OSError) as error:

@@ -100,9 +100,16 @@ class ConversationLog:
                 self._snapshots.offer(key, found.state)
         return found.state
 
-    async def caught_up(self, key: StreamId, state: Conversation) -> Conversation:
-        """The conversation after the events that the log has beyond `state`; `state` itself without any."""
+    async def caught_up(self, key: StreamId, state: Conversation) -> Conversation | None:
+        """The conversation after the events that the log has beyond `state`; `state` itself without any.
+
+        None if the log does not have the last event of `state`, as after the loss of a primary.
+        """
         return await self._read(self._caught_up, key, state)
+
+    async def confirm(self) -> None:
+        """Return when everything that was read before is as durable as what was acknowledged."""
+        await asyncio.to_thread(self._log.confirm)
 
     def is_doubted(self, key: StreamId) -> bool:
         """Whether damaged events of the conversation were read since it was last folded whole: no state of it that is
@@ -369,8 +376,11 @@ class ConversationLog:
                 raise LogCorrupt("a stream and its row in the read table do not end alike")
         raise LogUnavailable("the conversation changes faster than it is read")
 
-    def _caught_up(self, key: StreamId, state: Conversation) -> Conversation:
-        tail = recorded_events(self._log, key, after=state.event_version)
+    def _caught_up(self, key: StreamId, state: Conversation) -> Conversation | None:
+        tail = recorded_events(self._log, key, after=state.event_version - 1)
+        last = next(tail, None)
+        if last is None or last.time_us != state.updated_us:
+            return None
         first = next(tail, None)
         return state if first is None else evolved(self._log, key, state, chain((first,), tail))
 

@@ -6,7 +6,8 @@ waits until no commit of this process is under way, whether or not its caller st
 comes between, the log's version check decides, and the loser reloads and decides again, a bounded number of times.
 
 A state in memory of a log that other processes write to is compared with its stream before it is served, and only the
-events that are missing are read.
+events that are missing are read. One whose last event is lost, as with a primary whose standby did not have it, is
+folded anew; the time of that event tells it from another one in its place.
 """
 
 from __future__ import annotations
@@ -177,6 +178,7 @@ class Conversations:
                 originals = await self._needed(key, state, wanted)
                 events = await self._decided(key, state, wanted, originals)
                 if not events:
+                    await self._confirm()
                     return state, events
                 try:
                     after, result = await self._commit(key, queue, state, events, _NOTHING_SENT, originals)
@@ -207,6 +209,7 @@ class Conversations:
             if existing.is_open:
                 if not _is_fork(existing, now, to):
                     raise ConversationExists(fork_id)
+                await self._confirm()
                 return existing, []
             require_version(now, expected_version)
             if to is not None and to > now.message_version:
@@ -421,11 +424,19 @@ class Conversations:
         """
         if sent.request is not None and own:
             await self.log.repeat(key, own, sent)
+        else:
+            await self._confirm()
         state = await self._current(key)
         if state.message_version < max(known.values()):
             self._cache.drop(key)
             state = await self._current(key)
         return Appended(state, placed(request, known, {}))
+
+    async def _confirm(self) -> None:
+        """Return when what was read may be acknowledged: readers see a commit of another process before its standby has
+        it."""
+        if self.is_shared:
+            await self.log.confirm()
 
     def _committed(self, key: StreamId, after: Conversation, events: Sequence[Event]) -> None:
         """Keep the state that a commit led to, even if the caller was gone before it was on disk."""
@@ -478,12 +489,18 @@ class Conversations:
         return state
 
     async def _caught_up(self, key: StreamId, state: Conversation) -> Conversation:
-        """The state in memory after what other processes have appended."""
+        """The state in memory after what other processes have appended; folded anew if its last event is lost."""
         if self._on_caught_up is None:
             return state
         newer = await self.log.caught_up(key, state)
-        if newer is not state:
+        if newer is state:
+            return state
+        if newer is None:
+            self._cache.drop(key)
+            newer = await self._current(key)
+        else:
             newer = self._cache.put(key, newer)
+        if newer.is_open:
             self._on_caught_up(key, newer)
         return newer
 
@@ -492,13 +509,19 @@ class Conversations:
 
         Then what writes and what reads find two ends of one stream, and no further attempt will change it.
         """
-        if not self.is_shared:
-            self._cache.drop(key)
-        if (await self._current(key)).event_version == refused.event_version:
+        if self.is_shared and not _ends_alike(await self._current(key), refused):
+            return
+        self._cache.drop(key)
+        if _ends_alike(await self._current(key), refused):
             raise LogCorrupt("a stream ends elsewhere for its reader than for its writer")
 
     def _queue(self, key: StreamId) -> QueuedAppends:
         return self._queues.get(key) or self._queues.setdefault(key, QueuedAppends())
+
+
+def _ends_alike(one: Conversation, other: Conversation) -> bool:
+    """Whether two states of a conversation have the same last event."""
+    return (one.event_version, one.updated_us) == (other.event_version, other.updated_us)
 
 
 def _may_look_at_window(state: Conversation, command: Command, context: DecisionContext) -> bool:

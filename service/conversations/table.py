@@ -210,7 +210,10 @@ class EncodedSettings:
 
 
 def projected_rows(committed: Sequence[Committed], encoded: EncodedSettings, held: Held) -> list[Row]:
-    """The newest row of each conversation in a group of appends."""
+    """The newest row of each conversation in a group of appends.
+
+    Raises WrongExpectedVersion for an append that was decided on a lost event, with another one in its place.
+    """
     latest: dict[StreamId, tuple[Conversation, int]] = {}
     for commit in committed:
         projected = commit.projected
@@ -218,6 +221,8 @@ def projected_rows(committed: Sequence[Committed], encoded: EncodedSettings, hel
             raise TypeError("an append without its projection")
         state = projected.before()
         assert projected.follows(commit.events[0].version), "events are folded in their order"
+        if commit.before_us not in (0, state.updated_us):
+            raise WrongExpectedVersion(expected=projected.expected_version, actual=projected.expected_version)
         times = [recorded.time_us for recorded in commit.events]
         state = fold(zip(projected.events, times, strict=True), state, originals=partial(_read_before, projected))
         projected.after = state

@@ -81,6 +81,17 @@ def test_commands_need_a_log_in_the_database(url):
     assert abridged("log", "verify", url).code == 2
 
 
+def test_a_refused_database_is_not_told_to_be_a_file(url):
+    """The next step names the setting that it came from."""
+    psycopg = pytest.importorskip("psycopg", reason="needs psycopg, of the extra abridged[postgres]")
+    with psycopg.connect(url) as beside:
+        beside.execute("CREATE TABLE events (id int)")
+
+    refused = abridged("log", "verify", url)
+
+    assert (refused.code, "check log.url" in refused.err, "log.path" in refused.err) == (1, True, False)
+
+
 async def test_a_sidecar_shows_no_password(tmp_path, url):
     """Not in its log lines, nor to whoever asks its HTTP port or has it examined."""
     async with sidecar(tmp_path, {"log.url": url}) as s:
@@ -104,6 +115,7 @@ def test_no_command_shows_a_password(url):
         url.replace("?", "?connect_timeout=none&"),
         url.replace(PASSWORD, f"{PASSWORD}/0"),
         url.replace(PASSWORD, f"1/{PASSWORD}"),
+        url.replace(PASSWORD, f"1@{PASSWORD}"),
     )
     told = [_text(abridged("log", "verify", given)) for given in (url, *unusable)]
     for command in (("config", "show"), ("config", "check"), ("doctor", "--no-speed")):

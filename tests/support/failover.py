@@ -70,7 +70,7 @@ class Pair:
         with psycopg.connect(self.primary.url, autocommit=True) as beside:
             cancelled = 0
             for _ in range(CANCELS):
-                cancelled += beside.execute(_CANCEL).rowcount
+                cancelled += beside.execute(CANCEL).rowcount
                 time.sleep(PAUSE_S)
             self.primary.kill()
         self.standby.start()
@@ -165,5 +165,5 @@ def until(holds: Callable[[], bool]) -> None:
     raise AssertionError("the servers never came to this")
 
 
-_CANCEL = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+CANCEL = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 _SYNCHRONOUS = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"

@@ -160,7 +160,8 @@ async def test_originals_are_read_no_further_than_their_bytes_allow():
 
 
 async def test_a_state_in_memory_is_caught_up_by_its_tail_alone():
-    """Of a log that others write to, what they have appended is in the state, and no event before it is read again."""
+    """Of a log that others write to, what they have appended is in the state, and of the events before it only the last
+    is read again."""
     bench = Bench(is_shared=True)
     known = (await bench.append(1, 2, 3)).state
     bench.written_by_others(known, 4)
@@ -169,7 +170,7 @@ async def test_a_state_in_memory_is_caught_up_by_its_tail_alone():
     state = await bench.conversations.state(KEY)
 
     assert (state.message_version, bench.caught_up) == (4, [known.event_version + 1])
-    assert min(bench.log.read_after) == known.event_version
+    assert min(bench.log.read_after) == known.event_version - 1
     assert await bench.conversations.state(KEY) is state
 
 
@@ -184,7 +185,7 @@ async def test_the_loser_of_a_race_reads_what_it_missed_and_decides_again():
     after = (await bench.append(5)).state
 
     assert ([m.message.id for m in after.window], after.message_version) == (["m1", "m2", "m3", "m4", "m5"], 5)
-    assert min(bench.log.read_after) >= known.event_version
+    assert min(bench.log.read_after) >= known.event_version - 1
 
 
 async def test_a_record_that_another_process_committed_first_is_no_conflict():

@@ -226,6 +226,35 @@ def test_what_was_acknowledged_outlives_the_server(alone: Place, own_server: Pos
     assert [each.event_id for each in log.read_stream(A)] == [event_id(1), event_id(2)]
 
 
+def test_a_type_that_was_lost_with_the_primary_is_numbered_anew(alone: Place):
+    """Also where this process had read its number; another type may have it now."""
+    log = alone.open()
+    log.submit(append(event(1))).result(PATIENCE_S)
+    _lose(alone, "types", "streams", "events")
+    alone.run("INSERT INTO types (log, id, name) VALUES (1, 1, 'another')")
+
+    log.submit(append(event(2))).result(PATIENCE_S)
+
+    assert [(each.type, each.event_id) for each in log.read_stream(A)] == [(event(2).type, event_id(2))]
+
+
+def test_a_head_that_was_lost_with_the_primary_falls(place: Place):
+    """Of the log and of a namespace; listeners hear of the event that comes in the place of the lost one."""
+    log = place.open()
+    log.submit(append(event(1), event(2))).result(PATIENCE_S)
+    log.submit(append(event(3), to=StreamId("other", "a"))).result(PATIENCE_S)
+    assert (log.head(), log.head_of("other")) == (3, 3)
+
+    place.run("DELETE FROM events WHERE position = 3")
+    _until(lambda: place.ask("SELECT true") == [(True,)] and log.head() == 2)
+
+    assert log.head_of("other") == 0
+    heard: queue.Queue[int] = queue.Queue()
+    log.on_commit(heard.put)
+    place.open().submit(append(event(4))).result(PATIENCE_S)
+    assert heard.get(timeout=PATIENCE_S) == 3
+
+
 def test_a_commit_whose_replication_was_cancelled_is_no_acknowledgement(alone: Place, own_server: PostgresServer):
     """Nor is its retry, which waits for the standby as the first did; with the standby it has the first place."""
     log = alone.open()
@@ -307,7 +336,7 @@ def test_an_append_that_the_database_cannot_take_harms_no_other(place: Place):
     ("state", "kind"),
     [
         ("08006", LogUnavailable),
-        ("08P01", LogUnsafe),
+        ("08P01", LogUnavailable),
         ("25006", LogUnavailable),
         ("25P03", LogUnavailable),
         ("40001", LogUnavailable),
@@ -321,8 +350,6 @@ def test_an_append_that_the_database_cannot_take_harms_no_other(place: Place):
         ("57P02", LogUnavailable),
         ("57P03", LogUnavailable),
         ("58030", LogUnavailable),
-        ("28P01", LogUnsafe),
-        ("3D000", LogUnsafe),
         ("42501", LogUnsafe),
         ("42P01", LogGone),
         ("XX001", LogCorrupt),
@@ -336,6 +363,14 @@ def test_each_state_of_the_server_has_its_error(state: str, kind: type[EventLogE
     outcome = translated(psycopg.errors.lookup(state)("message"))
 
     assert (None if outcome is None else type(outcome)) is kind
+
+
+def test_what_a_pooler_says_is_unsafe_only_while_a_log_is_opened():
+    """It names no transaction that it refuses otherwise than a server that it has lost."""
+    error = psycopg.errors.lookup("08P01")("message")
+
+    assert type(translated(error, is_opening=True)) is LogUnsafe
+    assert type(translated(error)) is LogUnavailable
 
 
 # Places that are refused
@@ -434,6 +469,8 @@ def test_a_database_of_another_encoding_is_refused(own_server: PostgresServer):
         f"postgresql://user:{SECRET}@127.0.0.1:9/db?{SECRET}=1",
         f"host=127.0.0.1 password={SECRET} {SECRET}",
         f"http://user:{SECRET}@127.0.0.1:9/db",
+        f"postgresql://user:pass@{SECRET}@127.0.0.1:9/db",
+        f"postgresql://user:pass/{SECRET}@127.0.0.1:9/db",
     ],
 )
 def test_a_password_is_never_shown(url: str):
@@ -600,6 +637,36 @@ def test_two_imports_at_once_make_no_log_of_both(place: Place):
     assert [each.event_id for each in place.open().read_all()] == [event_id(2)]
 
 
+def test_an_import_that_fails_leaves_the_copy_of_another_alone(place: Place):
+    """It began in the place of this one, and goes on."""
+    backend = PostgresBackend(place.url)
+
+    def fails(log: EventLog) -> None:
+        place.run("UPDATE logs SET key = 'of another import'")
+        raise ValueError("line 2")
+
+    with pytest.raises(ValueError, match="line 2"):
+        backend.copy("another", fails, lambda _: None)
+    assert place.ask("SELECT is_whole FROM logs") == [(False,)]
+
+
+def test_a_copy_that_no_standby_has_is_not_made(alone: Place):
+    """Its last step waits for the standby as an append does."""
+    backend = PostgresBackend(alone.url)
+    cancelling = threading.Thread(target=_cancel_wait, args=(alone,))
+
+    def without_standby(_: Backend) -> None:
+        _configure(alone, "synchronous_standby_names = 'absent'")
+        cancelling.start()
+
+    try:
+        with pytest.raises(LogUnavailable, match="warned of the commit"):
+            backend.copy("another", _with(1), without_standby)
+    finally:
+        cancelling.join()
+        _configure(alone, "synchronous_standby_names = ''")
+
+
 def test_rows_are_made_again_from_nothing(place: Place):
     """Whoever made them, and whatever is damaged; the events stay."""
     place.open().submit(append(event(1))).result(PATIENCE_S)
@@ -652,6 +719,24 @@ def test_one_process_alone_makes_rows_again(place: Place):
         assert (rows.is_complete, place.open().head()) == (True, 1)
 
 
+def test_rows_are_nobody_elses_to_make_until_their_commit_is_there(alone: Place):
+    """Whoever looked in between would find them begun, and no process that makes them."""
+    alone.open().submit(append(event(1))).result(PATIENCE_S)
+    alone.run("UPDATE projections SET version = 0")
+    backend = PostgresBackend(alone.url)
+    rows = backend.rows(NOTES)
+    held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+    with closing(backend.open(rows, clock_us=Clock(), hook=lambda *_: None, on_fatal=lambda _: None).log):
+        _configure(alone, "synchronous_standby_names = 'absent'")
+        completing = threading.Thread(target=rows.complete, kwargs={"left_out": {}})
+        completing.start()
+        _until(lambda: alone.ask("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == [(1,)])
+        found = alone.ask(held)
+        _configure(alone, "synchronous_standby_names = ''")
+        completing.join()
+        assert (found, alone.ask(held), rows.is_complete) == ([(1,)], [(0,)], True)
+
+
 def test_a_snapshot_of_an_older_state_replaces_no_newer_one(place: Place):
     """The processes of a log write them in any order."""
     backend = PostgresBackend(place.url)
@@ -676,6 +761,16 @@ def _wait_for(log: EventLog, head: int) -> None:
     if log.head() < head:
         assert reached.wait(PATIENCE_S)
     stop()
+
+
+def _lose(place: Place, *tables: str) -> None:
+    """Have a server that has nothing of these tables in the place of the one that the logs are connected to."""
+    for table in tables:
+        place.run(f"DELETE FROM {table}")
+    place.run(
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
 
 
 def _configure(place: Place, setting: str) -> None:
