@@ -4,7 +4,7 @@
 PYTHON ?=
 export PYTHON
 
-.PHONY: help install run test check format test-llm test-crash test-hostile test-outages test-simulation test-failover test-histories test-languages clients-table test-recall bench quality coverage release protos config-docs designs lock clean
+.PHONY: help install run test check format test-llm test-crash test-hostile test-outages test-simulation test-failover test-sidecars test-histories test-languages clients-table test-recall bench quality coverage release protos config-docs designs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ test-simulation: ## ten thousand runs of several sidecars on one log, with kills
 
 test-failover: ## two hundred losses of a PostgreSQL primary under load
 	@FAILOVER_ROUNDS=200 scripts/test -q tests/integration/test_failover.py
+
+test-sidecars: ## four sidecars on one PostgreSQL: 20,000 passes under kills and stops, a million events; `make test-sidecars TRIGGERS=N EVENTS=N`
+	@SIDECAR_TRIGGERS=$(or $(TRIGGERS),20000) SIDECAR_EVENTS=$(or $(EVENTS),1000000) scripts/test -q tests/e2e/test_struck_sidecars.py tests/integration/test_log_processes.py
 
 test-outages: ## ten thousand random chats in outages, against the rules alone
 	@OUTAGE_CHATS=10000 scripts/test -q -n 2 tests/unit/domain/test_outages.py

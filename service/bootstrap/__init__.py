@@ -28,6 +28,7 @@ from abridged.service.config.settings import Settings, TelemetrySettings
 from abridged.service.config.token_strength import weak_tokens
 from abridged.service.event_loop import loop_factory
 from abridged.service.models.model import ModelMissing, SummaryModel
+from abridged.service.passes.claims import LEASE_S
 
 __all__ = ["Running", "VirtualClock", "logging_as_set", "run", "serve", "settle_memory"]
 
@@ -46,14 +47,15 @@ def run(
     *,
     ready: Callable[[Running], None] = lambda _: None,
     clock: VirtualClock | None = None,
+    lease_s: float = LEASE_S,
 ) -> None:
     """Serve until SIGTERM or SIGINT, on a new event loop; call `ready` in it once calls are accepted. Goes by `clock`
-    instead of the machine's, if given. Raises what `serve` raises."""
+    instead of the machine's, if given. `lease_s` is as in `serve`, which raises the same."""
     take_all_descriptors()
     undo_logs = logging_as_set(settings.telemetry)
     try:
         with asyncio.Runner(loop_factory=clock.new_loop if clock else loop_factory()) as runner:
-            runner.run(_until_signalled(settings, environ, ready, clock.now_us if clock else _now_us))
+            runner.run(_until_signalled(settings, environ, ready, clock.now_us if clock else _now_us, lease_s))
     finally:
         undo_logs()
 
@@ -80,9 +82,10 @@ async def serve(
     ready: Callable[[Running], None],
     now_us: Callable[[], int] = _now_us,
     free_bytes: Callable[[Path], int] = _free_bytes,
+    lease_s: float = LEASE_S,
 ) -> None:
     """Serve until `stop` is set; call `ready` once calls are accepted. `now_us` is the clock of events and waits,
-    `free_bytes` returns the free bytes on a file's volume.
+    `free_bytes` returns the free bytes on a file's volume, `lease_s` is the length of a pass's lease, in seconds.
 
     Raises EventLogError if the log cannot be opened, LogFailed at the end if it broke while serving, ListenError if an
     address is unusable, and SettingUnusable, TokenizerMissing, or InvalidPolicy for a prompt file, if settings cannot
@@ -100,7 +103,7 @@ async def serve(
             guarded(address, resources)
         if settings.server.http_listen:
             try_port(settings.server.http_listen, setting="server.http_listen")
-        core = open_core(settings, environ, resources, on_fatal=end, now_us=now_us)
+        core = open_core(settings, environ, resources, on_fatal=end, now_us=now_us, lease_s=lease_s)
         if reason := await asyncio.to_thread(core.log.full):
             _log.warning("log.full", hint=f"{reason}: it is only read until there is room; no restart is needed")
         sidecar = assembled(settings, core, resources, free_bytes=free_bytes)
@@ -156,7 +159,11 @@ async def _remedy(settings: Settings) -> str:
 
 
 async def _until_signalled(
-    settings: Settings, environ: Mapping[str, str], ready: Callable[[Running], None], now_us: Callable[[], int]
+    settings: Settings,
+    environ: Mapping[str, str],
+    ready: Callable[[Running], None],
+    now_us: Callable[[], int],
+    lease_s: float,
 ) -> None:
     def settled(running: Running) -> None:
         settle_memory()
@@ -166,7 +173,7 @@ async def _until_signalled(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await serve(settings, environ, stop=stop, ready=settled, now_us=now_us)
+    await serve(settings, environ, stop=stop, ready=settled, now_us=now_us, lease_s=lease_s)
 
 
 def settle_memory() -> None:

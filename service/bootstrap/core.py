@@ -44,7 +44,7 @@ from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import Event
 from abridged.service.domain.tokens import TokenCounter
 from abridged.service.models.model import SummaryModel
-from abridged.service.passes.claims import Claims
+from abridged.service.passes.claims import LEASE_S, Claims
 from abridged.service.passes.reactor import Reactor, ReactorLimits
 from abridged.service.passes.titles import Titles, TitleSettings
 from abridged.service.summarizer.by_extraction import EXTRACTIVE
@@ -101,11 +101,12 @@ def open_core(
     now_us: Callable[[], int],
     backend: Backend | None = None,
     stand_in: SummaryModel | None = None,
+    lease_s: float = LEASE_S,
 ) -> Core:
     """Everything below the servers, wired. `resources` closes it in the right order.
 
     `on_fatal` is called on the event loop when the log has failed for good. `backend` and `stand_in` take the places of
-    the log and of the models that the settings name.
+    the log and of the models that the settings name. `lease_s` is the length of a pass's lease.
     """
     tracing = _tracing(environ, resources)
     metrics = Metrics(version=VERSION, labels=_labels(settings))
@@ -125,7 +126,8 @@ def open_core(
     resources.push_async_callback(providers.close)
     changes, listeners = Changes(), _Listeners()
     conversations = _conversations(opened, policies, counter, listeners, now_us)
-    reactor = _reactor(settings, opened, conversations, summarizers, counter, telemetry)
+    claims = Claims(opened.leases, owner=new_id(), lease_s=lease_s)
+    reactor = _reactor(settings, opened, conversations, summarizers, counter, telemetry, claims)
     models = _chat_models(settings, providers, conversations, resources)
     listeners.on_loaded = reactor.loaded
     listeners.on_caught_up = (changes.notify, reactor.caught_up)
@@ -244,6 +246,7 @@ def _reactor(
     summarizers: Summarizers,
     counter: TokenCounter,
     telemetry: Telemetry,
+    claims: Claims,
 ) -> Reactor:
     return Reactor(
         conversations,
@@ -253,7 +256,7 @@ def _reactor(
         limits=_limits(settings),
         hash_key=opened.log.secret("bad answers"),
         clock_s=time.monotonic,
-        claims=Claims(opened.leases, owner=new_id()),
+        claims=claims,
         attention=opened.table.attention,
     )
 

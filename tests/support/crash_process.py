@@ -1,4 +1,4 @@
-"""A sidecar in a process of its own, on a file and a socket that stay: it can be killed and started again."""
+"""A sidecar in a process of its own, on a log and a socket that stay: it can be killed, stopped and started again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
@@ -61,12 +61,13 @@ async def until_answered(call: Callable[[], Awaitable[T]], *, retried: Callable[
 
 @dataclass
 class SidecarProcess:
-    """`abridged serve` on a SQLite log in `folder`, one process at a time."""
+    """`abridged serve` on a SQLite log in `folder`, or as the variables of `environ` say, one process at a time."""
 
     folder: Path
     command: tuple[str, ...] = (sys.executable, "-c", "from abridged.service.cli.main import main; main()", "serve")
     http_listen: str = ""
     log_level: str = "warning"
+    environ: Mapping[str, str] = field(default_factory=dict)
     starts: int = 0
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
@@ -86,8 +87,10 @@ class SidecarProcess:
         """Start a process; it may take a second until it serves."""
         script = self.folder / "script.json"
         script.write_text(json.dumps(_SCRIPT))
-        environment = os.environ | {
-            "ABRIDGED_LOG__PATH": str(self.log_path),
+        place = {} if "ABRIDGED_LOG__URL" in self.environ else {"ABRIDGED_LOG__PATH": str(self.log_path)}
+        environment = {
+            **os.environ,
+            **place,
             "ABRIDGED_SERVER__LISTEN": self.address,
             "ABRIDGED_SERVER__HTTP_LISTEN": self.http_listen,
             "ABRIDGED_SUMMARIZER__MODELS": f"scripted:{script}",
@@ -96,6 +99,7 @@ class SidecarProcess:
             "ABRIDGED_SUMMARIZER__CONCURRENT_PASSES": "4",
             "ABRIDGED_POLICY__FALLBACK": "always",
             "ABRIDGED_TELEMETRY__LOG_LEVEL": self.log_level,
+            **self.environ,
         }
         with (self.folder / "stderr.txt").open("ab") as errors:
             self._process = subprocess.Popen(self.command, env=environment, stdout=errors, stderr=errors)
@@ -104,6 +108,11 @@ class SidecarProcess:
     @property
     def is_running(self) -> bool:
         return self._process is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended by itself."""
+        return self._process is not None and self._process.poll() is not None
 
     @property
     def pid(self) -> int:
@@ -116,6 +125,14 @@ class SidecarProcess:
         process.kill()
         await asyncio.to_thread(process.wait, PATIENCE_S)
         self._process = None
+
+    def freeze(self) -> None:
+        """SIGSTOP: the process keeps its connections and does nothing, and does not know of it."""
+        self._running().send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT: the process goes on where it was."""
+        self._running().send_signal(signal.SIGCONT)
 
     async def stop(self) -> int:
         """SIGTERM; answers the exit code."""
