@@ -38,13 +38,15 @@ NAMES = (
     "recall",
     "prepared",
     "shared",
+    "postgres",
 )
 """The measurements of bench.rounds, which is loaded only to measure; a test compares the two."""
 
-SHARED = "shared"
+IN_DATABASE = frozenset({"shared", "postgres"})
+"""Measurements that need a PostgreSQL."""
 
-NAMED_ONLY = frozenset({"open", "recall", "prepared", SHARED})
-"""Measurements that run only by name: they take some minutes, `recall` needs a package extra, and `shared` a server."""
+NAMED_ONLY = frozenset({"open", "recall", "prepared"}) | IN_DATABASE
+"""Measurements that run only by name: they take some minutes, `recall` needs a package extra, and others a server."""
 
 USUAL = tuple(name for name in NAMES if name not in NAMED_ONLY)
 
@@ -76,10 +78,10 @@ DISTURBED_LOAD = 0.5
     "only",
     type=click.Choice((*NAMES, *ALONE)),
     multiple=True,
-    help="One measurement; repeatable. `open`, `recall`, `prepared`, `shared`, `cost`, `quality`, `room`, "
+    help="One measurement; repeatable. `open`, `recall`, `prepared`, `shared`, `postgres`, `cost`, `quality`, `room`, "
     "`written`, `extraction`, `growth` and `memory` run only so.",
 )
-@click.option("--database", metavar="URL", default="", help="A PostgreSQL database that `shared` may write to.")
+@click.option("--database", metavar="URL", default="", help="A PostgreSQL database for `shared` and `postgres`.")
 @click.option(
     "--data",
     "data",
@@ -110,15 +112,16 @@ def bench(
     counts what survives in chats that others have written, and takes half a minute. `--only extraction --data FOLDER`
     judges extracts of real chats. `--only growth` takes the ledger and evidence through ten megabytes of hostile texts.
     `--only memory` appends 100,000 messages and takes six minutes. `--only shared --database URL` measures two sidecars
-    on a log in PostgreSQL.
+    on a log in PostgreSQL. `--only postgres --database URL` measures such a log beside bare psycopg, in schemas that it
+    drops, and the library `eventsourcing` where that is installed.
     """
     if not set(ALONE).isdisjoint(only):
         if json_path is not None or len(only) > 1:
             raise click.UsageError(f"--only {only[0]} stands alone: its figures have no rounds")
         _print_counted(only[0], data, model, address)
         return
-    if SHARED in only and not database:
-        raise click.UsageError("--only shared needs a database: name it with --database")
+    if (needy := IN_DATABASE.intersection(only)) and not database:
+        raise click.UsageError(f"--only {min(needy)} needs a database: name it with --database")
     # The measurements load gRPC and the log, which --help does not need.
     from abridged.service.event_loop import loop_factory
     from bench.rounds import ROUNDS, Bench, measured

@@ -30,13 +30,15 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure. `reference` is the name of another one; empty for those that are references themselves."""
+    """A figure. `reference` is the name of another one; empty for those that are references themselves. `package` is
+    the name of a library that it measures."""
 
     name: str
     unit: str
     what: str
     reference: str = ""
     target: Target | None = None
+    package: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,9 @@ class Spread:
     high: float
     rounds: tuple[float, ...] = field(repr=False)
 
+
+LIBRARY = "eventsourcing"
+"""A library that keeps event logs, to compare with. It is no dependency."""
 
 _HALF_OF_ECHO = Target(0.5, at_least=True, of_ratio=True)
 
@@ -166,6 +171,82 @@ FIGURES = (
         "shared.own_p50", "ms", "a message and its window by AppendMessages and GetContext of one sidecar, 1 client"
     ),
     Figure("shared.other_p50", "ms", "the same, the window of the other sidecar", "shared.own_p50"),
+    Figure("postgres.bare_unary", "events/s", "bare psycopg, 4 processes, groups of 16 rows under the lock of a row"),
+    Figure(
+        "postgres.log_unary",
+        "events/s",
+        "log in PostgreSQL, 4 processes, 16 callers each, single appends",
+        "postgres.bare_unary",
+        Target(0.7, at_least=True, of_ratio=True),
+    ),
+    Figure(
+        "postgres.sidecars_unary",
+        "messages/s",
+        "the same by AppendMessages of 4 sidecars",
+        "postgres.bare_unary",
+        Target(0.7, at_least=True, of_ratio=True),
+    ),
+    Figure(
+        "postgres.library_unary",
+        "events/s",
+        "the same by the library's PostgreSQL recorder",
+        "postgres.bare_unary",
+        package=LIBRARY,
+    ),
+    Figure("postgres.bare_batch", "events/s", "bare psycopg, 4 processes, groups of 400 rows"),
+    Figure(
+        "postgres.log_batch",
+        "events/s",
+        "log in PostgreSQL, 4 processes, 4 callers each, batches of 100",
+        "postgres.bare_batch",
+        Target(0.5, at_least=True, of_ratio=True),
+    ),
+    Figure(
+        "postgres.library_batch",
+        "events/s",
+        "the same by the library's PostgreSQL recorder",
+        "postgres.bare_batch",
+        package=LIBRARY,
+    ),
+    Figure("postgres.bare_scan", "events/s", "bare psycopg, SELECT of pages of 500 from the first position on"),
+    Figure(
+        "postgres.log_scan",
+        "events/s",
+        "log in PostgreSQL, scan from the first position on",
+        "postgres.bare_scan",
+        Target(0.3, at_least=True, of_ratio=True),
+    ),
+    Figure(
+        "postgres.library_scan",
+        "events/s",
+        "the same by the library's PostgreSQL recorder",
+        "postgres.bare_scan",
+        package=LIBRARY,
+    ),
+    Figure("postgres.file_unary", "events/s", "log in an SQLite file, 1 process, 16 callers, single appends"),
+    Figure(
+        "postgres.library_file_unary",
+        "events/s",
+        "the same by the library's SQLite recorder",
+        "postgres.file_unary",
+        package=LIBRARY,
+    ),
+    Figure("postgres.file_batch", "events/s", "log in an SQLite file, 1 process, 4 callers, batches of 100"),
+    Figure(
+        "postgres.library_file_batch",
+        "events/s",
+        "the same by the library's SQLite recorder",
+        "postgres.file_batch",
+        package=LIBRARY,
+    ),
+    Figure("postgres.file_scan", "events/s", "log in an SQLite file, scan from the first position on"),
+    Figure(
+        "postgres.library_file_scan",
+        "events/s",
+        "the same by the library's SQLite recorder",
+        "postgres.file_scan",
+        package=LIBRARY,
+    ),
 )
 
 
@@ -189,10 +270,14 @@ def ratio_of(figure: Figure, rounds: Mapping[str, Sequence[float]]) -> Spread | 
 
 
 def table_rows(rounds: Mapping[str, Sequence[float]]) -> list[tuple[str, ...]]:
-    """Name, what, median and unit, spread, ratio, reference, target, verdict of each figure that was measured."""
+    """Name, what, median and unit, spread, ratio, reference, target, verdict of each figure that was measured; a
+    figure of a library that is not there says so."""
+    measured = {_measurement(name) for name in rounds}
     rows: list[tuple[str, ...]] = []
     for figure in FIGURES:
         if figure.name not in rounds:
+            if figure.package and _measurement(figure.name) in measured:
+                rows.append((figure.name, figure.what, f"{figure.package} is not installed", "", "", "", ""))
             continue
         spread, ratio = spread_of(rounds[figure.name]), ratio_of(figure, rounds)
         rows.append(
@@ -228,6 +313,10 @@ def as_plain(rounds: Mapping[str, Sequence[float]]) -> dict[str, Any]:
             "verdict": _verdict(figure, spread, ratio),
         }
     return plain
+
+
+def _measurement(name: str) -> str:
+    return name.partition(".")[0]
 
 
 def _verdict(figure: Figure, spread: Spread, ratio: Spread | None) -> str:

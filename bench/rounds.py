@@ -351,6 +351,15 @@ async def _shared(bench: Bench) -> AsyncIterator[Measure]:
         yield measure
 
 
+@asynccontextmanager
+async def _postgres(bench: Bench) -> AsyncIterator[Measure]:
+    # The driver is of a package extra.
+    from bench.postgres import logs
+
+    async with logs(bench.folder, bench.seconds, bench.database) as measure:
+        yield measure
+
+
 def _rates(name: str, many: Load, one: Load) -> Values:
     return {
         f"{name}.rate": many.rate,
@@ -380,6 +389,7 @@ _MEASUREMENTS = {
     "recall": _recall,
     "prepared": _prepared,
     "shared": _shared,
+    "postgres": _postgres,
 }
 
 NAMES = tuple(_MEASUREMENTS)

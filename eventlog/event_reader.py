@@ -114,12 +114,13 @@ class EventReader(ABC):
 
         An event is checked before a filter skips it, because the column that fails to match may be damaged.
         """
-        start, end = _window(after, SCAN_EVENTS_MAX, head, backward)
-        if start == end:
-            return Page((), end + 1 if backward else after, head if backward else max(head, after))
         namespace = matching.stream.namespace if matching.stream is not None else matching.namespace
         # Where each row matches, those that the page has no room for need not be read.
         by_row = matching.stream is not None or matching.types
+        size = SCAN_EVENTS_MAX if by_row or namespace is not None else min(limit, SCAN_EVENTS_MAX)
+        start, end = _window(after, size, head, backward)
+        if start == end:
+            return Page((), end + 1 if backward else after, head if backward else max(head, after))
         rows_max, read_max = (SCAN_EVENTS_MAX, PAGE_BYTES_MAX) if by_row else (limit, bytes_max)
         rows, whole = self.window_rows(
             start, end, namespace=namespace, limit=rows_max, backward=backward, bytes_max=read_max
