@@ -14,8 +14,8 @@ from enum import StrEnum
 from random import Random
 from typing import Any, cast
 
-from abridged.eventlog.errors import EventLogError, LogUnavailable
-from abridged.eventlog.event import StreamId
+from abridged.eventlog.errors import EventLogError, LogCorrupt, LogUnavailable
+from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import Append, AppendResult, CompletionQueue, EventLog, Outcome
 from abridged.eventlog.memory import MemoryEventLog
 from abridged.observability.metrics import Metrics
@@ -160,6 +160,7 @@ class Fleet:
     call_s: float | None = None
     fails: bool = False
     unanswered: set[Point] = field(default_factory=set)
+    damaged: set[StreamId] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
@@ -581,6 +582,11 @@ class Wire:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
+
+    def read_stream(self, stream: StreamId, **page: Any) -> Sequence[RecordedEvent]:
+        if stream in self._fleet.damaged:
+            raise LogCorrupt("damaged")
+        return self._log.read_stream(stream, **page)
 
     def post(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
         fleet, process = self._fleet, self._process

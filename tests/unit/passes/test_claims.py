@@ -67,6 +67,20 @@ def test_a_pass_whose_owner_has_died_is_taken_up_when_its_lease_has_lapsed(scene
     fleet.until("a pass is taken over", within_s=LOOK_S + SOON_S)
 
 
+def test_a_damaged_conversation_keeps_no_other_waiting(scene: Scene):
+    """Each look finds it first, and goes on."""
+    fleet, one, _ = scene
+    before = StreamId(KEY.namespace, "b")
+    fleet.append(before, 6)
+    fleet.play_for(1.0)
+    fleet.damaged.add(before)
+    one.kill()
+
+    fleet.until("a pass is taken over", within_s=LEASE_S + 2 * LOOK_S + SOON_S)
+    assert fleet.holders[KEY][0] is not one
+    fleet.damaged.clear()
+
+
 def test_a_process_that_was_stopped_for_longer_asks_no_model_and_ends_nothing(scene: Scene):
     """The pass is another's, whose record is the one."""
     fleet, one, two = scene
