@@ -88,7 +88,7 @@ async def test_no_window_is_over_its_budget_in_an_outage(tmp_path, fallback):
 async def test_remakes_in_vain_do_not_hold_back_a_model_that_is_back(tmp_path):
     """Two of them, each larger than what both stand for; the next pass comes at the trigger, as if nothing had been."""
     ways = map("".join, product("bdfg", "aeiou", "lmnr", "aeiou"))
-    wordy = [record(" ".join(f"The exporter writes table orders {way}." for way in ways))] * 4
+    wordy = [record(", ".join(f"the exporter writes table orders {way}" for way in ways) + ".")] * 4
 
     async def respond(ask: Ask) -> AsyncIterator[Piece]:
         exporting = "exporter" in ask.prompt and wordy
