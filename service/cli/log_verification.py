@@ -91,7 +91,7 @@ def _served(service: Service, found: _Findings, conversations: int, nameless: in
     if not service.refusal and not service.hazard:
         return (f"{named - found.damaged:,} of {conversations:,} conversations are whole; no file was changed",)
     way = (
-        f"no sidecar starts on this file: {service.refusal}"
+        f"no sidecar starts on this log: {service.refusal}"
         if service.refusal
         else f"an append to any conversation may stop the sidecar: {service.hazard}"
     )

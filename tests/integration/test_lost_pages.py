@@ -39,7 +39,7 @@ class Verified(NamedTuple):
 
     @property
     def refuses_start(self) -> bool:
-        return "no sidecar starts on this file" in self.ran.stderr or "is not an abridged log" in self.ran.stderr
+        return "no sidecar starts on this log" in self.ran.stderr or "is not an abridged log" in self.ran.stderr
 
     @property
     def whole(self) -> list[str]:
