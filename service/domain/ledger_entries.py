@@ -8,6 +8,7 @@ that they share.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,8 @@ SAID_CHARS_MAX: Final = 600
 
 READ_CHARS_MAX: Final = 2_000
 """A longer result of a tool has a value in every line, so that only identifiers count."""
+
+_COUNTED: Final = re.compile(r"(.*?)([0-9]{1,9})", re.ASCII | re.DOTALL)
 
 _DENSE_SHARE: Final = 0.04
 """Identifiers a word. Of the long messages of people in meetings none has one in a hundred words; of those by which a
@@ -142,8 +145,8 @@ class _Reading:
         }
 
     def spare_series(self) -> None:
-        """Restore the values of which each looked like the next one, `Turn 1`, `Turn 2`, `Turn 3`, `Turn 4`: each holds
-        for a thing of its own, unless somebody spoke of a change."""
+        """Restore the values that only count, `Turn 1`, `Turn 2`, `Turn 3`, `Turn 4`: each holds for a thing of its
+        own, unless somebody spoke of a change."""
         last: dict[str, str] = {}
         # The newest first: what follows a value has been followed up before it.
         for key, after in reversed(self._followed.items()):
@@ -178,7 +181,7 @@ class _Reading:
             for gone in filter(None, (old, mention.replaces.casefold(), key if words.dropped else "")):
                 self._give_way(gone, number)
                 self._followed.pop(gone, None)
-            if old and not words.changes and mention.replaces.casefold() != old:
+            if old and not words.changes and mention.replaces.casefold() != old and _counts_up(old, key):
                 self._followed[old] = key
         if not words.dropped:
             self._standing.stands(key, mention.kind, words.about, number)
@@ -193,6 +196,12 @@ class _Reading:
         """Keep the newest FOUND_MAX of those that were named once, and all others up to as many."""
         ranked = sorted(self.found.items(), key=lambda item: (item[1].count > 1, item[1].use is not Use.TOOL))
         self.found = dict(ranked[-FOUND_MAX:])
+
+
+def _counts_up(before: str, after: str) -> bool:
+    """Whether a value is the other one with the next number at its end."""
+    one, other = _COUNTED.fullmatch(before), _COUNTED.fullmatch(after)
+    return one is not None and other is not None and one[1] == other[1] and int(other[2]) - int(one[2]) == 1
 
 
 def _is_dense(text: str, named: Sequence[Mention]) -> bool:
