@@ -106,7 +106,7 @@ async def test_the_ledger_follows_the_text_and_is_counted_like_it(tmp_path):
         assert 0.9 * whole <= summary.tokens < 1.5 * whole
         bare, full = await chat.context(), await chat.context(with_ledger=True)
         assert not bare.ledger
-        first = next(entry for entry in full.ledger if entry.text == "orders_1")
+        first = next(entry for entry in full.ledger if entry.text == "db-01")
         assert (list(first.numbers), first.count) == ([1], 1)
         (made,) = await chat.summaries()
         kept = await s.conversations.GetSummary(
