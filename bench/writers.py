@@ -34,7 +34,7 @@ from abridged.service.event_loop import loop_factory
 from bench.load import closed_loop
 
 SCAN_EVENTS = 30_000
-"""A scan reads so many events, or those that are there."""
+"""Events that a scan reads, at most."""
 
 PAGE_EVENTS = 500
 PAYLOAD = b"m" * 270
@@ -47,7 +47,7 @@ class Writer(Protocol):
     """One process's way to a log."""
 
     def append(self, seconds: float, *, callers: int, events: int) -> float:
-        """Events a second of callers that append so many at a time, each after its last append is durable."""
+        """Return the events a second of callers that append batches, each after its last append is durable."""
 
     def scan(self) -> float:
         """Events a second from the first position on."""
@@ -255,7 +255,7 @@ class Writers:
             yield writers
 
     def appended(self, seconds: float, *, callers: int, events: int) -> float:
-        """Events a second of all, each with so many callers."""
+        """Return the events a second of all writers together, each with that number of callers."""
         asked = {"seconds": seconds, "callers": callers, "events": events}
         return self._measured(self._processes, asked)
 

@@ -9,6 +9,9 @@ from typing import NamedTuple
 
 EVENT_ID_BYTES = 16
 
+NUMBER_MAX = (1 << 63) - 1
+"""The greatest position, version or number of rows that a database holds."""
+
 
 class StreamId(NamedTuple):
     """A stream's name within its namespace. Streams of different namespaces never mix.

@@ -27,7 +27,7 @@ class Leases(Protocol):
         ...
 
     def lapsed(self, streams: Collection[StreamId], seconds: float) -> dict[StreamId, int]:
-        """Those of the streams whose lease has lapsed, with its token.
+        """Return the streams whose lease has lapsed, with its token.
 
         A stream without a lease gets one of token 0 for `seconds`, because the work of its process may just begin.
         """

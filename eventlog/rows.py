@@ -13,15 +13,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
-from abridged.eventlog.event import StreamId
+from abridged.eventlog.event import NUMBER_MAX, StreamId
 
 SEAL_BYTES = 12
 
 FIRST = StreamId("", "")
 """Before every stream."""
-
-EVERY = (1 << 63) - 1
-"""More rows than a table has."""
 
 R = TypeVar("R", bound=tuple[Any, ...])
 """A row: a named tuple that begins with `namespace`, `id` and `position`, the position of the stream's last event."""
@@ -82,7 +79,7 @@ class Rows(Protocol[R]):
         position (0: from the newest)."""
         ...
 
-    def marked(self, mark: str, *, after: StreamId = FIRST, limit: int = EVERY) -> list[R]:
+    def marked(self, mark: str, *, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[R]:
         """Rows with the mark by namespace and id, those after a stream's. Damaged ones are left out, each of which is
         refused on request."""
         ...
@@ -141,7 +138,7 @@ class MemoryRows(Generic[R]):
         )
         return [row for row in newest if accepts(row)][:limit]
 
-    def marked(self, mark: str, *, after: StreamId = FIRST, limit: int = EVERY) -> list[R]:
+    def marked(self, mark: str, *, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[R]:
         columns = self._marks[mark]
         found = (row for row in self._all() if row[:2] > after and any(getattr(row, column) for column in columns))
         return sorted(found, key=lambda row: row[:2])[:limit]

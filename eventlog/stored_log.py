@@ -61,7 +61,7 @@ class StoredEventLog(ABC, Generic[W, R]):
         head: int,
         on_fatal: Callable[[Exception], None] | None,
     ) -> None:
-        """Whatever the methods of a subclass use must be there before: the writer's thread begins here."""
+        """A subclass sets what its methods use before it calls this: the writer's thread begins here."""
         self._writer = writer
         self._reader = reader
         self._identity = identity

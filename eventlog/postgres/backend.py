@@ -42,7 +42,7 @@ class PostgresBackend:
 
     def __init__(self, url: str, log: int = LOG, *, copy_of: str = "") -> None:
         """With `copy_of` the log is a copy that is being made of the log with this id. Raises LogUnsafe for a URL that
-        is none of a PostgreSQL database."""
+        names no PostgreSQL database."""
         self._url = url
         self._address = Address(url)
         self._log = log

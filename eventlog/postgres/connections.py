@@ -51,7 +51,7 @@ class Address:
     """Where a database is and who connects to it. Its text names neither user nor password."""
 
     def __init__(self, url: str) -> None:
-        """Raises LogUnsafe for a URL that is none of a PostgreSQL database."""
+        """Raises LogUnsafe for a URL that names no PostgreSQL database."""
         try:
             given = conninfo_to_dict(url)
         except psycopg.ProgrammingError:

@@ -6,15 +6,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from abridged.eventlog.admission import KnownEvent, KnownRequest, StreamState
-from abridged.eventlog.event import StreamId
+from abridged.eventlog.event import NUMBER_MAX, StreamId
 from abridged.eventlog.event_reader import EventReader, Rows
 from abridged.eventlog.log import Append
 from abridged.eventlog.paging import up_to_bytes
 from abridged.eventlog.postgres import sql
 from abridged.eventlog.postgres.connections import Connection, Readers, ask
 from abridged.eventlog.stored_event import Row, payload_bytes
-
-_END = (1 << 63) - 1
 
 T = TypeVar("T")
 
@@ -27,7 +25,7 @@ class PostgresReader(EventReader):
         self._log = {"log": log}
 
     def stream_rows(self, stream: StreamId, *, after: int, limit: int, backward: bool, bytes_max: int) -> Rows:
-        start = after or _END if backward else after
+        start = after or NUMBER_MAX if backward else after
         return self._rows(
             sql.STREAM[backward], bytes_max, namespace=stream.namespace, name=stream.name, after=start, limit=limit
         )

@@ -12,12 +12,12 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import Column, Index, MetaData, PrimaryKeyConstraint, SmallInteger, Table, Text, text
 
 from abridged.eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, StreamCorrupt
-from abridged.eventlog.event import StreamId
+from abridged.eventlog.event import NUMBER_MAX, StreamId
 from abridged.eventlog.postgres.connections import Connection, Run, ask, is_direct
 from abridged.eventlog.postgres.database import described, execute_each, is_as_made, snapshot
 from abridged.eventlog.postgres.schema import created, dropped, quoted, type_of
 from abridged.eventlog.row_columns import columns_of, condition_of
-from abridged.eventlog.rows import EVERY, FIRST, Fault, R, RowTable, seal_of
+from abridged.eventlog.rows import FIRST, Fault, R, RowTable, seal_of
 
 T = TypeVar("T")
 
@@ -27,7 +27,6 @@ STREAMS_PAGE = 256
 LOOK_ROWS = 64
 """Rows of a read of a page, of which some may not be wanted."""
 
-_END = (1 << 63) - 1
 _ESCAPED = re.compile(r"\\[0\\]")
 
 PROJECTIONS = Table(
@@ -144,7 +143,7 @@ class PostgresRows(Generic[R]):
 
         def looked_up(connection: Connection) -> list[R]:
             found: list[R] = []
-            cursor = before or _END
+            cursor = before or NUMBER_MAX
             while len(found) < limit and cursor:
                 asked = {**self._log, "namespace": namespace, "before": cursor, "limit": LOOK_ROWS}
                 rows = [self._checked(row) for row in _many(connection, self._sql.changes, asked)]
@@ -156,7 +155,7 @@ class PostgresRows(Generic[R]):
 
         return self._reading(read)
 
-    def marked(self, mark: str, *, after: StreamId = FIRST, limit: int = EVERY) -> list[R]:
+    def marked(self, mark: str, *, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[R]:
         self.require_complete()
         found: list[R] = []
         for row in self._all(self._sql.marked(mark), namespace=after.namespace, id=after.name, limit=limit):

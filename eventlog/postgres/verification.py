@@ -7,15 +7,15 @@ indexes are the server's to check, by its checksums and `pg_amcheck`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import cached_property, partial
 from typing import Any
 
-from abridged.eventlog.chain import LogIdentity, content_hash, genesis
+from abridged.eventlog.chain import LogIdentity, genesis
+from abridged.eventlog.checked_log import CheckedLog
 from abridged.eventlog.errors import LogCorrupt
-from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
-from abridged.eventlog.log import PAGE_BYTES_MAX
+from abridged.eventlog.event import SealedEvent, StreamId
 from abridged.eventlog.losses import Suspect
 from abridged.eventlog.postgres import sql
 from abridged.eventlog.postgres.connections import Address, Readers
@@ -35,17 +35,16 @@ _STREAM_NUMBER = 14
 """The index of the stream's number in a row of PLACES."""
 
 
-class PostgresVerification:
+class PostgresVerification(CheckedLog[PostgresReader]):
     """Checks of one log, created by `opened`; `reader` reads it as a running log would."""
 
     gave_up = False
 
     def __init__(self, log: int, rows: PostgresRows[Any], reader: PostgresReader, identity: LogIdentity) -> None:
         rows.through(reader.read)
-        self.reader = reader
+        super().__init__(reader, identity)
         self._log = log
         self._rows = rows
-        self._identity = identity
 
     @classmethod
     @contextmanager
@@ -59,10 +58,6 @@ class PostgresVerification:
             if not isinstance(there, LogIdentity):
                 raise FileNotFoundError(f"there is no log at {address}")
             yield cls(log, rows, PostgresReader(readers, log), there)
-
-    @property
-    def log_id(self) -> str:
-        return self._identity.log_id
 
     @cached_property
     def fault(self) -> Fault | None:
@@ -116,11 +111,6 @@ class PostgresVerification:
         """Every stream, with the number of its events."""
         return {stream: count for stream, (_, count) in self._ends.items()}
 
-    def pages(self, stream: StreamId) -> Iterator[Sequence[SealedEvent]]:
-        """The stream's events in order, in pages. Raises LogCorrupt at the first that does not follow from those before
-        it."""
-        return self.reader.verified_pages(stream, log_id=self.log_id)
-
     def losses(self, ends: Mapping[StreamId, int]) -> Iterator[tuple[StreamId, Loss]]:
         """Return the losses of each of these streams; `ends` has the number of events that each is known to have had,
         or 0. Reads the whole log once."""
@@ -131,25 +121,9 @@ class PostgresVerification:
         for suspect in suspects.values():
             yield suspect.stream, suspect.loss(ends[suspect.stream])
 
-    def read_all(self, *, after: int, limit: int) -> list[RecordedEvent]:
-        """Events of the whole log by position, as EventLog reads them."""
-        return self.reader.read_all(after=after, limit=limit, backward=False, head=self._positions[1])
-
-    def read_stream(self, stream: StreamId, *, after: int, limit: int, backward: bool) -> list[RecordedEvent]:
-        """A page of a stream, as EventLog reads it."""
-        return self.reader.read_stream(stream, after=after, limit=limit, backward=backward, bytes_max=PAGE_BYTES_MAX)
-
-    def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int) -> list[SealedEvent]:
-        """A page of a stream with its seals, as EventLog reads it."""
-        return self.reader.read_sealed(stream, after=after, limit=limit)
-
-    def known_ids(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, int]:
-        """Positions, by id, of the events that a repeat would find, as EventLog does."""
-        return self.reader.known_ids(stream, event_ids)
-
-    def has_content(self, sealed: SealedEvent, content: bytes) -> bool:
-        """Whether repeats of the event with this content would be recognized."""
-        return content_hash(self._identity.key, sealed.event.type, content) == sealed.content_hash
+    @property
+    def _head(self) -> int:
+        return self._positions[1]
 
     @cached_property
     def _positions(self) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine
 
 from abridged.eventlog.admission import KnownEvent, KnownRequest, StreamState
 from abridged.eventlog.errors import LogCorrupt
-from abridged.eventlog.event import StreamId
+from abridged.eventlog.event import NUMBER_MAX, StreamId
 from abridged.eventlog.event_reader import EventReader, Rows
 from abridged.eventlog.log import Append
 from abridged.eventlog.paging import up_to_bytes
@@ -48,7 +48,6 @@ _NAMESPACE_HEAD = (
     "(SELECT e.position FROM events AS e WHERE e.stream = s.id ORDER BY e.version DESC LIMIT 1)"
     "), 0) FROM streams AS s WHERE s.namespace = ?"
 )
-_END = (1 << 63) - 1
 
 _FIRST_STREAMS = "SELECT s.namespace, s.name FROM streams AS s ORDER BY s.id LIMIT ?"
 
@@ -63,7 +62,7 @@ class SqliteReader(EventReader):
 
     def stream_rows(self, stream: StreamId, *, after: int, limit: int, backward: bool, bytes_max: int) -> Rows:
         if backward:
-            return self._rows(_STREAM_BACKWARD, (*stream, after or _END, limit), bytes_max)
+            return self._rows(_STREAM_BACKWARD, (*stream, after or NUMBER_MAX, limit), bytes_max)
         return self._rows(_STREAM_FORWARD, (*stream, after, limit), bytes_max)
 
     def window_rows(

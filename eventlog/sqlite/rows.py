@@ -15,9 +15,9 @@ from sqlalchemy import Column, Connection, Index, Integer, MetaData, Table, Text
 from sqlalchemy.schema import CreateIndex, CreateTable, DropIndex
 
 from abridged.eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, StreamCorrupt
-from abridged.eventlog.event import StreamId
+from abridged.eventlog.event import NUMBER_MAX, StreamId
 from abridged.eventlog.row_columns import columns_of, condition_of
-from abridged.eventlog.rows import EVERY, FIRST, Fault, R, RowTable, seal_of
+from abridged.eventlog.rows import FIRST, Fault, R, RowTable, seal_of
 from abridged.eventlog.sqlite.engine import dropped, is_as_made
 from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, original, translated
 from abridged.eventlog.sqlite.sql import Run, driver_of, insert_into, runs
@@ -127,7 +127,7 @@ class SqliteRows(Generic[R]):
 
         def read(execute: _Execute) -> list[R]:
             found: list[R] = []
-            for row in self._by_change(execute, namespace, before or _END):
+            for row in self._by_change(execute, namespace, before or NUMBER_MAX):
                 if accepts(row):
                     found.append(row)
                 if len(found) == limit:
@@ -138,7 +138,7 @@ class SqliteRows(Generic[R]):
 
         return self._through(read)
 
-    def marked(self, mark: str, *, after: StreamId = FIRST, limit: int = EVERY) -> list[R]:
+    def marked(self, mark: str, *, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[R]:
         found: list[R] = []
         for key in self._through(lambda execute: execute(self._sql.marked(mark), (*after, limit)).fetchall()):
             try:
@@ -236,7 +236,7 @@ class SqliteRows(Generic[R]):
 
     def _require_all(self, execute: _Execute, namespace: str) -> None:
         """Raise LogCorrupt unless every stream of the namespace has its row, in listing order."""
-        entries = execute(self._sql.changes, (namespace, _END)).fetchall()
+        entries = execute(self._sql.changes, (namespace, NUMBER_MAX)).fetchall()
         positions = [position for its_namespace, _, position in entries if its_namespace == namespace]
         (streams,) = execute(_STREAMS, (namespace,)).fetchone()
         numbers = all(isinstance(position, int) for position in positions)
@@ -268,8 +268,6 @@ class SqliteRows(Generic[R]):
         assert self._write is not None, "`through` comes first"
         self._write(change)
 
-
-_END = (1 << 63) - 1
 
 _STREAMS = "SELECT count(*) FROM streams WHERE namespace = ?"
 _ANY_STREAM = "SELECT 1 FROM streams LIMIT 1"

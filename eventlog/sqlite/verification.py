@@ -7,7 +7,7 @@ empty index for a write-ahead log that has none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,10 +15,10 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from abridged.eventlog.chain import LogIdentity, content_hash, genesis
+from abridged.eventlog.chain import LogIdentity, genesis
+from abridged.eventlog.checked_log import CheckedLog
 from abridged.eventlog.errors import LogCorrupt
-from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
-from abridged.eventlog.log import PAGE_BYTES_MAX
+from abridged.eventlog.event import StreamId
 from abridged.eventlog.losses import Suspect
 from abridged.eventlog.rows import Fault
 from abridged.eventlog.snapshots import PURPOSE
@@ -56,15 +56,14 @@ def log_id_of(path: Path) -> str:
         return identity.log_id
 
 
-class SqliteVerification:
+class SqliteVerification(CheckedLog[SqliteReader]):
     """Checks of one file, created by `opened`; `reader` reads it as a running log would."""
 
     def __init__(self, path: Path, rows: SqliteRows[Any], reader: SqliteReader, identity: LogIdentity) -> None:
         rows.through(reader.read)
-        self.reader = reader
+        super().__init__(reader, identity)
         self._rows = rows
         self._wal = wal_of(path)
-        self._identity = identity
         self._sources = Sources(reader, size_bytes(path))
 
     @classmethod
@@ -87,10 +86,6 @@ class SqliteVerification:
                 require_whole(wal_of(path))  # the reason, if the tables are missing because SQLite drops their frames
                 raise
             yield cls(path, rows, reader, identity)
-
-    @property
-    def log_id(self) -> str:
-        return self._identity.log_id
 
     @cached_property
     def _head(self) -> int:
@@ -197,11 +192,6 @@ class SqliteVerification:
         it."""
         return {stream: self._sources.ends.get(number, 0) for stream, number in self._sources.numbers.items()}
 
-    def pages(self, stream: StreamId) -> Iterator[Sequence[SealedEvent]]:
-        """The stream's events in order, in pages. Raises LogCorrupt at the first that does not follow from those before
-        it."""
-        return self.reader.verified_pages(stream, log_id=self.log_id)
-
     def losses(self, ends: Mapping[StreamId, int]) -> Iterator[tuple[StreamId, Loss]]:
         """Return the losses of each of these `streams`; `ends` has the number of events that each is known to have had,
         or 0.
@@ -232,26 +222,6 @@ class SqliteVerification:
     def gave_up(self) -> bool:
         """Whether reading ended after too many failures: more of the file may be lost than is named."""
         return self._sources.is_cut
-
-    def read_all(self, *, after: int, limit: int) -> list[RecordedEvent]:
-        """Events of the whole log by position, as EventLog reads them."""
-        return self.reader.read_all(after=after, limit=limit, backward=False, head=self._head)
-
-    def read_stream(self, stream: StreamId, *, after: int, limit: int, backward: bool) -> list[RecordedEvent]:
-        """A page of a stream, as EventLog reads it."""
-        return self.reader.read_stream(stream, after=after, limit=limit, backward=backward, bytes_max=PAGE_BYTES_MAX)
-
-    def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int) -> list[SealedEvent]:
-        """A page of a stream with its seals, as EventLog reads it."""
-        return self.reader.read_sealed(stream, after=after, limit=limit)
-
-    def known_ids(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, int]:
-        """Positions, by id, of the events that a repeat would find, as EventLog does."""
-        return self.reader.known_ids(stream, event_ids)
-
-    def has_content(self, sealed: SealedEvent, content: bytes) -> bool:
-        """Whether repeats of the event with this content would be recognized."""
-        return content_hash(self._identity.key, sealed.event.type, content) == sealed.content_hash
 
     @cached_property
     def _findings(self) -> list[str]:

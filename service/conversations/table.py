@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any, Self
 
 from abridged.eventlog.errors import LogCorrupt, WrongExpectedVersion
-from abridged.eventlog.event import StreamId
+from abridged.eventlog.event import NUMBER_MAX, StreamId
 from abridged.eventlog.log import Committed
-from abridged.eventlog.rows import EVERY, FIRST, MemoryRows, Rows
+from abridged.eventlog.rows import FIRST, MemoryRows, Rows
 from abridged.service.codec.values import settings_to_bytes
 from abridged.service.conversations.row import READ_TABLE, Row
 from abridged.service.domain.conversation import Conversation, next_remake
@@ -168,7 +168,7 @@ class ConversationTable:
         """Matching rows, newest change first."""
         return self._rows.page(query.namespace, before=query.before, limit=query.limit, accepts=query.accepts)
 
-    def attention(self, after: StreamId = FIRST, limit: int = EVERY) -> list[Attention]:
+    def attention(self, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[Attention]:
         """The conversations that a start must look at, by namespace and id."""
         return [Attention.of(row) for row in self._rows.marked("attention", after=after, limit=limit)]
 

@@ -263,8 +263,8 @@ def _start(state: Conversation, command: StartPass, context: DecisionContext) ->
     if not context.policy.enabled:
         return [cancelled(command.pass_id, attempts=0)]
     # A claim that its own process has not noticed began no work, so it counts only once.
-    is_counted = bool(state.claim_token) and command.after != state.claim_token
-    return [SummarizationStarted(command.pass_id, state.claims + (not is_counted), command.owner)]
+    is_unnoticed = bool(state.claim_token) and command.after != state.claim_token
+    return [SummarizationStarted(command.pass_id, state.claims + (not is_unnoticed), command.owner)]
 
 
 def _complete(state: Conversation, command: CompletePass, context: DecisionContext) -> list[Event]:

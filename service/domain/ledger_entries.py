@@ -178,10 +178,11 @@ class _Reading:
         words = mention.words
         if not is_data and not words.supposed:
             old = self._standing.superseded_by(key, mention.kind, words.about, number, changes=words.changes)
-            for gone in filter(None, (old, mention.replaces.casefold(), key if words.dropped else "")):
+            named = mention.replaces.casefold()
+            for gone in filter(None, (old, named, key if words.dropped else "")):
                 self._give_way(gone, number)
                 self._followed.pop(gone, None)
-            if old and not words.changes and mention.replaces.casefold() != old and _counts_up(old, key):
+            if old and not words.changes and named != old and _counts_up(old, key):
                 self._followed[old] = key
         if not words.dropped:
             self._standing.stands(key, mention.kind, words.about, number)
@@ -205,7 +206,7 @@ def _counts_up(before: str, after: str) -> bool:
 
 
 def _is_dense(text: str, named: Sequence[Mention]) -> bool:
-    """Whether a text names so many things that it was put out by a program, whoever hands it on."""
+    """Whether a text names as many things as programs put out, whoever hands it on."""
     return len({mention.text for mention in named}) >= _DENSE_SHARE * len(text.split())
 
 

@@ -97,7 +97,7 @@ class Questions:
         if not self._form.keeps_statements:
             return None
         said = tuple((m.number, m.message) for m in self._work.telling)
-        source = ExtractSource(said, self._work.previous, self._work.superseded)
+        source = ExtractSource(said, self._work.previous, self._superseded)
         return Skeleton(*self._form.extracted(source, self._whole_room.content_tokens, self._count), said)
 
     def room(self) -> Room:
@@ -195,6 +195,10 @@ class Questions:
         return self.skeleton.lines() if listed and self.skeleton else ()
 
     @cached_property
+    def _superseded(self) -> dict[str, int]:
+        return self._work.superseded
+
+    @cached_property
     def _concordance(self) -> Concordance:
         """Return the concordance that a merged draft rests on: that of the messages themselves, since its parts name
         none."""
@@ -277,7 +281,7 @@ class Questions:
             replaces=self._work.replaces if whole else None,
             context=[m.message for m in self._work.overlap],
             skeleton=skeleton,
-            superseded=self._work.superseded,
+            superseded=self._superseded,
             by_model=True,
         )
 

@@ -12,7 +12,7 @@ needs no other support, unless a later message gave another value to what it say
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
@@ -55,13 +55,13 @@ class Judged:
 
 @dataclass(slots=True)
 class _List:
-    taken_out: set[str]
-    numbers: list[_Numbers]
-    unsupported: list[str]
-    opposed: list[_Numbers]
-    proposed: list[_Numbers]
-    by_others: list[_Numbers]
-    outdated: list[_Numbers]
+    taken_out: set[str] = field(default_factory=set)
+    numbers: list[_Numbers] = field(default_factory=list)
+    unsupported: list[str] = field(default_factory=list)
+    opposed: list[_Numbers] = field(default_factory=list)
+    proposed: list[_Numbers] = field(default_factory=list)
+    by_others: list[_Numbers] = field(default_factory=list)
+    outdated: list[_Numbers] = field(default_factory=list)
 
 
 def judged(
@@ -133,7 +133,7 @@ def _judged_list(
     rests_on: Mapping[str, _Numbers],
     superseded: Mapping[str, int],
 ) -> _List:
-    found = _List(set(), [], [], [], [], [], [])
+    found = _List()
     for text in texts:
         support, known = concordance.support(text), rests_on.get(text, ())
         if name in _NEEDS_SUPPORT and not support.supported and not concordance.is_empty:

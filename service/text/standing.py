@@ -71,6 +71,9 @@ ALONE: Final[Mapping[Phrase, float]] = MappingProxyType(
 """Weights without a look at the reply, over those chats and the messages of bench/written/seen/rules: who is asked for
 something often does it without a word about it."""
 
+_FOR, _FOR_ALONE = (sum(value for value in weights.values() if value > 0) for weights in (EVIDENCE, ALONE))
+"""The most that the evidence of a sentence can weigh."""
+
 _QUESTION: Final = -1.5
 _ACCEPTED: Final = 1.8
 _ECHOED: Final = 0.7
@@ -170,17 +173,16 @@ def _are_of_two_things(one: frozenset[str], other: frozenset[str]) -> bool:
 def _lays_down(own: str, needed: float) -> bool:
     """Whether the evidence in a sentence weighs `needed`, or enough by itself."""
     found: dict[Phrase, bool] = {}
-    asks = is_question(own)
-    return _reaches(EVIDENCE, needed, own, found, asks=asks) or _reaches(ALONE, _NEEDED_ALONE, own, found, asks=asks)
+    asked = _QUESTION if is_question(own) else 0.0
+    return _reaches(EVIDENCE, _FOR, needed - asked, own, found) or _reaches(
+        ALONE, _FOR_ALONE, _NEEDED_ALONE - asked, own, found
+    )
 
 
-def _reaches(
-    weights: Mapping[Phrase, float], needed: float, own: str, found: dict[Phrase, bool], *, asks: bool
-) -> bool:
+def _reaches(weights: Mapping[Phrase, float], left: float, needed: float, own: str, found: dict[Phrase, bool]) -> bool:
     """Whether the evidence in a sentence weighs that much; most sentences are given up before all of it is sought.
-    `found` is the evidence that was sought before."""
-    weight = _QUESTION if asks else 0.0
-    left = sum(value for value in weights.values() if value > 0)
+    `left` is the most that it can weigh, `found` the evidence that was sought before."""
+    weight = 0.0
     for kind, value in weights.items():
         if weight + left < needed:
             return False

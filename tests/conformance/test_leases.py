@@ -1,4 +1,4 @@
-"""What leases promise, in memory as simulations have them and in PostgreSQL, where two processes share them."""
+"""Leases keep their promises in memory, as simulations have them, and in PostgreSQL, where two processes share them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_lease_that_has_lapsed_is_told_to_all_and_not_renewed(both: Both):
 
 
 def test_a_newer_token_takes_the_place_of_an_older_one_and_not_the_other_way_round(both: Both):
-    """Whatever is left of the older one's time."""
+    """A newer claim replaces it, even while the older one has time left."""
     one, other = both
     one.hold({A: 5}, LONG_S)
 

@@ -1,4 +1,4 @@
-"""What every backend promises of a check of a whole log, where nothing is damaged."""
+"""Every backend keeps its promises of a check of a whole log, where nothing is damaged."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_a_cursor_over_a_plain_sequence_misses_events(tmp_path: Path, capsys: py
 
 
 def _run(url: str, events: int, *options: str) -> tuple[list[LogProcess], list[LogProcess]]:
-    """Have four processes of eight clients write so many events while others follow; return them when all are read."""
+    """Have four processes of eight clients write the events while others follow; return them when all are read."""
     share = str(-(-events // PROCESSES))
     given = ("--clients", str(CLIENTS), "--events", share, *options)
     readers = [LogProcess("read", url, number, *options) for number in range(READERS)]
@@ -126,7 +126,7 @@ def _seen(looks: list[Look]) -> list[Place]:
 
 
 def _walked(url: str) -> int:
-    """How many events the hash chains of all streams have; raises where one breaks."""
+    """Return the number of events in the hash chains of all streams. Raises where one breaks."""
     streams = [StreamId("default", f"{number}-{client}") for number in range(PROCESSES) for client in range(CLIENTS)]
     with closing(PostgresEventLog.open(Address(url), 1, clock_us=lambda: time_ns() // 1_000)) as log:
         return sum(verify_stream(log, stream).version for stream in streams)

@@ -116,7 +116,7 @@ class Load:
             client.start()
 
     def advance(self) -> None:
-        """Return when so many more appends have been acknowledged."""
+        """Return when that number of further appends has been acknowledged."""
         wanted = len(self.acks) + ACKS_BEFORE
         until(lambda: len(self.acks) >= wanted or bool(self.failed))
 

@@ -63,7 +63,7 @@ from tests.support.virtual_loops import VirtualTime
 
 BEGUN_US = 1_700_000_000_000_000
 SLACK_S = 0.05
-"""What a process may do after its lease has lapsed: the turns that were due before."""
+"""Seconds that a process may go on after its lease has lapsed, for the turns that were due before."""
 
 FAULTY_S = 150.0
 """How long faults happen."""
@@ -366,7 +366,7 @@ class Fleet:
         return not self.waiting and not any(row.pending for row in self.table.attention())
 
     def judge(self) -> list[str]:
-        """What is wrong with the run; empty when nothing is."""
+        """Return the faults of the run."""
         recorded = self.log.read_all(limit=1_000_000)
         places = [(event.position, event.event_id) for event in recorded]
         turns: list[Turn] = []
@@ -743,7 +743,7 @@ def _claims_with(bugs: Collection[Bug]) -> type[NoticedClaims]:
 
 
 class Model:
-    """A summarizer that asks its model so many times, each of which takes its time."""
+    """A summarizer that asks its model one of these numbers of times, and waits for each answer."""
 
     name = "simulated:model"
 

@@ -22,7 +22,7 @@ class Ack(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What a reader was shown in order after a position, from when it was called until it had it."""
+    """The events that a reader was shown in order after a position, from its call to the answer."""
 
     after: int
     places: tuple[Place, ...]
@@ -31,14 +31,14 @@ class Look(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What an event says of a pass: it was requested, or it ended."""
+    """An event of a pass: its request, or its end."""
 
     pass_id: str
     ended: bool
 
 
 def contradictions(log: Sequence[Place], acks: Sequence[Ack], looks: Sequence[Look] = ()) -> list[str]:
-    """What is wrong, given the places of all events in the end; empty when nothing is."""
+    """Return the faults, given the places of all events in the end."""
     return [*_of_log(log), *_of_acks(log, acks), *_of_order(acks), *_of_looks(log, acks, looks)]
 
 

@@ -55,7 +55,7 @@ class LogProcess:
             self.lines.pop()
 
     def stop(self, *, events: int = 0) -> None:
-        """End it after its last append, or at the end of the log, from which it may be so many events away."""
+        """End it after its last append, or at the end of the log, from which it may be that number of events away."""
         self._end(PATIENCE_S + events / EVENTS_PER_S_MIN)
         assert self._process.returncode == 0
 
@@ -90,7 +90,7 @@ def looks_of(lines: list[str]) -> list[Look]:
 
 
 class _Places(Protocol):
-    """Whatever gives events their positions."""
+    """A log or a table that gives events their positions."""
 
     def append(self, name: str, ids: Sequence[bytes]) -> Sequence[int]:
         """Write events in one commit, and return their positions."""

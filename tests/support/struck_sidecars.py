@@ -216,7 +216,7 @@ class Clients:
 
 
 async def struck(url: str, *, triggers: int, seed: int) -> dict[str, int]:
-    """Strike sidecars until the log has so many triggers, let every pass end, and audit the log. Returns figures."""
+    """Strike sidecars until the log has the triggers, let every pass end, and audit the log. Return the figures."""
     rng = Random(seed)
     model, passes = Model(rng), Passes(url)
     async with FakeOpenAI(responder=model.respond) as server, _sidecars(url, server.url) as sidecars:

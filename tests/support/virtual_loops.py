@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, cast
 
 TURN_S = 1e-4
-"""What a turn of a loop takes."""
+"""Seconds that a turn of a loop takes."""
 
 THREAD_S = 2e-3
 """The most that work in a thread takes, unless a test delays it."""

@@ -1,4 +1,4 @@
-"""What is PostgreSQL's own: other processes on a log, a server that fails, places that are unfit."""
+"""A log in PostgreSQL bears other processes, a server that fails, and places that are unfit."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def scene() -> Iterator[Scene]:
 
 
 def count(fleet: Fleet, *kinds: type[object]) -> list[int]:
-    """How many events of each kind the log has."""
+    """Return the number of events of each kind in the log."""
     types = [event.type for event in fleet.log.read_all(limit=10_000)]
     return [types.count(kind.__name__) for kind in kinds]
 
