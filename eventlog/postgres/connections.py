@@ -58,7 +58,9 @@ class Address:
             # Not chained: the driver's error quotes what it could not read, perhaps the password.
             raise LogUnsafe("the log's URL is not that of a PostgreSQL database") from None
         places = f"{given.get('host')} {given.get('hostaddr')} {given.get('dbname')}"
-        if not all(each.isdigit() for each in str(given.get("port") or 0).split(",")) or "@" in places:
+        has_port = all(each.isdigit() for each in str(given.get("port") or 0).split(","))
+        # An option `host` hides what stands behind the first of two @.
+        if not has_port or "@" in places or url.partition("://")[2].partition("?")[0].count("@") > 1:
             raise LogUnsafe(
                 "the log's URL is read otherwise than it is meant: write / ? # @ in a password as %2F %3F %23 %40"
             )

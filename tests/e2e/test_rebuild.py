@@ -15,6 +15,7 @@ from abridged.service.cli.main import main
 from abridged.service.conversations.row import READ_TABLE
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import conversation_service_pb2_grpc
+from tests.support.command import FREE_PORTS
 from tests.support.crash_process import SidecarProcess, until_answered
 from tests.support.read_tables import asked, changed, grown
 from tests.support.sidecar import said, sidecar
@@ -174,4 +175,4 @@ def _files(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def _run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, arguments)
+    return CliRunner().invoke(main, arguments, env=FREE_PORTS)

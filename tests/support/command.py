@@ -21,6 +21,9 @@ from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = "from abridged.service.cli.main import main; main(prog_name='abridged')"
+FREE_PORTS = {"ABRIDGED_SERVER__LISTEN": "127.0.0.1:0", "ABRIDGED_SERVER__HTTP_LISTEN": "127.0.0.1:0"}
+"""For a sidecar that is to be refused for another reason than that one serves on this machine."""
+
 READ_BYTES = 65_536
 LINES_BEFORE_READY_MAX = 100
 
@@ -46,6 +49,7 @@ class ServedSidecar:
 
 def abridged(*arguments: str, stdin: str = "", environ: Mapping[str, str] | None = None) -> Ran:
     """Run a command in this process, without a terminal. A traceback is raised, not shown."""
+    environ = {**(FREE_PORTS if "serve" in arguments else {}), **(environ or {})}
     result = CliRunner().invoke(main, arguments, input=stdin, env=environ, prog_name="abridged")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
