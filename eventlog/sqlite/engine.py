@@ -27,7 +27,7 @@ from abridged.eventlog.sqlite.file import (
 )
 from abridged.eventlog.sqlite.sql import driver_of
 from abridged.eventlog.sqlite.wal import is_begun, require_whole
-from abridged.eventlog.sqlite.writer import BUSY_WAIT_MS, CHECKPOINT_PAGES
+from abridged.eventlog.sqlite.writer import BEGIN_IMMEDIATE, BUSY_WAIT_MS, CHECKPOINT_PAGES
 
 READERS_MAX = 4
 READER_WAIT_S = 10.0
@@ -306,7 +306,7 @@ def _connected(address: str, settings: dict[str, int | str], *, uri: bool) -> sq
 
 
 def _begin_immediate(connection: Connection) -> None:
-    driver_of(connection).execute("BEGIN IMMEDIATE")
+    driver_of(connection).execute(BEGIN_IMMEDIATE)
 
 
 def _begin_snapshot(connection: Connection) -> None:

@@ -6,6 +6,7 @@ streams and the positions of both have to agree.
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -108,8 +109,8 @@ class SqliteRows(Generic[R]):
         if not self.is_complete:
             raise LogUnavailable("the read table is being made again")
 
-    def put(self, transaction: Connection, rows: Sequence[R]) -> None:
-        self._put(driver_of(transaction).execute, rows)
+    def put(self, transaction: sqlite3.Connection, rows: Sequence[R]) -> None:
+        self._put(transaction.execute, rows)
 
     def row(self, key: StreamId) -> R | None:
         if key in self._left_out:

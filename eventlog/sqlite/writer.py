@@ -53,6 +53,8 @@ STREAMS_KEPT_MAX = 10_000
 
 T = TypeVar("T")
 
+BEGIN_IMMEDIATE = "BEGIN IMMEDIATE"
+
 _LAST_POSITION = "SELECT coalesce(max(position), 0) FROM events"
 _TYPES = "SELECT name, id FROM types"
 _LAST_STREAM = "SELECT coalesce(max(id), 0) FROM streams"
@@ -218,7 +220,9 @@ class SqliteWriter:
             self._next_look = self._payload_bytes + TRUNCATE_AGAIN_BYTES
 
     def _transaction(self, appends: Sequence[Append], judge: _Judge) -> Sequence[Outcome]:
-        with self._connection.begin():
+        driver = self._driver
+        driver.execute(BEGIN_IMMEDIATE)
+        try:
             tips = self._find(appends)
             states, admitted = judge(appends, tips)
             numbers = self._numbers(admitted)
@@ -226,6 +230,10 @@ class SqliteWriter:
             if self._hook is not None and admitted.committed:
                 self._call_hook(self._hook, admitted)
             self._files.check()
+            driver.execute("COMMIT")
+        except BaseException:
+            driver.rollback()
+            raise
         # Again, because a file may have disappeared during the flush.
         self._files.check()
         self._remember(states, tips)
@@ -274,7 +282,7 @@ class SqliteWriter:
 
     def _call_hook(self, hook: AppendHook, admitted: Admitted) -> None:
         try:
-            hook(self._connection, admitted.committed)
+            hook(self._driver, admitted.committed)
         except DATABASE_ERRORS:
             raise
         except Exception as error:  # whatever the hook raises is the outcome of its appends, not of the other appends

@@ -25,9 +25,10 @@ from abridged.service.conversations.conversations import Conversations
 from abridged.service.domain.events import SystemPrompt
 from abridged.service.domain.message import Message
 from abridged.service.turn import run_off_loop
-from abridged.v1 import conversation_service_pb2
+from abridged.v1 import conversation_pb2, conversation_service_pb2
 
 _pb = conversation_service_pb2
+_NOTHING_ASKED = wire.requested(conversation_pb2.ConversationSettings())
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class AppendCalls:
         key = key_of(request.conversation_id)
         messages, contents, prompt = await run_off_loop(wire.parts(request), partial(self._read, request))
         has_settings = request.HasField("settings")
-        opening = wire.requested(request.settings)
+        opening = wire.requested(request.settings) if has_settings else _NOTHING_ASKED
         if prompt is not None:
             opening = replace(opening, system_prompt=prompt if prompt.content else None)
         appended = await self._conversations.append(
@@ -107,7 +108,7 @@ class AppendCalls:
             summarization=None
             if plan is None
             else pass_named(state, plan.pass_id) or wire.pending_pass(plan, since_us),
-            settings_ignored=has_settings and not appended.state.settings.includes(wire.requested(request.settings)),
+            settings_ignored=has_settings and not state.settings.includes(wire.requested(request.settings)),
         )
         if not request.HasField("context"):
             return response

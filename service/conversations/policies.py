@@ -47,6 +47,7 @@ class Policies:
         self._answer_tokens_max = answer_tokens_max
         self._client_fields = client_fields
         self._source_tokens = source_tokens
+        self._keys: dict[int, tuple[Settings, _Key]] = {}
         self._cached: dict[_Key, Policy] = {}
         self._plannable: dict[tuple[_Key, int], Policy] = {}
 
@@ -56,7 +57,7 @@ class Policies:
         Its max_input_tokens is what a call of the summarizer really holds, and its max_summary_tokens no more than one
         writes, because passes are planned by them.
         """
-        key = (settings.model, settings.profile, tuple(sorted(settings.policy.items())))
+        key = self._key(settings)
         policy = self._cached.get(key)
         if policy is None:
             policy = self._fitting(settings)
@@ -84,6 +85,17 @@ class Policies:
         profile = settings.policy.get("profile", profile)
         policy = overridden(self._policy_for(settings.model, profile), settings.policy, allowed=self._client_fields)
         return self._planned(policy, self._planned_tokens(policy, settings))
+
+    def _key(self, settings: Settings) -> _Key:
+        """The key of settings, which a conversation keeps from message to message."""
+        known = self._keys.get(id(settings))
+        if known is not None:
+            return known[1]
+        if len(self._keys) >= _CACHED_MAX:
+            self._keys.clear()
+        key = (settings.model, settings.profile, tuple(sorted(settings.policy.items())))
+        self._keys[id(settings)] = settings, key
+        return key
 
     def _planned_tokens(self, policy: Policy, settings: Settings) -> int:
         return self._source_tokens(policy, largest_summary(policy, budget=settings.budget))

@@ -94,7 +94,7 @@ def test_the_connection_inside_the_log_is_the_flushing_one(path):
     found: list[object] = []
 
     def hook(connection, committed) -> None:
-        found.extend((_setting(connection, "synchronous"), _setting(connection, "journal_mode")))
+        found.extend(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "journal_mode"))
 
     log = SqliteEventLog.open(path, clock_us=Clock(), hook=hook)
     log.submit(append(event(1))).result()
@@ -309,7 +309,7 @@ def test_a_full_disk_is_said_and_passes_by_itself(path):
 
     def hook(connection, committed) -> None:
         for statement in limit:
-            connection.exec_driver_sql(statement)
+            connection.execute(statement)
         limit.clear()
 
     log = SqliteEventLog.open(path, clock_us=Clock(), hook=hook)
@@ -592,7 +592,7 @@ def test_what_the_hook_writes_is_committed_with_the_events(path):
     def hook(connection, committed) -> None:
         for each in committed:
             for recorded in each.events:
-                connection.execute(text("INSERT INTO seen VALUES (:p)"), {"p": recorded.position})
+                connection.execute("INSERT INTO seen VALUES (?)", (recorded.position,))
             if each.projected == "refuse":
                 raise RuntimeError("refused")
 
@@ -614,7 +614,7 @@ def test_a_mistake_in_the_hooks_sql_fails_only_its_append(path):
     def hook(connection, committed) -> None:
         if wrong:
             wrong.clear()
-            connection.execute(text("INSERT INTO no_such_table VALUES (1)"))
+            connection.execute("INSERT INTO no_such_table VALUES (1)")
 
     log = SqliteEventLog.open(path, clock_us=Clock(), hook=hook)
 
