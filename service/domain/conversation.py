@@ -249,11 +249,12 @@ class Conversation(NamedTuple):
     def uncorrected_tokens(self) -> tuple[int, int]:
         """The window's exact tokens and its estimated ones: of messages, records, rules and ledger."""
         exact, estimated = self.exact_tokens, self.estimated_tokens
-        for part in (*self.shown, self.rules, self.ledger):
-            if part.source is TokenSource.ESTIMATE:
-                estimated += part.tokens
+        records = ((s.source, s.tokens) for s in self.shown)
+        for source, tokens in (*records, *((part.source, part.tokens) for part in (self.rules, self.ledger))):
+            if source is TokenSource.ESTIMATE:
+                estimated += tokens
             else:
-                exact += part.tokens
+                exact += tokens
         return exact, estimated
 
     @property
