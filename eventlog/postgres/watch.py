@@ -29,8 +29,9 @@ class Channel(NamedTuple):
     sender: str
 
     @classmethod
-    def of(cls, log_id: str) -> Channel:
-        return cls(f"abridged_{log_id}", uuid.uuid4().hex)
+    def of(cls, log: int, log_id: str) -> Channel:
+        """That of the log of a number: two copies of one log in a database have the same id."""
+        return cls(f"abridged_{log_id}_{log}", uuid.uuid4().hex)
 
 
 class HeadWatch:

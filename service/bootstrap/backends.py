@@ -30,6 +30,6 @@ def stored_backend(settings: LogSettings) -> StoredBackend:
     except ImportError as error:
         raise SettingUnusable(NOT_INSTALLED) from error
     try:
-        return PostgresBackend(settings.url.get_secret_value())
+        return PostgresBackend(settings.url.get_secret_value(), settings.name)
     except LogUnsafe as error:
         raise SettingUnusable(str(error)) from error

@@ -53,7 +53,7 @@ _EPHEMERAL = (
 )
 """The settings of a sidecar for a test, which flags change and nothing else does."""
 
-_KEEPING = frozenset({"log.backend", "log.path", "log.url", "log.url_file"})
+_KEEPING = frozenset({"log.backend", "log.path", "log.url", "log.url_file", "log.name"})
 
 _HINTS: tuple[tuple[type[Exception], str], ...] = (
     (RecallError, "`abridged log reindex` makes the index again"),
