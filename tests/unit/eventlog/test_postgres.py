@@ -41,6 +41,11 @@ from abridged.eventlog.postgres.database import (  # noqa: E402 - skipped withou
     prove_exclusion,
 )
 from abridged.eventlog.postgres.errors import translated  # noqa: E402 - skipped without its driver
+from abridged.eventlog.postgres.leases import (  # noqa: E402 - skipped without its driver
+    FORGOTTEN_AFTER_S,
+    FORGOTTEN_MAX,
+    PostgresLeases,
+)
 from abridged.eventlog.postgres.log import PostgresEventLog  # noqa: E402 - skipped without its driver
 from abridged.eventlog.postgres.rows import PostgresRows  # noqa: E402 - skipped without its driver
 from abridged.eventlog.postgres.watch import Channel, HeadWatch  # noqa: E402 - skipped without its driver
@@ -254,6 +259,29 @@ def test_an_import_whose_place_was_taken_writes_nothing_into_the_next(place: Pla
     with pytest.raises(LogGone, match="another import"):
         backend.copy("another", overtaken, lambda _: None)
     assert place.ask("SELECT count(*) FROM events") == [(1,)]
+
+
+def test_leases_that_lapsed_long_ago_are_forgotten_some_at_a_time(place: Place):
+    """With those of work that has ended; a younger one, and those of another log, are nobody's to forget."""
+    log = place.open()
+    leases = PostgresLeases(log.number, log.write)
+    PostgresLeases(place.open("other").number, log.write).hold({A: 1}, 0.0)
+    left = {StreamId("default", str(number)): 1 for number in range(FORGOTTEN_MAX + 1)}
+    leases.hold(left, 0.0)
+    place.run(f"UPDATE leases SET expires_at = expires_at - interval '{FORGOTTEN_AFTER_S + 1} seconds'")
+    leases.hold({A: 5}, 0.0)
+    leases.hold({B: 5}, 0.0)
+    place.run(
+        f"UPDATE leases SET expires_at = expires_at - interval '{FORGOTTEN_AFTER_S / 2} seconds' WHERE name = 'a'"
+    )
+
+    leases.drop({})
+    assert place.ask(_LEASES) == [(1, FORGOTTEN_MAX + 3), (2, 1)]
+    leases.drop({B: 5})
+    assert place.ask(_LEASES) == [(1, 2), (2, 1)]
+    leases.drop({B: 5})
+    assert place.ask(_LEASES) == [(1, 1), (2, 1)]
+    assert leases.lapsed([A], 60.0) == {A: 5}
 
 
 # The server fails
@@ -889,6 +917,8 @@ def _cancel_wait(place: Place) -> None:
         )
     )
 
+
+_LEASES = "SELECT log, count(*) FROM leases GROUP BY log ORDER BY log"
 
 _CANCEL_LOCK_WAIT = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
