@@ -34,7 +34,7 @@ from abridged.service.cli.terminal import say
 from abridged.service.config.settings import NAME_PATTERN, LogSettings, Settings
 from abridged.service.config.sources import environment
 from abridged.service.models.settings import SettingUnusable
-from abridged.service.recall.errors import RecallError
+from abridged.service.recall.errors import RecallError, RecallLocked
 
 if TYPE_CHECKING:
     from abridged.service.conversations.rebuild import Rebuilt
@@ -164,7 +164,8 @@ def reindex(invocation: Invocation, place: LogSettings | None, name: str | None)
     """Rebuild the search index of LOG, or of the configured one, from its events.
 
     A start does so by itself if the index is of another log or version. Run this after a change of `recall.embedder` or
-    `recall.dimension`, after the model behind that name has changed, or if the index is damaged.
+    `recall.dimension`, after the model behind that name has changed, or if the index is damaged. Stop the sidecar
+    whose index it is; others of a log in a database may run.
     """
     found = configuration(invocation)
     settings = found.settings
@@ -299,7 +300,7 @@ def _on_disk(log: LogSettings) -> LogSettings:
 
 
 def _absent(log: LogSettings) -> dict[str, Any]:
-    """What a failure says of a log that is not there: where it was looked for, and which ones are."""
+    """The parts of a failure without a log: where it was looked for, and which ones are there."""
     from abridged.service.bootstrap.backends import stored_backend
 
     backend = stored_backend(log)
@@ -349,6 +350,8 @@ def _explained(otherwise: Callable[[Exception], CommandFailed], at: LogSettings,
     except LogForeign as error:
         hint = "check the name of the file, or log.path" if at.url is None else CHECK_DATABASE
         raise CommandFailed(str(error), hint=hint) from error
+    except RecallLocked as error:
+        raise CommandFailed(str(error), hint="stop the sidecar, then run this again") from error
     except (LogUnsafe, LogGone, LogFull, LogUnavailable) as error:
         raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
     except (EventLogError, RecallError, OSError) as error:

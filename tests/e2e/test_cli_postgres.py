@@ -114,6 +114,24 @@ def test_the_name_of_a_log_goes_with_a_database(tmp_path):
     assert (refused.code, "is no name" in refused.err) == (2, True)
 
 
+def test_the_index_of_a_sidecar_that_runs_is_left_alone(tmp_path, url):
+    """A reindexing, and another sidecar, are refused while it has the file open; without it the index is made again."""
+    index = tmp_path / "recall"
+    chosen = ("--set", f"recall.path={index}")
+    with served(tmp_path, f"log.url={url}", f"recall.path={index}") as run:
+        assert abridged("append", "c", "The heron flies at dawn.", "--address", run.address).code == 0
+        file = index.stat().st_ino
+        refused = abridged("log", "reindex", url, *chosen)
+        assert (refused.code, f"another process has the index {index} open" in refused.err) == (1, True), refused
+        second = abridged("serve", "--set", f"log.url={url}", *chosen, "--set", "server.listen=127.0.0.1:0")
+        assert (second.code, "set recall.path to another file" in second.err) == (1, True), second
+        assert index.stat().st_ino == file
+
+    assert abridged("log", "reindex", url, *chosen).code == 0
+    index.write_bytes(b"no index" * 1_000)
+    assert abridged("log", "reindex", url, *chosen).code == 0
+
+
 def test_lines_that_are_no_log_leave_nothing_in_the_database(tmp_path, url):
     """Whole or not at all, as in a file."""
     path = asyncio.run(built_log(tmp_path))
