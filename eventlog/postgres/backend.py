@@ -13,6 +13,7 @@ from abridged.eventlog.postgres import sql
 from abridged.eventlog.postgres.connections import Address, Connection
 from abridged.eventlog.postgres.copy import copied
 from abridged.eventlog.postgres.database import (
+    deaf,
     has_tables,
     hazards,
     lock_tables,
@@ -39,12 +40,13 @@ T = TypeVar("T")
 class PostgresBackend:
     """A StoredBackend: the log of a name in the database at `url`, in the first schema of the role's search path."""
 
-    def __init__(self, url: str, name: str = DEFAULT_NAME, *, copy_of: str = "") -> None:
-        """With `copy_of` the log is a copy that is being made of the log with this id. Raises LogUnsafe for a URL that
-        names no PostgreSQL database."""
+    def __init__(self, url: str, name: str = DEFAULT_NAME, *, listen_url: str = "", copy_of: str = "") -> None:
+        """At `listen_url` is the server itself, where `url` is that of a pooler. With `copy_of` the log is a copy
+        that is being made of the log with this id. Raises LogUnsafe for a URL that names no PostgreSQL database."""
         self._url = url
         self._address = Address(url)
         self._name = name
+        self._listen = Address(listen_url) if listen_url else None
         self._copy_of = copy_of
 
     def __str__(self) -> str:
@@ -72,6 +74,7 @@ class PostgresBackend:
             hook=hook,
             prepare=prepare,
             on_fatal=on_fatal,
+            listen=self._listen,
             copy_of=self._copy_of,
         )
         rows.through(log.read, log.write)
@@ -103,7 +106,9 @@ class PostgresBackend:
         def found(connection: Connection) -> list[Notice]:
             server = server_of(connection)
             require_fit(server)
-            return hazards(server)
+            stored = stored_log(connection, self._name) if has_tables(connection) else None
+            unheard = deaf(self._listen, self._name, stored) if self._listen is not None and stored is not None else ()
+            return [*hazards(server), *unheard]
 
         try:
             return self._asked(found)

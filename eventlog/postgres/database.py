@@ -6,7 +6,7 @@ A place that cannot keep what a log promises is refused here, before an event is
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
 import psycopg
@@ -26,8 +26,22 @@ from abridged.eventlog.errors import (
     LogUnsafe,
 )
 from abridged.eventlog.postgres import sql
-from abridged.eventlog.postgres.connections import IDLE_MAX_MS, STATEMENT_MAX_MS, Connection, Cursor, ask
-from abridged.eventlog.postgres.errors import DUPLICATE_TABLE, LOCK_NOT_AVAILABLE, UNIQUE_VIOLATION, of_cause
+from abridged.eventlog.postgres.connections import (
+    IDLE_MAX_MS,
+    STATEMENT_MAX_MS,
+    Address,
+    Connection,
+    Cursor,
+    ask,
+    is_direct,
+)
+from abridged.eventlog.postgres.errors import (
+    DUPLICATE_TABLE,
+    LOCK_NOT_AVAILABLE,
+    UNIQUE_VIOLATION,
+    of_cause,
+    translating,
+)
 from abridged.eventlog.postgres.schema import METADATA, OWN, REVISION, columns, created
 from abridged.eventlog.schema import REVISION_TABLE
 
@@ -149,6 +163,24 @@ def hazards(server: Server) -> list[Notice]:
         Notice("unsafe_server", f"the server has {name} = off: a power cut loses acknowledged messages", hint)
         for name in off
     ]
+
+
+def deaf(address: Address, name: str, stored: StoredLog, *, copy_of: str = "") -> tuple[Notice, ...]:
+    """The hazard of an address at which nothing can be heard of the log now.
+
+    Raises LogUnsafe for one at which it never will be: of another log, of a standby, or of a pooler.
+    """
+    try:
+        with translating(), closing(address.connect()) as connection:
+            require_fit(server_of(connection))
+            if not has_tables(connection) or stored_log(connection, name, copy_of=copy_of) != stored:
+                raise LogUnsafe("log.listen_url leads to another log than log.url")
+            if not is_direct(connection):
+                raise LogUnsafe("log.listen_url leads to a pooler, which passes on no notifications: name the server")
+    except LogUnavailable as error:
+        what = f"log.listen_url: {error}; what other sidecars commit is seen with a delay until it answers"
+        return (Notice("not_listening", what, "let the server be reached there, or leave log.listen_url out"),)
+    return ()
 
 
 def prove_exclusion(one: Connection, other: Connection, *, lock: str = sql.TABLES_LOCK) -> None:

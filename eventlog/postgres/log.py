@@ -18,6 +18,7 @@ from abridged.eventlog.postgres.connections import Address, Connection, Readers
 from abridged.eventlog.postgres.database import (
     OPENING_LIMITS,
     StoredLog,
+    deaf,
     hazards,
     held_elsewhere,
     made_log,
@@ -73,12 +74,14 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
         hook: AppendHook | None = None,
         prepare: Callable[[Connection, int], None] | None = None,
         on_fatal: Callable[[Exception], None] | None = None,
+        listen: Address | None = None,
         copy_of: str = "",
     ) -> Self:
         """Open or create the log of this name; with `copy_of` that copy of the log with this id, which no other process
         opens. A log whose lock another process holds opens, unless there is something to make.
 
-        `prepare` runs once in the opening transaction, with the log's number, so that the hook's owner can create its
+        `listen` is where the server itself is, for its notifications, where `address` is that of a pooler. `prepare`
+        runs once in the opening transaction, with the log's number, so that the hook's owner can create its
         own tables.
 
         Raises LogUnsafe, LogOlder, LogNewer, LogCorrupt, LogForeign, LogLocked, LogFull or LogUnavailable. No log
@@ -93,6 +96,7 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
                 stored = _prepared(connection, name, clock_us, prepare, copy_of)
                 with closing(address.connect()) as other:
                     prove_exclusion(connection, other)
+            heard = deaf(listen, name, stored, copy_of=copy_of) if listen is not None else ()
             log, identity = stored
             channel = Channel.of(log, identity.log_id)
             writer = PostgresWriter(
@@ -110,9 +114,11 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
                 writer,
                 reader,
                 stored=stored,
-                watch=lambda moved: HeadWatch(address.connect, log, channel, moved),
+                watch=lambda moved: HeadWatch(
+                    address.connect, log, channel, moved, listen=listen.connect if listen is not None else None
+                ),
                 on_fatal=on_fatal,
-                warnings=tuple(hazards(server)),
+                warnings=(*hazards(server), *heard),
             )
             opened.pop_all()
             return made

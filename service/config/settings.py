@@ -231,6 +231,12 @@ class LogSettings(SettingsGroup):
         "`postgresql://user:password@host/database`. It needs the package extra `postgres`.",
     )
     url_file: Path | None = Field(default=None, description="File that contains the URL.")
+    listen_url: DatabaseUrl = Field(
+        default=None,
+        description="The same database without a pooler, where `log.url` goes through one that gives a transaction a "
+        "session: commits of other sidecars are heard of there at once.",
+    )
+    listen_url_file: Path | None = Field(default=None, description="File that contains that URL.")
     name: Annotated[str, Field(pattern=NAME_PATTERN)] = Field(
         default="default",
         description="The log's name in its database, which may hold several. A sidecar serves one.",
@@ -249,6 +255,8 @@ class LogSettings(SettingsGroup):
                 "a log is in one place: give either log.url or log.{other}",
                 {"other": min(other), "field": "url"},
             )
+        if self.url is None and self.listen_url is not None:
+            raise PydanticCustomError("place", "nothing is heard of a log without log.url", {"field": "listen_url"})
         if self.url is None and self.name != "default":
             raise PydanticCustomError(
                 "place", "a file has one log, without a name: set log.url, or leave it out", {"field": "name"}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from abridged.eventlog.backend import Backend
+from abridged.eventlog.backend import Backend, Opened
 from abridged.eventlog.errors import (
     EventLogError,
     LogCorrupt,
@@ -31,6 +31,7 @@ from abridged.eventlog.snapshots import StoredSnapshot
 from tests.support.event_logs import NOTES, A, B, Clock, Note, append, event, event_id, verify_stream
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres_server import PostgresServer, schema_url
+from tests.support.statement_pooler import naming_pooler
 
 psycopg = pytest.importorskip("psycopg", reason="needs psycopg, of the extra abridged[postgres]")
 
@@ -497,6 +498,46 @@ def test_an_opening_that_needs_a_lock_waits_for_it_and_says_so(place: Place, cha
     assert OPENING_WAIT_MS > IDLE_MAX_MS
 
 
+def test_a_direct_url_beside_a_pooled_one_wakes_before_the_next_look(alone: Place, own_server: PostgresServer):
+    """Looks go through the pooler, and notifications come from the server: one whose connection broke is replaced."""
+    with naming_pooler(own_server.folder) as pooled:
+        pooled = pooled.replace("/postgres?", "/alone?")
+        opened = _listening(pooled, alone.url)
+        log = opened.log
+        assert [notice.code for notice in opened.notices if notice.code != "unsafe_server"] == []
+        channel = Channel.of(1, log.log_id)
+        heads: queue.Queue[int] = queue.Queue()
+        connect, listen = Address(pooled).connect, Address(alone.url).connect
+        watch = HeadWatch(connect, 1, channel, heads.put, listen=listen, poll_s=10 * PATIENCE_S)
+        _until(lambda: alone.ask(_LISTENING) == [(2,)])
+        other = alone.open()
+        other.submit(append(event(1))).result(PATIENCE_S)
+        while heads.get(timeout=PATIENCE_S) != 1:
+            pass
+        watch.stop()
+        log.close()
+        other.close()
+        watch.join()
+
+
+def test_a_url_to_listen_at_that_leads_elsewhere_is_refused(alone: Place, own_server: PostgresServer):
+    """To another log, or to a pooler; one that cannot be reached now is a warning, and looks go on without it."""
+    alone.open().submit(append(event(1))).result(PATIENCE_S)
+    with naming_pooler(own_server.folder) as pooled:
+        pooled = pooled.replace("/postgres?", "/alone?")
+        with pytest.raises(LogUnsafe, match="leads to a pooler"):
+            _listening(pooled, pooled)
+        with pytest.raises(LogUnsafe, match="another log than"):
+            _listening(pooled, own_server.url)
+        opened = _listening(pooled, "postgresql://postgres@127.0.0.1:1/alone")
+        heard = threading.Event()
+        opened.log.on_commit(lambda _: heard.set())
+        assert [notice.code for notice in opened.notices if notice.code != "unsafe_server"] == ["not_listening"]
+        alone.open().submit(append(event(2))).result(PATIENCE_S)
+        assert heard.wait(PATIENCE_S)
+        opened.log.close()
+
+
 # Places that are refused
 
 
@@ -872,6 +913,11 @@ def test_a_snapshot_of_an_older_state_replaces_no_newer_one(place: Place):
         assert opened.kept.snapshots.version_of(A) == 2
 
 
+def _listening(url: str, listen_url: str) -> Opened:
+    backend = PostgresBackend(url, listen_url=listen_url)
+    return backend.open(backend.rows(NOTES), clock_us=Clock(), hook=lambda *_: None, on_fatal=lambda _: None)
+
+
 def _same(found: object, expected: object) -> None:
     assert found == expected
 
@@ -917,6 +963,8 @@ def _cancel_wait(place: Place) -> None:
         )
     )
 
+
+_LISTENING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %'"
 
 _LEASES = "SELECT log, count(*) FROM leases GROUP BY log ORDER BY log"
 
