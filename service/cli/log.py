@@ -6,9 +6,10 @@ import asyncio
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from io import BufferedReader
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 import click
@@ -228,8 +229,46 @@ def import_(invocation: Invocation, lines: BinaryIO, place: LogSettings | None, 
     say(f"ok: {done.conversations:,} conversations from {done.events:,} events")
 
 
+class _Lines(click.ParamType["LogSettings | BufferedReader"]):
+    """The lines of a log on the command line: a file of them, or the URL of a database, whose log is exported."""
+
+    name = "lines"
+    _file = click.File("rb")
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> LogSettings | BufferedReader:
+        """Refuse what cannot be opened."""
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]  # it was converted before
+        if "://" in value:
+            return _Place().convert(value, param, ctx)
+        return self._file.convert(value, param, ctx)  # type: ignore[return-value]  # a file in binary mode is buffered
+
+
+class _Exported(BufferedReader):
+    """The lines of a log that were exported for one command, in a file that nobody else sees."""
+
+    def __init__(self, settings: Settings, log: LogSettings) -> None:
+        """Raises CommandFailed."""
+        from abridged.service.bootstrap.backends import stored_backend
+
+        with ExitStack() as failing:
+            lines = failing.enter_context(TemporaryFile())
+            export_log(settings, log, lines)
+            lines.seek(0)
+            failing.pop_all()
+        super().__init__(lines.detach())
+        self.place = str(stored_backend(log))
+
+    @property
+    def name(self) -> str:
+        return self.place
+
+
 @log.command("replay")
-@click.argument("files", nargs=-1, required=True, type=click.File("rb"))
+@click.argument("lines", metavar="FILES...", nargs=-1, required=True, type=_Lines())
+@_name
 @click.option(
     "--policy",
     "policies",
@@ -242,9 +281,15 @@ def import_(invocation: Invocation, lines: BinaryIO, place: LogSettings | None, 
 @settings_options
 @click.pass_obj
 def replay_(
-    invocation: Invocation, *, files: Sequence[BufferedReader], policies: Sequence[Path], as_json: bool
+    invocation: Invocation,
+    *,
+    lines: Sequence[LogSettings | BufferedReader],
+    name: str | None,
+    policies: Sequence[Path],
+    as_json: bool,
 ) -> None:
-    """Fold the logs in FILES, which `abridged log export` wrote, and print their conversations.
+    """Fold the logs in FILES, which `abridged log export` wrote, and print their conversations. One of FILES may be the
+    URL of a database, whose log is exported first, while sidecars go on.
 
     No sidecar runs, and no model is asked. With --policy the messages are appended once more instead, of logs and of
     chats as `abridged append --file` takes them, by the sidecar's own parts under those settings: PASSES and their
@@ -254,6 +299,20 @@ def replay_(
 
     Exits with 1 at the first line that is not one of a whole log, or of a chat.
     """
+    settings = configuration(invocation).settings
+    with ExitStack() as opened:
+        files = [
+            opened.enter_context(_Exported(settings, _of(each, name, settings)))
+            if isinstance(each, LogSettings)
+            else each
+            for each in lines
+        ]
+        _replay(invocation, files, policies, as_json=as_json)
+
+
+def _replay(
+    invocation: Invocation, files: Sequence[BufferedReader], policies: Sequence[Path], *, as_json: bool
+) -> None:
     # This command alone folds lines.
     from abridged.service.cli.log_replay import print_folds, print_policies
 

@@ -132,6 +132,20 @@ def test_the_index_of_a_sidecar_that_runs_is_left_alone(tmp_path, url):
     assert abridged("log", "reindex", url, *chosen).code == 0
 
 
+def test_a_log_in_postgresql_is_replayed_as_its_lines_are(tmp_path, url):
+    """Beside the sidecar that serves it, folded and under another policy; a name that is not there is refused."""
+    lines = tmp_path / "lines.jsonl"
+    with served(tmp_path, f"log.url={url}", "log.name=tenant-b") as run:
+        assert abridged("append", "c", "The heron flies at dawn.", "--address", run.address).code == 0
+        lines.write_text(abridged("log", "export", url, "--name", "tenant-b").out)
+        for more in (("--json",), ("--policy", "default", "--json")):
+            of_url = abridged("log", "replay", url, "--name", "tenant-b", *more)
+            assert (of_url.code, of_url.out) == (0, abridged("log", "replay", str(lines), *more).out), of_url
+        assert "heron" in abridged("log", "replay", url, "--name", "tenant-b", "--json").out
+    refused = abridged("log", "replay", url)
+    assert (refused.code, "logs there: tenant-b" in refused.err) == (1, True), refused
+
+
 def test_lines_that_are_no_log_leave_nothing_in_the_database(tmp_path, url):
     """Whole or not at all, as in a file."""
     path = asyncio.run(built_log(tmp_path))
