@@ -365,6 +365,20 @@ def test_a_commit_whose_replication_was_cancelled_is_no_acknowledgement(alone: P
     assert log.submit(append(event(2))).result(PATIENCE_S) == AppendResult(2, 2, 2, already_appended=True)
 
 
+def test_a_commit_that_waits_keeps_no_notification_of_another_log_waiting(alone: Place, own_server: PostgresServer):
+    """The server has one lock for all of them; a transaction that notifies would hold it until it is on the disk."""
+    log = alone.open()
+    _configure(alone, "synchronous_standby_names = 'absent'")
+    try:
+        waiting = log.submit(append(event(1)))
+        _until(lambda: alone.ask("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == [(1,)])
+        held = alone.ask("SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND database = 0")
+    finally:
+        _configure(alone, "synchronous_standby_names = ''")
+
+    assert (held, waiting.result(PATIENCE_S).last_position) == ([(0,)], 1)
+
+
 @pytest.mark.parametrize("before", range(4))
 def test_a_group_that_was_cancelled_leaves_the_writer_able_to_write(alone: Place, before: int):
     """Whichever it is: the driver prepares what comes again, also in a group that never reaches it."""
