@@ -193,6 +193,14 @@ FIGURES = (
         "postgres.bare_unary",
         package=LIBRARY,
     ),
+    Figure("postgres.one_log_few", "events/s", "one log in PostgreSQL, 4 processes, 1 caller each, single appends"),
+    Figure(
+        "postgres.two_logs_few",
+        "events/s",
+        "the same on two logs in the database, 2 processes each",
+        "postgres.one_log_few",
+        Target(1.5, at_least=True, of_ratio=True),
+    ),
     Figure("postgres.bare_batch", "events/s", "bare psycopg, 4 processes, groups of 400 rows"),
     Figure(
         "postgres.log_batch",

@@ -23,6 +23,12 @@ from bench.writers import Writers
 PROCESSES = 4
 """Writers of one log, each a process; a file has one."""
 
+NAMES = {"one_log": ("one",), "two_logs": ("one", "other")}
+"""Logs in one database, which the same writers take in turns: half of them one each, or all of them one."""
+
+FEW_CALLERS = 1
+"""Callers of each writer there: they wait for the disk under a log's lock more than for the processors."""
+
 CALLERS = 16
 BATCH_CALLERS = 4
 BATCH_EVENTS = 100
@@ -46,6 +52,12 @@ async def logs(
             )
             for kind in kinds
         } | {kind: resources.enter_context(Writers.started(kind, str(folder / kind), processes=1)) for kind in files}
+        several = {
+            kind: resources.enter_context(
+                Writers.started("log", resources.enter_context(_schema(database)), processes=PROCESSES, names=names)
+            )
+            for kind, names in NAMES.items()
+        }
         settings = {"summarizer.models": "extractive:", "log.url": resources.enter_context(_schema(database))}
         sidecars = [
             await resources.enter_async_context(
@@ -55,6 +67,7 @@ async def logs(
             )
             for number in range(PROCESSES)
         ]
+        few = {f"{kind}_few": _appends(each, callers=FEW_CALLERS, events=1) for kind, each in several.items()}
         singles = {f"{kind}_unary": _appends(each, callers=CALLERS, events=1) for kind, each in writers.items()}
         batches = {
             f"{kind}_batch": _appends(each, callers=BATCH_CALLERS, events=BATCH_EVENTS)
@@ -69,6 +82,7 @@ async def logs(
             found = {
                 **await _in_turns(singles | {"sidecars_unary": called}, seconds),
                 **await _in_turns(batches, seconds),
+                **await _in_turns(few, seconds),
                 **{f"{kind}_scan": each.scanned() for kind, each in writers.items()},
             }
             return {f"postgres.{name}": rate for name, rate in found.items()}

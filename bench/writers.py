@@ -26,7 +26,7 @@ from abridged.eventlog.async_append import AsyncAppender
 from abridged.eventlog.event import NewEvent, StreamId
 from abridged.eventlog.log import Append, EventLog
 from abridged.eventlog.postgres.connections import Address, Connection
-from abridged.eventlog.postgres.log import PostgresEventLog
+from abridged.eventlog.postgres.log import DEFAULT_NAME, PostgresEventLog
 from abridged.eventlog.sqlite.backend import SqliteBackend
 from abridged.eventlog.subscription import BATCH_BYTES_MAX
 from abridged.service.conversations.row import READ_TABLE
@@ -129,8 +129,8 @@ class LogWriter:
 
     @classmethod
     @contextmanager
-    def in_postgres(cls, url: str) -> Iterator[LogWriter]:
-        log = PostgresEventLog.open(Address(url), 1, clock_us=_now_us)
+    def in_postgres(cls, url: str, name: str = DEFAULT_NAME) -> Iterator[LogWriter]:
+        log = PostgresEventLog.open(Address(url), name, clock_us=_now_us)
         yield cls(log)
         log.close()
 
@@ -221,36 +221,40 @@ class LibraryWriter:
         return version
 
 
-KINDS: Mapping[str, Callable[[str], Any]] = {
+KINDS: Mapping[str, Callable[..., Any]] = {
     "bare": BareWriter.open,
     "log": LogWriter.in_postgres,
     "library": LibraryWriter.in_postgres,
     "file": LogWriter.in_sqlite,
     "library_file": LibraryWriter.in_sqlite,
 }
-"""Each opens a Writer at a URL or a path."""
+"""Each opens a Writer at a URL or a path, a log in PostgreSQL by its name."""
 
 
 class Writers:
-    """Processes of one kind on one log, measured together."""
+    """Processes of one kind, on one log or several, measured together."""
 
     def __init__(self, processes: Sequence[subprocess.Popen[str]]) -> None:
         self._processes = processes
 
     @classmethod
     @contextmanager
-    def started(cls, kind: str, place: str, processes: int) -> Iterator[Writers]:
-        """Start them, and end them with their input. Raises EOFError, here or later, for one that has failed."""
+    def started(cls, kind: str, place: str, processes: int, names: Sequence[str] = ()) -> Iterator[Writers]:
+        """Start them, in turns on the logs of these names, and end them with their input. Raises EOFError, here or
+        later, for one that has failed."""
         start = partial(
             subprocess.Popen[str],
-            [sys.executable, "-c", _RUN, kind, place],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
         with ExitStack() as resources:
             # Popen's own exit closes the input, and waits.
-            writers = cls([resources.enter_context(start()) for _ in range(processes)])
+            commands = [
+                [sys.executable, "-c", _RUN, kind, place, *([names[at % len(names)]] if names else [])]
+                for at in range(processes)
+            ]
+            writers = cls([resources.enter_context(start(command)) for command in commands])
             writers._measured(writers._processes, {})
             yield writers
 
@@ -278,9 +282,9 @@ def _rate(process: subprocess.Popen[str]) -> float:
     return float(line)
 
 
-def run(kind: str, place: str) -> None:
+def run(kind: str, place: str, *name: str) -> None:
     """Measure what each line asks for: appends of `callers`, or without any a scan."""
-    with KINDS[kind](place) as writer:
+    with KINDS[kind](place, *name) as writer:
         for line in sys.stdin:
             asked = json.loads(line)
             print(writer.append(**asked) if asked else writer.scan(), flush=True)

@@ -71,6 +71,10 @@ class StoredBackend(Backend, Protocol):
         """See Backend."""
         ...
 
+    def names(self) -> list[str]:
+        """The names of the logs in this place, of which this one is one if it is there; empty where logs have none."""
+        ...
+
     def size_bytes(self) -> int:
         """Bytes that the log takes. Raises OSError if there is no log."""
         ...

@@ -34,5 +34,6 @@ class Leases(Protocol):
         ...
 
     def drop(self, tokens: Mapping[StreamId, int]) -> None:
-        """Forget the leases of work that has ended, if none is newer."""
+        """Forget the leases of work that has ended, if none is newer, and some that lapsed long ago: nobody else drops
+        what a process leaves that was killed at the end of its work."""
         ...

@@ -13,16 +13,19 @@ from abridged.eventlog.postgres import sql
 from abridged.eventlog.postgres.connections import Address, Connection
 from abridged.eventlog.postgres.copy import copied
 from abridged.eventlog.postgres.database import (
+    deaf,
     has_tables,
     hazards,
+    lock_tables,
+    names_of_logs,
     require_fit,
     server_of,
-    stored_identity,
+    stored_log,
     transaction,
 )
 from abridged.eventlog.postgres.errors import translating
 from abridged.eventlog.postgres.leases import PostgresLeases
-from abridged.eventlog.postgres.log import PostgresEventLog
+from abridged.eventlog.postgres.log import DEFAULT_NAME, PostgresEventLog
 from abridged.eventlog.postgres.rows import PostgresRows
 from abridged.eventlog.postgres.schema import OWN
 from abridged.eventlog.postgres.snapshots import PostgresSnapshots
@@ -31,28 +34,26 @@ from abridged.eventlog.postgres.verification import PostgresVerification
 from abridged.eventlog.rows import R, RowTable
 from abridged.eventlog.snapshots import PURPOSE
 
-LOG = 1
-"""The number of a database's first log."""
-
 T = TypeVar("T")
 
 
 class PostgresBackend:
-    """A StoredBackend: the log of a number in the database at `url`, in the first schema of the role's search path."""
+    """A StoredBackend: the log of a name in the database at `url`, in the first schema of the role's search path."""
 
-    def __init__(self, url: str, log: int = LOG, *, copy_of: str = "") -> None:
-        """With `copy_of` the log is a copy that is being made of the log with this id. Raises LogUnsafe for a URL that
-        names no PostgreSQL database."""
+    def __init__(self, url: str, name: str = DEFAULT_NAME, *, listen_url: str = "", copy_of: str = "") -> None:
+        """At `listen_url` is the server itself, where `url` is that of a pooler. With `copy_of` the log is a copy
+        that is being made of the log with this id. Raises LogUnsafe for a URL that names no PostgreSQL database."""
         self._url = url
         self._address = Address(url)
-        self._log = log
+        self._name = name
+        self._listen = Address(listen_url) if listen_url else None
         self._copy_of = copy_of
 
     def __str__(self) -> str:
-        return str(self._address)
+        return str(self._address) if self._name == DEFAULT_NAME else f"{self._address} (log {self._name})"
 
     def rows(self, table: RowTable[R]) -> PostgresRows[R]:
-        return PostgresRows(table, self._log)
+        return PostgresRows(table)
 
     def open(
         self,
@@ -62,22 +63,23 @@ class PostgresBackend:
         hook: AppendHook,
         on_fatal: Callable[[Exception], None] | None = None,
     ) -> Opened:
-        def prepare(connection: Connection) -> None:
-            rows.prepare(connection)
-            prepare_snapshots(connection)
+        def prepare(connection: Connection, number: int) -> None:
+            rows.of(number).prepare(connection)
+            prepare_snapshots(connection, number)
 
         log = PostgresEventLog.open(
             self._address,
-            self._log,
+            self._name,
             clock_us=clock_us,
             hook=hook,
             prepare=prepare,
             on_fatal=on_fatal,
+            listen=self._listen,
             copy_of=self._copy_of,
         )
         rows.through(log.read, log.write)
-        kept = Kept(rows, PostgresSnapshots(self._log, log.secret(PURPOSE), log.read, log.write))
-        return Opened(log, kept, log.warnings, PostgresLeases(self._log, log.write))
+        kept = Kept(rows, PostgresSnapshots(log.number, log.secret(PURPOSE), log.read, log.write))
+        return Opened(log, kept, log.warnings, PostgresLeases(log.number, log.write))
 
     def size_bytes(self) -> int:
         """Bytes of the tables of every log in the schema. Raises OSError if there is no log."""
@@ -87,13 +89,16 @@ class PostgresBackend:
             return int(row[0]) if row is not None else 0
 
         if not (found := self._asked(size)):
-            raise FileNotFoundError(f"there is no log at {self._address}")
+            raise FileNotFoundError(f"there is no log at {self}")
         return found
+
+    def names(self) -> list[str]:
+        return self._asked(names_of_logs)
 
     def log_id(self) -> str:
         def read(connection: Connection) -> str:
-            identity = stored_identity(connection, self._log) if has_tables(connection) else None
-            return identity.log_id if identity is not None else ""
+            stored = stored_log(connection, self._name) if has_tables(connection) else None
+            return stored.identity.log_id if stored is not None else ""
 
         return self._asked(read)
 
@@ -101,7 +106,9 @@ class PostgresBackend:
         def found(connection: Connection) -> list[Notice]:
             server = server_of(connection)
             require_fit(server)
-            return hazards(server)
+            stored = stored_log(connection, self._name) if has_tables(connection) else None
+            unheard = deaf(self._listen, self._name, stored) if self._listen is not None and stored is not None else ()
+            return [*hazards(server), *unheard]
 
         try:
             return self._asked(found)
@@ -109,23 +116,23 @@ class PostgresBackend:
             return [Notice("unfit_database", str(error), "set log.url to a database that is fit", is_refused=True)]
 
     def verification(self, rows: PostgresRows[Any]) -> AbstractContextManager[PostgresVerification]:
-        return PostgresVerification.opened(self._address, self._log, rows)
+        return PostgresVerification.opened(self._address, self._name, rows)
 
     def copy(self, log_id: str, fill: Callable[[EventLog], None], check: Callable[[Backend], None]) -> None:
-        copied(
-            self._address, self._log, log_id, fill, lambda: check(PostgresBackend(self._url, self._log, copy_of=log_id))
-        )
+        made = PostgresBackend(self._url, self._name, copy_of=log_id)
+        copied(self._address, self._name, log_id, fill, lambda: check(made))
 
     def rewrite(self, rows: PostgresRows[Any], *, goes_on: Callable[[], bool] = lambda: True) -> bool:
         """See StoredBackend. No page of the rows is one of the events, so that only the rows go."""
         del goes_on
 
         def emptied(connection: Connection) -> None:
-            if not has_tables(connection) or stored_identity(connection, self._log) is None:
+            stored = stored_log(connection, self._name) if has_tables(connection) else None
+            if stored is None:
                 raise FileNotFoundError(f"there is no log at {self}")
             with transaction(connection):
-                connection.execute(sql.LOCK, {"log": self._log})
-                rows.forget(connection)
+                lock_tables(connection, stored.number)
+                rows.of(stored.number).forget(connection)
 
         self._asked(emptied)
         return True

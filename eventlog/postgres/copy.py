@@ -14,7 +14,7 @@ from abridged.eventlog.errors import EventLogError, LogGone
 from abridged.eventlog.log import EventLog
 from abridged.eventlog.postgres import sql
 from abridged.eventlog.postgres.connections import Address, Connection
-from abridged.eventlog.postgres.database import described, has_tables, stored_identity, transaction
+from abridged.eventlog.postgres.database import described, has_tables, stored_log, transaction
 from abridged.eventlog.postgres.errors import translating
 from abridged.eventlog.postgres.log import PostgresEventLog
 from abridged.eventlog.postgres.rows import PROJECTIONS
@@ -23,41 +23,43 @@ from abridged.eventlog.postgres.snapshots import TABLES as SNAPSHOTS
 
 
 def copied(
-    address: Address, log: int, log_id: str, fill: Callable[[EventLog], None], check: Callable[[], None]
+    address: Address, name: str, log_id: str, fill: Callable[[EventLog], None], check: Callable[[], None]
 ) -> None:
     """See StoredBackend.copy."""
-    _cleared(address, log)
+    _cleared(address, name)
     key = b""
     try:
-        opened = PostgresEventLog.open(address, log, clock_us=lambda: time.time_ns() // 1_000, copy_of=log_id)
+        opened = PostgresEventLog.open(address, name, clock_us=lambda: time.time_ns() // 1_000, copy_of=log_id)
         with closing(opened) as made:
-            own = made.read(lambda connection: stored_identity(connection, log, copy_of=log_id))
+            own = made.read(lambda connection: stored_log(connection, name, copy_of=log_id))
             assert own is not None, "the log is open"
-            key = own.key
+            key = own.identity.key
             fill(made)
         check()
         with translating(), closing(address.connect()) as connection, transaction(connection):
-            if connection.execute(sql.WHOLE, {"log": log, "key": key}).rowcount != 1:
+            if connection.execute(sql.WHOLE, {"log": own.number, "key": key}).rowcount != 1:
                 raise LogGone("another import has taken the place of this one")
     except BaseException:
         # The next import clears what cannot be cleared now.
         with suppress(EventLogError, FileExistsError):
-            _cleared(address, log, key)
+            _cleared(address, name, key)
         raise
 
 
-def _cleared(address: Address, log: int, key: bytes | None = None) -> None:
+def _cleared(address: Address, name: str, key: bytes | None = None) -> None:
     """Remove what an interrupted import has left; with a key only the copy that has it. Raises FileExistsError for a
     whole log."""
     # Removing a large copy takes longer than any call may.
     with translating(), closing(address.connect(statement_max_ms=0)) as connection:
         if not has_tables(connection):
             return
-        for _, own, is_whole in connection.execute(sql.IDENTITY, {"log": log}).fetchall():
-            if key is not None and own != key:
-                return
-            if is_whole:
-                raise FileExistsError(f"there is a log at {address}")
+        if (there := connection.execute(sql.IDENTITY, {"name": name}).fetchone()) is None:
+            return
+        log, _, own, is_whole = there
+        if key is not None and own != key:
+            return
+        if is_whole:
+            raise FileExistsError(f"there is a log {name} at {address}")
         for table in quoted(_tables(connection, log)):
             connection.execute(f"DELETE FROM {table} WHERE log = %(log)b".encode(), {"log": log})  # noqa: S608 - of our own
 

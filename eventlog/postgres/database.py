@@ -5,8 +5,8 @@ A place that cannot keep what a log promises is refused here, before an event is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
 import psycopg
@@ -15,21 +15,49 @@ from sqlalchemy import Table
 
 from abridged.eventlog.backend import Notice
 from abridged.eventlog.chain import LogIdentity
-from abridged.eventlog.errors import LogCorrupt, LogForeign, LogLocked, LogNewer, LogOlder, LogUnavailable, LogUnsafe
+from abridged.eventlog.errors import (
+    EventLogError,
+    LogCorrupt,
+    LogForeign,
+    LogLocked,
+    LogNewer,
+    LogOlder,
+    LogUnavailable,
+    LogUnsafe,
+)
 from abridged.eventlog.postgres import sql
-from abridged.eventlog.postgres.connections import IDLE_MAX_MS, STATEMENT_MAX_MS, Connection, Cursor, ask
-from abridged.eventlog.postgres.errors import DUPLICATE_TABLE, LOCK_NOT_AVAILABLE, UNIQUE_VIOLATION
+from abridged.eventlog.postgres.connections import (
+    IDLE_MAX_MS,
+    STATEMENT_MAX_MS,
+    Address,
+    Connection,
+    Cursor,
+    ask,
+    is_direct,
+)
+from abridged.eventlog.postgres.errors import (
+    DUPLICATE_TABLE,
+    LOCK_NOT_AVAILABLE,
+    UNIQUE_VIOLATION,
+    of_cause,
+    translating,
+)
 from abridged.eventlog.postgres.schema import METADATA, OWN, REVISION, columns, created
 from abridged.eventlog.schema import REVISION_TABLE
 
 LOCK_WAIT_MS = 5_000
 """Longest wait for the log's lock, which another process holds for the time of one commit."""
 
+OPENING_WAIT_MS = 8_000
+"""The same while a log is opened: longer than IDLE_MAX_MS, after which the server takes back whatever a stopped process
+holds."""
+
 LIMITS = {
     "lock_timeout": str(LOCK_WAIT_MS),
     "statement_timeout": str(STATEMENT_MAX_MS),
     "idle_timeout": str(IDLE_MAX_MS),
 }
+OPENING_LIMITS = {**LIMITS, "lock_timeout": str(OPENING_WAIT_MS)}
 
 
 class Server(NamedTuple):
@@ -43,15 +71,22 @@ class Server(NamedTuple):
     full_page_writes: str
 
 
+class StoredLog(NamedTuple):
+    """A log in a database: the number that its keys begin with, and its identity."""
+
+    number: int
+    identity: LogIdentity
+
+
 @contextmanager
-def transaction(connection: Connection) -> Iterator[None]:
-    """Run the body in one transaction under the limits of a group, and take it back if the body raises.
+def transaction(connection: Connection, limits: Mapping[str, str] = LIMITS) -> Iterator[None]:
+    """Run the body in one transaction under the limits of a group, or those, and take it back if the body raises.
 
     Raises LogUnavailable for a commit that is no acknowledgement.
     """
     try:
         connection.execute(sql.BEGIN)
-        connection.execute(sql.LIMITS, LIMITS)
+        connection.execute(sql.LIMITS, limits)
         yield
         with acknowledged(connection) as commits:
             commits.append(connection.execute(sql.COMMIT))
@@ -130,29 +165,48 @@ def hazards(server: Server) -> list[Notice]:
     ]
 
 
-def prove_exclusion(one: Connection, other: Connection, log: int, *, lock: str = sql.LOCK) -> None:
-    """Raise LogUnsafe unless the lock that `one` takes keeps `other` out.
+def deaf(address: Address, name: str, stored: StoredLog, *, copy_of: str = "") -> tuple[Notice, ...]:
+    """The hazard of an address at which nothing can be heard of the log now.
+
+    Raises LogUnsafe for one at which it never will be: of another log, of a standby, or of a pooler.
+    """
+    try:
+        with translating(), closing(address.connect()) as connection:
+            require_fit(server_of(connection))
+            if not has_tables(connection) or stored_log(connection, name, copy_of=copy_of) != stored:
+                raise LogUnsafe("log.listen_url leads to another log than log.url")
+            if not is_direct(connection):
+                raise LogUnsafe("log.listen_url leads to a pooler, which passes on no notifications: name the server")
+    except LogUnavailable as error:
+        what = f"log.listen_url: {error}; what other sidecars commit is seen with a delay until it answers"
+        return (Notice("not_listening", what, "let the server be reached there, or leave log.listen_url out"),)
+    return ()
+
+
+def prove_exclusion(one: Connection, other: Connection, *, lock: str = sql.TABLES_LOCK) -> None:
+    """Raise LogUnsafe unless the lock of a row that `one` takes keeps `other` out.
 
     Poolers that run each statement in another session, and databases that only pretend to lock, do not; two processes
-    would give out the same positions there.
+    would give out the same positions there. Commits lock other rows: a log whose lock another process holds can be
+    opened.
     """
     try:
         one.execute(sql.BEGIN)
-        one.execute(sql.LIMITS, LIMITS)
-        one.execute(lock, {"log": log})
+        one.execute(sql.LIMITS, OPENING_LIMITS)
+        one.execute(lock.encode())
         other.execute(sql.BEGIN)
-        other.execute(sql.LOCK_AT_ONCE, {"log": log})
+        other.execute(sql.TABLES_LOCK_AT_ONCE)
     except psycopg.Error as error:
         if error.sqlstate != LOCK_NOT_AVAILABLE:
             raise
         if one.info.transaction_status is psycopg.pq.TransactionStatus.INTRANS:
             return
-        raise LogUnavailable("the log's lock was not granted in time") from error
+        raise held_elsewhere(error) from error
     finally:
         taken_back(one)
         taken_back(other)
     raise LogUnsafe(
-        "two sessions hold the log's lock at once, so nothing would keep two writers apart: connect to the server "
+        "two sessions hold the lock of a row at once, so nothing would keep two writers apart: connect to the server "
         "itself, or through a pooler that gives a transaction one session"
     )
 
@@ -168,32 +222,52 @@ def make_tables(connection: Connection) -> None:
     connection.execute(sql.INSERT_REVISION, {"revision": REVISION})
 
 
-def stored_identity(connection: Connection, log: int, *, copy_of: str = "") -> LogIdentity | None:
-    """The identity of a log; None if the database does not have it.
+def held_elsewhere(error: psycopg.Error) -> EventLogError:
+    """The error of an opening that a lock was not granted to."""
+    held = LogUnavailable(
+        f"{error.sqlstate}: another session has held a lock on the log's tables for more than "
+        f"{OPENING_WAIT_MS / 1_000:g} s: pg_locks says which"
+    )
+    return of_cause(held, LOCK_NOT_AVAILABLE)
+
+
+def stored_log(connection: Connection, name: str, *, copy_of: str = "") -> StoredLog | None:
+    """The log of a name; None if the database does not have it.
 
     Raises LogLocked for a copy that is being made, unless it is that of the log with the id `copy_of`.
     """
-    row = ask(connection, sql.IDENTITY, {"log": log}).fetchone()
+    row = ask(connection, sql.IDENTITY, {"name": name}).fetchone()
     if row is None:
         return None
-    log_id, key, is_whole = row
+    number, log_id, key, is_whole = row
     if not is_whole and log_id != copy_of:
         raise LogLocked(
             "a log is being imported into this place, or the import was interrupted: wait for its end, or import again"
         )
-    return LogIdentity(log_id, key)
+    return StoredLog(number, LogIdentity(log_id, key))
 
 
-def identity_of(connection: Connection, log: int, *, clock_us: Callable[[], int], copy_of: str = "") -> LogIdentity:
-    """The log's identity, and its lock; a new log gets its secret here, and its id unless it is a copy."""
-    if stored_identity(connection, log, copy_of=copy_of) is None:
-        new = LogIdentity.new(copy_of)
-        row = {"log": log, "log_id": new.log_id, "key": new.key, "created_us": clock_us(), "is_whole": not copy_of}
-        connection.execute(sql.INSERT_LOG, row)
+def names_of_logs(connection: Connection) -> list[str]:
+    """The names of the whole logs of the database."""
+    return [name for (name,) in connection.execute(sql.NAMES)] if has_tables(connection) else []
+
+
+def made_log(connection: Connection, name: str, *, clock_us: Callable[[], int], copy_of: str = "") -> StoredLog:
+    """The log of a name, for which it takes no lock; a new one gets its secret here, and its id unless it is a copy."""
+    if (known := stored_log(connection, name, copy_of=copy_of)) is not None:
+        return known
+    new = LogIdentity.new(copy_of)
+    row = {"name": name, "log_id": new.log_id, "key": new.key, "created_us": clock_us(), "is_whole": not copy_of}
+    connection.execute(sql.INSERT_LOG, row)
+    made = stored_log(connection, name, copy_of=copy_of)
+    assert made is not None, "its row was inserted, here or by another process"
+    return made
+
+
+def lock_tables(connection: Connection, log: int) -> None:
+    """Have no other process append to the log, or change the tables of any, until the transaction ends."""
     connection.execute(sql.LOCK, {"log": log})
-    identity = stored_identity(connection, log, copy_of=copy_of)
-    assert identity is not None, "its row was inserted, here or by another process"
-    return identity
+    connection.execute(sql.TABLES_LOCK)
 
 
 def has_tables(connection: Connection) -> bool:

@@ -9,6 +9,14 @@ from abridged.eventlog.event import StreamId
 from abridged.eventlog.postgres import sql
 from abridged.eventlog.postgres.connections import Connection, Run, arrays, ask
 
+FORGOTTEN_AFTER_S = 3_600.0
+"""A lease that lapsed so long ago is of a pass that has ended, for every process looks for such each few seconds:
+whoever ended it was killed before it dropped the lease, or another process looked at the same time. A pass that nobody
+could take up meanwhile waits for one more lease, and no harm is done: the log decides who may end it."""
+
+FORGOTTEN_MAX = 100
+"""Leases that one call forgets."""
+
 
 class PostgresLeases:
     """Leases of the log of a number; `write` runs a change between two groups of appends."""
@@ -28,7 +36,12 @@ class PostgresLeases:
         }
 
     def drop(self, tokens: Mapping[StreamId, int]) -> None:
-        self._run(sql.DROP, **_columns(tokens))
+        def drop(connection: Connection) -> None:
+            ask(connection, sql.DROP, {**self._log, **_columns(tokens)})
+            ask(connection, sql.FORGET, {**self._log, "seconds": FORGOTTEN_AFTER_S, "limit": FORGOTTEN_MAX})
+
+        if tokens:
+            self._write(drop)
 
     def _run(self, statement: str, **parameters: Any) -> Sequence[tuple[Any, ...]]:
         if not parameters["tokens"]:

@@ -12,13 +12,16 @@ from typing import Self, TypeVar
 import psycopg
 
 from abridged.eventlog.backend import Notice
-from abridged.eventlog.chain import LogIdentity
 from abridged.eventlog.errors import LogUnavailable
 from abridged.eventlog.log import AppendHook
 from abridged.eventlog.postgres.connections import Address, Connection, Readers
 from abridged.eventlog.postgres.database import (
+    OPENING_LIMITS,
+    StoredLog,
+    deaf,
     hazards,
-    identity_of,
+    held_elsewhere,
+    made_log,
     make_tables,
     prove_exclusion,
     require_fit,
@@ -32,25 +35,30 @@ from abridged.eventlog.postgres.watch import Channel, HeadWatch
 from abridged.eventlog.postgres.writer import PostgresWriter
 from abridged.eventlog.stored_log import StoredEventLog
 
-OPENINGS_MAX = 3
-"""Attempts at a database in which another process makes the tables at the same time."""
+OPENINGS_MAX = 10
+"""Attempts at a database in which other processes make the tables, or logs, at the same time."""
+
+DEFAULT_NAME = "default"
+"""The name of a log that nobody has named."""
 
 T = TypeVar("T")
 
 
 class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
-    """An EventLog in a database. Use `open` to create it; `warnings` are for the operator."""
+    """An EventLog in a database. Use `open` to create it; `number` is what its keys begin with, and
+    `warnings` are for the operator."""
 
     def __init__(
         self,
         writer: PostgresWriter,
         reader: PostgresReader,
         *,
-        identity: LogIdentity,
+        stored: StoredLog,
         watch: Callable[[Callable[[int], None]], HeadWatch],
         on_fatal: Callable[[Exception], None] | None,
         warnings: tuple[Notice, ...],
     ) -> None:
+        self.number, identity = stored
         self.warnings = warnings
         self._namespace_heads: dict[str, tuple[int, int]] = {}
         super().__init__(writer, reader, identity=identity, head=reader.head(), on_fatal=on_fatal)
@@ -60,18 +68,21 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
     def open(
         cls,
         address: Address,
-        log: int,
+        name: str = DEFAULT_NAME,
         *,
         clock_us: Callable[[], int],
         hook: AppendHook | None = None,
-        prepare: Callable[[Connection], None] | None = None,
+        prepare: Callable[[Connection, int], None] | None = None,
         on_fatal: Callable[[Exception], None] | None = None,
+        listen: Address | None = None,
         copy_of: str = "",
     ) -> Self:
-        """Open or create the log of this number; with `copy_of` that copy of the log with this id, which no other
-        process opens.
+        """Open or create the log of this name; with `copy_of` that copy of the log with this id, which no other process
+        opens. A log whose lock another process holds opens, unless there is something to make.
 
-        `prepare` runs once in the opening transaction, so that the hook's owner can create its own tables.
+        `listen` is where the server itself is, for its notifications, where `address` is that of a pooler. `prepare`
+        runs once in the opening transaction, with the log's number, so that the hook's owner can create its
+        own tables.
 
         Raises LogUnsafe, LogOlder, LogNewer, LogCorrupt, LogForeign, LogLocked, LogFull or LogUnavailable. No log
         is changed then, and a new one has its tables at most.
@@ -82,10 +93,12 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
             with translating(is_opening=True):
                 server = server_of(connection)
                 require_fit(server)
-                identity = _prepared(connection, log, clock_us, prepare, copy_of)
+                stored = _prepared(connection, name, clock_us, prepare, copy_of)
                 with closing(address.connect()) as other:
-                    prove_exclusion(connection, other, log)
-            channel = Channel.of(identity.log_id)
+                    prove_exclusion(connection, other)
+            heard = deaf(listen, name, stored, copy_of=copy_of) if listen is not None else ()
+            log, identity = stored
+            channel = Channel.of(log, identity.log_id)
             writer = PostgresWriter(
                 connection,
                 connect=address.connect,
@@ -100,10 +113,12 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
             made = cls(
                 writer,
                 reader,
-                identity=identity,
-                watch=lambda moved: HeadWatch(address.connect, log, channel, moved),
+                stored=stored,
+                watch=lambda moved: HeadWatch(
+                    address.connect, log, channel, moved, listen=listen.connect if listen is not None else None
+                ),
                 on_fatal=on_fatal,
-                warnings=tuple(hazards(server)),
+                warnings=(*hazards(server), *heard),
             )
             opened.pop_all()
             return made
@@ -161,20 +176,22 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
 
 def _prepared(
     connection: Connection,
-    log: int,
+    name: str,
     clock_us: Callable[[], int],
-    prepare: Callable[[Connection], None] | None,
+    prepare: Callable[[Connection, int], None] | None,
     copy_of: str,
-) -> LogIdentity:
-    """The identity of the log, whose tables are there after this."""
+) -> StoredLog:
+    """The log, whose tables are there after this."""
     for _ in range(OPENINGS_MAX):
         try:
-            with transaction(connection):
+            with transaction(connection, OPENING_LIMITS):
                 make_tables(connection)
-                identity = identity_of(connection, log, clock_us=clock_us, copy_of=copy_of)
+                stored = made_log(connection, name, clock_us=clock_us, copy_of=copy_of)
                 if prepare is not None:
-                    prepare(connection)
-                return identity
+                    prepare(connection, stored.number)
+                return stored
+        except psycopg.errors.LockNotAvailable as error:
+            raise held_elsewhere(error) from error
         except psycopg.Error as error:
             if not was_made_meanwhile(error):
                 raise

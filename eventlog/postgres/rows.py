@@ -7,14 +7,14 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from sqlalchemy import Column, Index, MetaData, PrimaryKeyConstraint, SmallInteger, Table, Text, text
 
 from abridged.eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, StreamCorrupt
 from abridged.eventlog.event import NUMBER_MAX, StreamId
 from abridged.eventlog.postgres.connections import Connection, Run, ask, is_direct
-from abridged.eventlog.postgres.database import described, execute_each, is_as_made, snapshot
+from abridged.eventlog.postgres.database import described, execute_each, is_as_made, lock_tables, snapshot
 from abridged.eventlog.postgres.schema import created, dropped, quoted, type_of
 from abridged.eventlog.row_columns import columns_of, condition_of
 from abridged.eventlog.rows import FIRST, Fault, R, RowTable, seal_of
@@ -26,6 +26,9 @@ STREAMS_PAGE = 256
 
 LOOK_ROWS = 64
 """Rows of a read of a page, of which some may not be wanted."""
+
+NO_LOG = 0
+"""The number of no log: rows that are of none yet."""
 
 _ESCAPED = re.compile(r"\\[0\\]")
 
@@ -43,27 +46,36 @@ which is negative; 0 after a rebuild that left out streams."""
 
 
 class PostgresRows(Generic[R]):
-    """StoredRows of one table and one log. Neither read nor written until they are all there (`is_complete`)."""
+    """StoredRows of one table and one log, `of` which they are from its opening on. Neither read nor written until they
+    are all there (`is_complete`)."""
 
-    def __init__(self, table: RowTable[R], log: int) -> None:
+    def __init__(self, table: RowTable[R]) -> None:
         self._spec = table
         self._table = _table_of(table)
         self._sql = _Statements(table, self._table)
-        self._log = {"log": log, "table": table.name}
+        self._log: dict[str, Any] = {"log": NO_LOG, "table": table.name}
         self._read: Run | None = None
         self._write: Run | None = None
         self._left_out: Mapping[StreamId, int] = {}
         self._maker = -1 - secrets.randbelow(1 << 15)
         self.is_complete = True
 
+    def of(self, log: int) -> Self:
+        """Be those of the log of this number."""
+        self._log["log"] = log
+        return self
+
     def prepare(self, connection: Connection) -> None:
-        """Open the table in the transaction that opens the log, and empty it if it has a fault.
+        """Open the table in the transaction that opens the log, and empty it under the log's lock if it has a fault.
 
         `is_complete` is then false until its rows are rebuilt. Raises LogNewer if a newer version made the table,
         LogCorrupt if it is not as this version made it or knows of events that are missing, LogUnavailable while
         another process rebuilds it.
         """
-        fault = self.fault(connection)
+        if (fault := self.fault(connection)) is not None:
+            lock_tables(connection, self._log["log"])
+            # Another process may have made it in between.
+            fault = self.fault(connection)
         if fault is Fault.NEWER:
             raise LogNewer(f"the read table {fault}; `abridged log rebuild` makes it again for this one")
         if fault is Fault.DAMAGED:

@@ -1,4 +1,4 @@
-"""The tables of logs in a PostgreSQL database, which may hold several: every key begins with the number of its log.
+"""The tables of logs in a PostgreSQL database, of which it may hold several: keys begin with the number of their log.
 
 Columns carry the invariants, as in `eventlog/schema.py`. The row of `logs` is never updated: it is the lock under which
 positions are given out. Events refer to streams and types without foreign keys, because checking one locks a row for
@@ -51,12 +51,15 @@ logs = Table(
     "logs",
     METADATA,
     Column("log", SmallInteger, primary_key=True, autoincrement=False),
+    Column("name", TEXT, nullable=False),
     Column("log_id", Text, nullable=False),
     Column("key", LargeBinary, nullable=False),
     Column("created_us", BigInteger, nullable=False),
     Column("is_whole", Boolean, nullable=False),
+    UniqueConstraint("name", name="uq_logs_name"),
 )
-"""One row for each log: its id, the secret of its content hashes, and whether it is no copy that is being made."""
+"""One row for each log: its name here, its id, the secret of its content hashes, and whether it is no copy
+that is being made."""
 
 streams = Table(
     "streams",

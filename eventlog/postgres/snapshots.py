@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, Column, LargeBinary, MetaData, SmallInteger, 
 
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.postgres.connections import Connection, Run, ask
-from abridged.eventlog.postgres.database import described, execute_each, is_as_made
+from abridged.eventlog.postgres.database import described, execute_each, is_as_made, lock_tables
 from abridged.eventlog.postgres.schema import TEXT, created, dropped
 from abridged.eventlog.snapshots import SET_ASIDE, NotSetAside, StoredSnapshot, seal_of
 
@@ -123,13 +123,19 @@ class PostgresSnapshots:
         return bool(seal == seal_of(self._secret, unsealed))
 
 
-def prepare(connection: Connection) -> None:
+def prepare(connection: Connection, log: int) -> None:
     """Make the tables in the transaction that opens the log, in the place of those that are not as this version makes
     them."""
-    found = described(connection, [table.name for table in TABLES])
-    for table in TABLES:
-        if not is_as_made(found.get(table.name), table):
+    if _unmade(connection):
+        lock_tables(connection, log)
+        # Another process may have made them in between.
+        for table in _unmade(connection):
             execute_each(connection, [dropped(table), *created(table)])
+
+
+def _unmade(connection: Connection) -> list[Table]:
+    found = described(connection, [table.name for table in TABLES])
+    return [table for table in TABLES if not is_as_made(found.get(table.name), table)]
 
 
 def has_snapshots(connection: Connection) -> bool:

@@ -21,7 +21,7 @@ FROM current_setting('synchronous_commit') AS setting
 """
 """Of the transaction alone: behind a pooler, a session's settings would be those of its next user too."""
 
-LOCK = "SELECT log_id FROM logs WHERE log = %(log)b FOR UPDATE"
+LOCK = "SELECT log_id, key FROM logs WHERE log = %(log)b FOR UPDATE"
 
 ENDS = """
 SELECT (SELECT coalesce(max(position), 0) FROM events WHERE log = %(log)b),
@@ -136,8 +136,17 @@ WHERE l.log = %(log)b AND l.expires_at <= clock_timestamp()
 DROP = f"""
 DELETE FROM leases AS l USING ({_ASKED}) AS asked
 WHERE l.log = %(log)b AND l.namespace = asked.namespace AND l.name = asked.name AND l.token <= asked.token
-RETURNING l.name
 """  # noqa: S608 - of constants
+
+FORGET = """
+DELETE FROM leases WHERE (log, namespace, name) IN (
+    SELECT log, namespace, name FROM leases
+    WHERE log = %(log)b AND expires_at < clock_timestamp() - make_interval(secs => %(seconds)b::double precision)
+    LIMIT %(limit)b
+    FOR UPDATE SKIP LOCKED
+)
+"""
+"""Whoever renews or takes one of them is not waited for."""
 
 # Reads
 
@@ -273,18 +282,24 @@ REVISION = "SELECT version_num FROM eventlog_revision"
 
 INSERT_REVISION = "INSERT INTO eventlog_revision (version_num) VALUES (%(revision)b)"
 
-IDENTITY = "SELECT log_id, key, is_whole FROM logs WHERE log = %(log)b"
+IDENTITY = "SELECT log, log_id, key, is_whole FROM logs WHERE name = %(name)b"
+
+NAMES = "SELECT name FROM logs WHERE is_whole ORDER BY name"
 
 INSERT_LOG = """
-INSERT INTO logs (log, log_id, key, created_us, is_whole)
-VALUES (%(log)b, %(log_id)b, %(key)b, %(created_us)b, %(is_whole)b)
-ON CONFLICT DO NOTHING
+INSERT INTO logs (log, name, log_id, key, created_us, is_whole)
+SELECT coalesce(max(log), 0) + 1, %(name)b, %(log_id)b, %(key)b, %(created_us)b, %(is_whole)b FROM logs
+ON CONFLICT (name) DO NOTHING
 """
+"""Two logs that are made at once get the same number, of which one is refused: its opening tries again."""
 
 WHOLE = "UPDATE logs SET is_whole = true WHERE log = %(log)b AND key = %(key)b"
 """The one change of this row: nobody but the process that makes the copy has opened the log."""
 
-LOCK_AT_ONCE = f"{LOCK} NOWAIT"
+TABLES_LOCK = "SELECT version_num FROM eventlog_revision FOR UPDATE"
+"""Of all logs in the schema: whoever has it may change their tables. A commit needs it never."""
+
+TABLES_LOCK_AT_ONCE = f"{TABLES_LOCK} NOWAIT"
 
 SIZE = """
 SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint

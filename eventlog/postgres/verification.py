@@ -19,7 +19,7 @@ from abridged.eventlog.event import SealedEvent, StreamId
 from abridged.eventlog.losses import Suspect
 from abridged.eventlog.postgres import sql
 from abridged.eventlog.postgres.connections import Address, Readers
-from abridged.eventlog.postgres.database import has_tables, stored_identity
+from abridged.eventlog.postgres.database import StoredLog, has_tables, stored_log
 from abridged.eventlog.postgres.reader import PostgresReader
 from abridged.eventlog.postgres.rows import PostgresRows
 from abridged.eventlog.postgres.snapshots import PostgresSnapshots, has_snapshots
@@ -48,16 +48,17 @@ class PostgresVerification(CheckedLog[PostgresReader]):
 
     @classmethod
     @contextmanager
-    def opened(cls, address: Address, log: int, rows: PostgresRows[Any]) -> Iterator[PostgresVerification]:
-        """Open the log, with the table of its `rows`, for checks. Raises LogOlder or LogNewer when another version made
-        its tables, LogForeign for other tables, FileNotFoundError when there is no log."""
+    def opened(cls, address: Address, name: str, rows: PostgresRows[Any]) -> Iterator[PostgresVerification]:
+        """Open the log of a name, with the table of its `rows`, for checks. Raises LogOlder or LogNewer when another
+        version made its tables, LogForeign for other tables, FileNotFoundError when there is no log."""
         # Counting a large log takes longer than any call may.
         readers = Readers(partial(address.connect, statement_max_ms=0))
         with closing(readers):
-            there = readers.run(lambda connection: has_tables(connection) and stored_identity(connection, log))
-            if not isinstance(there, LogIdentity):
-                raise FileNotFoundError(f"there is no log at {address}")
-            yield cls(log, rows, PostgresReader(readers, log), there)
+            there = readers.run(lambda connection: has_tables(connection) and stored_log(connection, name))
+            if not isinstance(there, StoredLog):
+                raise FileNotFoundError(f"there is no log {name} at {address}")
+            log, identity = there
+            yield cls(log, rows.of(log), PostgresReader(readers, log), identity)
 
     @cached_property
     def fault(self) -> Fault | None:

@@ -124,7 +124,7 @@ class PostgresWriter:
 
     def confirm(self) -> None:
         """Commit nothing under the log's lock, which is a write: the standby then has whatever was read before."""
-        self.write(lambda connection: self._require_own(connection.execute(sql.LOCK, self._log)))
+        self.write(lambda connection: self._require_own(ask(connection, sql.LOCK, self._log)))
 
     def wake(self) -> None:
         """Have the watches of all processes look around; without a connection they do so by themselves."""
@@ -157,9 +157,11 @@ class PostgresWriter:
                 self._write(connection, known, types, admitted)
                 if self._hook is not None and admitted.committed:
                     self._call_hook(self._hook, connection, admitted)
-                if admitted.events:
-                    connection.execute(sql.NOTIFY, self._notify)
                 commits.append(connection.execute(sql.COMMIT))
+                if admitted.events:
+                    # After it: a commit that notifies has the lock of all notifications of the server while it waits
+                    # for the disk, and so keeps out those of every other log.
+                    connection.execute(sql.NOTIFY, self._notify)
         except BaseException:
             _taken_back(connection)
             raise
@@ -214,7 +216,7 @@ class PostgresWriter:
         return _Known(head, numbered, numbers, states)
 
     def _require_own(self, locked: Cursor) -> None:
-        if locked.fetchone() != (self._identity.log_id,):
+        if locked.fetchone() != (self._identity.log_id, self._identity.key):
             raise LogGone("the log is not in its database any more, or another is in its place")
 
     def _tips(

@@ -63,6 +63,9 @@ class SqliteBackend:
         kept = Kept(rows, SqliteSnapshots(log.secret(PURPOSE), log.read, log.write))
         return Opened(log, kept, log.warnings)
 
+    def names(self) -> list[str]:
+        return []
+
     def size_bytes(self) -> int:
         return size_bytes(self._path)
 

@@ -30,6 +30,7 @@ def stored_backend(settings: LogSettings) -> StoredBackend:
     except ImportError as error:
         raise SettingUnusable(NOT_INSTALLED) from error
     try:
-        return PostgresBackend(settings.url.get_secret_value())
+        listen_url = settings.listen_url.get_secret_value() if settings.listen_url is not None else ""
+        return PostgresBackend(settings.url.get_secret_value(), settings.name, listen_url=listen_url)
     except LogUnsafe as error:
         raise SettingUnusable(str(error)) from error

@@ -17,7 +17,7 @@ from abridged.service.config.settings import Settings
 from abridged.service.domain.conversation import Conversation
 from abridged.service.models.ollama.host import open_hosts
 from abridged.service.recall.embedders import OllamaEmbedder, WordLlamaEmbedder
-from abridged.service.recall.file import remove, require_installed
+from abridged.service.recall.file import remove_unused, require_installed
 from abridged.service.recall.projection import IN_BACKGROUND, Pace, Progress, Projection
 from abridged.service.recall.recall import Recall
 from abridged.service.recall.vectors import Embedder
@@ -71,14 +71,15 @@ async def reindexed(
     settings: Settings, environ: Mapping[str, str], report: Callable[[Progress, int], None]
 ) -> Progress:
     """Rebuild the index of the log of `settings`, whatever made it; `report` is called now and then with the progress
-    and the log's head. Raises EventLogError, RecallStopped, RecallMissing.
+    and the log's head. Raises EventLogError, RecallStopped, RecallLocked while a sidecar has the index open, and
+    RecallMissing.
     """
     async with AsyncExitStack() as resources:
         without = settings.model_copy(update={"recall": settings.recall.model_copy(update={"index": "off"})})
         core = open_core(without, environ, resources, on_fatal=lambda _: None, now_us=lambda: time.time_ns() // 1_000)
-        # A file's log is ours now, so that no sidecar has its index open.
+        # A log in a file is this process's own now; sidecars share one in a database, and have their indexes open.
         if (path := _path(settings)) is not None:
-            remove(path)
+            remove_unused(path)
         recall = open_recall(settings, core.log, core.conversations.state, resources, pace=AT_ONCE)
         assert recall is not None, "the index is on"
         projection = recall.projection

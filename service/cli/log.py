@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, BinaryIO
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 import click
 from pydantic import SecretStr
@@ -26,14 +28,14 @@ from abridged.eventlog.errors import (
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.snapshots import SET_ASIDE
 from abridged.service.cli.failures import CHECK_DATABASE, CommandFailed, Misconfigured
-from abridged.service.cli.options import Invocation, settings_options
+from abridged.service.cli.options import Decorated, Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
 from abridged.service.cli.sidecar import configuration
 from abridged.service.cli.terminal import say
-from abridged.service.config.settings import LogSettings, Settings
+from abridged.service.config.settings import NAME_PATTERN, LogSettings, Settings
 from abridged.service.config.sources import environment
 from abridged.service.models.settings import SettingUnusable
-from abridged.service.recall.errors import RecallError
+from abridged.service.recall.errors import RecallError, RecallLocked
 
 if TYPE_CHECKING:
     from abridged.service.conversations.rebuild import Rebuilt
@@ -62,12 +64,30 @@ class _Place(click.ParamType[LogSettings]):
             self.fail("the URL of a database is 'postgresql://user:password@host/database'", param, ctx)
 
 
-_place = click.argument("place", metavar="[LOG]", required=False, type=_Place())
+class _Name(click.ParamType[str]):
+    """The name of a log in its database."""
+
+    name = "name"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if re.fullmatch(NAME_PATTERN, value) is None:
+            self.fail(f"{value!r} is no name of lower-case letters, digits and hyphens", param, ctx)
+        return value
+
+
+_name = click.option(
+    "--name", type=_Name(), metavar="NAME", help="The log's name in its database; log.name without it."
+)
+
+
+def _place(command: Decorated) -> Decorated:
+    """Add LOG and `--name`."""
+    return click.argument("place", metavar="[LOG]", required=False, type=_Place())(_name(command))
 
 
 @click.group(short_help="Check, export or import a log, or rebuild its read table or search index.")
 def log() -> None:
-    """Work on a LOG: a file that no sidecar is using, or the postgresql:// URL of a database."""
+    """Work on a LOG: a file that no sidecar is using, or the postgresql:// URL of a database, with its name there."""
 
 
 @log.command()
@@ -75,7 +95,7 @@ def log() -> None:
 @settings_options
 @click.option("--all", "is_all", is_flag=True, help=f"Print every finding, also more than {LINES_MAX}.")
 @click.pass_obj
-def verify(invocation: Invocation, place: LogSettings | None, is_all: bool) -> None:
+def verify(invocation: Invocation, *, place: LogSettings | None, name: str | None, is_all: bool) -> None:
     """Report everything that is damaged in LOG, or in the configured one.
 
     Checks a file's structure and indexes, that positions and versions have no gaps, every event against its
@@ -84,7 +104,7 @@ def verify(invocation: Invocation, place: LogSettings | None, is_all: bool) -> N
 
     Exits with 1 if something is damaged, or if LOG is no log or cannot be checked; with 2 if it does not exist.
     """
-    of_log = _of(place, configuration(invocation).settings)
+    of_log = _on_disk(_of(place, name, configuration(invocation).settings))
     # This command alone loads the readers of a log.
     from abridged.service.bootstrap.backends import stored_backend
     from abridged.service.cli.log_verification import verified
@@ -100,7 +120,7 @@ def verify(invocation: Invocation, place: LogSettings | None, is_all: bool) -> N
         try:
             summary = verified(of_log, sys.maxsize if is_all else LINES_MAX, _Progress())
         except FileNotFoundError as error:
-            raise Misconfigured(f"there is no log at {stored_backend(of_log)}", hint=NAME_IT) from error
+            raise Misconfigured(**_absent(of_log)) from error
     say(f"ok: {summary}")
 
 
@@ -108,7 +128,7 @@ def verify(invocation: Invocation, place: LogSettings | None, is_all: bool) -> N
 @_place
 @settings_options
 @click.pass_obj
-def rebuild(invocation: Invocation, place: LogSettings | None) -> None:
+def rebuild(invocation: Invocation, place: LogSettings | None, name: str | None) -> None:
     """Rebuild the read table of LOG, or of the configured one, from its events, which replace its snapshots.
 
     The sidecar does this at start if an older version made the table. Run it for a table that a newer version made, and
@@ -127,7 +147,7 @@ def rebuild(invocation: Invocation, place: LogSettings | None) -> None:
     def kept(stream: StreamId, version: int) -> None:
         say(f"kept      {stream.namespace}/{stream.name}: its snapshot at event {version}, in {SET_ASIDE}")
 
-    with _as_served(settings, place) as of_log:
+    with _as_served(settings, _of(place, name, settings)) as of_log:
         done = asyncio.run(rebuilt_anew(of_log, environment(), RebuildReport(_Progress(), left_out, kept)))
     if done.left_out:
         raise CommandFailed(
@@ -141,11 +161,12 @@ def rebuild(invocation: Invocation, place: LogSettings | None) -> None:
 @_place
 @settings_options
 @click.pass_obj
-def reindex(invocation: Invocation, place: LogSettings | None) -> None:
+def reindex(invocation: Invocation, place: LogSettings | None, name: str | None) -> None:
     """Rebuild the search index of LOG, or of the configured one, from its events.
 
     A start does so by itself if the index is of another log or version. Run this after a change of `recall.embedder` or
-    `recall.dimension`, after the model behind that name has changed, or if the index is damaged.
+    `recall.dimension`, after the model behind that name has changed, or if the index is damaged. Stop the sidecar
+    whose index it is; others of a log in a database may run.
     """
     found = configuration(invocation)
     settings = found.settings
@@ -155,7 +176,7 @@ def reindex(invocation: Invocation, place: LogSettings | None) -> None:
     # This command alone opens a log as a sidecar does.
     from abridged.service.bootstrap.recall import lacking, reindexed
 
-    with _as_served(settings, place) as of_log:
+    with _as_served(settings, _of(place, name, settings)) as of_log:
         if missing := lacking(of_log):
             raise Misconfigured(f"{missing[0]} is not set", hint="set it to the index's file, of one sidecar alone")
         done = asyncio.run(
@@ -168,23 +189,24 @@ def reindex(invocation: Invocation, place: LogSettings | None) -> None:
 @_place
 @settings_options
 @click.pass_obj
-def export(invocation: Invocation, place: LogSettings | None) -> None:
+def export(invocation: Invocation, place: LogSettings | None, name: str | None) -> None:
     """Write every event of LOG, or of the configured one, to standard output, as a line of JSON each.
 
     The lines have all messages of all namespaces in clear. `abridged log import` makes the same log of them, in a file
     or in a database. The log is not changed. Exits with 1 if an event is damaged; the lines before it are no log then.
     """
-    export_log(configuration(invocation).settings, place, sys.stdout.buffer)
+    settings = configuration(invocation).settings
+    export_log(settings, _of(place, name, settings), sys.stdout.buffer)
 
 
-def export_log(settings: Settings, place: LogSettings | None, out: IO[bytes]) -> None:
-    """Write every event of the log at `place` to `out`. Raises CommandFailed."""
+def export_log(settings: Settings, log: LogSettings, out: IO[bytes]) -> None:
+    """Write every event of `log` to `out`. Raises CommandFailed."""
     # Whoever writes no lines does not load what does.
     from abridged.service.bootstrap.backends import stored_backend
     from abridged.service.conversations.log_copy import lines_of_log
     from abridged.service.conversations.row import READ_TABLE
 
-    with _as_served(settings, place) as of_log:
+    with _as_served(settings, log) as of_log:
         backend = stored_backend(of_log.log)
         with backend.verification(backend.rows(READ_TABLE)) as verification:
             out.writelines(line.encode() for line in lines_of_log(verification, _Progress()))
@@ -196,18 +218,57 @@ def export_log(settings: Settings, place: LogSettings | None, out: IO[bytes]) ->
 @_place
 @settings_options
 @click.pass_obj
-def import_(invocation: Invocation, lines: BinaryIO, place: LogSettings | None) -> None:
+def import_(invocation: Invocation, lines: BinaryIO, place: LogSettings | None, name: str | None) -> None:
     """Make LOG, or the configured one, of the LINES that `abridged log export` wrote, or `-`, whole or not at all.
 
     It is the same log, with its id, positions and event ids: serve only one of both. Exits with 1 if there is a log in
     that place, or at the first line that is not one of a whole log; nothing is there then.
     """
-    done = imported_log(configuration(invocation).settings, place, lines)
+    settings = configuration(invocation).settings
+    done = imported_log(settings, _of(place, name, settings), lines)
     say(f"ok: {done.conversations:,} conversations from {done.events:,} events")
 
 
+class _Lines(click.ParamType["LogSettings | BufferedReader"]):
+    """The lines of a log on the command line: a file of them, or the URL of a database, whose log is exported."""
+
+    name = "lines"
+    _file = click.File("rb")
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> LogSettings | BufferedReader:
+        """Refuse what cannot be opened."""
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]  # it was converted before
+        if "://" in value:
+            return _Place().convert(value, param, ctx)
+        return self._file.convert(value, param, ctx)  # type: ignore[return-value]  # a file in binary mode is buffered
+
+
+class _Exported(BufferedReader):
+    """The lines of a log that were exported for one command, in a file that nobody else sees."""
+
+    def __init__(self, settings: Settings, log: LogSettings) -> None:
+        """Raises CommandFailed."""
+        from abridged.service.bootstrap.backends import stored_backend
+
+        with ExitStack() as failing:
+            lines = failing.enter_context(TemporaryFile())
+            export_log(settings, log, lines)
+            lines.seek(0)
+            failing.pop_all()
+        super().__init__(lines.detach())
+        self.place = str(stored_backend(log))
+
+    @property
+    def name(self) -> str:
+        return self.place
+
+
 @log.command("replay")
-@click.argument("files", nargs=-1, required=True, type=click.File("rb"))
+@click.argument("lines", metavar="FILES...", nargs=-1, required=True, type=_Lines())
+@_name
 @click.option(
     "--policy",
     "policies",
@@ -220,9 +281,15 @@ def import_(invocation: Invocation, lines: BinaryIO, place: LogSettings | None) 
 @settings_options
 @click.pass_obj
 def replay_(
-    invocation: Invocation, *, files: Sequence[BufferedReader], policies: Sequence[Path], as_json: bool
+    invocation: Invocation,
+    *,
+    lines: Sequence[LogSettings | BufferedReader],
+    name: str | None,
+    policies: Sequence[Path],
+    as_json: bool,
 ) -> None:
-    """Fold the logs in FILES, which `abridged log export` wrote, and print their conversations.
+    """Fold the logs in FILES, which `abridged log export` wrote, and print their conversations. One of FILES may be the
+    URL of a database, whose log is exported first, while sidecars go on.
 
     No sidecar runs, and no model is asked. With --policy the messages are appended once more instead, of logs and of
     chats as `abridged append --file` takes them, by the sidecar's own parts under those settings: PASSES and their
@@ -232,6 +299,20 @@ def replay_(
 
     Exits with 1 at the first line that is not one of a whole log, or of a chat.
     """
+    settings = configuration(invocation).settings
+    with ExitStack() as opened:
+        files = [
+            opened.enter_context(_Exported(settings, _of(each, name, settings)))
+            if isinstance(each, LogSettings)
+            else each
+            for each in lines
+        ]
+        _replay(invocation, files, policies, as_json=as_json)
+
+
+def _replay(
+    invocation: Invocation, files: Sequence[BufferedReader], policies: Sequence[Path], *, as_json: bool
+) -> None:
     # This command alone folds lines.
     from abridged.service.cli.log_replay import print_folds, print_policies
 
@@ -241,13 +322,13 @@ def replay_(
         print_folds(invocation, files, _Progress(), as_json=as_json)
 
 
-def imported_log(settings: Settings, place: LogSettings | None, lines: BinaryIO) -> Rebuilt:
-    """Make the log at `place` of the lines of an export, whole or not at all. Raises CommandFailed."""
+def imported_log(settings: Settings, log: LogSettings, lines: BinaryIO) -> Rebuilt:
+    """Make `log` of the lines of an export, whole or not at all. Raises CommandFailed."""
     # Few commands read lines.
     from abridged.service.bootstrap.log_import import imported
     from abridged.service.conversations.log_copy import LogLinesRefused
 
-    with _as_served(settings, place, is_new=True) as of_log:
+    with _as_served(settings, log, is_new=True) as of_log:
         try:
             return imported(of_log, environment(), lines, _Progress())
         except FileExistsError as error:
@@ -262,29 +343,52 @@ def _taken(log: LogSettings) -> str:
     return f"there is a log at {stored_backend(log)}"
 
 
-def _of(place: LogSettings | None, settings: Settings) -> LogSettings:
-    """The log at `place`, or the configured one, which is on disk even if a sidecar would keep it in memory."""
+def _of(place: LogSettings | None, name: str | None, settings: Settings) -> LogSettings:
+    """The log of a `name` at `place`, or the configured one of either."""
     log = place or settings.log
+    if log.url is not None:
+        return log.model_copy(update={"name": name or settings.log.name})
+    if name is not None:
+        raise Misconfigured("a file has one log, without a name", hint="leave --name out, or name a database")
+    return log
+
+
+def _on_disk(log: LogSettings) -> LogSettings:
+    """The log where it is kept, also if a sidecar would keep it in memory."""
     return log if log.url is not None else log.model_copy(update={"backend": "sqlite"})
 
 
+def _absent(log: LogSettings) -> dict[str, Any]:
+    """The parts of a failure without a log: where it was looked for, and which ones are there."""
+    from abridged.service.bootstrap.backends import stored_backend
+
+    backend = stored_backend(log)
+    there = backend.names() if log.url is not None else []
+    details = (f"logs there: {', '.join(there)}",) if there else ()
+    return {
+        "message": f"there is no log at {backend}",
+        "details": details,
+        "hint": "choose one of them with --name, or set log.name" if there else NAME_IT,
+    }
+
+
 @contextmanager
-def _as_served(settings: Settings, place: LogSettings | None, *, is_new: bool = False) -> Iterator[Settings]:
-    """Log as the settings say and yield them with the log at `place`, which is there unless it `is_new`; explain the
-    errors of the work on it."""
+def _as_served(settings: Settings, at: LogSettings, *, is_new: bool = False) -> Iterator[Settings]:
+    """Log as the settings say and yield them with the log `at` its place, which is there unless it `is_new`; explain
+    the errors of the work on it."""
     from abridged.service.bootstrap import logging_as_set
     from abridged.service.bootstrap.backends import stored_backend
 
     def damaged(error: Exception) -> CommandFailed:
         return CommandFailed(f"{stored_backend(at)}: {error}", hint="`abridged log verify` says what is damaged")
 
-    at = _of(place, settings)
+    at = _on_disk(at)
     undo_logs = logging_as_set(settings.telemetry)
     try:
         with _explained(damaged, at, if_locked="stop the sidecar, then run this again"):
             is_there = at.path.exists() if at.url is None else bool(stored_backend(at).log_id())
             if not (is_there or is_new):
-                raise CommandFailed(f"there is no log at {stored_backend(at)}", hint=NAME_IT)
+                raise CommandFailed(**_absent(at))
             yield settings.model_copy(update={"log": at})
     finally:
         undo_logs()
@@ -305,6 +409,8 @@ def _explained(otherwise: Callable[[Exception], CommandFailed], at: LogSettings,
     except LogForeign as error:
         hint = "check the name of the file, or log.path" if at.url is None else CHECK_DATABASE
         raise CommandFailed(str(error), hint=hint) from error
+    except RecallLocked as error:
+        raise CommandFailed(str(error), hint="stop the sidecar, then run this again") from error
     except (LogUnsafe, LogGone, LogFull, LogUnavailable) as error:
         raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
     except (EventLogError, RecallError, OSError) as error:

@@ -36,7 +36,7 @@ from abridged.service.config.settings import LogSettings
 from abridged.service.config.sources import environment
 from abridged.service.domain.errors import InvalidPolicy
 from abridged.service.models.settings import SettingUnusable
-from abridged.service.recall.errors import RecallError
+from abridged.service.recall.errors import RecallError, RecallLocked
 from abridged.service.whole_file import whole_file
 
 if TYPE_CHECKING:
@@ -53,9 +53,12 @@ _EPHEMERAL = (
 )
 """The settings of a sidecar for a test, which flags change and nothing else does."""
 
-_KEEPING = frozenset({"log.backend", "log.path", "log.url", "log.url_file"})
+_KEEPING = frozenset(
+    {"log.backend", "log.path", "log.url", "log.url_file", "log.listen_url", "log.listen_url_file", "log.name"}
+)
 
 _HINTS: tuple[tuple[type[Exception], str], ...] = (
+    (RecallLocked, "stop the other sidecar, or set recall.path to another file"),
     (RecallError, "`abridged log reindex` makes the index again"),
     (LogLocked, "stop the other sidecar, or set log.path to another file; sidecars share a log in PostgreSQL, log.url"),
     (LogNewer, "start the version that wrote it, or a newer one"),

@@ -45,6 +45,9 @@ PROVIDER_TYPES: tuple[type[Provider[Any]], ...] = (Ollama, OpenAI, Scripted)
 _known_providers = ContextVar("known_providers", default=PROVIDER_TYPES)
 _UNIX_PREFIX = "unix:"
 
+NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
+"""Names of namespaces and of logs."""
+
 
 def is_local_address(address: str) -> bool:
     """Whether only this machine can reach `address` (`unix:/path` or `host:port`)."""
@@ -126,7 +129,7 @@ class TokenGrant(SettingsGroup):
 
     token: Secret = None
     token_file: Path | None = None
-    namespace: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] = "default"
+    namespace: Annotated[str, Field(pattern=NAME_PATTERN)] = "default"
     scopes: tuple[Scope, ...] = ("append", "read")
 
     @model_validator(mode="after")
@@ -228,6 +231,16 @@ class LogSettings(SettingsGroup):
         "`postgresql://user:password@host/database`. It needs the package extra `postgres`.",
     )
     url_file: Path | None = Field(default=None, description="File that contains the URL.")
+    listen_url: DatabaseUrl = Field(
+        default=None,
+        description="The same database without a pooler, where `log.url` goes through one that gives a transaction a "
+        "session: commits of other sidecars are heard of there at once.",
+    )
+    listen_url_file: Path | None = Field(default=None, description="File that contains that URL.")
+    name: Annotated[str, Field(pattern=NAME_PATTERN)] = Field(
+        default="default",
+        description="The log's name in its database, which may hold several. A sidecar serves one.",
+    )
 
     @property
     def file(self) -> Path | None:
@@ -241,6 +254,12 @@ class LogSettings(SettingsGroup):
                 "place",
                 "a log is in one place: give either log.url or log.{other}",
                 {"other": min(other), "field": "url"},
+            )
+        if self.url is None and self.listen_url is not None:
+            raise PydanticCustomError("place", "nothing is heard of a log without log.url", {"field": "listen_url"})
+        if self.url is None and self.name != "default":
+            raise PydanticCustomError(
+                "place", "a file has one log, without a name: set log.url, or leave it out", {"field": "name"}
             )
         return self
 

@@ -313,7 +313,8 @@ class _Loading:
 def _others(name: str) -> set[str]:
     """The settings that are this one in another spelling, all of which a later source replaces: a secret and the file
     that holds it, and the two kinds of places for a log."""
-    in_database, elsewhere = {"log.url", "log.url_file"}, {"log.backend", "log.path"}
+    in_database = {"log.url", "log.url_file", "log.listen_url", "log.listen_url_file", "log.name"}
+    elsewhere = {"log.backend", "log.path"}
     twin = name.removesuffix("_file") if name.endswith("_file") else f"{name}_file"
     return {twin} | (in_database if name in elsewhere else elsewhere if name in in_database else set())
 

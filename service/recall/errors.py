@@ -3,6 +3,7 @@
 RecallError
 ├── RecallOff         the settings do not switch on what a search asks for
 ├── RecallStopped     the index cannot follow an event of the log; an operator has to act
+│   └── RecallLocked  another process has the index's file open
 ├── RecallMissing     the package extra `recall` is not installed
 ├── EmbedderAway      the model that makes vectors does not answer now
 ├── EmbedderChanged   the model that makes vectors is not the one that made the index
@@ -10,6 +11,8 @@ RecallError
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 EXTRA = "the package extra `recall` (scripts/install recall, or pip install 'PATH[recall]')"
 
@@ -30,6 +33,13 @@ class RecallOff(RecallError):
 
 class RecallStopped(RecallError):
     """The index no longer follows the log; the message gives the cause."""
+
+
+class RecallLocked(RecallStopped):
+    """Another process has the index's file open."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"another process has the index {path} open: it is of one sidecar alone")
 
 
 class RecallMissing(RecallError):

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from abridged.service.recall.errors import RecallMissing, RecallStopped
+from abridged.service.recall.errors import RecallLocked, RecallMissing, RecallStopped
 from abridged.service.recall.passages import PIECES_MAX
 
 SCHEMA_VERSION = 2
@@ -101,13 +101,14 @@ def entry_of(piece: int) -> tuple[int, int]:
     return divmod(piece, PIECES_MAX)
 
 
-def connected(path: Path, *, writes: bool) -> Connection:
-    """A connection to the index. Raises apsw.Error when it cannot be used."""
+def connected(path: Path, *, writes: bool, busy_ms: int = BUSY_MS) -> Connection:
+    """A connection to the index. Raises apsw.Error when it cannot be used, apsw.BusyError where another process has it
+    open for longer than `busy_ms`."""
     import apsw
 
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if writes else apsw.SQLITE_OPEN_READONLY
     connection = apsw.Connection(str(path), flags=flags, vfs=VFS)
-    connection.set_busy_timeout(BUSY_MS)
+    connection.set_busy_timeout(busy_ms)
     connection.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
     if writes:
         # Events that a power cut took are indexed again; deleted text is overwritten.
@@ -119,7 +120,7 @@ def connected(path: Path, *, writes: bool) -> Connection:
 def opened(path: Path, log_id: str, *, report: Callable[[str], None]) -> Connection:
     """The index for writing, emptied unless the log `log_id` and SCHEMA_VERSION made it; `report` gets the reason.
 
-    Raises RecallStopped when the file cannot be used.
+    Raises RecallStopped when the file cannot be used, RecallLocked where another process has it open.
     """
     import apsw
 
@@ -131,6 +132,8 @@ def opened(path: Path, log_id: str, *, report: Callable[[str], None]) -> Connect
             report(reason)
             remove(path)
         return _created(path, log_id)
+    except apsw.BusyError as error:
+        raise RecallLocked(path) from error
     except (apsw.Error, OSError) as error:
         raise RecallStopped(f"the index {path} cannot be opened ({type(error).__name__})") from error
 
@@ -139,6 +142,22 @@ def remove(path: Path) -> None:
     """Remove an index that nobody has open; it need not be there."""
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def remove_unused(path: Path) -> None:
+    """Remove an index, which need not be there. Raises RecallLocked, and removes nothing, where another process has it
+    open: it would go on with a file that nobody finds any more."""
+    import apsw
+
+    if path.exists():
+        try:
+            connected(path, writes=True, busy_ms=0).close()
+        except apsw.BusyError as error:
+            raise RecallLocked(path) from error
+        except apsw.Error:
+            # A damaged one is nobody's, and what it is removed for.
+            pass
+    remove(path)
 
 
 def _created(path: Path, log_id: str) -> Connection:

@@ -61,6 +61,91 @@ def test_a_log_in_a_file_moves_to_postgresql_by_its_lines(tmp_path, url):
     assert abridged("log", "verify", url).out == verified[1].out
 
 
+def test_a_database_holds_several_logs_by_name(tmp_path, url):
+    """Two sidecars serve one each, an import makes a third, and each is checked and exported by itself."""
+    with (
+        served(tmp_path, f"log.url={url}") as one,
+        served(tmp_path, f"log.url={url}", "log.name=tenant-b") as other,
+    ):
+        for run, said_there in ((one, "to the first"), (other, "to the second")):
+            assert abridged("append", "c", said_there, "--address", run.address).code == 0
+        windows = [abridged("context", "c", "--address", run.address).out for run in (one, other)]
+    assert [text in window for window in windows for text in ("to the first", "to the second")] == [
+        True,
+        False,
+        False,
+        True,
+    ]
+
+    of_other = abridged("log", "export", url, "--name", "tenant-b").out
+    assert ("to the second" in of_other, "to the first" in of_other) == (True, False)
+    assert "to the first" in abridged("log", "export", "--set", f"log.url={url}").out
+    named = ("--set", f"log.url={url}", "--set", "log.name=tenant-b")
+    assert abridged("log", "export", *named).out == of_other
+    (tmp_path / "lines.jsonl").write_text(of_other)
+    assert abridged("log", "import", str(tmp_path / "lines.jsonl"), url, "--name", "copy").code == 0
+    assert abridged("log", "export", url, "--name", "copy").out == of_other
+    for name in ("default", "tenant-b", "copy"):
+        assert abridged("log", "verify", url, "--name", name).code == 0
+        assert abridged("log", "rebuild", url, "--name", name).code == 0
+
+
+def test_the_name_of_no_log_is_refused_with_those_that_are_there(tmp_path, url):
+    """By every command that only reads, which makes none."""
+    with served(tmp_path, f"log.url={url}", "log.name=tenant-a"), served(tmp_path, f"log.url={url}"):
+        pass
+
+    for command in ("export", "rebuild", "verify"):
+        refused = abridged("log", command, url, "--name", "tenant-b")
+        assert ("(log tenant-b)" in refused.err, "logs there: default, tenant-a" in refused.err) == (True, True)
+        assert refused.code == (2 if command == "verify" else 1)
+
+
+def test_the_name_of_a_log_goes_with_a_database(tmp_path):
+    """A file has one log, and none is named other than names of namespaces are."""
+    path = f"log.path={tmp_path / 'a.db'}"
+    for settings in ((path, "log.name=b"), ("log.backend=memory", "log.name=b"), ("log.name=b",)):
+        refused = abridged("config", "check", *[part for one in settings for part in ("--set", one)])
+        assert (refused.code, "log.name: a file has one log" in refused.err) == (2, True)
+    assert abridged("config", "check", "--set", path, environ={"ABRIDGED_LOG__NAME": "b"}).code == 0
+    refused = abridged("log", "verify", str(tmp_path / "a.db"), "--name", "b")
+    assert (refused.code, "leave --name out" in refused.err) == (2, True)
+    refused = abridged("log", "verify", "postgresql://db/a", "--name", "B b")
+    assert (refused.code, "is no name" in refused.err) == (2, True)
+
+
+def test_the_index_of_a_sidecar_that_runs_is_left_alone(tmp_path, url):
+    """A reindexing, and another sidecar, are refused while it has the file open; without it the index is made again."""
+    index = tmp_path / "recall"
+    chosen = ("--set", f"recall.path={index}")
+    with served(tmp_path, f"log.url={url}", f"recall.path={index}") as run:
+        assert abridged("append", "c", "The heron flies at dawn.", "--address", run.address).code == 0
+        file = index.stat().st_ino
+        refused = abridged("log", "reindex", url, *chosen)
+        assert (refused.code, f"another process has the index {index} open" in refused.err) == (1, True), refused
+        second = abridged("serve", "--set", f"log.url={url}", *chosen, "--set", "server.listen=127.0.0.1:0")
+        assert (second.code, "set recall.path to another file" in second.err) == (1, True), second
+        assert index.stat().st_ino == file
+
+    assert abridged("log", "reindex", url, *chosen).code == 0
+    index.write_bytes(b"no index" * 1_000)
+    assert abridged("log", "reindex", url, *chosen).code == 0
+
+
+def test_a_log_in_postgresql_is_replayed_as_its_lines_are(tmp_path, url):
+    """Beside the sidecar that serves it, folded and under another policy; a name that is not there is refused."""
+    lines = tmp_path / "lines.jsonl"
+    with served(tmp_path, f"log.url={url}", "log.name=tenant-b") as run:
+        assert abridged("append", "c", "The heron flies at dawn.", "--address", run.address).code == 0
+        lines.write_text(abridged("log", "export", url, "--name", "tenant-b").out)
+        for more in (("--json",), ("--policy", "default", "--json")):
+            of_url = abridged("log", "replay", url, "--name", "tenant-b", *more)
+            assert (of_url.code, of_url.out) == (0, abridged("log", "replay", str(lines), *more).out), of_url
+        assert "heron" in abridged("log", "replay", url, "--name", "tenant-b", "--json").out
+    refused = abridged("log", "replay", url)
+    assert (refused.code, "logs there: tenant-b" in refused.err) == (1, True), refused
+
+
 def test_lines_that_are_no_log_leave_nothing_in_the_database(tmp_path, url):
     """Whole or not at all, as in a file."""
     path = asyncio.run(built_log(tmp_path))

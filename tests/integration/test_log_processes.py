@@ -128,7 +128,7 @@ def _seen(looks: list[Look]) -> list[Place]:
 def _walked(url: str) -> int:
     """Return the number of events in the hash chains of all streams. Raises where one breaks."""
     streams = [StreamId("default", f"{number}-{client}") for number in range(PROCESSES) for client in range(CLIENTS)]
-    with closing(PostgresEventLog.open(Address(url), 1, clock_us=lambda: time_ns() // 1_000)) as log:
+    with closing(PostgresEventLog.open(Address(url), clock_us=lambda: time_ns() // 1_000)) as log:
         return sum(verify_stream(log, stream).version for stream in streams)
 
 

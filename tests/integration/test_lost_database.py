@@ -98,3 +98,20 @@ async def test_a_full_disk_refuses_appends_until_there_is_room(tmp_path, server)
 
             beside.execute("DROP TRIGGER no_room ON events")
             assert (await chat.append(said(2))).message_version == 2
+
+
+async def test_a_sidecar_starts_beside_a_process_that_holds_the_lock(tmp_path, server):
+    """It serves windows at once, and appends as soon as the lock is free."""
+    import psycopg
+
+    async with sidecar(tmp_path, {"log.url": server.url}) as first:
+        await first.chat("held").append(said(1))
+    with psycopg.connect(server.url) as holder:
+        holder.execute("SELECT 1 FROM logs FOR UPDATE")
+        async with sidecar(tmp_path, {"log.url": server.url}) as s:
+            chat = s.chat("held")
+            assert len((await chat.context()).messages) == 1
+            async with refused("UNAVAILABLE", "LOG_UNAVAILABLE"):
+                await chat.append(said(2))
+            holder.rollback()
+            assert (await chat.append(said(2))).message_version == 2

@@ -41,7 +41,7 @@ class AdvisoryCursor(psycopg.Cursor[tuple[Any, ...]]):
 
     def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
         if query == sql.LOCK.encode():
-            query = b"SELECT log_id FROM logs, pg_advisory_xact_lock(1) WHERE log = %(log)b"
+            query = b"SELECT log_id, key FROM logs, pg_advisory_xact_lock(1) WHERE log = %(log)b"
         return super().execute(query, params, **options)
 
 
@@ -104,9 +104,7 @@ class Load:
         self.acks: list[Ack] = []
         self.failed: list[BaseException] = []
         self._stopped = threading.Event()
-        self._logs = [
-            PostgresEventLog.open(address, 1, clock_us=lambda: time.time_ns() // 1_000) for _ in range(WRITERS)
-        ]
+        self._logs = [PostgresEventLog.open(address, clock_us=lambda: time.time_ns() // 1_000) for _ in range(WRITERS)]
         self._clients = [
             threading.Thread(target=self._run, args=(log, number * CLIENTS_EACH + client), daemon=True)
             for number, log in enumerate(self._logs)

@@ -206,7 +206,7 @@ def _opened(url: str, *, plain: bool) -> Iterator[_Places]:
         with closing(PlainSequence(url)) as table:
             yield table
         return
-    with closing(PostgresEventLog.open(Address(url), 1, clock_us=lambda: time.time_ns() // 1_000)) as log:
+    with closing(PostgresEventLog.open(Address(url), clock_us=lambda: time.time_ns() // 1_000)) as log:
         yield _Log(log)
 
 

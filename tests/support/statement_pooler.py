@@ -1,10 +1,10 @@
-"""A pooler before a PostgreSQL server that refuses BEGIN, as PgBouncer does with `pool_mode = statement`.
-
-Takes one client after the other, at loopback.
+"""Poolers before a PostgreSQL server, at loopback: one that refuses BEGIN, as PgBouncer does with `pool_mode =
+statement`, and takes one client after the other; and one that names itself as a session's process, as any pooler does.
 """
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 from collections.abc import Iterator
@@ -22,6 +22,40 @@ def statement_pooler(folder: Path) -> Iterator[str]:
         threading.Thread(target=_serve, args=(listening, folder), daemon=True).start()
         port = listening.getsockname()[1]
         yield f"postgresql://postgres@127.0.0.1:{port}/postgres?sslmode=disable&gssencmode=disable"
+
+
+@contextmanager
+def naming_pooler(folder: Path) -> Iterator[str]:
+    """The URL of a pooler for the server whose socket is in `folder`, which takes any number of clients."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=_serve_all, args=(listening, folder), daemon=True).start()
+        port = listening.getsockname()[1]
+        yield f"postgresql://postgres@127.0.0.1:{port}/postgres?sslmode=disable&gssencmode=disable"
+
+
+def _serve_all(listening: socket.socket, folder: Path) -> None:
+    with suppress(OSError):
+        while True:
+            client, _ = listening.accept()
+            threading.Thread(target=_join, args=(client, folder), daemon=True).start()
+
+
+def _join(client: socket.socket, folder: Path) -> None:
+    """Pass everything on, with another process in the message that names the session's."""
+    with closing(client), socket.socket(socket.AF_UNIX) as server, suppress(OSError, EOFError):
+        server.connect(str(folder / ".s.PGSQL.5432"))
+        head = _read(client, 4)
+        server.sendall(head + _read(client, int.from_bytes(head, "big") - 4))
+        while (head := _read(server, 5))[:1] != b"K":
+            client.sendall(head + _read(server, int.from_bytes(head[1:], "big") - 4))
+        named = _read(server, int.from_bytes(head[1:], "big") - 4)
+        client.sendall(head + (int.from_bytes(named[:4], "big") + 1).to_bytes(4, "big") + named[4:])
+        others = {client: server, server: client}
+        while True:
+            for each in select.select(list(others), [], [])[0]:
+                if not (part := each.recv(65_536)):
+                    return
+                others[each].sendall(part)
 
 
 def _serve(listening: socket.socket, folder: Path) -> None:

@@ -289,7 +289,7 @@ async def _stubs(sidecars: Sequence[SidecarProcess]) -> AsyncIterator[list[Any]]
 def _audited(url: str, ledger: Ledger, calls: int) -> dict[str, int]:
     """Compare the log with what clients sent and what was acknowledged, and count the calls of passes that ended."""
     audit = Audit()
-    with closing(PostgresEventLog.open(Address(url), 1, clock_us=lambda: time_ns() // 1_000)) as log:
+    with closing(PostgresEventLog.open(Address(url), clock_us=lambda: time_ns() // 1_000)) as log:
         audit.take(stored_facts(log))
         counted = _calls_of_ends(log)
     audit.check_messages(ledger, ledger.acked)

@@ -435,3 +435,15 @@ def test_a_file_that_is_no_secret_is_a_setting_like_any_other(tmp_path):
     by_variable = load({"ABRIDGED_SUMMARIZER__PROMPT_FILE": str(path)}).settings
 
     assert by_flag.summarizer.prompt_file == by_variable.summarizer.prompt_file == path
+
+
+def test_what_belongs_to_a_database_goes_where_its_url_goes(tmp_path: Path):
+    """Refused without one, a secret like it, and replaced with it by a file that a later source names."""
+    beside = {"ABRIDGED_LOG__LISTEN_URL": "postgresql://u:canary@db/a", "ABRIDGED_LOG__NAME": "b"}
+    assert set(problems_of(beside)) == {"log.listen_url"}
+    assert set(problems_of(flags={"log.name": "b"})) == {"log.name"}
+
+    both = load({**beside, "ABRIDGED_LOG__URL": "postgresql://u:canary@pooler/a"})
+    assert (both.settings.log.name, "canary" in str(both.shown())) == ("b", False)
+    in_file = load({**beside, "ABRIDGED_LOG__URL": "postgresql://pooler/a"}, flags={"log.path": tmp_path / "a.db"})
+    assert (in_file.settings.log.name, in_file.settings.log.listen_url) == ("default", None)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from abridged.eventlog.backend import Backend
+from abridged.eventlog.backend import Backend, Opened
 from abridged.eventlog.errors import (
     EventLogError,
     LogCorrupt,
@@ -31,13 +31,22 @@ from abridged.eventlog.snapshots import StoredSnapshot
 from tests.support.event_logs import NOTES, A, B, Clock, Note, append, event, event_id, verify_stream
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres_server import PostgresServer, schema_url
+from tests.support.statement_pooler import naming_pooler
 
 psycopg = pytest.importorskip("psycopg", reason="needs psycopg, of the extra abridged[postgres]")
 
 from abridged.eventlog.postgres.backend import PostgresBackend  # noqa: E402 - skipped without its driver
-from abridged.eventlog.postgres.connections import Address  # noqa: E402 - skipped without its driver
-from abridged.eventlog.postgres.database import prove_exclusion  # noqa: E402 - skipped without its driver
+from abridged.eventlog.postgres.connections import IDLE_MAX_MS, Address  # noqa: E402 - skipped without its driver
+from abridged.eventlog.postgres.database import (  # noqa: E402 - skipped without its driver
+    OPENING_WAIT_MS,
+    prove_exclusion,
+)
 from abridged.eventlog.postgres.errors import translated  # noqa: E402 - skipped without its driver
+from abridged.eventlog.postgres.leases import (  # noqa: E402 - skipped without its driver
+    FORGOTTEN_AFTER_S,
+    FORGOTTEN_MAX,
+    PostgresLeases,
+)
 from abridged.eventlog.postgres.log import PostgresEventLog  # noqa: E402 - skipped without its driver
 from abridged.eventlog.postgres.rows import PostgresRows  # noqa: E402 - skipped without its driver
 from abridged.eventlog.postgres.watch import Channel, HeadWatch  # noqa: E402 - skipped without its driver
@@ -53,9 +62,9 @@ class Place:
         self._opened: list[EventLog] = []
         self.beside = psycopg.connect(url, autocommit=True)
 
-    def open(self, log: int = 1) -> PostgresEventLog:
+    def open(self, name: str = "default") -> PostgresEventLog:
         """Open a log as one more process would."""
-        backend = PostgresBackend(self.url, log)
+        backend = PostgresBackend(self.url, name)
         opened = backend.open(backend.rows(NOTES), clock_us=Clock(), hook=lambda *_: None, on_fatal=lambda _: None)
         assert isinstance(opened.log, PostgresEventLog)
         self._opened.append(opened.log)
@@ -156,7 +165,7 @@ def test_a_notification_wakes_before_the_next_look(place: Place):
     """It comes with the commit; that the next look would do without it is how a process hears when it is lost."""
     log = place.open()
     heads: queue.Queue[int] = queue.Queue()
-    channel = Channel.of(log.log_id)
+    channel = Channel.of(log.number, log.log_id)
     watch = HeadWatch(Address(place.url).connect, 1, channel, heads.put, poll_s=10 * PATIENCE_S)
 
     assert heads.get(timeout=PATIENCE_S) == 0
@@ -178,19 +187,102 @@ def test_what_another_process_wrote_is_known(place: Place):
     assert other.submit(append(event(2), expected=1)).result(PATIENCE_S).last_version == 2
 
 
+# Several logs in one database
+
+
 def test_two_logs_of_one_database_never_meet(place: Place):
-    """Each has its own id, positions, streams and lock."""
-    one, other = place.open(1), place.open(2)
-    one.submit(append(event(1), event(2))).result(PATIENCE_S)
+    """Each has its own id, positions, streams and lock: one takes appends while another process holds the other's."""
+    logs = {name: place.open(name) for name in ("one", "other")}
+    for name, number in (("one", 1), ("other", 2), ("one", 3)):
+        with psycopg.connect(place.url) as holder:
+            holder.execute("SELECT 1 FROM logs WHERE name <> %s FOR UPDATE", (name,))
+            logs[name].submit(append(event(number))).result(PATIENCE_S)
 
-    with psycopg.connect(place.url) as holder:
-        holder.execute(b"SELECT 1 FROM logs WHERE log = 1 FOR UPDATE")
-        assert other.submit(append(event(1, b"other"))).result(PATIENCE_S) == AppendResult(
-            1, 1, 1, (*other.read_all(),)
-        )
+    assert logs["one"].log_id != logs["other"].log_id
+    assert [(each.position, each.event_id) for each in logs["one"].read_all()] == [(1, event_id(1)), (2, event_id(3))]
+    assert [(each.position, each.event_id) for each in logs["other"].read_all()] == [(1, event_id(2))]
+    assert logs["other"].submit(append(event(1))).result(PATIENCE_S)[:3] == (2, 2, 2)
+    assert (logs["one"].stream_version(A), logs["other"].stream_version(A), place.open().head()) == (2, 2, 0)
 
-    assert one.log_id != other.log_id
-    assert (one.stream_version(A), other.stream_version(A), other.stream_version(B)) == (2, 1, 0)
+
+def test_a_commit_to_one_log_wakes_nobody_of_another(place: Place):
+    """The watch looks at the head once at its start, and once for the commit to its own."""
+    one, other = place.open("one"), place.open("other")
+    heads: queue.Queue[int] = queue.Queue()
+    channel = Channel.of(other.number, other.log_id)
+    watch = HeadWatch(Address(place.url).connect, other.number, channel, heads.put, poll_s=10 * PATIENCE_S)
+    assert heads.get(timeout=PATIENCE_S) == 0
+
+    for number in range(5):
+        one.submit(append(event(number))).result(PATIENCE_S)
+    other.submit(append(event(1))).result(PATIENCE_S)
+
+    assert heads.get(timeout=PATIENCE_S) == 1
+    watch.stop()
+    other.close()
+    watch.join()
+
+
+def test_logs_that_are_made_at_once_are_several(place: Place):
+    """Also in a database that has no tables yet."""
+    made: queue.Queue[PostgresEventLog] = queue.Queue()
+    names = [f"log-{number}" for number in range(6)]
+    making = [threading.Thread(target=lambda name=name: made.put(place.open(name))) for name in names]
+    for each in making:
+        each.start()
+    for each in making:
+        each.join()
+
+    assert {log.number for log in made.queue} == set(range(1, 7))
+    assert PostgresBackend(place.url).names() == names
+
+
+def test_the_names_in_a_database_are_those_of_whole_logs(place: Place):
+    """An empty schema has none, and a log counts once its import is done."""
+    backend = PostgresBackend(place.url, "other")
+    assert backend.names() == []
+
+    place.open("one").close()
+    backend.copy("another", lambda _: None, lambda _: _same(backend.names(), ["one"]))
+    assert backend.names() == ["one", "other"]
+    assert (str(backend).endswith("(log other)"), "log" in str(PostgresBackend("postgresql://db/a"))) == (True, False)
+
+
+def test_an_import_whose_place_was_taken_writes_nothing_into_the_next(place: Place):
+    """Though it is of the same log, and so has the same id, and the same number."""
+    backend = PostgresBackend(place.url, "copy")
+
+    def overtaken(log: EventLog) -> None:
+        log.submit(append(event(1))).result(PATIENCE_S)
+        place.run("UPDATE logs SET name = 'next', key = 'of the next', is_whole = true")
+        assert isinstance(log.submit(append(event(2))).exception(PATIENCE_S), LogGone)
+
+    with pytest.raises(LogGone, match="another import"):
+        backend.copy("another", overtaken, lambda _: None)
+    assert place.ask("SELECT count(*) FROM events") == [(1,)]
+
+
+def test_leases_that_lapsed_long_ago_are_forgotten_some_at_a_time(place: Place):
+    """With those of work that has ended; a younger one, and those of another log, are nobody's to forget."""
+    log = place.open()
+    leases = PostgresLeases(log.number, log.write)
+    PostgresLeases(place.open("other").number, log.write).hold({A: 1}, 0.0)
+    left = {StreamId("default", str(number)): 1 for number in range(FORGOTTEN_MAX + 1)}
+    leases.hold(left, 0.0)
+    place.run(f"UPDATE leases SET expires_at = expires_at - interval '{FORGOTTEN_AFTER_S + 1} seconds'")
+    leases.hold({A: 5}, 0.0)
+    leases.hold({B: 5}, 0.0)
+    place.run(
+        f"UPDATE leases SET expires_at = expires_at - interval '{FORGOTTEN_AFTER_S / 2} seconds' WHERE name = 'a'"
+    )
+
+    leases.drop({})
+    assert place.ask(_LEASES) == [(1, FORGOTTEN_MAX + 3), (2, 1)]
+    leases.drop({B: 5})
+    assert place.ask(_LEASES) == [(1, 2), (2, 1)]
+    leases.drop({B: 5})
+    assert place.ask(_LEASES) == [(1, 1), (2, 1)]
+    assert leases.lapsed([A], 60.0) == {A: 5}
 
 
 # The server fails
@@ -271,6 +363,20 @@ def test_a_commit_whose_replication_was_cancelled_is_no_acknowledgement(alone: P
         _configure(alone, "synchronous_standby_names = ''")
 
     assert log.submit(append(event(2))).result(PATIENCE_S) == AppendResult(2, 2, 2, already_appended=True)
+
+
+def test_a_commit_that_waits_keeps_no_notification_of_another_log_waiting(alone: Place, own_server: PostgresServer):
+    """The server has one lock for all of them; a transaction that notifies would hold it until it is on the disk."""
+    log = alone.open()
+    _configure(alone, "synchronous_standby_names = 'absent'")
+    try:
+        waiting = log.submit(append(event(1)))
+        _until(lambda: alone.ask("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == [(1,)])
+        held = alone.ask("SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND database = 0")
+    finally:
+        _configure(alone, "synchronous_standby_names = ''")
+
+    assert (held, waiting.result(PATIENCE_S).last_position) == ([(0,)], 1)
 
 
 @pytest.mark.parametrize("before", range(4))
@@ -373,6 +479,79 @@ def test_what_a_pooler_says_is_unsafe_only_while_a_log_is_opened():
     assert type(translated(error)) is LogUnavailable
 
 
+def test_a_log_whose_lock_is_held_opens(place: Place):
+    """It is read at once, refuses appends after its wait for the lock, and takes them once that is free."""
+    first = place.open()
+    first.submit(append(event(1))).result(PATIENCE_S)
+    with psycopg.connect(place.url) as holder:
+        holder.execute("SELECT 1 FROM logs FOR UPDATE")
+        log = place.open()
+        assert [each.event_id for each in log.read_all()] == [event_id(1)]
+        refusal = log.submit(append(event(2))).exception(PATIENCE_S)
+        assert isinstance(refusal, LogUnavailable)
+        assert refusal.cause == "55P03"
+
+    assert log.submit(append(event(2))).result(PATIENCE_S).last_position == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "table"),
+    [("UPDATE projections SET version = 0", "logs"), ("DROP TABLE snapshots", "logs"), ("", "eventlog_revision")],
+)
+def test_an_opening_that_needs_a_lock_waits_for_it_and_says_so(place: Place, change: str, table: str):
+    """To make rows or tables, and for its proof; longer than the server leaves a stopped process what it holds."""
+    place.open().close()
+    if change:
+        place.run(change)
+    with psycopg.connect(place.url) as holder:
+        holder.execute(f"SELECT 1 FROM {table} FOR UPDATE".encode())
+        with pytest.raises(LogUnavailable, match="55P03: another session has held a lock on the log's tables for more"):
+            place.open()
+
+    assert place.open().head() == 0
+    assert OPENING_WAIT_MS > IDLE_MAX_MS
+
+
+def test_a_direct_url_beside_a_pooled_one_wakes_before_the_next_look(alone: Place, own_server: PostgresServer):
+    """Looks go through the pooler, and notifications come from the server: one whose connection broke is replaced."""
+    with naming_pooler(own_server.folder) as pooled:
+        pooled = pooled.replace("/postgres?", "/alone?")
+        opened = _listening(pooled, alone.url)
+        log = opened.log
+        assert [notice.code for notice in opened.notices if notice.code != "unsafe_server"] == []
+        channel = Channel.of(1, log.log_id)
+        heads: queue.Queue[int] = queue.Queue()
+        connect, listen = Address(pooled).connect, Address(alone.url).connect
+        watch = HeadWatch(connect, 1, channel, heads.put, listen=listen, poll_s=10 * PATIENCE_S)
+        _until(lambda: alone.ask(_LISTENING) == [(2,)])
+        other = alone.open()
+        other.submit(append(event(1))).result(PATIENCE_S)
+        while heads.get(timeout=PATIENCE_S) != 1:
+            pass
+        watch.stop()
+        log.close()
+        other.close()
+        watch.join()
+
+
+def test_a_url_to_listen_at_that_leads_elsewhere_is_refused(alone: Place, own_server: PostgresServer):
+    """To another log, or to a pooler; one that cannot be reached now is a warning, and looks go on without it."""
+    alone.open().submit(append(event(1))).result(PATIENCE_S)
+    with naming_pooler(own_server.folder) as pooled:
+        pooled = pooled.replace("/postgres?", "/alone?")
+        with pytest.raises(LogUnsafe, match="leads to a pooler"):
+            _listening(pooled, pooled)
+        with pytest.raises(LogUnsafe, match="another log than"):
+            _listening(pooled, own_server.url)
+        opened = _listening(pooled, "postgresql://postgres@127.0.0.1:1/alone")
+        heard = threading.Event()
+        opened.log.on_commit(lambda _: heard.set())
+        assert [notice.code for notice in opened.notices if notice.code != "unsafe_server"] == ["not_listening"]
+        alone.open().submit(append(event(2))).result(PATIENCE_S)
+        assert heard.wait(PATIENCE_S)
+        opened.log.close()
+
+
 # Places that are refused
 
 
@@ -382,8 +561,8 @@ def test_a_lock_that_excludes_nobody_is_refused(place: Place):
     address = Address(place.url)
     with closing(address.connect()) as one, closing(address.connect()) as other:
         with pytest.raises(LogUnsafe, match="two sessions hold"):
-            prove_exclusion(one, other, 1, lock="SELECT log_id FROM logs WHERE log = %(log)b")
-        prove_exclusion(one, other, 1)
+            prove_exclusion(one, other, lock="SELECT version_num FROM eventlog_revision")
+        prove_exclusion(one, other)
 
 
 def test_a_standby_is_refused(alone: Place, own_server: PostgresServer):
@@ -501,7 +680,7 @@ def test_damage_to_a_stored_event_is_refused(place: Place):
 def test_damage_to_a_row_is_refused(place: Place):
     """Whether it was changed or is missing; a row with a mark is left out of those that have it."""
     log = place.open()
-    rows = PostgresRows(NOTES, 1)
+    rows = PostgresRows(NOTES).of(log.number)
     rows.through(log.read, log.write)
     for position, stream in enumerate((A, B), start=1):
         log.submit(append(event(1), to=stream)).result(PATIENCE_S)
@@ -521,22 +700,22 @@ def test_damage_to_a_row_is_refused(place: Place):
 
 def test_rows_of_an_older_version_are_made_again_for_their_own_log(place: Place):
     """Those of another log of the database stay, unless the columns changed."""
-    for log in (1, 2):
-        opened = place.open(log)
+    for name in ("default", "other"):
+        opened = place.open(name)
         opened.submit(append(event(1))).result(PATIENCE_S)
-        rows = PostgresRows(NOTES, log)
+        rows = PostgresRows(NOTES).of(opened.number)
         rows.through(opened.read, opened.write)
         rows.insert([Note(*A, 1)])
     place.run("UPDATE projections SET version = 0 WHERE log = 1")
 
-    place.open(1).close()
+    place.open().close()
     _until(lambda: place.ask("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == [(0,)])
     assert place.ask("SELECT log, complete = 1 FROM projections ORDER BY log") == [(1, False), (2, True)]
     assert place.ask("SELECT log FROM notes") == [(2,)]
 
     place.run("ALTER TABLE notes DROP COLUMN topic CASCADE")
     place.run("UPDATE projections SET version = 0 WHERE log = 1")
-    place.open(1)
+    place.open()
     assert place.ask("SELECT log, complete = 1 FROM projections ORDER BY log") == [(1, False)]
 
 
@@ -748,6 +927,15 @@ def test_a_snapshot_of_an_older_state_replaces_no_newer_one(place: Place):
         assert opened.kept.snapshots.version_of(A) == 2
 
 
+def _listening(url: str, listen_url: str) -> Opened:
+    backend = PostgresBackend(url, listen_url=listen_url)
+    return backend.open(backend.rows(NOTES), clock_us=Clock(), hook=lambda *_: None, on_fatal=lambda _: None)
+
+
+def _same(found: object, expected: object) -> None:
+    assert found == expected
+
+
 def _with(number: int) -> Callable[[EventLog], None]:
     def fill(log: EventLog) -> None:
         log.submit(append(event(number))).result(PATIENCE_S)
@@ -789,6 +977,10 @@ def _cancel_wait(place: Place) -> None:
         )
     )
 
+
+_LISTENING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %'"
+
+_LEASES = "SELECT log, count(*) FROM leases GROUP BY log ORDER BY log"
 
 _CANCEL_LOCK_WAIT = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
