@@ -16,10 +16,11 @@ from typing import Any
 import click
 
 from abridged.service.cli.chat_file import Fault, FileChat, read_chats
+from abridged.service.cli.configured import configuration
 from abridged.service.cli.options import Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
 from abridged.service.cli.serve import explained
-from abridged.service.cli.sidecar import configuration, run
+from abridged.service.cli.sidecar import run
 from abridged.service.cli.speed import advice, longest_prompt, speed_line
 from abridged.service.cli.terminal import is_interactive, program_name, say, say_text
 from abridged.service.config.settings import Settings

@@ -27,11 +27,11 @@ from abridged.eventlog.errors import (
     LogUnsafe,
 )
 from abridged.service.api.listeners import AddressTaken, AddressUnusable
+from abridged.service.cli.configured import configuration
 from abridged.service.cli.failures import CHECK_DATABASE, CommandFailed, Misconfigured
 from abridged.service.cli.log import export_log, imported_log
 from abridged.service.cli.options import Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
-from abridged.service.cli.sidecar import configuration
 from abridged.service.config.settings import LogSettings
 from abridged.service.config.sources import environment
 from abridged.service.domain.errors import InvalidPolicy
