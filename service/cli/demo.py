@@ -29,7 +29,7 @@ from abridged.service.models.inventory import ModelSpeed
 from abridged.service.models.model import ModelError
 from abridged.service.models.ollama.inventory import inventory_of, missing_remedy, speed_of
 from abridged.service.models.settings import text_of
-from abridged.service.summarizer.by_extraction import EXTRACTIVE
+from abridged.service.summarizer.summarizer import EXTRACTIVE
 
 CONTEXT_LENGTH = 4_096
 """Tokens; the context length of the imagined chat model."""

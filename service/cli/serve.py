@@ -35,6 +35,7 @@ from abridged.service.cli.prerequisites import check_prerequisites
 from abridged.service.config.settings import LogSettings
 from abridged.service.config.sources import environment
 from abridged.service.domain.errors import InvalidPolicy
+from abridged.service.left_out import left_out
 from abridged.service.models.settings import SettingUnusable
 from abridged.service.recall.errors import RecallError
 from abridged.service.whole_file import whole_file
@@ -133,7 +134,8 @@ def serve(
         if lines is not None:
             imported_log(found.settings, found.settings.log, lines)
         # The import loads the server, which no other command needs.
-        from abridged.service.bootstrap import VirtualClock, run
+        with left_out("rich"):  # structlog's, for tracebacks, of which a log line has only the frames
+            from abridged.service.bootstrap import VirtualClock, run
 
         clock = VirtualClock() if ephemeral else None
         advance: Future[Callable[[float], str]] = Future()
