@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from abridged.service.api.admission import Admission
 from abridged.service.api.auth import current_caller
@@ -22,8 +22,10 @@ from abridged.service.domain.events import Settings
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.tokens import TokenCount, TokenSource, calibrated_tokens
 from abridged.service.models.model import Completion
-from abridged.service.summarizer.texts import TextSummarizer, TextSummary
 from abridged.v1 import conversation_pb2, text_service_pb2, text_service_pb2_grpc
+
+if TYPE_CHECKING:
+    from abridged.service.summarizer.texts import TextSummarizer, TextSummary
 
 _pb = text_service_pb2
 _NO_ERROR = conversation_pb2.ERROR_CLASS_UNSPECIFIED
@@ -34,13 +36,13 @@ _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 class TextServicer(text_service_pb2_grpc.TextServiceServicer):
     """See the contract: every method's promise is written there.
 
-    `reason` says why a model is not counted by its own tokenizer.
+    `texts` returns the summarizer of texts, `reason` says why a model is not counted by its own tokenizer.
     """
 
     def __init__(
         self,
         *,
-        texts: TextSummarizer,
+        texts: Callable[[], TextSummarizer],
         counting: Counting,
         reason: Callable[[str], str],
         policies: Policies,
@@ -70,7 +72,7 @@ class TextServicer(text_service_pb2_grpc.TextServiceServicer):
         policy = self._policy(request)
         heard = _Heard()
         work = asyncio.create_task(
-            self._texts.summarize(request.text, max_tokens=request.max_tokens, policy=policy, observer=heard)
+            self._texts().summarize(request.text, max_tokens=request.max_tokens, policy=policy, observer=heard)
         )
         stop = asyncio.create_task(self._stopping.wait())
         try:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
-from protovalidate import Validator, Violation
 
 from abridged.service.api.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from protovalidate import Validator, Violation
 
 KEY_CHARS_SHOWN = 64
 ALL_LISTED_FIELDS_MAX = 128
@@ -40,9 +43,6 @@ alone, and the least length of anything in it is one."""
 class Validation:
     """Checks requests against the rules that are written into the contract."""
 
-    def __init__(self) -> None:
-        self._validator = Validator()
-
     def check(self, request: Message, *, fields: int) -> None:
         """Raise InvalidRequest that names every field which breaks a rule, or of many `fields` the first."""
         violations = self._validator.collect_violations(request, fail_fast=True)
@@ -50,6 +50,12 @@ class Validation:
             violations = self._validator.collect_violations(request)
         if violations:
             raise InvalidRequest(tuple((_path(v.proto), _words(v)) for v in violations))
+
+    @cached_property
+    def _validator(self) -> Validator:
+        from protovalidate import Validator
+
+        return Validator()
 
 
 def _words(violation: Violation) -> str:

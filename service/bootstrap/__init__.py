@@ -21,6 +21,7 @@ from abridged.service.api.readiness import model_check
 from abridged.service.bootstrap.core import open_core
 from abridged.service.bootstrap.descriptors import take_all as take_all_descriptors
 from abridged.service.bootstrap.edge import Running, Sidecar, assembled
+from abridged.service.bootstrap.later import load_the_rest
 from abridged.service.bootstrap.providers import unused_settings
 from abridged.service.bootstrap.recall import lacking
 from abridged.service.bootstrap.virtual_clock import VirtualClock
@@ -117,6 +118,8 @@ async def serve(
                 _log.info("recall.off", hint=f"set {missing[0]} to a file of this sidecar's own to have a search index")
             for unused in unused_settings(settings):
                 _log.warning("model.endpoint_unused", hint=unused)
+            loading = asyncio.create_task(asyncio.to_thread(load_the_rest, stop.is_set))
+            resources.callback(loading.cancel)
             if core.model is not None:
                 looking = asyncio.create_task(_look_for(core.model, settings))
                 resources.callback(looking.cancel)
@@ -177,7 +180,9 @@ async def _until_signalled(
 
 
 def settle_memory() -> None:
-    """Exclude what the start has loaded from later collections, which would stop the loop for tens of ms."""
-    gc.collect()
+    """Exclude what the start has loaded from later collections, which would stop the loop for tens of ms.
+
+    Collecting before would take as long, and finds next to nothing: what a start loads stays.
+    """
     gc.freeze()
     gc.set_threshold(GC_ALLOCATIONS)

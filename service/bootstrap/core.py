@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -23,11 +24,9 @@ from abridged.observability.tracing import Tracing, TracingSettings, current_tra
 from abridged.service.api.methods import METHOD_SCOPES
 from abridged.service.bootstrap.backends import backend_of
 from abridged.service.bootstrap.open_log import OpenLog, open_log
-from abridged.service.bootstrap.own_forms import own_forms
 from abridged.service.bootstrap.providers import Providers, host_labels, model_counters
 from abridged.service.bootstrap.summarizers import summarizers_of, texts_of
 from abridged.service.codec.events import EVENT_TYPES
-from abridged.service.config.prompt_file import title_template
 from abridged.service.config.settings import Settings
 from abridged.service.conversations.cache import ConversationCache
 from abridged.service.conversations.changes import Changes
@@ -46,15 +45,15 @@ from abridged.service.domain.tokens import TokenCounter
 from abridged.service.models.model import SummaryModel
 from abridged.service.passes.claims import LEASE_S, Claims
 from abridged.service.passes.reactor import Reactor, ReactorLimits
-from abridged.service.passes.titles import Titles, TitleSettings
-from abridged.service.summarizer.by_extraction import EXTRACTIVE
-from abridged.service.summarizer.summarizer import Summarizers
-from abridged.service.summarizer.texts import TextSummarizer
+from abridged.service.summarizer.summarizer import EXTRACTIVE, Summarizers
 from abridged.service.telemetry.commits import CommitReport
 from abridged.service.telemetry.progress import ProgressBoard
 from abridged.service.telemetry.telemetry import Telemetry, TracedModel, metric_labels
 from abridged.service.tokenizers.model_counters import ModelCounters
 from abridged.service.version import VERSION
+
+if TYPE_CHECKING:
+    from abridged.service.summarizer.texts import TextSummarizer
 
 READ_THREADS = 4
 
@@ -83,7 +82,7 @@ class Core:
     counter: ModelCounters
     models: ChatModels
     policies: Policies
-    texts: TextSummarizer
+    texts: Callable[[], TextSummarizer]
     board: ProgressBoard
     model: SummaryModel | None
     tracing: Tracing
@@ -115,7 +114,7 @@ def open_core(
     counter = _counters(settings, providers, resources)
     # Each by itself: the call of a missing model and that of the next one are two spans.
     model = stand_in or providers.preferred(settings.summarizer.models, traced=lambda m: TracedModel(m, tracing))
-    summarizers = summarizers_of(settings, model, counter, own_forms(settings.summarizer))
+    summarizers = summarizers_of(settings, model, counter)
     policies = _policies(settings, summarizers)
     board = ProgressBoard()
     telemetry = Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content)
@@ -278,6 +277,9 @@ def _titles(
     """The callbacks that make titles after commits; none if titles are off."""
     if not settings.titles.enabled:
         return ()
+    from abridged.service.config.prompt_file import title_template
+    from abridged.service.passes.titles import Titles, TitleSettings
+
     model = providers.preferred(settings.title_models, traced=lambda model: TracedModel(model, tracing))
     assert model is not None, "settings without a model for titles are refused"
     asked = TitleSettings(

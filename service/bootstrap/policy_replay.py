@@ -28,7 +28,7 @@ from abridged.service.domain.message import Message
 from abridged.service.domain.prompt_bill import PromptBill, answered
 from abridged.service.domain.render import rendered_window
 from abridged.service.models.scripted.model import ScriptedModel, default_answer
-from abridged.service.summarizer.by_extraction import is_extractive
+from abridged.service.summarizer.summarizer import is_extractive
 
 
 class Chat(NamedTuple):

@@ -16,7 +16,7 @@ from abridged.service.config.settings import Settings, TokenSettings
 from abridged.service.models.model import ModelError, SummaryModel
 from abridged.service.models.preference import PreferredModel
 from abridged.service.models.provider import OpenProvider, Surroundings
-from abridged.service.summarizer.by_extraction import is_extractive
+from abridged.service.summarizer.summarizer import is_extractive
 from abridged.service.tokenizers.choice import counter_named
 from abridged.service.tokenizers.exact import require_exact
 from abridged.service.tokenizers.model_counters import ModelCounters

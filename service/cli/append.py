@@ -15,13 +15,14 @@ from click.core import ParameterSource
 
 from abridged.client import AsyncConversations, Patience, SidecarError
 from abridged.service.cli.chat_file import Fault, FileChat, read_chats, read_document
+from abridged.service.cli.configured import configuration
 from abridged.service.cli.failures import CommandFailed
 from abridged.service.cli.figures import pass_line, usage_line
 from abridged.service.cli.file_report import FileReport
 from abridged.service.cli.options import Invocation, label_of, sidecar_options
 from abridged.service.cli.plain_json import as_json
 from abridged.service.cli.playback import Playing, kept_settings, play
-from abridged.service.cli.sidecar import call, configuration
+from abridged.service.cli.sidecar import call
 from abridged.service.cli.terminal import say
 from abridged.service.codec.values import message_to_proto
 from abridged.service.domain.message import Message, Role

@@ -13,11 +13,12 @@ from contextlib import AsyncExitStack
 import click
 
 from abridged.client import AsyncConversations, SidecarError
+from abridged.service.cli.configured import configuration
 from abridged.service.cli.failures import CommandFailed, Misconfigured, of_sidecar_error
 from abridged.service.cli.figures import pass_line, record_line, usage_line
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import word
-from abridged.service.cli.sidecar import client_for, client_settings, configuration
+from abridged.service.cli.sidecar import client_for, client_settings
 from abridged.service.cli.terminal import is_interactive, say, say_text
 from abridged.service.codec.values import message_to_proto
 from abridged.service.config.settings import ClientSettings, Settings

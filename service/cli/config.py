@@ -8,11 +8,11 @@ import click
 
 from abridged.observability.tracing import TracingSettings
 from abridged.service.bootstrap.providers import unused_settings
+from abridged.service.cli.configured import configuration
 from abridged.service.cli.failures import of_config_error
 from abridged.service.cli.options import Invocation, settings_options
 from abridged.service.cli.plain_json import json_text
 from abridged.service.cli.prerequisites import check_prerequisites
-from abridged.service.cli.sidecar import configuration
 from abridged.service.cli.terminal import say, say_text
 from abridged.service.config.sources import ConfigError, Problem, environment
 from abridged.service.config.token_strength import weak_tokens

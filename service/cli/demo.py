@@ -16,10 +16,11 @@ from typing import Any
 import click
 
 from abridged.service.cli.chat_file import Fault, FileChat, read_chats
+from abridged.service.cli.configured import configuration
 from abridged.service.cli.options import Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
 from abridged.service.cli.serve import explained
-from abridged.service.cli.sidecar import configuration, run
+from abridged.service.cli.sidecar import run
 from abridged.service.cli.speed import advice, longest_prompt, speed_line
 from abridged.service.cli.terminal import is_interactive, program_name, say, say_text
 from abridged.service.config.settings import Settings
@@ -28,7 +29,7 @@ from abridged.service.models.inventory import ModelSpeed
 from abridged.service.models.model import ModelError
 from abridged.service.models.ollama.inventory import inventory_of, missing_remedy, speed_of
 from abridged.service.models.settings import text_of
-from abridged.service.summarizer.by_extraction import EXTRACTIVE
+from abridged.service.summarizer.summarizer import EXTRACTIVE
 
 CONTEXT_LENGTH = 4_096
 """Tokens; the context length of the imagined chat model."""

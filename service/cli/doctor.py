@@ -18,19 +18,12 @@ from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.errors import EventLogError, LogForeign
 from abridged.service.bootstrap.backends import stored_backend
 from abridged.service.bootstrap.recall import embedded_dimension, lacking
+from abridged.service.cli.configured import configuration
 from abridged.service.cli.failures import CHECK_DATABASE, CommandFailed
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import json_text
 from abridged.service.cli.prerequisites import log_path_problem
-from abridged.service.cli.sidecar import (
-    HttpPortError,
-    client_for,
-    client_settings,
-    configuration,
-    failure_at,
-    get,
-    named_by,
-)
+from abridged.service.cli.sidecar import HttpPortError, client_for, client_settings, failure_at, get, named_by
 from abridged.service.cli.speed import advice, longest_prompt, speed_line
 from abridged.service.cli.terminal import say
 from abridged.service.config.settings import ClientSettings, LogSettings, Settings

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from abridged.client import SidecarError
 from abridged.service.cli.terminal import marked
 from abridged.service.config.sources import ConfigError
+
+if TYPE_CHECKING:
+    from abridged.client import SidecarError
 
 HINTS_BY_REASON = {
     "CONVERSATION_NOT_FOUND": "check the id, and that the token belongs to the conversation's namespace",

@@ -27,10 +27,10 @@ from abridged.eventlog.errors import (
 )
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.snapshots import SET_ASIDE
+from abridged.service.cli.configured import configuration
 from abridged.service.cli.failures import CHECK_DATABASE, CommandFailed, Misconfigured
 from abridged.service.cli.options import Decorated, Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
-from abridged.service.cli.sidecar import configuration
 from abridged.service.cli.terminal import say
 from abridged.service.config.settings import NAME_PATTERN, LogSettings, Settings
 from abridged.service.config.sources import environment

@@ -17,12 +17,12 @@ from abridged.service.api.folded_log import FoldedLog, folded_log
 from abridged.service.bootstrap import logging_as_set
 from abridged.service.bootstrap.policy_replay import Chat, Outcome, replayed
 from abridged.service.cli.chat_file import FileChat, read_chats
+from abridged.service.cli.configured import configuration
 from abridged.service.cli.conversations import HEADINGS, conversation_row
 from abridged.service.cli.failures import CommandFailed
 from abridged.service.cli.options import Invocation
 from abridged.service.cli.plain_json import json_text
 from abridged.service.cli.prerequisites import check_prerequisites
-from abridged.service.cli.sidecar import configuration
 from abridged.service.cli.terminal import say, width
 from abridged.service.config.settings import Settings
 from abridged.service.config.sources import environment

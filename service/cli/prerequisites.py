@@ -19,7 +19,6 @@ from abridged.service.domain.record import FormName
 from abridged.service.models.settings import SettingUnusable
 from abridged.service.recall.errors import RecallMissing
 from abridged.service.recall.file import require_installed
-from abridged.service.summarizer.raw import raw_schema
 from abridged.service.tokenizers.choice import counter_named
 from abridged.service.tokenizers.errors import TokenizerMissing
 from abridged.service.tokenizers.exact import require_exact
@@ -65,7 +64,8 @@ def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], objec
     yield "summarizer.text_prompt_file", "", partial(own_prompts, settings.summarizer.text_prompt_file, FormName.TEXT)
     if settings.summarizer.raw_schema_file is not None:
         yield "summarizer.raw_schema_file", "", partial(_check_raw_schema, settings.summarizer.raw_schema_file)
-    yield "titles.prompt_file", "", partial(title_template, settings.titles.prompt_file)
+    if settings.titles.prompt_file is not None:
+        yield "titles.prompt_file", "", partial(title_template, settings.titles.prompt_file)
     for provider in settings.providers:
         for field, attempt in provider.checks():
             setting, bracket, place = field.partition("[")
@@ -80,6 +80,8 @@ def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], objec
 
 
 def _check_raw_schema(path: Path) -> None:
+    from abridged.service.summarizer.raw import raw_schema
+
     raw_schema(raw_schema_text(path))
 
 

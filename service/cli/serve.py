@@ -27,14 +27,15 @@ from abridged.eventlog.errors import (
     LogUnsafe,
 )
 from abridged.service.api.listeners import AddressTaken, AddressUnusable
+from abridged.service.cli.configured import configuration
 from abridged.service.cli.failures import CHECK_DATABASE, CommandFailed, Misconfigured
 from abridged.service.cli.log import export_log, imported_log
 from abridged.service.cli.options import Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
-from abridged.service.cli.sidecar import configuration
 from abridged.service.config.settings import LogSettings
 from abridged.service.config.sources import environment
 from abridged.service.domain.errors import InvalidPolicy
+from abridged.service.left_out import left_out
 from abridged.service.models.settings import SettingUnusable
 from abridged.service.recall.errors import RecallError, RecallLocked
 from abridged.service.whole_file import whole_file
@@ -136,7 +137,8 @@ def serve(
         if lines is not None:
             imported_log(found.settings, found.settings.log, lines)
         # The import loads the server, which no other command needs.
-        from abridged.service.bootstrap import VirtualClock, run
+        with left_out("rich"):  # structlog's, for tracebacks, of which a log line has only the frames
+            from abridged.service.bootstrap import VirtualClock, run
 
         clock = VirtualClock() if ephemeral else None
         advance: Future[Callable[[float], str]] = Future()

@@ -1,4 +1,4 @@
-"""Loads a command's settings and calls the sidecar over gRPC or its HTTP port.
+"""Calls the sidecar of a command's settings over gRPC or its HTTP port.
 
 Every expected failure of a call becomes a click exception here.
 """
@@ -12,10 +12,11 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from abridged.client import AsyncConversations, Patience, SidecarError
-from abridged.service.cli.failures import CommandFailed, Misconfigured, of_config_error, of_sidecar_error
+from abridged.service.cli.configured import configuration
+from abridged.service.cli.failures import CommandFailed, Misconfigured, of_sidecar_error
 from abridged.service.cli.options import Invocation
 from abridged.service.config.settings import ClientSettings, is_local_address
-from abridged.service.config.sources import ConfigError, Configuration, environment, load
+from abridged.service.config.sources import Configuration
 
 HTTP_PROBE_S = 1.0
 BODY_BYTES_MAX = 4 << 20
@@ -26,20 +27,6 @@ _OF_CALLS = ("client.", "server.listen", "server.tokens")
 """The settings by which a command reaches a sidecar; all others are those of the sidecar itself."""
 
 T = TypeVar("T")
-
-
-def configuration(invocation: Invocation, forced: Mapping[str, Any] | None = None) -> Configuration:
-    """Load the settings; `forced` overrides every source. Raises Misconfigured."""
-    flags: dict[str, Any] = {}
-    for assignment in invocation.assignments:
-        name, equals, value = assignment.partition("=")
-        if not equals:
-            raise Misconfigured(f"--set expects NAME=VALUE, not '{name}'")
-        flags[name.strip()] = value
-    try:
-        return load(environment(), flags=flags | dict(forced or {}), config_path=invocation.config_path)
-    except ConfigError as error:
-        raise of_config_error(error) from error
 
 
 def named_by(found: Configuration) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from abridged.service.domain.errors import InvalidPolicy
 from abridged.service.domain.record import FormName
-from abridged.service.prompts.prompt import PromptTemplate, template_from_text
-from abridged.service.prompts.title import TITLE_TEMPLATE
+
+if TYPE_CHECKING:
+    from abridged.service.prompts.prompt import PromptTemplate
 
 
 def own_prompts(path: Path | None, form: FormName = FormName.FACETS) -> Mapping[FormName, PromptTemplate]:
@@ -18,13 +20,19 @@ def own_prompts(path: Path | None, form: FormName = FormName.FACETS) -> Mapping[
     """
     if path is None:
         return {}
+    from abridged.service.prompts.prompt import template_from_text
+
     return {form: template_from_text(path.stem, _text(path), lists_statements=form is FormName.FACETS)}
 
 
 def title_template(path: Path | None) -> PromptTemplate:
     """The prompt for titles: that of `path`, if any, which needs no `{{previous}}`; raises as `own_prompts` does."""
     if path is None:
+        from abridged.service.prompts.title import TITLE_TEMPLATE
+
         return TITLE_TEMPLATE
+    from abridged.service.prompts.prompt import template_from_text
+
     return template_from_text(path.stem, _text(path), needed=("transcript",), lists_statements=False)
 
 

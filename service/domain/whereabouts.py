@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import MessageAppended
-from abridged.service.domain.leaving import names_of
 from abridged.service.domain.ledger import Use, ledger_lines
 from abridged.service.domain.message import Role
 from abridged.service.domain.quoting import quoted
@@ -92,6 +91,8 @@ def _new_rules(before: Conversation, after: Conversation) -> dict[str, Decided]:
 
 def _names_beside(before: Conversation, after: Conversation, leaving: Leaving) -> dict[str, Named]:
     """The identifiers that leave with the ledger's entries, and with the results that the pass clears."""
+    from abridged.service.domain.leaving import names_of
+
     shown = {entry.key for entry in after.ledger.in_window}
     dropped = (entry for entry in before.ledger.in_window if entry.key not in shown)
     names = {entry.key: Named(entry.text, entry.numbers[-1], entry.use) for entry in dropped}

@@ -13,7 +13,6 @@ from abridged.service.conversations.conversation_log import ConversationLog
 from abridged.service.domain.clearing import clearable, freed_tokens
 from abridged.service.domain.conversation import Conversation, ShownRecord, record_named
 from abridged.service.domain.events import MessageAppended, PassPlan, Trigger
-from abridged.service.domain.leaving import Hearing, replaced_texts
 from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.ranges import covers, partitioned, ranges_of, without
@@ -22,8 +21,6 @@ from abridged.service.domain.record import FormName, MessageRange
 from abridged.service.domain.rules import NO_RULES_FOUND, RuleFinds
 from abridged.service.domain.sizes import ledger_limits, ledger_tokens, ledger_tokens_max, rules_tokens_max
 from abridged.service.domain.tokens import TokenCounter, calibrated_tokens
-from abridged.service.extraction.decided import decided_in
-from abridged.service.summarizer.finds import finds_of, rules_in
 from abridged.service.summarizer.summarizer import PassWork
 
 SOURCE_MESSAGES_MAX: Final = 100_000
@@ -78,6 +75,10 @@ class PassSource:
         staying: Sequence[MessageAppended],
     ) -> tuple[LedgerFinds, RuleFinds, Leaving]:
         """Read the messages for the ledger and the rules, each as far as the policy has room, and for the receipt."""
+        from abridged.service.domain.leaving import Hearing, replaced_texts
+        from abridged.service.extraction.decided import decided_in
+        from abridged.service.summarizer.finds import finds_of, rules_in
+
         heard = Hearing(leaving, staying)
         counter = self._counter.of(state.settings.model)
         source = counter.source_for(state.settings.model)

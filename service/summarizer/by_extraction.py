@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 from abridged.service.domain.events import ErrorClass
 from abridged.service.domain.policy import Policy, without_floors
@@ -19,19 +18,19 @@ from abridged.service.grounding.support import concordance_of
 from abridged.service.summarizer.check import Room, Source, check_draft
 from abridged.service.summarizer.fit import fit_draft
 from abridged.service.summarizer.forms import DraftForm, ExtractSource
-from abridged.service.summarizer.summarizer import Observer, PassFailed, PassWork, Summary, WindowCost, summary_of
+from abridged.service.summarizer.summarizer import (
+    EXTRACTIVE,
+    Observer,
+    PassFailed,
+    PassWork,
+    Summary,
+    WindowCost,
+    summary_of,
+)
 from abridged.service.turn import at_length
-
-EXTRACTIVE: Final = "extractive:default"
-"""Its name in lists of models."""
 
 SOURCE_TOKENS_UNBOUNDED = 10_000_000
 """The nominal size of one reading. The work is linear: docs/extraction.md has its cost."""
-
-
-def is_extractive(model: str) -> bool:
-    """Whether a name in a list of models means extraction."""
-    return model.partition(":")[0] == EXTRACTIVE.partition(":")[0]
 
 
 class ExtractiveSummarizer:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from abridged.service.domain.conversation import ShownRecord
 from abridged.service.domain.events import CAUSE_CHARS_MAX, ErrorClass, MessageAppended, PassPlan
@@ -34,9 +34,19 @@ from abridged.service.domain.tokens import (
     taught_ratio,
 )
 from abridged.service.models.model import Completion
-from abridged.service.prompts.prompt import PromptTemplate
-from abridged.service.summarizer.check import CheckedDraft, Source
-from abridged.service.summarizer.draft import Draft
+
+if TYPE_CHECKING:
+    from abridged.service.prompts.prompt import PromptTemplate
+    from abridged.service.summarizer.check import CheckedDraft, Source
+    from abridged.service.summarizer.draft import Draft
+
+EXTRACTIVE: Final = "extractive:default"
+"""The name of extraction in lists of models."""
+
+
+def is_extractive(model: str) -> bool:
+    """Whether a name in a list of models means extraction."""
+    return model.partition(":")[0] == EXTRACTIVE.partition(":")[0]
 
 
 class PassFailed(Exception):
@@ -290,6 +300,8 @@ class WindowCost:
     @property
     def frame_tokens(self) -> int:
         """Tokens of a record's frame alone."""
+        from abridged.service.summarizer.draft import Draft
+
         return self(Draft.of_text(""))
 
 

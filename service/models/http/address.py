@@ -11,10 +11,9 @@ text are ignored; a path is kept. An invalid port is refused: the operator did n
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from dataclasses import dataclass
-
-import httpx
 
 from abridged.service.models.settings import SettingUnusable
 
@@ -24,6 +23,11 @@ _SCHEME_PORTS = {"http": 80, "https": 443}
 _PRIVATE_SUFFIXES = (".localhost", ".local", ".internal", ".home.arpa", ".lan", ".svc")
 
 _HOST = "has a host name or an IP address"
+
+_PLAIN_URL = re.compile(
+    r"https?://(127\.0\.0\.1|[A-Za-z][\w-]{0,62}(\.[\w-]{1,63}){0,8}):\d{1,5}(/[\w-]{1,63}){0,8}", re.ASCII
+)
+"""Needs no library to be a URL, and none is loaded for it."""
 
 
 class AddressError(SettingUnusable):
@@ -103,14 +107,22 @@ def parse_server(
     try:
         host, port = _split_port(authority, port_default)
         address = ServerAddress(scheme, _reachable(host), port, f"/{path.strip('/')}" if path.strip("/") else "")
-        httpx.URL(address.url)
     except _Unusable as error:
         raise AddressError(f"{whose} {error}") from None
-    except httpx.InvalidURL as error:
-        raise AddressError(f"{whose} {_HOST}") from error
+    if not _PLAIN_URL.fullmatch(address.url):
+        _require_url(address.url, whose)
     if scheme == "http" and not address.is_private and not allow_insecure:
         raise InsecureAddress(f"{address.label} is beyond loopback and private networks: use https, or allow it")
     return address
+
+
+def _require_url(url: str, whose: str) -> None:
+    import httpx
+
+    try:
+        httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise AddressError(f"{whose} {_HOST}") from error
 
 
 def _split_port(authority: str, port_default: int) -> tuple[str, int]:

@@ -20,12 +20,15 @@ from __future__ import annotations
 import email.utils
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import httpx
+from functools import cache
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
 
 from abridged.service.models.http.fields import NotAnObject, count_of, read_object
 from abridged.service.models.model import ModelError, ModelRefused, ModelUnavailable, PromptTruncated
+
+if TYPE_CHECKING:
+    import httpx
 
 RATE_LIMIT_RETRY_S = 60.0
 """Delay before a retry after a 429 without Retry-After: cloud limits last minutes to days, never milliseconds."""
@@ -134,7 +137,7 @@ class ErrorTable:
     def of_status(self, host: str, status: int, *, retry_after: float | None, also: str = "") -> ModelError:
         """The error for a status other than 200 whose text is not known; `also` ends the message."""
         error, says = self._statuses.get(status, _by_hundred(status))
-        if status == httpx.codes.TOO_MANY_REQUESTS and retry_after is None:
+        if status == HTTPStatus.TOO_MANY_REQUESTS and retry_after is None:
             retry_after = RATE_LIMIT_RETRY_S
         message = f"{host}: {says}{also} (HTTP {status})"
         return error(message, retry_after_s=retry_after) if issubclass(error, ModelUnavailable) else error(message)
@@ -162,22 +165,26 @@ def _token_figures(text: str) -> tuple[int | None, int | None]:
     return count_of(figures.get("n_prompt_tokens")), count_of(figures.get("n_ctx"))
 
 
-# Most specific types first: the first match decides the error and its message.
-_TRANSPORT: tuple[tuple[type[Exception], type[ModelUnavailable], str], ...] = (
-    (httpx.ConnectTimeout, HostUnreachable, "timed out while connecting"),
-    (httpx.PoolTimeout, HostUnreachable, "timed out waiting for a free connection"),
-    (httpx.WriteTimeout, ModelUnavailable, "timed out while sending the request"),
-    (httpx.ReadTimeout, ModelUnavailable, "timed out waiting for the answer"),
-    (httpx.ConnectError, HostUnreachable, "connection refused, unresolvable name or failed TLS"),
-    (httpx.RemoteProtocolError, ModelUnavailable, "the connection closed early or does not speak HTTP"),
-    (httpx.NetworkError, ModelUnavailable, "the connection broke"),
-    (httpx.HTTPError, ModelUnavailable, "the request failed in transit"),
-)
+@cache
+def _transport() -> tuple[tuple[type[Exception], type[ModelUnavailable], str], ...]:
+    """The most specific types first: the first match decides the error and its message."""
+    import httpx
+
+    return (
+        (httpx.ConnectTimeout, HostUnreachable, "timed out while connecting"),
+        (httpx.PoolTimeout, HostUnreachable, "timed out waiting for a free connection"),
+        (httpx.WriteTimeout, ModelUnavailable, "timed out while sending the request"),
+        (httpx.ReadTimeout, ModelUnavailable, "timed out waiting for the answer"),
+        (httpx.ConnectError, HostUnreachable, "connection refused, unresolvable name or failed TLS"),
+        (httpx.RemoteProtocolError, ModelUnavailable, "the connection closed early or does not speak HTTP"),
+        (httpx.NetworkError, ModelUnavailable, "the connection broke"),
+        (httpx.HTTPError, ModelUnavailable, "the request failed in transit"),
+    )
 
 
 def classify_transport(host: str, error: httpx.HTTPError) -> ModelUnavailable:
     """The error for a failure below HTTP. Omits its text, which may contain addresses and nothing useful."""
-    failure, says = next((failure, says) for kind, failure, says in _TRANSPORT if isinstance(error, kind))
+    failure, says = next((failure, says) for kind, failure, says in _transport() if isinstance(error, kind))
     return failure(f"{host}: {says}")
 
 

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
 
-import httpx
-
+from abridged.service.left_out import left_out
 from abridged.service.models.breaker import BreakerState, CircuitBreaker
 from abridged.service.models.deadline import Deadline, DeadlineOver
 from abridged.service.models.http.address import ServerAddress
@@ -30,8 +30,10 @@ from abridged.service.models.http.errors import (
 from abridged.service.models.http.fields import OBJECT_BYTES_MAX, NotAnObject, read_object
 from abridged.service.models.http.lines import LineSplitter, StreamedAnswer
 from abridged.service.models.http.settings import HostSettings
-from abridged.service.models.http.small_reads import SmallReads
 from abridged.service.models.model import ModelError, ModelUnavailable, OnProgress
+
+if TYPE_CHECKING:
+    import httpx
 
 OnBreaker = Callable[[str, BreakerState], None]
 """Called with the host's label and its breaker's new state."""
@@ -103,17 +105,10 @@ class ModelHost:
         self._in_flight = 0
         self._kept: set[asyncio.TimerHandle] = set()
         token = {"authorization": f"Bearer {settings.bearer_token}"} if settings.bearer_token else {}
-        self._client = httpx.AsyncClient(
-            base_url=address.url,
-            headers=_HEADERS | token,
-            # We time reads ourselves: httpx has one timeout for headers and body, and models need two.
-            timeout=httpx.Timeout(connect=settings.connect_s, read=None, write=WRITE_S, pool=settings.connect_s),
-            transport=SmallReads(
-                encrypted=address.url.startswith("https:"), connections_max=settings.calls_max + PROBE_CONNECTIONS
-            ),
-            trust_env=False,
-            follow_redirects=False,
-        )
+        # Encoded here: a token that no header takes ends the start, not the first call.
+        self._headers = {name.encode(): value.encode("ascii") for name, value in (_HEADERS | token).items()}
+        self._client: httpx.AsyncClient | None = None
+        self._opening = asyncio.Lock()
         self._address = address
         self._on_asked = on_asked
 
@@ -208,7 +203,33 @@ class ModelHost:
         """Close all connections. May be called twice."""
         for handle in self._kept:
             handle.cancel()
-        await self._client.aclose()
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _opened(self) -> httpx.AsyncClient:
+        async with self._opening:
+            if self._client is None:
+                # In a thread: the library and certificates take tens of milliseconds to load.
+                self._client = await asyncio.to_thread(self._open)
+            return self._client
+
+    def _open(self) -> httpx.AsyncClient:
+        with left_out("httpx._main"):  # its command line, which loads everything that draws on a terminal
+            import httpx
+        from abridged.service.models.http.small_reads import SmallReads
+
+        settings, address = self._settings, self._address
+        return httpx.AsyncClient(
+            base_url=address.url,
+            headers=self._headers,
+            # We time reads ourselves: httpx has one timeout for headers and body, and models need two.
+            timeout=httpx.Timeout(connect=settings.connect_s, read=None, write=WRITE_S, pool=settings.connect_s),
+            transport=SmallReads(
+                encrypted=address.url.startswith("https:"), connections_max=settings.calls_max + PROBE_CONNECTIONS
+            ),
+            trust_env=False,
+            follow_redirects=False,
+        )
 
     async def _first(self, lines: AsyncGenerator[bytes, None], place: Place, deadline: Deadline) -> bytes | None:
         first_byte_s = self._settings.first_byte_s
@@ -271,10 +292,13 @@ class ModelHost:
     @asynccontextmanager
     async def _response(self, method: str, path: str, body: bytes, *, model: str) -> AsyncIterator[httpx.Response]:
         """A response with status 200, closed on exit. The only place that translates HTTP and transport errors."""
+        client = await self._opened()
+        import httpx
+
         try:
-            async with self._client.stream(method, path, content=body) as response:
+            async with client.stream(method, path, content=body) as response:
                 is_encoded = response.headers.get("content-encoding", _NO_ENCODING).strip().lower() != _NO_ENCODING
-                if response.status_code != httpx.codes.OK:
+                if response.status_code != HTTPStatus.OK:
                     text = b"" if is_encoded else await _read(response, ERROR_BYTES_MAX)
                     raise self._classify(self.label, model, response.status_code, text, retry_after_s(response.headers))
                 if is_encoded:
