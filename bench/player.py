@@ -293,7 +293,7 @@ class _Player:
             hash_key=b"key",
             clock_s=clock_s,
             claims=Claims(None, owner=""),
-            attention=table.attention,
+            table=table,
         )
 
     async def play(self, chat: PlayedChat) -> None:

@@ -257,7 +257,7 @@ def _reactor(
         hash_key=opened.log.secret("bad answers"),
         clock_s=time.monotonic,
         claims=claims,
-        attention=opened.table.attention,
+        table=opened.table,
     )
 
 

@@ -28,7 +28,7 @@ from abridged.service.domain.events import (
 from abridged.service.domain.tokens import TokenCounter
 from abridged.service.passes.claims import Claim, Claims
 from abridged.service.passes.commits import TRANSIENT, CommitPauses, PassCommits
-from abridged.service.passes.lookout import Lookout, ReadAttention
+from abridged.service.passes.lookout import Lookout, MarkedTable
 from abridged.service.passes.preparations import Preparations
 from abridged.service.passes.queue import Backlog, PassQueue
 from abridged.service.passes.run import PassRun, PassRunner, failed_by_bug
@@ -73,7 +73,7 @@ class Reactor:
         hash_key: bytes,
         clock_s: Callable[[], float],
         claims: Claims,
-        attention: ReadAttention,
+        table: MarkedTable,
         pauses: CommitPauses | None = None,
     ) -> None:
         self._conversations = conversations
@@ -93,7 +93,7 @@ class Reactor:
         self._lookout = Lookout(
             conversations,
             claims,
-            attention=attention,
+            table=table,
             busy=self.backlog,
             attend=self._attend,
             take=lambda key, state: self._enqueue(key, state.pending_since_us, state.pending),

@@ -18,6 +18,7 @@ from abridged.eventlog.errors import EventLogError, LogCorrupt, LogUnavailable
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import Append, AppendResult, CompletionQueue, EventLog, Outcome
 from abridged.eventlog.memory import MemoryEventLog
+from abridged.eventlog.rows import MemoryRows
 from abridged.observability.metrics import Metrics
 from abridged.observability.tracing import SilentTracing
 from abridged.service.codec.events import decode
@@ -28,7 +29,8 @@ from abridged.service.conversations.conversation_log import ConversationLog
 from abridged.service.conversations.conversations import Conversations
 from abridged.service.conversations.counting import Counting
 from abridged.service.conversations.policies import Policies
-from abridged.service.conversations.table import ConversationTable
+from abridged.service.conversations.row import READ_TABLE
+from abridged.service.conversations.table import Attention, ConversationTable
 from abridged.service.domain.commands import Command, CompletePass, FailPass, StartPass
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.errors import PassSuperseded
@@ -105,6 +107,10 @@ class Fault(StrEnum):
 
 
 AT_POINTS = (Fault.KILLED, Fault.STOPPED)
+"""Those that happen at a point of a pass; each run has one of them."""
+
+OTHER_FAULTS_MAX = 6
+"""Of other kinds in one run: among many faults few passes come as far as the last of them."""
 
 
 class Point(StrEnum):
@@ -112,6 +118,7 @@ class Point(StrEnum):
 
     CLAIM_SENT = "claim sent"
     CLAIM_COMMITTED = "claim committed"
+    CLAIM_CHECKED = "claim checked"
     MODEL_ASKED = "model asked"
     MODEL_ANSWERED = "model answered"
     END_SENT = "end sent"
@@ -119,6 +126,10 @@ class Point(StrEnum):
     RELEASE_SENT = "release sent"
     RENEWAL_SENT = "renewal sent"
     RENEWAL_ANSWERED = "renewal answered"
+
+
+SHARES = {Point.END_SENT: 0.15, Point.CLAIM_CHECKED: 0.2}
+"""How often a fault happens at a point, where it is not 0.04: what is checked there may be over afterwards."""
 
 
 class Bug(StrEnum):
@@ -165,7 +176,8 @@ class Fleet:
     def __post_init__(self) -> None:
         self.rng = Random(self.seed)
         self.time = VirtualTime(self.rng)
-        self.table = ConversationTable()
+        self.rows = MemoryRows(READ_TABLE)
+        self.table = ConversationTable(self.rows)
         self.log = MemoryEventLog(clock_us=self.clock_us, hook=self.table.project)
         self.leases = MemoryLeases(lambda: self.time.now_s)
         self.processes: list[Process] = []
@@ -198,11 +210,16 @@ class Fleet:
         """Whether this fault happens now."""
         return fault in self.faults and self.rng.random() < share
 
+    def delay_s(self) -> float:
+        """How long a process is stopped or a commit takes: mostly about a lease, when others begin to take over."""
+        about_s = self.rng.uniform(0.7, 1.7) * LEASE_S
+        return self.rng.choice([1.0, about_s, about_s, 4 * LEASE_S])
+
     def at(self, point: Point, process: Process) -> None:
         """A process is at a point: it may be killed or stopped here."""
         self.seen[f"at {point}"] += 1
         for fault in AT_POINTS:
-            if self.has(fault, 0.15 if point is Point.END_SENT else 0.04):
+            if self.has(fault, SHARES.get(point, 0.04)):
                 self.seen[f"{fault} at {point}"] += 1
                 self.time.later(0.0, lambda fault=fault: self.strike(fault, process))  # type: ignore[misc]  # mypy does not see the default
 
@@ -211,7 +228,7 @@ class Fleet:
         if process.loop.is_dead:
             return
         if fault is Fault.STOPPED:
-            process.loop.stop_for(self.rng.choice([1.0, LEASE_S / 2, LEASE_S * 1.5, LEASE_S * 4]))
+            process.loop.stop_for(self.delay_s())
             return
         if fault is Fault.RESTARTED:
             process.leave()
@@ -363,7 +380,7 @@ class Fleet:
         self.time.run(self._is_idle, within_s=SETTLED_WITHIN_S)
 
     def _is_idle(self) -> bool:
-        return not self.waiting and not any(row.pending for row in self.table.attention())
+        return not self.waiting and not self.table.pending()
 
     def judge(self) -> list[str]:
         """Return the faults of the run."""
@@ -490,7 +507,7 @@ class Process:
         claims = _claims_with(bugs)(
             WiredLeases(self, fleet.leases), owner="one" if Bug.SHARED_OWNER in bugs else self.name
         )
-        claims.fleet = fleet
+        claims.fleet, claims.process = fleet, self
         model, extraction = Model(self, calls=(1, 1, 2, 3)), Model(self, calls=(0,))
         self.reactor = Reactor(
             self.conversations,
@@ -501,7 +518,7 @@ class Process:
             telemetry=Telemetry(_METRICS, SilentTracing(), ProgressBoard(), log_content=False),
             limits=ReactorLimits(concurrent_passes=2, queue_max=100, shared=False),
             claims=claims,
-            attention=self._attention,
+            table=WiredTable(self),
             pauses=CommitPauses(first_s=0.25, max_s=5.0),
         )
         self.reactor.start(await asyncio.to_thread(fleet.table.attention))
@@ -515,12 +532,6 @@ class Process:
     async def _leave(self) -> None:
         await self.reactor.stop(grace_s=self.fleet.rng.choice([0.1, 5.0]))
         self.fleet.time.later(1.0, lambda: None if self.loop.is_dead else self.kill())
-
-    def _attention(self, after: StreamId, limit: int) -> Sequence[Any]:
-        if self.fleet.has(Fault.BLIND_LOOKOUT, 0.5):
-            self.fleet.seen["a look around fails"] += 1
-            raise LogUnavailable("blind")
-        return self.fleet.table.attention(after, limit)
 
     def _delays(self, work: Any) -> tuple[float, float]:
         asked = getattr(getattr(work, "func", None), "__self__", None)
@@ -596,7 +607,7 @@ class Wire:
             process.claim_sent_s[append.stream] = fleet.time.now_s
         delay_s = fleet.rng.uniform(0.001, 0.01)
         if fleet.has(Fault.SLOW_COMMIT, 0.1):
-            delay_s = fleet.rng.choice([1.0, LEASE_S, 3 * LEASE_S])
+            delay_s = fleet.delay_s()
         refused = fleet.has(Fault.REFUSED_COMMIT, 0.15)
         self._sent_s = max(self._sent_s, fleet.time.now_s + delay_s)
         if sent is not None:
@@ -613,7 +624,13 @@ class Wire:
             if committed is not None:
                 fleet.at(committed, process)
             self._answered_s = max(self._answered_s, fleet.time.now_s + fleet.rng.uniform(0.001, 0.01))
-            fleet.time.later(self._answered_s - fleet.time.now_s, lambda: completions.deliver([(ticket, outcome)]))
+
+            def answer() -> None:
+                if committed is Point.END_COMMITTED:
+                    fleet.ended_s[append.stream] = fleet.time.now_s
+                completions.deliver([(ticket, outcome)])
+
+            fleet.time.later(self._answered_s - fleet.time.now_s, answer)
 
         fleet.time.later(self._sent_s - fleet.time.now_s, arrive)
 
@@ -645,6 +662,26 @@ def _points(events: Sequence[Event]) -> tuple[Point | None, Point | None]:
             return Point.RELEASE_SENT, None
         case _:
             return None, None
+
+
+class WiredTable:
+    """A process's way to the read table."""
+
+    def __init__(self, process: Process) -> None:
+        self._fleet = process.fleet
+
+    def pending(self, after: StreamId, limit: int) -> Sequence[StreamId]:
+        self._fail_perhaps()
+        return self._fleet.table.pending(after, limit)
+
+    def attention(self, after: StreamId, limit: int) -> Sequence[Attention]:
+        self._fail_perhaps()
+        return self._fleet.table.attention(after, limit)
+
+    def _fail_perhaps(self) -> None:
+        if self._fleet.has(Fault.BLIND_LOOKOUT, 0.5):
+            self._fleet.seen["a look around fails"] += 1
+            raise LogUnavailable("blind")
 
 
 class WiredLeases:
@@ -702,6 +739,7 @@ class NoticedClaims(Claims):
     """Claims that note what lapses."""
 
     fleet: Fleet
+    process: Process
 
     def start(self, on_lapsed: Callable[[StreamId], None]) -> None:
         def noted(key: StreamId) -> None:
@@ -709,6 +747,10 @@ class NoticedClaims(Claims):
             on_lapsed(key)
 
         super().start(noted)
+
+    def require(self, claim: Claim) -> None:
+        super().require(claim)
+        self.fleet.at(Point.CLAIM_CHECKED, self.process)
 
 
 class NeverEnding(NoticedClaims):
@@ -809,7 +851,8 @@ def _message(key: StreamId, number: int) -> Message:
 def play(fleet: Fleet) -> None:
     """The run of the fleet's seed, from its start to a state in which nothing is pending."""
     rng = Random(f"faults of {fleet.seed}")
-    faults = fleet.faults = frozenset(fault for fault in Fault if rng.random() < 0.35)
+    others = rng.sample(list(Fault), rng.randint(0, OTHER_FAULTS_MAX))
+    faults = fleet.faults = frozenset([rng.choice(AT_POINTS), *others])
     for _ in range(rng.choice([2, 2, 3])):
         fleet.start()
     for number in range(rng.choice([1, 2, 3])):

@@ -112,7 +112,7 @@ class ReactorBench:
             telemetry=self.telemetry,
             limits=ReactorLimits(concurrent_passes=self.workers, queue_max=10, shared=False),
             claims=self.claims,
-            attention=self.table.attention,
+            table=self.table,
             pauses=pauses,
         )
 

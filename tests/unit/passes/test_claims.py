@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from abridged.eventlog.event import StreamId
+from abridged.service.conversations.table import row_of
+from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import (
     SummarizationCompleted,
     SummarizationFailed,
@@ -79,6 +81,20 @@ def test_a_damaged_conversation_keeps_no_other_waiting(scene: Scene):
     fleet.until("a pass is taken over", within_s=LEASE_S + 2 * LOOK_S + SOON_S)
     assert fleet.holders[KEY][0] is not one
     fleet.damaged.clear()
+
+
+def test_a_pass_is_found_at_the_first_look_among_many_conversations(scene: Scene):
+    """A look reads every pending pass, whatever else needs attention."""
+    fleet, one, _ = scene
+    waiting = Conversation(wait_until_us=1 << 60, failures_in_row=1)
+    others = [row_of(StreamId("default", f"a{number}"), waiting._replace(id=f"a{number}")) for number in range(2_000)]
+    commit: list[Callable[[], None]] = []
+    fleet.rows.put(commit, others)
+    for write in commit:
+        write()
+    one.kill()
+
+    fleet.until("a pass is taken over", within_s=LEASE_S + LOOK_S + SOON_S)
 
 
 def test_a_process_that_was_stopped_for_longer_asks_no_model_and_ends_nothing(scene: Scene):
