@@ -16,7 +16,9 @@ from abridged.service.domain.events import (
     SummarizationStarted,
 )
 from abridged.service.passes.claims import LEASE_S, RENEWALS
-from tests.support.fleet import Fleet, Point, Process
+from tests.support.fleet.faults import Point
+from tests.support.fleet.fleet import Fleet
+from tests.support.fleet.process import Process
 
 KEY = StreamId("default", "c")
 LOOK_S = LEASE_S / RENEWALS
@@ -79,7 +81,7 @@ def test_a_damaged_conversation_keeps_no_other_waiting(scene: Scene):
     one.kill()
 
     fleet.until("a pass is taken over", within_s=LEASE_S + 2 * LOOK_S + SOON_S)
-    assert fleet.holders[KEY][0] is not one
+    assert fleet.witness.holders[KEY][0] is not one
     fleet.damaged.clear()
 
 
@@ -109,7 +111,7 @@ def test_a_process_that_was_stopped_for_longer_asks_no_model_and_ends_nothing(sc
 
     assert fleet.seen["a lease lapses in its process"] == 1
     assert fleet.seen["model calls"] == calls
-    assert fleet.holders[KEY][0] is two
+    assert fleet.witness.holders[KEY][0] is two
     assert count(fleet, SummarizationStarted, SummarizationCompleted) == [2, 1]
 
 
@@ -150,10 +152,10 @@ def test_a_pass_that_its_sidecar_never_claims_is_claimed_by_another(scene: Scene
     """After the time of a lease from the first look at it."""
     fleet, _, _ = scene
     fleet.settle()
-    known = len(fleet.requested)
+    known = len(fleet.witness.requested)
     fleet.append(KEY, 6)
-    fleet.time.run(lambda: len(fleet.requested) > known, within_s=SOON_S)
-    next(reversed(fleet.requested.values())).kill()
+    fleet.time.run(lambda: len(fleet.witness.requested) > known, within_s=SOON_S)
+    next(reversed(fleet.witness.requested.values())).kill()
 
     fleet.until("a pass that nobody has claimed is taken up", within_s=LEASE_S + 2 * LOOK_S + SOON_S)
 

@@ -10,7 +10,9 @@ from collections import Counter
 import pytest
 from structlog.testing import capture_logs
 
-from tests.support.fleet import AT_POINTS, Bug, Fleet, Point, play
+from tests.support.fleet.faults import AT_POINTS, Bug, Point
+from tests.support.fleet.fleet import Fleet
+from tests.support.fleet.runs import play
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "400"))
 SEEDS_EACH = 400
