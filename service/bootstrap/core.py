@@ -263,7 +263,9 @@ def _reactor(
 
 def _limits(settings: Settings) -> ReactorLimits:
     summarizer = settings.summarizer
-    return ReactorLimits(summarizer.concurrent_passes, summarizer.queue_max, shared=settings.server.is_shared)
+    return ReactorLimits(
+        summarizer.concurrent_passes, summarizer.queue_max, multi_tenant=settings.server.is_multi_tenant
+    )
 
 
 def _titles(

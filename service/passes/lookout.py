@@ -129,7 +129,7 @@ class Lookout:
         except Exception as error:  # noqa: BLE001 - supervision: a damaged conversation must not keep others waiting
             _log.warning("pass.not_taken_up", conversation_id=key.name, error_type=type(error).__name__)
             return False
-        if state.pending is None or not await self._claims.follow(key, state, token):
+        if state.pending is None or not await self._claims.take_over(key, state, token):
             return False
         self._take(key, state)
         return True

@@ -47,6 +47,9 @@ POLICY = Policy(
     rules_token_ratio=0.0,
     fallback=Fallback.NEVER,
 )
+SLOW_S = (0.0, 2.0, LEASE_S * 0.9, LEASE_S * 1.2)
+"""How long a call of the leases may be under way, and its answer."""
+
 _METRICS = Metrics(version="1", labels=metric_labels())
 
 
@@ -150,7 +153,7 @@ class Process:
             hash_key=b"key",
             clock_s=self.loop.time,
             telemetry=Telemetry(_METRICS, SilentTracing(), ProgressBoard(), log_content=False),
-            limits=ReactorLimits(concurrent_passes=2, queue_max=100, shared=False),
+            limits=ReactorLimits(concurrent_passes=2, queue_max=100, multi_tenant=False),
             claims=claims,
             table=WiredTable(self),
             pauses=CommitPauses(first_s=0.25, max_s=5.0),
@@ -172,8 +175,8 @@ class Process:
         rng = self.fleet.rng
         if isinstance(asked, WiredLeases):
             self.fleet.at(Point.RENEWAL_SENT, self)
-        if isinstance(asked, WiredLeases) and self.fleet.has(Fault.SLOW_LEASES, 0.4):
-            return rng.choice([0.0, 2.0, LEASE_S * 0.9]), rng.choice([0.0, 2.0, LEASE_S * 0.9])
+        if isinstance(asked, WiredLeases) and self.fleet.has(Fault.SLOW_LEASES, 0.6):
+            return rng.choice(SLOW_S), rng.choice(SLOW_S)
         return 0.0, rng.uniform(0.0, 0.002)
 
     def new_id(self) -> str:

@@ -138,7 +138,7 @@ def test_a_pass_that_a_stop_has_given_back_is_taken_up_at_the_next_look(scene: S
     fleet.until("a pass that was given back is taken up", within_s=LOOK_S + 3 * SOON_S)
 
 
-def test_a_claim_whose_answer_was_lost_is_followed_by_its_own_process(scene: Scene):
+def test_a_claim_whose_answer_was_lost_is_claimed_again_by_its_own_process(scene: Scene):
     """At once: it knows its own name."""
     fleet, _, _ = scene
     fleet.settle()
