@@ -29,8 +29,8 @@ class RowTable(Generic[R]):
     """A table of one row for each stream.
 
     The fields of `row` are the columns: texts, numbers and bytes, or None where their type allows it. `version` is
-    raised with whatever changes a column, what one says, or a mark. `marks` are what few rows have, by name: a row has a
-    mark if one of the mark's columns is neither 0 nor empty.
+    raised with whatever changes a column, what one says, or a mark. `marks` are what few rows have, by name: a row has
+    a mark if one of the mark's columns is neither 0 nor empty.
     """
 
     name: str
