@@ -164,7 +164,7 @@ class Witness:
         self._require((key, token) not in self.told, f"the lapsed lease of {key.name} was renewed")
         if self.holders.get(key) == (process, token):
             process.sent_until_s[key] = process.loop.asked_s + LEASE_S
-            self._renewed_s[key] = self._time.now_s
+            self._renewed_s[key] = process.loop.asked_s
 
 
 def _unlike_fold(
@@ -173,7 +173,12 @@ def _unlike_fold(
     state = fold(events)
     if state.message_version != sent:
         yield f"{key.name} has {state.message_version} messages of {sent}"
+    folded = {len(events): state}
     for process in live:
         known = process.known(key)
-        if known is not None and known != fold(events[: known.event_version]):
+        if known is None:
+            continue
+        if known.event_version not in folded:
+            folded[known.event_version] = fold(events[: known.event_version])
+        if known != folded[known.event_version]:
             yield f"{process.name} knows another {key.name} than the log"

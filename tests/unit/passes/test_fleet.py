@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from itertools import islice
 
 import pytest
 from structlog.testing import capture_logs
@@ -17,6 +18,9 @@ from tests.support.fleet.runs import play
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "400"))
 SEEDS_EACH = 400
 """Runs of one test. Together they must reach whatever is rare."""
+
+FINDS_MIN = 5
+"""Seeds that find each planted bug: one alone is lost with the next change of what a run draws."""
 
 RARE = {
     "a claim comes second",
@@ -53,11 +57,13 @@ def test_each_pass_ends_once_whatever_happens_to_its_processes(first: int):
 
 @pytest.mark.parametrize("bug", Bug)
 def test_a_planted_bug_is_found(bug: Bug):
-    """Within the seeds that every run of the tests plays, and again from its seed."""
-    seed = next((seed for seed in range(SEEDS_EACH) if _judged(seed, bug)[1]), None)
+    """By several of the seeds that every run of the tests plays, and again from its seed."""
+    wrong = ((seed, found) for seed in range(SEEDS_EACH) if (found := _judged(seed, bug)[1]))
+    finds = dict(islice(wrong, FINDS_MIN))
 
-    assert seed is not None
-    assert _judged(seed, bug)[1] == _judged(seed, bug)[1]
+    assert len(finds) == FINDS_MIN
+    seed = next(iter(finds))
+    assert _judged(seed, bug)[1] == finds[seed]
     assert _judged(seed)[1] == []
 
 
