@@ -289,11 +289,11 @@ class _Player:
             summarizers=Summarizers(extraction if extractive else wanted, extraction),
             counter=counter,
             telemetry=Telemetry(metrics, SilentTracing(), ProgressBoard(), log_content=False),
-            limits=ReactorLimits(concurrent_passes=1, queue_max=10, shared=False),
+            limits=ReactorLimits(concurrent_passes=1, queue_max=10, multi_tenant=False),
             hash_key=b"key",
             clock_s=clock_s,
             claims=Claims(None, owner=""),
-            attention=table.attention,
+            table=table,
         )
 
     async def play(self, chat: PlayedChat) -> None:

@@ -25,6 +25,11 @@ def condition_of(table: Table, mark: tuple[str, ...]) -> str:
     return " OR ".join(f"{name} <> {value}" for name, value in empty.items())
 
 
+def index_of(mark: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns of a mark's index, in the order of pages; those of the mark are for counts."""
+    return ("namespace", "id", *mark)
+
+
 def _column(name: str, of: Any) -> Column[Any]:
     nullable = isinstance(of, types.UnionType)
     (kind,) = (kind for kind in (get_args(of) or (of,)) if kind is not types.NoneType)

@@ -29,8 +29,8 @@ class RowTable(Generic[R]):
     """A table of one row for each stream.
 
     The fields of `row` are the columns: texts, numbers and bytes, or None where their type allows it. `version` is
-    raised with whatever changes a column or what one says. `marks` are what few rows have, by name: a row has a mark
-    if one of the mark's columns is neither 0 nor empty.
+    raised with whatever changes a column, what one says, or a mark. `marks` are what few rows have, by name: a row has
+    a mark if one of the mark's columns is neither 0 nor empty.
     """
 
     name: str
@@ -82,6 +82,11 @@ class Rows(Protocol[R]):
     def marked(self, mark: str, *, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[R]:
         """Rows with the mark by namespace and id, those after a stream's. Damaged ones are left out, each of which is
         refused on request."""
+        ...
+
+    def marked_streams(self, mark: str, *, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[StreamId]:
+        """The streams of rows with the mark by namespace and id, those after a stream, as the mark's index has them:
+        rows are not read, so damage to one does not show."""
         ...
 
     def tally(self, mark: str) -> Counter[Any]:
@@ -142,6 +147,9 @@ class MemoryRows(Generic[R]):
         columns = self._marks[mark]
         found = (row for row in self._all() if row[:2] > after and any(getattr(row, column) for column in columns))
         return sorted(found, key=lambda row: row[:2])[:limit]
+
+    def marked_streams(self, mark: str, *, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[StreamId]:
+        return [StreamId(*row[:2]) for row in self.marked(mark, after=after, limit=limit)]
 
     def tally(self, mark: str) -> Counter[Any]:
         (column,) = self._marks[mark]

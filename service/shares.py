@@ -12,11 +12,11 @@ from threading import Lock
 
 
 class Shares:
-    """Safe in any thread. `shared` says whether there is more than one namespace."""
+    """Safe in any thread. `multi_tenant` says whether there is more than one namespace."""
 
-    def __init__(self, total: int, *, shared: bool) -> None:
+    def __init__(self, total: int, *, multi_tenant: bool) -> None:
         self.total = total
-        self.shared = shared
+        self.multi_tenant = multi_tenant
         self.free = total
         self.lock = Lock()
 
@@ -35,7 +35,7 @@ class Share:
     def has_room(self, amount: int = 1) -> bool:
         """Whether the namespace may hold `amount` more. An amount above the total needs all of it to be free."""
         shares = self._shares
-        return (self.held if shares.shared else 0) + min(amount, shares.total) <= shares.free
+        return (self.held if shares.multi_tenant else 0) + min(amount, shares.total) <= shares.free
 
     def take(self, amount: int = 1) -> None:
         """Hold `amount` more, whether there is room or not."""

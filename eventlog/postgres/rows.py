@@ -15,8 +15,8 @@ from abridged.eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, Strea
 from abridged.eventlog.event import NUMBER_MAX, StreamId
 from abridged.eventlog.postgres.connections import Connection, Run, ask, is_direct
 from abridged.eventlog.postgres.database import described, execute_each, is_as_made, lock_tables, snapshot
-from abridged.eventlog.postgres.schema import created, dropped, quoted, type_of
-from abridged.eventlog.row_columns import columns_of, condition_of
+from abridged.eventlog.postgres.schema import created, dropped, missing_indexes, quoted, type_of
+from abridged.eventlog.row_columns import columns_of, condition_of, index_of
 from abridged.eventlog.rows import FIRST, Fault, R, RowTable, seal_of
 
 T = TypeVar("T")
@@ -177,6 +177,11 @@ class PostgresRows(Generic[R]):
                 continue
         return found
 
+    def marked_streams(self, mark: str, *, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[StreamId]:
+        self.require_complete()
+        keys = self._all(self._sql.marked_streams(mark), namespace=after.namespace, id=after.name, limit=limit)
+        return [StreamId(*key) for key in keys]
+
     def tally(self, mark: str) -> Counter[Any]:
         self.require_complete()
         return Counter({_given(value): count for value, count in self._all(self._sql.tally(mark))})
@@ -220,6 +225,7 @@ class PostgresRows(Generic[R]):
             execute_each(connection, created(PROJECTIONS))
         if is_as_made(found.get(self._table.name), self._table):
             connection.execute(self._sql.delete, self._log)
+            execute_each(connection, missing_indexes(self._table))
             return
         execute_each(connection, [dropped(self._table), *created(self._table)])
         connection.execute(_FORGOTTEN, self._log)
@@ -313,11 +319,14 @@ class _Statements:
         self.delete = f"DELETE FROM {name} WHERE log = %(log)b".encode()  # noqa: S608 - of constants
 
     def marked(self, mark: str) -> bytes:
+        return (self._select + self._page_of(mark)).encode()
+
+    def marked_streams(self, mark: str) -> bytes:
+        return (f"SELECT namespace, id FROM {self._table.name} WHERE log = %(log)b" + self._page_of(mark)).encode()  # noqa: S608 - of constants
+
+    def _page_of(self, mark: str) -> str:
         where = condition_of(self._table, self._spec.marks[mark])
-        return (
-            f"{self._select} AND ({where}) AND (namespace, id) > (%(namespace)b, %(id)b) "
-            "ORDER BY namespace, id LIMIT %(limit)b"
-        ).encode()
+        return f" AND ({where}) AND (namespace, id) > (%(namespace)b, %(id)b) ORDER BY namespace, id LIMIT %(limit)b"
 
     def tally(self, mark: str) -> bytes:
         (column,) = self._spec.marks[mark]
@@ -338,9 +347,10 @@ def _table_of(spec: RowTable[Any]) -> Table:
         Index(f"{spec.name}_by_change", "log", "namespace", "position"),
     )
     for name, mark in spec.marks.items():
-        # Only of the rows with the mark, so that a count reads them and no others, and most appends write to none.
+        # Only of the rows with the mark, so that a count reads them and no others, and most appends write to none; in
+        # the order of pages, so that a page reads no other.
         where = text(condition_of(table, mark))
-        Index(f"{spec.name}_{name}", *(table.c[column] for column in ("log", *mark)), postgresql_where=where)
+        Index(f"{spec.name}_{name}", *(table.c[column] for column in ("log", *index_of(mark))), postgresql_where=where)
     return table
 
 

@@ -145,6 +145,12 @@ def created(table: Table) -> list[str]:
     return [str(statement.compile(dialect=_DIALECT)) for statement in made]
 
 
+def missing_indexes(table: Table) -> list[str]:
+    """The statements that make those of a table's indexes that another version did not make."""
+    made = (CreateIndex(index, if_not_exists=True) for index in table.indexes)
+    return sorted(str(statement.compile(dialect=_DIALECT)) for statement in made)
+
+
 def dropped(table: Table) -> str:
     """The statement that drops a table, if it is there."""
     return str(DropTable(table, if_exists=True).compile(dialect=_DIALECT))

@@ -17,7 +17,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable, DropIndex
 
 from abridged.eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, StreamCorrupt
 from abridged.eventlog.event import NUMBER_MAX, StreamId
-from abridged.eventlog.row_columns import columns_of, condition_of
+from abridged.eventlog.row_columns import columns_of, condition_of, index_of
 from abridged.eventlog.rows import FIRST, Fault, R, RowTable, seal_of
 from abridged.eventlog.sqlite.engine import dropped, is_as_made
 from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, original, translated
@@ -141,14 +141,18 @@ class SqliteRows(Generic[R]):
 
     def marked(self, mark: str, *, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[R]:
         found: list[R] = []
-        for key in self._through(lambda execute: execute(self._sql.marked(mark), (*after, limit)).fetchall()):
+        for key in self.marked_streams(mark, after=after, limit=limit):
             try:
-                row = self.row(StreamId(*key))
+                row = self.row(key)
             except LogCorrupt:
                 continue
             if row is not None:
                 found.append(row)
         return found
+
+    def marked_streams(self, mark: str, *, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[StreamId]:
+        keys = self._through(lambda execute: execute(self._sql.marked(mark), (*after, limit)).fetchall())
+        return [StreamId(*key) for key in keys]
 
     def tally(self, mark: str) -> Counter[Any]:
         return Counter(dict(self._through(lambda execute: execute(self._sql.tally(mark)).fetchall())))
@@ -323,10 +327,10 @@ def _table_of(spec: RowTable[Any]) -> Table:
         sqlite_with_rowid=False,
     )
     for name, mark in spec.marks.items():
-        # Only of the rows with the mark, so that a count reads them and no others, and most appends write to none.
-        Index(
-            f"{spec.name}_{name}", *(table.c[column] for column in mark), sqlite_where=text(condition_of(table, mark))
-        )
+        # Only of the rows with the mark, so that a count reads them and no others, and most appends write to none; in
+        # the order of pages, so that a page reads no other.
+        where = text(condition_of(table, mark))
+        Index(f"{spec.name}_{name}", *(table.c[column] for column in index_of(mark)), sqlite_where=where)
     return table
 
 

@@ -60,23 +60,23 @@ class Limits:
 
 
 class Admission:
-    """The tenants of a server. `shared` says whether credentials know more than one namespace; the requests of each
-    that are being served have at most `request_bytes_max`.
+    """The tenants of a server. `multi_tenant` says whether credentials know more than one namespace; those requests of
+    each that are being served have at most `request_bytes_max`.
 
     Streams of gRPC's own services have separate places, as many as ours; so do responses to calls that write, so
     that unread responses block no append.
     """
 
-    def __init__(self, limits: Limits, *, request_bytes_max: int, shared: bool) -> None:
+    def __init__(self, limits: Limits, *, request_bytes_max: int, multi_tenant: bool) -> None:
         self.limits = limits
         self._request_bytes_max = request_bytes_max
         self._tenants: dict[str, Tenant] = {}
-        self._calls = Shares(limits.concurrent_rpcs_max, shared=shared)
-        self._waits = Shares(limits.waits_max, shared=shared)
-        self._answer_bytes = Shares(limits.answer_bytes_max, shared=shared)
-        self._written_bytes = Shares(limits.answer_bytes_max // WRITTEN_PART, shared=shared)
-        self._streams = {ours: Shares(limits.streams_max, shared=shared) for ours in (True, False)}
-        self._texts = Shares(limits.texts_max, shared=shared)
+        self._calls = Shares(limits.concurrent_rpcs_max, multi_tenant=multi_tenant)
+        self._waits = Shares(limits.waits_max, multi_tenant=multi_tenant)
+        self._answer_bytes = Shares(limits.answer_bytes_max, multi_tenant=multi_tenant)
+        self._written_bytes = Shares(limits.answer_bytes_max // WRITTEN_PART, multi_tenant=multi_tenant)
+        self._streams = {ours: Shares(limits.streams_max, multi_tenant=multi_tenant) for ours in (True, False)}
+        self._texts = Shares(limits.texts_max, multi_tenant=multi_tenant)
 
     def of(self, namespace: str) -> Tenant:
         """The tenant of a namespace, which credentials bound in number; "" for calls that need none."""

@@ -256,13 +256,15 @@ def _reactor(
         hash_key=opened.log.secret("bad answers"),
         clock_s=time.monotonic,
         claims=claims,
-        attention=opened.table.attention,
+        table=opened.table,
     )
 
 
 def _limits(settings: Settings) -> ReactorLimits:
     summarizer = settings.summarizer
-    return ReactorLimits(summarizer.concurrent_passes, summarizer.queue_max, shared=settings.server.is_shared)
+    return ReactorLimits(
+        summarizer.concurrent_passes, summarizer.queue_max, multi_tenant=settings.server.is_multi_tenant
+    )
 
 
 def _titles(

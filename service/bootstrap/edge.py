@@ -179,7 +179,7 @@ def admission_of(settings: Settings) -> Admission:
             settings.summarizer.concurrent_texts,
         ),
         request_bytes_max=LARGEST_APPENDS * server.batch_bytes_max,
-        shared=server.is_shared,
+        multi_tenant=server.is_multi_tenant,
     )
 
 

@@ -202,7 +202,7 @@ class ServerSettings(SettingsGroup):
         return bool(self.tokens) or is_local_address(self.http_listen)
 
     @property
-    def is_shared(self) -> bool:
+    def is_multi_tenant(self) -> bool:
         """Whether tokens know more than one namespace."""
         return len({grant.namespace for grant in self.tokens}) > 1
 

@@ -271,7 +271,7 @@ class Conversations:
                 events = await self._decided(key, state, command)
             except DomainError:
                 return None
-            if not queue.may_follow(newest):
+            if not queue.may_queue_behind(newest):
                 return None
             after = fold(((event, state.updated_us) for event in events), state)
             queued = Queued(after, Projected(state, events, behind=newest.projected if newest else None))

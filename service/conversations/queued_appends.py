@@ -57,7 +57,7 @@ class QueuedAppends:
             await self.settled()
         return self._newest
 
-    def may_follow(self, queued: Queued | None) -> bool:
+    def may_queue_behind(self, queued: Queued | None) -> bool:
         """Whether what was decided on `queued`, which was `newest`, can still come true."""
         return queued is self._newest or queued is None or queued.is_written
 

@@ -66,9 +66,10 @@ class Row(NamedTuple):
 
 READ_TABLE = RowTable(
     "conversations",
-    version=7,
+    version=8,
     row=Row,
     marks={
+        "pending": ("pending_pass",),
         "attention": ("pending_pass", "wait_until_us", "fallback"),
         "over_budget": ("over_budget",),
         "held": ("held_by",),

@@ -172,6 +172,10 @@ class ConversationTable:
         """The conversations that a start must look at, by namespace and id."""
         return [Attention.of(row) for row in self._rows.marked("attention", after=after, limit=limit)]
 
+    def pending(self, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[StreamId]:
+        """The conversations with a requested pass that has not ended, by namespace and id."""
+        return self._rows.marked_streams("pending", after=after, limit=limit)
+
     def calibrations(self) -> dict[tuple[str, str], Taught]:
         """For each model of a namespace, what the most reports have taught."""
         reported = [row for row in self._rows.marked("reported") if row.model]

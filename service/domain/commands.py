@@ -95,24 +95,23 @@ class CompletePass:
 
     Attributes:
         pass_id: The pass.
+        token: The token of the claim under which the record was made; 0 without one.
         record: Its record.
         source: Who counted the record's tokens.
         fallback: Whether it stands in for a model's record.
-        token: The token of the claim under which it was made; 0 without one.
         model_failed: Whether a model was asked first and failed.
         interrupted: Whether the window could not wait for a model that had not failed.
         tried: The models that the pass turned to, in order, as `provider:model`.
         finds: What was found in the messages that leave; the decision sets its limits.
         leaving: Names and sentences of everything that leaves.
-        finds: The identifiers of the messages that leave; the decision sets its limits.
         rules: The standing rules of these, and those that were taken back; the decision sets their limit.
     """
 
     pass_id: str
+    token: int
     record: SummaryRecord
     source: TokenSource
     fallback: bool
-    token: int = 0
     model_failed: bool = False
     interrupted: bool = False
     tried: tuple[str, ...] = ()
@@ -127,10 +126,10 @@ class FailPass:
     SummarizationFailed."""
 
     pass_id: str
+    token: int
     error_class: ErrorClass
     attempts: int
     retryable: bool
-    token: int = 0
     output_bytes: int = 0
     output_hash: bytes = b""
     cause: str = ""

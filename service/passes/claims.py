@@ -62,7 +62,7 @@ class Claims:
         self._on_lapsed: Callable[[StreamId], None] = lambda _: None
         self._held: dict[StreamId, _Held] = {}
         self._ended: dict[StreamId, int] = {}
-        self._followed: dict[StreamId, int] = {}
+        self._taken_over: dict[StreamId, int] = {}
         self._begun = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         # A thread of its own: a renewal may not wait behind reads.
@@ -94,19 +94,19 @@ class Claims:
                     await self._drop(self._leases)
         self._thread.shutdown(wait=False)
 
-    def may_follow(self, key: StreamId, state: Conversation) -> bool:
+    def may_claim(self, key: StreamId, state: Conversation) -> bool:
         """Whether this process may claim the pending pass: nobody has, or its last claim is this one's or has
         lapsed."""
         return (
             self._leases is None
             or state.claim_token == 0
             or state.claim_owner == self.owner
-            or self._followed.get(key) == state.claim_token
+            or self._taken_over.get(key) == state.claim_token
         )
 
     def begin(self, claim: Claim, sent_s: float) -> None:
         """Keep a claim whose event was sent at this time of the loop's clock, and is in the log."""
-        self._followed.pop(claim.key, None)
+        self._taken_over.pop(claim.key, None)
         if self._leases is not None:
             self._held[claim.key] = _Held(claim.token, self._lapsing(claim.key, claim.token, sent_s))
             self._begun.set()
@@ -141,20 +141,20 @@ class Claims:
             return {}
         return await self._asked(self._leases.lapsed, keys, self._lease_s) or {}
 
-    async def follow(self, key: StreamId, state: Conversation, lapsed: int) -> bool:
+    async def take_over(self, key: StreamId, state: Conversation, lapsed: int) -> bool:
         """Whether this process may claim the pass, now that the lease with this token has lapsed.
 
         If another process has claimed it since, that claim gets a lease, in case its owner is gone, too.
         """
         if self._leases is None or state.claim_token in (0, lapsed):
-            self._followed[key] = lapsed
+            self._taken_over[key] = lapsed
             return True
         await self._asked(self._leases.hold, {key: state.claim_token}, self._lease_s)
         return False
 
     def forget(self, key: StreamId) -> None:
         """The conversation's pass is no longer this process's to claim."""
-        self._followed.pop(key, None)
+        self._taken_over.pop(key, None)
 
     async def _keep(self, leases: Leases) -> None:
         while True:

@@ -97,7 +97,7 @@ class Preparations:
         telemetry: Telemetry,
         clock_s: Callable[[], float],
         workers: int,
-        shared: bool,
+        multi_tenant: bool,
     ) -> None:
         self._conversations = conversations
         self._wanted = summarizers.wanted
@@ -105,7 +105,7 @@ class Preparations:
         self._stopping = False
         self._telemetry = telemetry
         self._clock_s = clock_s
-        self._queue = PassQueue(workers=workers, shared=shared)
+        self._queue = PassQueue(workers=workers, multi_tenant=multi_tenant)
         self._waiting: set[StreamId] = set()
         self._taken: set[StreamId] = set()
         self._running: dict[StreamId, _Running] = {}

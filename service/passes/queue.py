@@ -21,11 +21,11 @@ others for ever."""
 
 
 class PassQueue:
-    """Conversations that wait for one of `workers`. `shared` says whether there is more than one namespace."""
+    """Conversations that wait for one of `workers`. `multi_tenant` says whether there is more than one namespace."""
 
-    def __init__(self, *, workers: int, shared: bool) -> None:
+    def __init__(self, *, workers: int, multi_tenant: bool) -> None:
         self.workers = workers
-        self._busy: defaultdict[str, Share] = defaultdict(Shares(workers, shared=shared).share)
+        self._busy: defaultdict[str, Share] = defaultdict(Shares(workers, multi_tenant=multi_tenant).share)
         self._waiting: dict[bool, defaultdict[str, dict[StreamId, None]]] = {
             urgent: defaultdict(dict) for urgent in (True, False)
         }

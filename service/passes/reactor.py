@@ -28,7 +28,7 @@ from abridged.service.domain.events import (
 from abridged.service.domain.tokens import TokenCounter
 from abridged.service.passes.claims import Claim, Claims
 from abridged.service.passes.commits import TRANSIENT, CommitPauses, PassCommits
-from abridged.service.passes.lookout import Lookout, ReadAttention
+from abridged.service.passes.lookout import Lookout, MarkedTable
 from abridged.service.passes.preparations import Preparations
 from abridged.service.passes.queue import Backlog, PassQueue
 from abridged.service.passes.run import PassRun, PassRunner, failed_by_bug
@@ -51,12 +51,12 @@ class ReactorLimits:
     Attributes:
         concurrent_passes: Passes that ask a model at once.
         queue_max: Pending passes of a namespace above which forced ones are refused.
-        shared: Whether credentials name more than one namespace.
+        multi_tenant: Whether credentials name more than one namespace.
     """
 
     concurrent_passes: int
     queue_max: int
-    shared: bool
+    multi_tenant: bool
 
 
 class Reactor:
@@ -73,15 +73,15 @@ class Reactor:
         hash_key: bytes,
         clock_s: Callable[[], float],
         claims: Claims,
-        attention: ReadAttention,
+        table: MarkedTable,
         pauses: CommitPauses | None = None,
     ) -> None:
         self._conversations = conversations
         self._telemetry = telemetry
         self._limits = limits
         self.backlog = Backlog()
-        self._queue = PassQueue(workers=limits.concurrent_passes, shared=limits.shared)
-        self._extractions = PassQueue(workers=EXTRACTIONS_MAX, shared=limits.shared)
+        self._queue = PassQueue(workers=limits.concurrent_passes, multi_tenant=limits.multi_tenant)
+        self._extractions = PassQueue(workers=EXTRACTIONS_MAX, multi_tenant=limits.multi_tenant)
         self._running: dict[StreamId, PassRun] = {}
         self._again: dict[StreamId, PassQueue] = {}
         self._hurried: dict[StreamId, str] = {}
@@ -93,7 +93,7 @@ class Reactor:
         self._lookout = Lookout(
             conversations,
             claims,
-            attention=attention,
+            table=table,
             busy=self.backlog,
             attend=self._attend,
             take=lambda key, state: self._enqueue(key, state.pending_since_us, state.pending),
@@ -107,7 +107,7 @@ class Reactor:
             telemetry=telemetry,
             clock_s=clock_s,
             workers=limits.concurrent_passes,
-            shared=limits.shared,
+            multi_tenant=limits.multi_tenant,
         )
         self._runner = PassRunner(
             conversations,
@@ -186,7 +186,7 @@ class Reactor:
 
     def loaded(self, key: StreamId, state: Conversation) -> None:
         """Act on a state read from the log, and take up what the start did not know about."""
-        if state.pending is not None and key not in self.backlog and self._claims.may_follow(key, state):
+        if state.pending is not None and key not in self.backlog and self._claims.may_claim(key, state):
             self._enqueue(key, state.pending_since_us, state.pending)
         self._wakeups.loaded(key, state)
 
@@ -241,7 +241,7 @@ class Reactor:
         if plan is None:
             self._dequeue(key)
             return
-        if hurried != plan.pass_id and not self._claims.may_follow(key, state):
+        if hurried != plan.pass_id and not self._claims.may_claim(key, state):
             self._dequeue(key)
             return
         run.pass_id = plan.pass_id
@@ -257,7 +257,7 @@ class Reactor:
         """Fail the pending pass after a bug, so that the conversation does not stay pending for ever."""
         try:
             state = await self._conversations.state(key)
-            if state.pending is not None and self._claims.may_follow(key, state):
+            if state.pending is not None and self._claims.may_claim(key, state):
                 claim = Claim(key, state.pending.pass_id, state.claim_token)
                 await self._commits.fail(claim, failed_by_bug(), is_held=False)
                 self._claims.end(claim)

@@ -123,6 +123,8 @@ def test_marked_rows_come_in_pages(noted: Noted):
     first = noted.rows.marked("urgent", limit=3)
     assert [row[:2] for row in first] == [A, B, C]
     assert [row[:2] for row in noted.rows.marked("urgent", after=StreamId(*first[-1][:2]), limit=3)] == [OTHER]
+    assert noted.rows.marked_streams("urgent", limit=3) == [A, B, C]
+    assert noted.rows.marked_streams("urgent", after=C, limit=3) == [OTHER]
 
 
 def test_a_row_is_written_with_its_events_or_not_at_all(noted: Noted):

@@ -168,10 +168,10 @@ def complete(
     """The command that ends the pending pass of `state` with a record of `tokens`."""
     plan = pending_in(state)
     record = record_for(plan, tokens=tokens)
-    return CompletePass(plan.pass_id, record, source, fallback, state.claim_token, model_failed, interrupted)
+    return CompletePass(plan.pass_id, state.claim_token, record, source, fallback, model_failed, interrupted)
 
 
 def fail(state: Conversation, *, error_class: ErrorClass = ErrorClass.TRANSPORT) -> FailPass:
     """The command that ends the pending pass of `state` without a record."""
     plan = pending_in(state)
-    return FailPass(plan.pass_id, error_class, 1, retryable=True, token=state.claim_token)
+    return FailPass(plan.pass_id, state.claim_token, error_class, 1, retryable=True)

@@ -61,7 +61,7 @@ async def edge_listening(
     """Serve ConversationService by `conversations`, and nothing else; yields the address."""
     pipeline = Pipeline(
         authenticator=Authenticator(()),
-        admission=Admission(limits, request_bytes_max=REQUEST_BYTES_MAX, shared=False),
+        admission=Admission(limits, request_bytes_max=REQUEST_BYTES_MAX, multi_tenant=False),
         tracing=open_tracing(TracingSettings()),
         metrics=Metrics(version="1", labels=metric_labels()),
         slow=SlowCalls(60.0),

@@ -14,6 +14,9 @@ from abridged.service.domain.policy import Policy
 from abridged.service.domain.profiles.profile import DecisionContext
 from abridged.service.domain.profiles.registry import profile_of
 
+UNCLAIMED = 0
+"""The token of a pass that no process has claimed."""
+
 
 @dataclass(frozen=True)
 class Outcome:

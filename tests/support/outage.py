@@ -34,6 +34,7 @@ from abridged.service.domain.profiles.profile import DecisionContext, HeldBy
 from abridged.service.domain.tokens import TokenCount, TokenSource
 from abridged.service.domain.triggers import held_by, may_stand_in
 from tests.support.chats import record_for
+from tests.support.given import UNCLAIMED
 
 MESSAGES = 90
 SECONDS_A_MESSAGE = 7
@@ -125,7 +126,7 @@ class ChatInOutages:
             stands_in = plan.policy.fallback is Fallback.ALWAYS or may_stand_in(self.state, self.policy)
             if stands_in and plan.replaces_id == "":
                 return self._extracted(plan, model_failed=True)
-            return FailPass(plan.pass_id, ErrorClass.TRANSPORT, 2, True)
+            return FailPass(plan.pass_id, UNCLAIMED, ErrorClass.TRANSPORT, 2, True)
         if self._rng.random() < self._too_large_share:
             return self._completed(plan, 2 * plan.replaced_tokens, fallback=False, model_failed=False)
         tokens = self._rng.randint(min(60, plan.room_tokens), plan.room_tokens)
@@ -137,7 +138,7 @@ class ChatInOutages:
 
     def _completed(self, plan: PassPlan, tokens: int, *, fallback: bool, model_failed: bool) -> CompletePass:
         record = record_for(plan, tokens=max(1, tokens))
-        return CompletePass(plan.pass_id, record, self._source, fallback, model_failed=model_failed)
+        return CompletePass(plan.pass_id, UNCLAIMED, record, self._source, fallback, model_failed=model_failed)
 
     def _execute(self, command: Command) -> None:
         try:

@@ -110,9 +110,9 @@ class ReactorBench:
             hash_key=b"key",
             clock_s=clock_s,
             telemetry=self.telemetry,
-            limits=ReactorLimits(concurrent_passes=self.workers, queue_max=10, shared=False),
+            limits=ReactorLimits(concurrent_passes=self.workers, queue_max=10, multi_tenant=False),
             claims=self.claims,
-            attention=self.table.attention,
+            table=self.table,
             pauses=pauses,
         )
 
@@ -133,7 +133,7 @@ class ReactorBench:
                 telemetry=self.telemetry,
                 clock_s=clock_s,
                 workers=self.workers,
-                shared=False,
+                multi_tenant=False,
             ),
             telemetry=self.telemetry,
             source=source,

@@ -182,7 +182,7 @@ class SimulatedChat:
         if chance < 0.35:
             error_class = rng.choice(list(ErrorClass))
             attempts, retryable = rng.randrange(4), rng.random() < 0.5
-            return FailPass(plan.pass_id, error_class, attempts, retryable, self.state.claim_token)
+            return FailPass(plan.pass_id, self.state.claim_token, error_class, attempts, retryable)
         most = max(2, plan.replaced_tokens)
         tokens = rng.choice([rng.randrange(1, most), min(most, plan.summary_tokens_max), rng.randrange(1, 2 * most)])
         return self._complete(tokens=max(1, tokens))
@@ -194,7 +194,7 @@ class SimulatedChat:
         source = self._rng.choice(self._sources)
         fallback, token = self._rng.random() < 0.2, self.state.claim_token
         finds, rules = self._finds(plan), self._rules(plan)
-        return CompletePass(plan.pass_id, record, source, fallback, token, finds=finds, rules=rules)
+        return CompletePass(plan.pass_id, token, record, source, fallback, finds=finds, rules=rules)
 
     def _finds(self, plan: PassPlan) -> LedgerFinds:
         """Identifiers of the messages that leave; some have been found before, and some give way."""

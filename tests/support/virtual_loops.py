@@ -22,6 +22,9 @@ THREAD_S = 2e-3
 """The most that work in a thread takes, unless a test delays it."""
 
 
+_NEVER_S = float("inf")
+
+
 class Deadlock(AssertionError):
     """Nothing is left that could happen."""
 
@@ -51,7 +54,8 @@ class VirtualTime:
         """Let time pass until something is so. Raises AssertionError if it is not within the virtual time."""
         end_s = self.now_s + within_s
         while not until():
-            ready = [loop for loop in self._loops if loop.is_due(self.now_s)]
+            now_s = self.now_s
+            ready = [loop for loop in self._loops if loop.is_due(now_s)]
             if ready:
                 self.rng.choice(ready).turn()
                 self.now_s += TURN_S
@@ -135,7 +139,7 @@ class VirtualLoop(base_events.BaseEventLoop):
 
     def is_due(self, now_s: float) -> bool:
         """Whether a turn would run anything."""
-        return not self._is_stopped(now_s) and (bool(self._ready) or self._timer_s() <= now_s)
+        return self._stopped_until_s <= now_s and (bool(self._ready) or self._timer_s() <= now_s)
 
     def next_s(self) -> float:
         """When a turn will run something."""
@@ -152,7 +156,7 @@ class VirtualLoop(base_events.BaseEventLoop):
     @property
     def is_stopped(self) -> bool:
         """Whether the process is stopped now."""
-        return self._is_stopped(self._world.now_s)
+        return self._stopped_until_s > self._world.now_s
 
     def kill(self) -> None:
         """End the process as SIGKILL does: nothing of it runs again, and nothing that is sent to it arrives."""
@@ -176,14 +180,11 @@ class VirtualLoop(base_events.BaseEventLoop):
         if not self.is_dead:
             self.call_soon(resolve)
 
-    def _is_stopped(self, now_s: float) -> bool:
-        return self._stopped_until_s > now_s
-
     def _timer_s(self) -> float:
         scheduled = self._scheduled
         while scheduled and scheduled[0]._cancelled:
             heapq.heappop(scheduled)._scheduled = False
-        return float(scheduled[0]._when) if scheduled else float("inf")
+        return scheduled[0]._when if scheduled else _NEVER_S
 
     def _task(self, loop: Any, coro: Coroutine[Any, Any, Any], **options: Any) -> asyncio.Task[Any]:
         task = asyncio.Task(coro, loop=loop, **options)

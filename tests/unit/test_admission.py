@@ -13,7 +13,7 @@ from tests.support.edge_server import ROOMY
 
 def test_a_thread_that_outlives_its_call_counts_no_more_bytes() -> None:
     """A caller whose deadline passes leaves a thread that reads on: its bytes would never be given back."""
-    tenant = Admission(ROOMY, request_bytes_max=1_000, shared=False).of("a")
+    tenant = Admission(ROOMY, request_bytes_max=1_000, multi_tenant=False).of("a")
     for _ in range(1_000):
         with tenant.making() as grow:
             grow(ROOMY.answer_bytes_max // 4)
@@ -26,7 +26,7 @@ def test_a_thread_that_outlives_its_call_counts_no_more_bytes() -> None:
 
 def test_places_that_one_tenant_holds_are_fewer_for_the_next() -> None:
     """Tenants share what the server has: each takes as much as it leaves free."""
-    admission = Admission(ROOMY, request_bytes_max=1_000, shared=True)
+    admission = Admission(ROOMY, request_bytes_max=1_000, multi_tenant=True)
 
     def taken(namespace: str) -> int:
         count = 0

@@ -39,7 +39,7 @@ class _Large(_Call):
 
 def admission(request_bytes_max: int) -> Admission:
     """With room for everything but the bytes of requests."""
-    return Admission(ROOMY, request_bytes_max=request_bytes_max, shared=True)
+    return Admission(ROOMY, request_bytes_max=request_bytes_max, multi_tenant=True)
 
 
 def sent() -> _Call:

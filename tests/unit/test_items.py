@@ -70,7 +70,7 @@ class Requests:
 def items_of(call: Requests, *, bytes_max: int = 1_000, calls_max: int = 100) -> tuple[Items, Tenant]:
     """Its items, and the tenant whose room they take."""
     limits = replace(ROOMY, concurrent_rpcs_max=calls_max)
-    tenant = Admission(limits, request_bytes_max=bytes_max, shared=False).of("n")
+    tenant = Admission(limits, request_bytes_max=bytes_max, multi_tenant=False).of("n")
     ended: list[str] = []
     return Items(
         METHOD,

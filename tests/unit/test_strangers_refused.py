@@ -33,7 +33,7 @@ def edge() -> tuple[Pipeline, Metrics]:
     metrics = Metrics(version="1", labels=metric_labels(methods=(APPEND.name, SUBSCRIBE.name)))
     pipeline = Pipeline(
         authenticator=Authenticator((Grant("known", "n", frozenset()),)),
-        admission=Admission(ROOMY, request_bytes_max=1_000, shared=True),
+        admission=Admission(ROOMY, request_bytes_max=1_000, multi_tenant=True),
         tracing=Silent(),
         metrics=metrics,
         slow=SlowCalls(60.0),

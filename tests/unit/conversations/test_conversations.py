@@ -31,6 +31,7 @@ from abridged.service.domain.record import MessageRange
 from abridged.service.domain.tokens import TokenSource
 from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.chats import record_for
+from tests.support.given import UNCLAIMED
 from tests.support.held_log import HeldLog
 
 KEY = StreamId("default", "c1")
@@ -199,7 +200,8 @@ async def test_a_record_that_another_process_committed_first_is_no_conflict():
     await second.conversations.state(KEY)
 
     def completed(summary: str) -> CompletePass:
-        return CompletePass(pending.pass_id, record_for(pending, summary=summary), TokenSource.ESTIMATE, fallback=False)
+        record = record_for(pending, summary=summary)
+        return CompletePass(pending.pass_id, UNCLAIMED, record, TokenSource.ESTIMATE, fallback=False)
 
     async def begun(bench: Bench, summary: str) -> asyncio.Task[tuple[Conversation, Any]]:
         before = bench.log.held

@@ -87,8 +87,8 @@ def connection(tmp_path: Path) -> Iterator[Connection]:
     engine.dispose()
 
 
-def test_a_count_reads_no_conversation_that_it_does_not_count(connection: Connection):
-    """Of a million conversations below their trigger none costs a scrape anything."""
+def plans_of(connection: Connection, read: Callable[[ConversationTable], object]) -> list[list[str]]:
+    """Return the plan of each statement of a read, a line for each step."""
     METADATA.create_all(connection)
     rows = SqliteRows(READ_TABLE)
     rows.prepare(connection)
@@ -96,11 +96,22 @@ def test_a_count_reads_no_conversation_that_it_does_not_count(connection: Connec
     asked: list[str] = []
     driver: Any = connection.connection.driver_connection
     driver.set_trace_callback(asked.append)
-
-    ConversationTable(rows).standing()
+    read(ConversationTable(rows))
     driver.set_trace_callback(None)
+    plans = [connection.execute(text(f"EXPLAIN QUERY PLAN {statement}")).all() for statement in tuple(asked)]
+    return [[step.detail for step in plan] for plan in plans]
 
-    assert len(asked) == 2
-    for statement in tuple(asked):
-        (plan,) = connection.execute(text(f"EXPLAIN QUERY PLAN {statement}")).all()
-        assert "USING COVERING INDEX conversations_" in plan.detail
+
+def test_a_count_reads_no_conversation_that_it_does_not_count(connection: Connection):
+    """Of a million conversations below their trigger none costs a scrape anything."""
+    plans = plans_of(connection, ConversationTable.standing)
+
+    assert len(plans) == 2
+    assert all("USING COVERING INDEX conversations_" in plan[0] for plan in plans)
+
+
+def test_a_page_of_pending_passes_reads_no_other_conversation(connection: Connection):
+    """The index has the order of the pages, so no page sorts those of the others."""
+    ((step,),) = plans_of(connection, ConversationTable.pending)
+
+    assert step == "SEARCH conversations USING COVERING INDEX conversations_pending ((namespace,id)>(?,?))"

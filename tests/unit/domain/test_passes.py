@@ -58,7 +58,7 @@ from tests.support.chats import (
     record_for,
     start,
 )
-from tests.support.given import Given, given
+from tests.support.given import UNCLAIMED, Given, given
 
 POLICY = Policy()
 SECOND = 1_000_000
@@ -145,7 +145,7 @@ def test_no_gain_leaves_the_messages_and_waits():
 def test_a_failed_pass_leaves_everything_as_it_was(error_class):
     """Whatever the class: the messages are there, the pass is over, the next one waits."""
     state = pending()
-    command = FailPass("p", error_class, 3, False, output_bytes=12, output_hash=b"h", cause="stalled", asked=True)
+    command = FailPass("p", UNCLAIMED, error_class, 3, False, 12, b"h", cause="stalled", asked=True)
     after = (
         Given(state)
         .when(command, POLICY, now_us=9)
@@ -197,8 +197,8 @@ def test_a_pass_that_is_not_pending_cannot_end(kind):
     record = record_for(pending_in(state))
     commands: dict[str, Command] = {
         "start": StartPass("other", "one", 0),
-        "complete": CompletePass("other", record, TokenSource.CALLER, False),
-        "fail": FailPass("other", ErrorClass.INTERNAL, 1, False),
+        "complete": CompletePass("other", UNCLAIMED, record, TokenSource.CALLER, False),
+        "fail": FailPass("other", UNCLAIMED, ErrorClass.INTERNAL, 1, False),
     }
     command = commands[kind]
 
@@ -212,7 +212,7 @@ def test_a_record_that_is_not_as_planned_is_a_programming_error():
     wrong = replace(record_for(pending_in(state)), covered=ranges((1, 80)))
 
     with pytest.raises(AssertionError, match="as its pass was planned"):
-        Given(state).when(CompletePass("p", wrong, TokenSource.CALLER, False), POLICY)
+        Given(state).when(CompletePass("p", UNCLAIMED, wrong, TokenSource.CALLER, False), POLICY)
 
 
 def test_a_fallback_is_remade_in_its_place():

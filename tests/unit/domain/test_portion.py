@@ -27,7 +27,7 @@ from tests.support.chats import (
     said,
     spoken,
 )
-from tests.support.given import Given, Outcome, given
+from tests.support.given import UNCLAIMED, Given, Outcome, given
 from tests.support.growth import grows_linearly
 
 POLICY = Policy(
@@ -156,7 +156,7 @@ def test_halt_ends_a_row_of_cut_ranges_too():
 def test_a_range_that_may_have_been_too_long_is_halved(error_class, asked, halves):
     """A host that was not reached says nothing of the range."""
     state = given(OPEN, *chat(79)).when(append(*chat(920, first=80)), POLICY).after
-    failed = FailPass(pending_in(state).pass_id, error_class, 1, True, asked=asked)
+    failed = FailPass(pending_in(state).pass_id, UNCLAIMED, error_class, 1, True, asked=asked)
 
     after = Given(state).when(failed, POLICY).after
 
@@ -168,7 +168,7 @@ def test_a_range_is_never_halved_below_what_is_worth_a_pass():
     state = given(OPEN, *chat(79)).when(append(*chat(3_000, first=80)), POLICY).after
     for _ in range(12):
         plan = pending_in(state)
-        failed = FailPass(plan.pass_id, ErrorClass.INVALID, 0, retryable=False)
+        failed = FailPass(plan.pass_id, UNCLAIMED, ErrorClass.INVALID, 0, retryable=False)
         state = Given(state).when(failed, POLICY).after
         state = Given(state).when(append(*chat(64, first=state.message_version + 1)), POLICY).after
     assert portion_tokens_max(state, POLICY) == 192

@@ -31,7 +31,7 @@ from tests.support.chats import (
     result,
     said,
 )
-from tests.support.given import Given, given
+from tests.support.given import UNCLAIMED, Given, given
 
 POLICY = Policy(prepare_token_ratio=0.65)
 
@@ -169,7 +169,7 @@ def test_a_record_of_a_part_takes_only_that_out_of_the_window():
     state = Given(window_of(820)).when(RequestPass(), POLICY).after
     part = record_for(replace(pending_in(state), covered=ranges((1, 10))))
 
-    after = Given(state).when(CompletePass("p", part, TokenSource.CALLER, False), POLICY).after
+    after = Given(state).when(CompletePass("p", UNCLAIMED, part, TokenSource.CALLER, False), POLICY).after
 
     assert [m.number for m in after.window] == list(range(11, 21))
     assert after.live == part

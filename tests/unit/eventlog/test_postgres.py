@@ -677,6 +677,19 @@ def test_damage_to_a_stored_event_is_refused(place: Place):
         log.read_all(limit=1)
 
 
+def test_a_table_of_an_older_version_gets_the_indexes_that_it_lacks(place: Place):
+    """Its columns are the same, so other logs keep their rows in it."""
+    place.open().close()
+    made = "SELECT indexname FROM pg_indexes WHERE tablename = 'notes' ORDER BY indexname"
+    before = place.ask(made)
+    place.run("DROP INDEX notes_urgent")
+    place.run("UPDATE projections SET version = 0")
+
+    place.open()
+    assert place.ask(made) == before
+    assert ("notes_urgent",) in before
+
+
 def test_damage_to_a_row_is_refused(place: Place):
     """Whether it was changed or is missing; a row with a mark is left out of those that have it."""
     log = place.open()

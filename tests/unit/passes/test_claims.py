@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from abridged.eventlog.event import StreamId
+from abridged.service.conversations.table import row_of
+from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import (
     SummarizationCompleted,
     SummarizationFailed,
@@ -14,7 +16,9 @@ from abridged.service.domain.events import (
     SummarizationStarted,
 )
 from abridged.service.passes.claims import LEASE_S, RENEWALS
-from tests.support.fleet import Fleet, Point, Process
+from tests.support.fleet.faults import Point
+from tests.support.fleet.fleet import Fleet
+from tests.support.fleet.process import Process
 
 KEY = StreamId("default", "c")
 LOOK_S = LEASE_S / RENEWALS
@@ -77,8 +81,22 @@ def test_a_damaged_conversation_keeps_no_other_waiting(scene: Scene):
     one.kill()
 
     fleet.until("a pass is taken over", within_s=LEASE_S + 2 * LOOK_S + SOON_S)
-    assert fleet.holders[KEY][0] is not one
+    assert fleet.witness.holders[KEY][0] is not one
     fleet.damaged.clear()
+
+
+def test_a_pass_is_found_at_the_first_look_among_many_conversations(scene: Scene):
+    """A look reads every pending pass, whatever else needs attention."""
+    fleet, one, _ = scene
+    waiting = Conversation(wait_until_us=1 << 60, failures_in_row=1)
+    others = [row_of(StreamId("default", f"a{number}"), waiting._replace(id=f"a{number}")) for number in range(2_000)]
+    commit: list[Callable[[], None]] = []
+    fleet.rows.put(commit, others)
+    for write in commit:
+        write()
+    one.kill()
+
+    fleet.until("a pass is taken over", within_s=LEASE_S + LOOK_S + SOON_S)
 
 
 def test_a_process_that_was_stopped_for_longer_asks_no_model_and_ends_nothing(scene: Scene):
@@ -93,7 +111,7 @@ def test_a_process_that_was_stopped_for_longer_asks_no_model_and_ends_nothing(sc
 
     assert fleet.seen["a lease lapses in its process"] == 1
     assert fleet.seen["model calls"] == calls
-    assert fleet.holders[KEY][0] is two
+    assert fleet.witness.holders[KEY][0] is two
     assert count(fleet, SummarizationStarted, SummarizationCompleted) == [2, 1]
 
 
@@ -120,7 +138,7 @@ def test_a_pass_that_a_stop_has_given_back_is_taken_up_at_the_next_look(scene: S
     fleet.until("a pass that was given back is taken up", within_s=LOOK_S + 3 * SOON_S)
 
 
-def test_a_claim_whose_answer_was_lost_is_followed_by_its_own_process(scene: Scene):
+def test_a_claim_whose_answer_was_lost_is_claimed_again_by_its_own_process(scene: Scene):
     """At once: it knows its own name."""
     fleet, _, _ = scene
     fleet.settle()
@@ -134,10 +152,10 @@ def test_a_pass_that_its_sidecar_never_claims_is_claimed_by_another(scene: Scene
     """After the time of a lease from the first look at it."""
     fleet, _, _ = scene
     fleet.settle()
-    known = len(fleet.requested)
+    known = len(fleet.witness.requested)
     fleet.append(KEY, 6)
-    fleet.time.run(lambda: len(fleet.requested) > known, within_s=SOON_S)
-    next(reversed(fleet.requested.values())).kill()
+    fleet.time.run(lambda: len(fleet.witness.requested) > known, within_s=SOON_S)
+    next(reversed(fleet.witness.requested.values())).kill()
 
     fleet.until("a pass that nobody has claimed is taken up", within_s=LEASE_S + 2 * LOOK_S + SOON_S)
 

@@ -4,17 +4,25 @@ process that has claimed it last. A failure names its seed; `play(Fleet(seed))` 
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 from structlog.testing import capture_logs
 
-from tests.support.fleet import AT_POINTS, Bug, Fleet, Point, play
+from tests.support.fleet.faults import AT_POINTS, Bug, Point
+from tests.support.fleet.fleet import Fleet
+from tests.support.fleet.runs import play
 
 SEEDS = int(os.environ.get("SIMULATION_SEEDS", "400"))
 SEEDS_EACH = 400
 """Runs of one test. Together they must reach whatever is rare."""
+
+FINDS_MIN = 5
+"""Seeds that find each planted bug: one alone is lost with the next change of what a run draws."""
 
 RARE = {
     "a claim comes second",
@@ -34,6 +42,15 @@ RARE = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _modules_are_frozen() -> Iterator[None]:
+    """The collector passes over what was there before the runs, which takes a fifth of their time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_EACH))
 def test_each_pass_ends_once_whatever_happens_to_its_processes(first: int):
     """Also when its owner is killed or stopped anywhere, and whenever it goes on."""
@@ -51,11 +68,13 @@ def test_each_pass_ends_once_whatever_happens_to_its_processes(first: int):
 
 @pytest.mark.parametrize("bug", Bug)
 def test_a_planted_bug_is_found(bug: Bug):
-    """Within the seeds that every run of the tests plays, and again from its seed."""
-    seed = next((seed for seed in range(SEEDS_EACH) if _judged(seed, bug)[1]), None)
+    """By several of the seeds that every run of the tests plays, and again from its seed."""
+    wrong = ((seed, found) for seed in range(SEEDS_EACH) if (found := _judged(seed, bug)[1]))
+    finds = dict(islice(wrong, FINDS_MIN))
 
-    assert seed is not None
-    assert _judged(seed, bug)[1] == _judged(seed, bug)[1]
+    assert len(finds) == FINDS_MIN
+    seed = next(iter(finds))
+    assert _judged(seed, bug)[1] == finds[seed]
     assert _judged(seed)[1] == []
 
 

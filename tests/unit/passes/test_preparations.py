@@ -347,7 +347,7 @@ def preparations_of(bench: Speculating) -> Preparations:
         telemetry=bench.told,
         clock_s=asyncio.get_running_loop().time,
         workers=1,
-        shared=False,
+        multi_tenant=False,
     )
 
 

@@ -15,8 +15,8 @@ def key(name: str) -> StreamId:
     return StreamId(name[0], name)
 
 
-def line_of(*names: str, workers: int = 1, shared: bool = True) -> PassQueue:
-    queue = PassQueue(workers=workers, shared=shared)
+def line_of(*names: str, workers: int = 1, multi_tenant: bool = True) -> PassQueue:
+    queue = PassQueue(workers=workers, multi_tenant=multi_tenant)
     for name in names:
         queue.put(key(name))
     return queue
@@ -75,7 +75,7 @@ async def test_a_namespace_has_no_more_workers_than_it_leaves_free():
 @pytest.mark.parametrize("names", [("a1", "a2"), ("a1", "b1")])
 async def test_where_there_is_one_namespace_it_has_all_workers(names):
     """A share for nobody would be a worker less."""
-    queue = line_of(*names, workers=2, shared=False)
+    queue = line_of(*names, workers=2, multi_tenant=False)
 
     assert [await queue.take(), await queue.take()] == [key(name) for name in names]
 
@@ -113,7 +113,7 @@ def test_a_pass_that_ends_twice_is_counted_once():
 
 async def test_a_closed_line_gives_nothing_out():
     """Workers that wait go home."""
-    queue = PassQueue(workers=1, shared=True)
+    queue = PassQueue(workers=1, multi_tenant=True)
     waiting = asyncio.ensure_future(queue.take())
     queue.close()
 
