@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from abridged.eventlog.event import StreamId
 from abridged.service.api.sent_window import sent_window
@@ -45,8 +46,7 @@ _RENDERINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ContextQuery:
+class ContextQuery(NamedTuple):
     """The parts of a window that a caller asks for. `max_tokens` 0 is no limit of the caller's."""
 
     role: SummaryRole
@@ -75,7 +75,7 @@ class ContextQuery:
             clip=request.clip,
             rendering=_RENDERINGS.get(request.rendering),
             cache_marks=request.cache_marks and request.rendering == _pb.RENDERING_ANTHROPIC,
-            tools=frozenset(HISTORY_TOOLS.to_domain(tool) for tool in request.with_tools),
+            tools=frozenset(map(HISTORY_TOOLS.to_domain, request.with_tools)),
             ledger=request.with_ledger,
             notice=request.with_notice,
         )
@@ -144,9 +144,7 @@ class Answering:
         tokens = sum([part.tokens for part in sent.parts])
         if 0 < self.query.max_tokens < tokens:
             raise WindowTooLarge(tokens=tokens, limit=self.query.max_tokens)
-        messages = [m for part in sent.parts for m in part.messages]
-        digests = b"".join([part.digests for part in sent.parts])
-        around, prefixes = self._around(messages, tokens, digests, before.prefixes)
+        around, prefixes = self._around(sent.messages, tokens, sent.digests, before.prefixes)
         return b"".join([*[part.data for part in sent.parts], around]), sent.after(prefixes)
 
     def clipped(self, before: Sent, count: Callable[[str], int]) -> tuple[bytes, Sent]:

@@ -80,6 +80,16 @@ class Sent(NamedTuple):
         return self.system, self.summaries, self.chat
 
     @property
+    def messages(self) -> tuple[RenderedMessage, ...]:
+        """All messages, in order."""
+        return self.system.messages + self.summaries.messages + self.chat.messages
+
+    @property
+    def digests(self) -> bytes:
+        """Theirs in a row."""
+        return self.system.digests + self.summaries.digests + self.chat.digests
+
+    @property
     def size(self) -> int:
         """Its memory beside the state's."""
         calls = sum(len(calls) for of in self.open_calls for calls in of.values())
@@ -100,7 +110,12 @@ NOTHING_SENT = Sent()
 class _Kept(NamedTuple):
     state: Conversation
     size: StateSize
-    sent: Sent = NOTHING_SENT
+    sent: Sent
+    bytes: int
+
+    @classmethod
+    def of(cls, state: Conversation, size: StateSize, sent: Sent) -> Self:
+        return cls(state, size, sent, size.bytes + sent.size)
 
 
 class ConversationCache:
@@ -144,7 +159,7 @@ class ConversationCache:
         sent = NOTHING_SENT if before is None else before.sent
         if before is not None and before.state.epoch != state.epoch:
             sent = sent.after_a_pass()
-        self._replace(key, _Kept(state, state_size(state, before and before[:2], window), sent))
+        self._replace(key, _Kept.of(state, state_size(state, before and before[:2], window), sent))
         return state
 
     def sent(self, key: StreamId) -> Sent:
@@ -157,7 +172,7 @@ class ConversationCache:
         kept = self._kept.get(key)
         if kept is not None:
             stays = kept.state.epoch == state.epoch
-            self._replace(key, kept._replace(sent=sent if stays else kept.sent.after(sent.prefixes)))
+            self._replace(key, _Kept.of(kept.state, kept.size, sent if stays else kept.sent.after(sent.prefixes)))
 
     def bytes_of(self, key: StreamId) -> int:
         """Memory of its window's texts; 0 if it is not cached."""
@@ -173,13 +188,13 @@ class ConversationCache:
         dropped = self._kept.pop(key, None)
         if dropped is not None:
             self._messages -= len(dropped.state.window)
-            self._bytes -= dropped.size.bytes + dropped.sent.size
+            self._bytes -= dropped.bytes
 
     def _replace(self, key: StreamId, kept: _Kept) -> None:
         self.drop(key)
         self._kept[key] = kept
         self._messages += len(kept.state.window)
-        self._bytes += kept.size.bytes + kept.sent.size
+        self._bytes += kept.bytes
         while len(self._kept) > 1 and self._is_over():
             self.drop(next(iter(self._kept)))
 

@@ -115,11 +115,10 @@ def test_what_is_called_stable_in_the_contract_is_what_is_the_same_in_its_bytes(
         before: list[bytes] = []
         for step in SimulatedChat(seed).steps():
             window = sent_window(step.after, SummaryRole.USER, sent)
-            digests = b"".join(part.digests for part in window.parts)
             now = [message_to_proto(m).SerializeToString(deterministic=True) for m in messages_of(step.after)]
-            assert sent.prefixes.stable(form, digests) == same_start(before, now)
-            assert len(digests) == DIGEST_BYTES * len(now)
-            sent, before = window.after(sent.prefixes.after(form, digests)), now
+            assert sent.prefixes.stable(form, window.digests) == same_start(before, now)
+            assert len(window.digests) == DIGEST_BYTES * len(now)
+            sent, before = window.after(sent.prefixes.after(form, window.digests)), now
 
 
 def test_half_a_surrogate_pair_changes_the_escapes_of_its_own_message_alone():

@@ -46,7 +46,7 @@ def asked(cache: ConversationCache, state: Conversation, role: SummaryRole = Sum
     cache.put(KEY, state)
     sent = sent_window(state, role, cache.sent(KEY))
     cache.keep_sent(KEY, state, sent)
-    assert tuple(m for part in sent.parts for m in part.messages) == rendered_window(state, role)
+    assert sent.messages == rendered_window(state, role)
     return b"".join(part.data for part in sent.parts), sum(part.tokens for part in sent.parts)
 
 
