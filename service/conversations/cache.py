@@ -76,7 +76,7 @@ class Sent(NamedTuple):
 
     @property
     def parts(self) -> tuple[SentPart, SentPart, SentPart]:
-        """What was sent, in order."""
+        """The parts in the order in which they are sent."""
         return self.system, self.summaries, self.chat
 
     @property
@@ -86,7 +86,7 @@ class Sent(NamedTuple):
 
     @property
     def digests(self) -> bytes:
-        """Theirs in a row."""
+        """The digests of all messages in a row."""
         return self.system.digests + self.summaries.digests + self.chat.digests
 
     @property
