@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from abridged.eventlog.event import StreamId
 from abridged.service.api.sent_window import sent_window
-from abridged.service.api.wire import context_message, message_digest, pass_ahead_to_proto, usage_of
+from abridged.service.api.wire import pass_ahead_to_proto, sent_message, usage_of
 from abridged.service.codec.enums import HELD_BY, HISTORY_TOOLS, OMISSIONS, SUMMARY_ROLES
 from abridged.service.codec.records import ledger_to_proto
 from abridged.service.codec.values import system_prompt_to_proto
@@ -45,8 +46,7 @@ _RENDERINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ContextQuery:
+class ContextQuery(NamedTuple):
     """The parts of a window that a caller asks for. `max_tokens` 0 is no limit of the caller's."""
 
     role: SummaryRole
@@ -75,7 +75,7 @@ class ContextQuery:
             clip=request.clip,
             rendering=_RENDERINGS.get(request.rendering),
             cache_marks=request.cache_marks and request.rendering == _pb.RENDERING_ANTHROPIC,
-            tools=frozenset(HISTORY_TOOLS.to_domain(tool) for tool in request.with_tools),
+            tools=frozenset(map(HISTORY_TOOLS.to_domain, request.with_tools)),
             ledger=request.with_ledger,
             notice=request.with_notice,
         )
@@ -95,7 +95,7 @@ async def context_of(
     Raises WindowTooLarge when it cannot be within `max_tokens`, TooLarge when there are more originals than fit one
     response, and what `count_bytes` raises.
     """
-    answering = _Answering(state, query, policy, conversations.now_us())
+    answering = Answering(state, query, policy, conversations.now_us())
     count_text = conversations.counting.by_model(state.settings.model).count
     if query.original:
         events = await conversations.log.originals(
@@ -125,12 +125,12 @@ async def context_of(
 def window_of(state: Conversation, policy: Policy, now_us: int) -> _pb.GetContextResponse:
     """The whole window of a state, without options, to a caller to whom none was sent before."""
     query = ContextQuery.of(_pb.GetContextRequest(), default_role=policy.summary_role)
-    data, _ = _Answering(state, query, policy, now_us).window(NOTHING_SENT)
+    data, _ = Answering(state, query, policy, now_us).window(NOTHING_SENT)
     return _pb.GetContextResponse.FromString(data)
 
 
 @dataclass(frozen=True, slots=True)
-class _Answering:
+class Answering:
     """The parts of a response. Runs in any thread."""
 
     state: Conversation
@@ -140,26 +140,31 @@ class _Answering:
 
     def window(self, before: Sent) -> tuple[bytes, Sent]:
         """The window, of which `before` was sent last; and what is sent now."""
-        window = sent_window(self.state, self.query.role, before)
-        tokens = sum([m.tokens for m in window.messages])
+        sent = sent_window(self.state, self.query.role, before)
+        tokens = sum([part.tokens for part in sent.parts])
         if 0 < self.query.max_tokens < tokens:
             raise WindowTooLarge(tokens=tokens, limit=self.query.max_tokens)
-        around, prefixes = self._around(window.messages, tokens, window.digests, before.prefixes)
-        return window.data + around, window.kept.after(prefixes)
+        around, prefixes = self._around(sent.messages, tokens, sent.digests, before.prefixes)
+        return b"".join([*[part.data for part in sent.parts], around]), sent.after(prefixes)
 
     def clipped(self, before: Sent, count: Callable[[str], int]) -> tuple[bytes, Sent]:
         """The window with excerpts where they are needed; and what was sent before, with what this response is."""
-        whole = rendered_window(self.state, self.query.role)
-        rendered = self._limited(whole, count)
-        digests = b"".join([message_digest(m.message) for m in rendered])
-        around, prefixes = self._around(rendered, sum(m.tokens for m in rendered), digests, before.prefixes)
-        return b"".join(map(context_message, rendered)) + around, before.after(prefixes)
+        data, prefixes = self._whole(
+            self._limited(rendered_window(self.state, self.query.role), count), before.prefixes
+        )
+        return data, before.after(prefixes)
 
     def originals(self, events: Sequence[MessageAppended], count: Callable[[str], int]) -> bytes:
         """Every message as appended."""
         rendered = self._limited(rendered_originals(events, self.state.settings.calibration_factor), count)
-        around, _ = self._around(rendered, sum(m.tokens for m in rendered), b"", NO_PREFIXES)
-        return b"".join(map(context_message, rendered)) + around
+        return self._whole(rendered, NO_PREFIXES)[0]
+
+    def _whole(self, rendered: Sequence[RenderedMessage], before: Prefixes) -> tuple[bytes, Prefixes]:
+        """The response with these messages, and what `before` becomes."""
+        sent = [sent_message(m) for m in rendered]
+        digests = b"".join([digest for _, digest in sent])
+        around, prefixes = self._around(rendered, sum([m.tokens for m in rendered]), digests, before)
+        return b"".join([*[data for data, _ in sent], around]), prefixes
 
     def _limited(
         self, rendered: tuple[RenderedMessage, ...], count: Callable[[str], int]
@@ -173,7 +178,7 @@ class _Answering:
         return clipped(rendered, limit=limit, count=count)
 
     def _around(
-        self, rendered: tuple[RenderedMessage, ...], tokens: int, digests: bytes, before: Prefixes
+        self, rendered: Sequence[RenderedMessage], tokens: int, digests: bytes, before: Prefixes
     ) -> tuple[bytes, Prefixes]:
         """All but the messages themselves, which cost so many tokens and have these digests; and what `before`
         becomes."""
@@ -201,7 +206,9 @@ class _Answering:
             message_version=state.message_version,
             epoch=state.epoch,
             stable_messages=stable if made is None else max(0, stable - len(made.system)),
-            stable_tokens=_tokens(rendered, made, stable, state.settings.overhead - state.settings.overhead_tokens),
+            stable_tokens=tokens - sum([m.tokens for m in rendered[stable:]])
+            if made is None
+            else _tokens(rendered, made, stable, state.settings.overhead - state.settings.overhead_tokens),
             rendered_json="" if made is None else made.text(marked=stable if query.cache_marks else 0),
             tools_json=tools_json(query.tools, query.rendering) if query.tools and query.rendering else "",
             omitted_attachments=[
@@ -232,10 +239,8 @@ def _in_form(
     return render_json(messages, query.rendering, cache_marks=query.cache_marks)
 
 
-def _tokens(rendered: Sequence[RenderedMessage], made: RenderedJson | None, stable: int, prompt_tokens: int) -> int:
-    """The tokens of the first `stable` entries of a rendering, or of the messages themselves."""
-    if made is None:
-        return sum(m.tokens for m in rendered[:stable])
+def _tokens(rendered: Sequence[RenderedMessage], made: RenderedJson, stable: int, prompt_tokens: int) -> int:
+    """The tokens of the first `stable` entries of a rendering."""
     tokens = {m.message.id: m.tokens for m in rendered} | {SYSTEM_PROMPT_ID: prompt_tokens}
     # A message may be in several entries: a system prompt is a block each.
     return sum(tokens[id_] for id_ in {id_ for entry in made.entries[:stable] for id_ in entry.message_ids})

@@ -1,52 +1,66 @@
-"""The window as bytes of a response. A message is serialized once and its bytes are reused while it is unchanged.
+"""The window as bytes of a response. A window that has grown is what was sent before it, with its new messages behind.
 
 Serialized protobuf messages can be concatenated: a response is its messages' bytes and those of its other fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Sequence
+from operator import is_
 
-from abridged.service.api.wire import context_message, message_digest
-from abridged.service.conversations.cache import Sent, SentMessage
+from abridged.service.api.wire import sent_message
+from abridged.service.conversations.cache import OWN_BYTES_MIN, SENT_BYTES_MIN, Sent, SentPart
 from abridged.service.domain.conversation import Conversation
-from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.message import Message
 from abridged.service.domain.policy import SummaryRole
-from abridged.service.domain.render import RenderedMessage, rendered, rendered_summaries, sending_order
+from abridged.service.domain.render import (
+    RenderedMessage,
+    order_behind,
+    rendered,
+    rendered_summaries,
+    sending_order,
+)
+
+_NOTHING = SentPart()
 
 
-class SentWindow(NamedTuple):
-    """The bytes of a window's messages, those messages, their digests in a row, and what to cache of them."""
-
-    data: bytes
-    messages: tuple[RenderedMessage, ...]
-    digests: bytes
-    kept: Sent
-
-
-def sent_window(state: Conversation, role: SummaryRole, before: Sent) -> SentWindow:
-    """The window; `before` is what was cached last."""
-    order, factor, summaries = sending_order(state), state.settings.calibration_factor, rendered_summaries(state, role)
-    known = before.messages if before.factor == factor else {}
-    system = [_sent(m, None, factor, known) for m in order.system]
-    chat = [_sent(m, order.quoted.get(m.number), factor, known) for m in order.chat]
-    pieces = [sent.data for sent in system]
-    pieces += map(context_message, summaries)
-    pieces += [sent.data for sent in chat]
-    messages = (*[sent.rendered for sent in system], *summaries, *[sent.rendered for sent in chat])
-    digests = [sent.digest for sent in system]
-    digests += [message_digest(m.message) for m in summaries]
-    digests += [sent.digest for sent in chat]
-    kept = Sent.of(factor, (*system, *chat)).after(before.prefixes)
-    return SentWindow(b"".join(pieces), messages, b"".join(digests), kept)
+def sent_window(state: Conversation, role: SummaryRole, before: Sent) -> Sent:
+    """The window as it is sent; `before` is what was sent last."""
+    factor, window = state.settings.calibration_factor, state.window
+    order = None
+    if before.factor == factor and window.continues(before.window):
+        order = order_behind(before.open_calls, [window[place] for place in range(len(before.window), len(window))])
+    if order is None:
+        before, order = before._replace(system=_NOTHING, chat=_NOTHING), sending_order(window)
+    summaries_of = (role, factor, state.shown, state.ledger, state.rules) if state.shown else ()
+    same = len(summaries_of) == len(before.summaries_of) and all(map(is_, summaries_of, before.summaries_of))
+    return Sent(
+        factor,
+        window,
+        order.open_calls,
+        summaries_of,
+        _behind(before.system, [(rendered(m, None, factor), m.message) for m in order.system]),
+        before.summaries if same else _behind(_NOTHING, [(m, None) for m in rendered_summaries(state, role)]),
+        _behind(before.chat, [(rendered(m, order.quoted.get(m.number), factor), m.message) for m in order.chat]),
+        before.prefixes,
+    )
 
 
-def _sent(
-    m: MessageAppended, quoted: tuple[int, ...] | None, factor: float, known: Mapping[int, SentMessage]
-) -> SentMessage:
-    sent = known.get(m.number)
-    if sent is not None and sent.appended is m and sent.quoted == quoted:
-        return sent
-    made = rendered(m, quoted, factor)
-    return SentMessage.of(m, quoted, made, context_message(made), message_digest(made.message))
+def _behind(part: SentPart, rendered: Sequence[tuple[RenderedMessage, Message | None]]) -> SentPart:
+    """The part with these messages behind it, each beside the one that the state has."""
+    if not rendered:
+        return part
+    messages = [m for m, _ in rendered]
+    sent = [sent_message(m) for m in messages]
+    data = b"".join([data for data, _ in sent])
+    # Where a message is not sent as it came, the texts that it is sent with take memory, too.
+    own = sum(
+        [OWN_BYTES_MIN + len(sent[place][0]) for place, (m, came) in enumerate(rendered) if m.message is not came]
+    )
+    return SentPart(
+        (*part.messages, *messages),
+        part.data + data,
+        b"".join([part.digests, *[digest for _, digest in sent]]),
+        part.tokens + sum([m.tokens for m in messages]),
+        part.size + SENT_BYTES_MIN * len(messages) + len(data) + own,
+    )

@@ -30,6 +30,7 @@ from abridged.service.codec.values import (
     system_prompt_from_proto,
     timestamp,
 )
+from abridged.service.codec.wire_format import field
 from abridged.service.conversations.prefixes import segment_digest
 from abridged.service.conversations.row import Row
 from abridged.service.domain.attachments import is_data
@@ -72,6 +73,8 @@ ADDRESS_CHARS_MAX = 2_048
 MASK_PATHS_MAX = 64
 """More than there are settings."""
 
+_MESSAGES = conversation_service_pb2.GetContextResponse.MESSAGES_FIELD_NUMBER
+_MESSAGE = conversation_service_pb2.ContextMessage.MESSAGE_FIELD_NUMBER
 
 _pb = conversation_pb2
 _READ = {
@@ -279,20 +282,14 @@ def pass_ahead_to_proto(ahead: PassAhead) -> conversation_pb2.PassAhead:
     )
 
 
-def context_message(m: RenderedMessage) -> bytes:
-    """A GetContextResponse of this one message: such bytes joined, with those of the other fields, are an answer."""
-    return conversation_service_pb2.GetContextResponse(
-        messages=[
-            conversation_service_pb2.ContextMessage(
-                message=message_to_proto(m.message), number=m.number, tokens=m.tokens, tag=m.tag, clipped=m.clipped
-            )
-        ]
-    ).SerializeToString(deterministic=True)
+def sent_message(m: RenderedMessage) -> tuple[bytes, bytes]:
+    """A GetContextResponse of this one message, and the digest of the message alone.
 
-
-def message_digest(message: Message) -> bytes:
-    """The digest of the bytes in which a response has this message."""
-    return segment_digest(message_to_proto(message).SerializeToString(deterministic=True))
+    Such bytes joined, with those of the other fields, are a response.
+    """
+    message = message_to_proto(m.message).SerializeToString(deterministic=True)
+    costs = conversation_service_pb2.ContextMessage(number=m.number, tokens=m.tokens, tag=m.tag, clipped=m.clipped)
+    return field(_MESSAGES, field(_MESSAGE, message) + costs.SerializeToString()), segment_digest(message)
 
 
 def seconds(duration: Duration) -> float:

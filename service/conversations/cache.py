@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from abridged.eventlog.event import StreamId
@@ -15,6 +13,8 @@ from abridged.service.conversations.state_size import StateSize, WindowSize, sta
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.render import RenderedMessage
+from abridged.service.domain.sequence import Sequence
+from abridged.service.domain.window import NO_OPEN_CALLS, OpenCalls
 
 CONVERSATIONS_MAX = 2_048
 MESSAGES_MAX = 100_000
@@ -24,72 +24,98 @@ BYTES_MAX = 128 << 20
 """Memory of the states and of the bytes in which their messages were sent. The process has some 15 % more resident for
 them, which its allocators keep."""
 
-SENT_BYTES_MIN = 448
-"""The bytes that a sent message takes beside its own: the entry and its place among the others."""
+SENT_BYTES_MIN = 128
+"""The bytes that a sent message takes beside its own: what it was rendered to, its digest, and its places."""
 
+OWN_BYTES_MIN = 256
+"""The bytes that a message takes beside its texts where it is not sent as it came."""
+
+_OPEN_CALL_BYTES = 192
 _TEXT_BYTES = 1 << 10
 """Bytes of text that weigh as much as a message."""
 
 
-class SentMessage(NamedTuple):
-    """A message as it was sent, and its bytes; `quoted` is as in SendingOrder, `size` the memory beside the state.
+class SentPart(NamedTuple):
+    """Messages that were sent in a row, in the bytes of a response, and the memory that they take beside the state.
 
-    `digest` is that of the message alone: a model does not read what it costs.
+    A digest is that of the message alone: a model does not read what it costs.
     """
 
-    appended: MessageAppended
-    quoted: tuple[int, ...] | None
-    rendered: RenderedMessage
-    data: bytes
-    digest: bytes
-    size: int
+    messages: tuple[RenderedMessage, ...] = ()
+    data: bytes = b""
+    digests: bytes = b""
+    tokens: int = 0
+    size: int = 0
 
-    @classmethod
-    def of(
-        cls,
-        appended: MessageAppended,
-        quoted: tuple[int, ...] | None,
-        rendered: RenderedMessage,
-        data: bytes,
-        digest: bytes,
-    ) -> Self:
-        """This message. Where it is not sent as it came, the texts that it is sent with take memory, too."""
-        copies = 1 if rendered.message is appended.message else 2
-        return cls(appended, quoted, rendered, data, digest, SENT_BYTES_MIN + copies * len(data))
+
+_NO_PART = SentPart()
 
 
 class Sent(NamedTuple):
-    """A window's messages as last sent, by number, what the last responses began with, and the memory of both.
+    """A window as it was sent last, to be extended by what is appended, and what the last responses began with.
 
-    The messages' tokens were corrected by `factor`.
+    Attributes:
+        factor: The factor that corrected the messages' tokens.
+        window: The window's messages.
+        open_calls: Its calls whose messages a further one may change.
+        summaries_of: What the summaries were rendered of.
+        system: The system messages.
+        summaries: The summaries.
+        chat: All other messages.
+        prefixes: The digests of the last responses.
     """
 
-    factor: float
-    messages: Mapping[int, SentMessage]
-    size: int
+    factor: float = 1.0
+    window: Sequence[MessageAppended] = Sequence()
+    open_calls: OpenCalls = NO_OPEN_CALLS
+    summaries_of: tuple[object, ...] = ()
+    system: SentPart = _NO_PART
+    summaries: SentPart = _NO_PART
+    chat: SentPart = _NO_PART
     prefixes: Prefixes = NO_PREFIXES
 
-    @classmethod
-    def of(cls, factor: float, messages: Iterable[SentMessage]) -> Self:
-        by_number = {sent.appended.number: sent for sent in messages}
-        return cls(factor, by_number, sum([sent.size for sent in by_number.values()]))
+    @property
+    def parts(self) -> tuple[SentPart, SentPart, SentPart]:
+        """The parts in the order in which they are sent."""
+        return self.system, self.summaries, self.chat
+
+    @property
+    def messages(self) -> tuple[RenderedMessage, ...]:
+        """All messages, in order."""
+        return self.system.messages + self.summaries.messages + self.chat.messages
+
+    @property
+    def digests(self) -> bytes:
+        """The digests of all messages in a row."""
+        return self.system.digests + self.summaries.digests + self.chat.digests
+
+    @property
+    def size(self) -> int:
+        """Its memory beside the state's."""
+        calls = sum(len(calls) for of in self.open_calls for calls in of.values())
+        return sum([part.size for part in self.parts]) + _OPEN_CALL_BYTES * calls + self.prefixes.size
 
     def after(self, prefixes: Prefixes) -> Self:
-        """The same messages after responses that began with these."""
-        return self._replace(size=self.size - self.prefixes.size + prefixes.size, prefixes=prefixes)
+        """The same window after responses that began with these."""
+        return self._replace(prefixes=prefixes)
 
-    def after_a_pass(self) -> Self:
+    def after_a_pass(self) -> Sent:
         """Keep the parts that outlive a changed window: the beginning of a response, not its messages."""
-        return self._replace(factor=1.0, messages=MappingProxyType({}), size=self.prefixes.size)
+        return Sent(prefixes=self.prefixes)
 
 
-NOTHING_SENT = Sent(1.0, MappingProxyType({}), 0)
+NOTHING_SENT = Sent()
 
 
 class _Kept(NamedTuple):
     state: Conversation
     size: StateSize
-    sent: Sent = NOTHING_SENT
+    sent: Sent
+    bytes: int
+
+    @classmethod
+    def of(cls, state: Conversation, size: StateSize, sent: Sent) -> Self:
+        return cls(state, size, sent, size.bytes + sent.size)
 
 
 class ConversationCache:
@@ -133,7 +159,7 @@ class ConversationCache:
         sent = NOTHING_SENT if before is None else before.sent
         if before is not None and before.state.epoch != state.epoch:
             sent = sent.after_a_pass()
-        self._replace(key, _Kept(state, state_size(state, before and before[:2], window), sent))
+        self._replace(key, _Kept.of(state, state_size(state, before and before[:2], window), sent))
         return state
 
     def sent(self, key: StreamId) -> Sent:
@@ -146,7 +172,7 @@ class ConversationCache:
         kept = self._kept.get(key)
         if kept is not None:
             stays = kept.state.epoch == state.epoch
-            self._replace(key, kept._replace(sent=sent if stays else kept.sent.after(sent.prefixes)))
+            self._replace(key, _Kept.of(kept.state, kept.size, sent if stays else kept.sent.after(sent.prefixes)))
 
     def bytes_of(self, key: StreamId) -> int:
         """Memory of its window's texts; 0 if it is not cached."""
@@ -162,13 +188,13 @@ class ConversationCache:
         dropped = self._kept.pop(key, None)
         if dropped is not None:
             self._messages -= len(dropped.state.window)
-            self._bytes -= dropped.size.bytes + dropped.sent.size
+            self._bytes -= dropped.bytes
 
     def _replace(self, key: StreamId, kept: _Kept) -> None:
         self.drop(key)
         self._kept[key] = kept
         self._messages += len(kept.state.window)
-        self._bytes += kept.size.bytes + kept.sent.size
+        self._bytes += kept.bytes
         while len(self._kept) > 1 and self._is_over():
             self.drop(next(iter(self._kept)))
 

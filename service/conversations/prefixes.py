@@ -44,14 +44,12 @@ class Prefixes(NamedTuple):
     def stable(self, form: ResponseForm, digests: bytes) -> int:
         """How many segments at the start of a response equal those of the last one in this form."""
         before = next((response.digests for response in self.responses if response.form == form), b"")
+        if digests.startswith(before):
+            return len(before) // DIGEST_BYTES
         most = min(len(before), len(digests))
-        if before[:most] == digests[:most]:
-            return most // DIGEST_BYTES
-        return next(
-            at // DIGEST_BYTES
-            for at in range(0, most, DIGEST_BYTES)
-            if before[at : at + DIGEST_BYTES] != digests[at : at + DIGEST_BYTES]
-        )
+        starts = range(0, most, DIGEST_BYTES)
+        changed = (at for at in starts if before[at : at + DIGEST_BYTES] != digests[at : at + DIGEST_BYTES])
+        return next(changed, most) // DIGEST_BYTES
 
     def after(self, form: ResponseForm, digests: bytes) -> Prefixes:
         """The prefixes after a response of these segments. The form that was used longest ago goes first."""

@@ -249,12 +249,12 @@ class Conversation(NamedTuple):
     def uncorrected_tokens(self) -> tuple[int, int]:
         """The window's exact tokens and its estimated ones: of messages, records, rules and ledger."""
         exact, estimated = self.exact_tokens, self.estimated_tokens
-        records = ((s.source, s.tokens) for s in self.shown)
-        for source, tokens in (*records, *((part.source, part.tokens) for part in (self.rules, self.ledger))):
-            if source is TokenSource.ESTIMATE:
-                estimated += tokens
+        parts: tuple[ShownRecord | Rules | Ledger, ...] = (*self.shown, self.rules, self.ledger)
+        for part in parts:
+            if part.source is TokenSource.ESTIMATE:
+                estimated += part.tokens
             else:
-                exact += tokens
+                exact += part.tokens
         return exact, estimated
 
     @property

@@ -21,7 +21,7 @@ from abridged.service.domain.quoting import noted, quoted
 from abridged.service.domain.record import SummaryRecord
 from abridged.service.domain.rules import NO_RULES, Rules, Surroundings, rule_lines
 from abridged.service.domain.tokens import TokenSource, calibrated_tokens
-from abridged.service.domain.window import ToolPairs, tool_pairs
+from abridged.service.domain.window import NO_OPEN_CALLS, OpenCalls, ToolPairs, tool_pairs
 from abridged.service.text.envelope import unwrap_envelope
 
 CLIPPED_CHARS_MIN = 64
@@ -60,6 +60,7 @@ class SendingOrder(NamedTuple):
     system: Sequence[MessageAppended]
     chat: Sequence[MessageAppended]
     quoted: Mapping[int, tuple[int, ...]]
+    open_calls: OpenCalls
 
 
 def summary_tag(record: SummaryRecord) -> str:
@@ -134,12 +135,26 @@ def around_rules(state: Conversation) -> Surroundings:
     return Surroundings(numbers.__contains__, text_of_records(state.shown))
 
 
-def sending_order(state: Conversation) -> SendingOrder:
-    """The window's messages in sending order."""
+def sending_order(window: Iterable[MessageAppended]) -> SendingOrder:
+    """The messages of a window in sending order."""
+    return _order(window, NO_OPEN_CALLS)[0]
+
+
+def order_behind(before: OpenCalls, appended: Iterable[MessageAppended]) -> SendingOrder | None:
+    """The order of messages that were appended to a window with these open calls, each part to be sent behind its own
+    of the window; None if they change what the window is sent as."""
+    order, pairs = _order(appended, before)
+    if pairs is None:
+        return order
+    unanswered = {call for calls in before.waiting.values() for call in calls} & pairs.dead
+    return None if pairs.late or unanswered else order
+
+
+def _order(messages: Iterable[MessageAppended], before: OpenCalls) -> tuple[SendingOrder, ToolPairs | None]:
     system: list[MessageAppended] = []
     chat: list[MessageAppended] = []
-    uses_tools = False
-    for m in state.window:
+    uses_tools = any(before)
+    for m in messages:
         message = m.message
         if message.role is Role.SYSTEM:
             system.append(m)
@@ -147,13 +162,13 @@ def sending_order(state: Conversation) -> SendingOrder:
         chat.append(m)
         uses_tools = uses_tools or message.role is Role.TOOL or bool(message.tool_calls)
     if not uses_tools:
-        return SendingOrder(system, chat, {})
-    pairs = tool_pairs(chat)
+        return SendingOrder(system, chat, {}, NO_OPEN_CALLS), None
+    pairs = tool_pairs(chat, before)
     dead: dict[int, list[int]] = {}
     for number, place in sorted(pairs.dead):
         dead.setdefault(number, []).append(place)
     quoted = {number: tuple(places) for number, places in dead.items()} | dict.fromkeys(pairs.orphans, ())
-    return SendingOrder(system, list(_in_sending_order(chat, pairs)), quoted)
+    return SendingOrder(system, list(_in_sending_order(chat, pairs)), quoted, pairs.open_calls), pairs
 
 
 def rendered(appended: MessageAppended, quoted: tuple[int, ...] | None, factor: float) -> RenderedMessage:
@@ -191,7 +206,7 @@ def _rendered_summary(
 
 def rendered_window(state: Conversation, role: SummaryRole) -> tuple[RenderedMessage, ...]:
     """The window in sending order."""
-    factor, order = state.settings.calibration_factor, sending_order(state)
+    factor, order = state.settings.calibration_factor, sending_order(state.window)
     return (
         *(rendered(m, None, factor) for m in order.system),
         *rendered_summaries(state, role),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from abridged.service.domain.conversation import Conversation
@@ -21,6 +22,17 @@ TAIL_MESSAGES_MIN = 2
 """The fewest messages of a tail, so that the last exchange is verbatim, unless it alone exceeds the budget."""
 
 
+class OpenCalls(NamedTuple):
+    """The calls of a message list whose result may still come, by id: those that wait for it, and those to which it
+    would come late."""
+
+    waiting: Mapping[str, tuple[tuple[int, int], ...]] = MappingProxyType({})
+    overdue: Mapping[str, tuple[tuple[int, int], ...]] = MappingProxyType({})
+
+
+NO_OPEN_CALLS = OpenCalls()
+
+
 @dataclass(frozen=True, slots=True)
 class ToolPairs:
     """The calls and results of a message list that belong together, by message number.
@@ -31,6 +43,7 @@ class ToolPairs:
         dead: Calls that no longer wait: the user has spoken since, or another call has taken over their id.
         late: Answered calls whose result came after the user had spoken.
         orphans: Results without a call.
+        open_calls: What the pairs of further messages depend on.
     """
 
     results: Mapping[tuple[int, int], int]
@@ -38,6 +51,7 @@ class ToolPairs:
     dead: frozenset[tuple[int, int]]
     late: frozenset[tuple[int, int]]
     orphans: frozenset[int]
+    open_calls: OpenCalls
 
 
 class TailRoom(NamedTuple):
@@ -88,10 +102,13 @@ def counted_tokens(messages: Iterable[MessageAppended], factor: float) -> int:
     return exact + calibrated_tokens(estimated, factor)
 
 
-def tool_pairs(messages: Iterable[MessageAppended]) -> ToolPairs:
-    """Pair every result with the nearest preceding unanswered call of its id; linear time."""
-    open_calls: dict[str, list[tuple[int, int]]] = {}
-    overdue: dict[str, list[tuple[int, int]]] = {}
+def tool_pairs(messages: Iterable[MessageAppended], before: OpenCalls = NO_OPEN_CALLS) -> ToolPairs:
+    """Pair every result with the nearest preceding unanswered call of its id; linear time.
+
+    `before` are the open calls of the messages before these.
+    """
+    open_calls = {call_id: [*calls] for call_id, calls in before.waiting.items()}
+    overdue = {call_id: [*calls] for call_id, calls in before.overdue.items()}
     results: dict[tuple[int, int], int] = {}
     dead: set[tuple[int, int]] = set()
     late: set[tuple[int, int]] = set()
@@ -116,7 +133,10 @@ def tool_pairs(messages: Iterable[MessageAppended]) -> ToolPairs:
                 orphans.add(m.number)
     pending = frozenset(call for calls in open_calls.values() for call in calls)
     dead.update(call for calls in overdue.values() for call in calls)
-    return ToolPairs(results, pending, frozenset(dead), frozenset(late), frozenset(orphans))
+    left = OpenCalls(
+        *({call_id: tuple(calls) for call_id, calls in of.items() if calls} for of in (open_calls, overdue))
+    )
+    return ToolPairs(results, pending, frozenset(dead), frozenset(late), frozenset(orphans), left)
 
 
 def summary_tokens(state: Conversation, *record_ids: str) -> int:

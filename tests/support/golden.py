@@ -16,7 +16,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from abridged.eventlog.event import StreamId
-from abridged.service.api.wire import context_message, conversation_view, ended_pass, pending_pass
+from abridged.service.api.wire import conversation_view, ended_pass, pending_pass, sent_message
 from abridged.service.codec.events import decode, encode
 from abridged.service.codec.records import record_to_proto
 from abridged.service.conversations.table import row_of
@@ -95,7 +95,7 @@ def view_of(state: Conversation) -> dict[str, Any]:
 
 def _context(state: Conversation) -> Iterable[Message]:
     window = rendered_window(state, SummaryRole.SYSTEM)
-    return GetContextResponse.FromString(b"".join(context_message(message) for message in window)).messages
+    return GetContextResponse.FromString(b"".join(sent_message(message)[0] for message in window)).messages
 
 
 class _Map(dict[str, Any]):

@@ -118,7 +118,7 @@ def test_what_is_called_stable_in_the_contract_is_what_is_the_same_in_its_bytes(
             now = [message_to_proto(m).SerializeToString(deterministic=True) for m in messages_of(step.after)]
             assert sent.prefixes.stable(form, window.digests) == same_start(before, now)
             assert len(window.digests) == DIGEST_BYTES * len(now)
-            sent, before = window.kept.after(sent.prefixes.after(form, window.digests)), now
+            sent, before = window.after(sent.prefixes.after(form, window.digests)), now
 
 
 def test_half_a_surrogate_pair_changes_the_escapes_of_its_own_message_alone():

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from abridged.eventlog.event import StreamId
 from abridged.service.api.sent_window import sent_window
+from abridged.service.api.wire import sent_message
 from abridged.service.codec.values import message_to_proto
-from abridged.service.conversations.cache import NOTHING_SENT, SENT_BYTES_MIN, ConversationCache
+from abridged.service.conversations.cache import NOTHING_SENT, OWN_BYTES_MIN, SENT_BYTES_MIN, ConversationCache
 from abridged.service.conversations.prefixes import NO_PREFIXES, ResponseForm, segment_digest
 from abridged.service.conversations.state_size import state_size
 from abridged.service.domain.commands import RequestPass
@@ -43,10 +44,10 @@ def anew(state: Conversation, role: SummaryRole) -> tuple[bytes, int]:
 
 def asked(cache: ConversationCache, state: Conversation, role: SummaryRole = SummaryRole.SYSTEM) -> tuple[bytes, int]:
     cache.put(KEY, state)
-    window = sent_window(state, role, cache.sent(KEY))
-    cache.keep_sent(KEY, state, window.kept)
-    assert window.messages == rendered_window(state, role)
-    return window.data, sum(m.tokens for m in window.messages)
+    sent = sent_window(state, role, cache.sent(KEY))
+    cache.keep_sent(KEY, state, sent)
+    assert sent.messages == rendered_window(state, role)
+    return b"".join(part.data for part in sent.parts), sum(part.tokens for part in sent.parts)
 
 
 @for_all(st.integers(0, 1 << 20))
@@ -65,12 +66,12 @@ def test_a_message_is_made_once_while_it_stays_as_it_is():
     cache = ConversationCache()
     state = given(OPEN, *spoken(history)).state
     asked(cache, state)
-    first = dict(cache.sent(KEY).messages)
+    first = cache.sent(KEY).chat.messages
     asked(cache, evolve(state, appended(4), 0))
 
-    now = cache.sent(KEY).messages
-    assert [now[number] is first[number] for number in (1, 2, 3)] == [True] * 3
-    assert set(now) == {1, 2, 3, 4}
+    now = cache.sent(KEY).chat.messages
+    assert [one is other for one, other in zip(now, first, strict=False)] == [True] * 3
+    assert [m.number for m in now] == [1, 2, 3, 4]
 
 
 def test_a_call_that_nobody_answered_is_made_anew_when_the_user_goes_on():
@@ -130,10 +131,11 @@ def test_a_message_that_is_sent_in_another_form_counts_with_its_text():
     orphan = result(2, "a", content="x" * 10_000)
     cache = ConversationCache()
     asked(cache, given(OPEN, *spoken([said(1), orphan])).state)
-    kept = cache.sent(KEY)
+    chat = cache.sent(KEY).chat
+    first = len(sent_message(chat.messages[0])[0])
 
-    assert kept.size == 2 * SENT_BYTES_MIN + len(kept.messages[1].data) + 2 * len(kept.messages[2].data)
-    assert kept.messages[2].rendered.message.content != orphan.content
+    assert chat.size == 2 * SENT_BYTES_MIN + first + 2 * (len(chat.data) - first) + OWN_BYTES_MIN
+    assert chat.messages[1].message.content != orphan.content
 
 
 def test_kept_bytes_count_as_memory():
