@@ -12,21 +12,25 @@ from abridged.eventlog.event import StreamId
 from abridged.service.codec.values import canonical, message_to_proto
 from abridged.service.conversations.append_request import AppendRequest
 from abridged.service.conversations.table import Attention
+from abridged.service.domain.commands import StartPass
 from abridged.service.domain.events import (
     Settings,
     SummarizationCompleted,
+    SummarizationFailed,
     SummarizationStarted,
     Trigger,
 )
 from abridged.service.domain.message import Message, Role
-from abridged.service.models.model import ModelUnavailable
+from abridged.service.models.model import Completion, CompletionRequest, ModelUnavailable, OnProgress
+from abridged.service.passes.claims import Claims
 from abridged.service.passes.commits import CommitPauses
 from abridged.service.passes.run import PassRun
 from abridged.service.summarizer.summarizer import Summarizers
 from tests.support.chats import pending_in
+from tests.support.leases import MemoryLeases
 from tests.support.patience import PATIENCE_S
-from tests.support.reactors import AN_HOUR_S, A, B, C, Moody, ReactorBench
-from tests.support.summarizers import by_extraction
+from tests.support.reactors import AN_HOUR_S, A, B, C, Moody, ReactorBench, default_record
+from tests.support.summarizers import by_extraction, by_model
 
 
 async def test_a_pass_that_cannot_be_committed_now_does_not_keep_a_worker_waiting():
@@ -243,3 +247,37 @@ async def test_a_shutdown_ends_a_pass_that_is_interrupted_in_the_same_turn(inter
     assert bench.attempts(A, SummarizationCompleted) == 0
     left = await bench.conversations.state(A)
     assert (left.pending, left.claims) == (state.pending, 0)
+
+
+class Overtaken(Moody):
+    """A model whose first answer is a bug, after another process has claimed the pass."""
+
+    bench: ReactorBench
+
+    async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
+        if self.bench.attempts(A, SummarizationStarted) > 1:
+            return await super().complete(request, deadline_s=deadline_s, on_progress=on_progress)
+        await self.bench.conversations.execute(
+            A, lambda state: StartPass(pending_in(state).pass_id, "another's", state.claim_token)
+        )
+        raise RuntimeError("a bug")
+
+
+async def test_a_bug_does_not_fail_a_pass_that_another_process_has_claimed():
+    """That process goes on with it."""
+    bench = ReactorBench(pauses=CommitPauses(first_s=0.0, max_s=0.0))
+    bench.claims = Claims(MemoryLeases(lambda: 0.0), owner="mine")
+    model = Overtaken([default_record], clock=asyncio.get_running_loop().time)
+    model.bench = bench
+    bench.reactor = bench.made(CommitPauses(first_s=0.0, max_s=0.0), Summarizers(by_model(model), by_extraction()))
+    bench.reactor.start(())
+    with capture_logs() as logs:
+        await bench.trigger(A)
+        await bench.trigger(B)
+        await bench.until_completed(B)
+    state = await bench.conversations.state(A)
+
+    assert [log["event"] for log in logs if log["log_level"] == "error"] == ["pass.crashed"]
+    assert (pending_in(state).pass_id, state.claim_owner) == ("id-1", "another's")
+    assert bench.attempts(A, SummarizationFailed) == 0
+    await bench.reactor.stop(grace_s=1.0)
