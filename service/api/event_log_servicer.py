@@ -7,9 +7,10 @@ namespace grows: how far the whole log has come says what others do.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from abridged.eventlog.errors import LogCorrupt, StreamCorrupt
@@ -50,6 +51,8 @@ _Read = tuple[list[RecordedEvent], int, bool]
 assert 2 * max(BATCH_BYTES_MAX, READ_BYTES_MAX, PAYLOAD_BYTES_MAX) <= RESPONSE_BYTES_MAX, (
     "a batch, in both forms, exceeds an answer"
 )
+
+_END = attrgetter("stream", "version")
 
 _pb = event_log_service_pb2
 
@@ -141,10 +144,10 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
                     await self._reached(item.events)
                 yield await self._response(namespace, item)
 
-    async def _reached(self, events: Iterable[RecordedEvent]) -> None:
-        newest: dict[StreamId, int] = {}
-        for event in events:
-            newest[event.stream] = max(event.version, newest.get(event.stream, 0))
+    async def _reached(self, events: Sequence[RecordedEvent]) -> None:
+        is_backward = len(events) > 1 and events[0].position > events[-1].position
+        # Of each stream the last one stays.
+        newest = dict(map(_END, reversed(events) if is_backward else events))
         for stream, version in newest.items():
             await self._watching.reached(stream, version)
 

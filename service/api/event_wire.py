@@ -9,10 +9,11 @@ from binascii import hexlify
 from collections.abc import Iterable
 from functools import lru_cache
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from abridged.eventlog.event import EVENT_ID_BYTES, RecordedEvent
-from abridged.service.codec.events import current_form
-from abridged.service.codec.values import timestamp
-from abridged.service.codec.wire_format import LENGTH_DELIMITED, VARINT, field, length, tag, varint
+from abridged.service.codec.events import current_form, is_current
+from abridged.service.codec.wire_format import CONTINUED, LENGTH_DELIMITED, VARINT, field, length, tag, varint
 from abridged.v1 import event_pb2
 
 TEXTS_KEPT = 1_024
@@ -22,6 +23,8 @@ _Event = event_pb2.Event
 _POSITION = tag(_Event.POSITION_FIELD_NUMBER, VARINT)
 _VERSION = tag(_Event.VERSION_FIELD_NUMBER, VARINT)
 _EVENT_ID = field(_Event.EVENT_ID_FIELD_NUMBER, bytes(2 * EVENT_ID_BYTES))[: -2 * EVENT_ID_BYTES]
+_TIME = tag(_Event.TIME_FIELD_NUMBER, LENGTH_DELIMITED)
+_NANOS = tag(Timestamp.NANOS_FIELD_NUMBER, VARINT)
 _PAYLOAD = tag(_Event.PAYLOAD_FIELD_NUMBER, LENGTH_DELIMITED)
 _BODIES = {
     f.message_type.name: tag(f.number, LENGTH_DELIMITED)
@@ -46,33 +49,36 @@ class EventEncoder:
         before = tag(number, LENGTH_DELIMITED)
         pieces: list[bytes] = []
         for event in events:
-            fields, payload, body_tag, body = self._parts(event)
-            size = length(len(fields) + len(payload) + len(body_tag) + len(body))
-            pieces += (before, size, fields, payload, body_tag, body)
+            fields, payload, before_body, body = self._parts(event)
+            size = length(len(fields) + len(payload) + len(before_body) + len(body))
+            pieces += (before, size, fields, payload, before_body, body)
         return b"".join(pieces)
 
     def _parts(self, event: RecordedEvent) -> tuple[bytes, bytes, bytes, bytes]:
         """Four pieces that, joined, are an event: all up to its payload, the payload, the header of a body, and the
         body."""
         position, stream, version, event_id, event_type, schema_version, time_us, trace_context, payload = event
+        before_payload, before_body, as_stored = _alike(event_type, schema_version, time_us, trace_context)
         size = length(len(payload))
         fields = b"".join(
             (
                 self._before_position,
-                varint(position),
+                # What `varint` does, without its call: this runs for every event that a reader catches up with.
+                CONTINUED[position & 0x7F] + length(position >> 7) if position > 0x7F else length(position),
                 _before_version(stream[1]),
-                varint(version),
+                CONTINUED[version & 0x7F] + length(version >> 7) if version > 0x7F else length(version),
                 _EVENT_ID,
                 hexlify(event_id),
-                _kind(event_type, schema_version),
-                _before_payload(time_us, trace_context),
+                before_payload,
                 _PAYLOAD + size if payload else b"",
             )
         )
+        if as_stored:
+            return fields, payload, before_body + size, payload
         body = current_form(event_type, schema_version, payload)
         if body is None:
             return fields, payload, b"", b""
-        return fields, payload, _BODIES[event_type] + (size if body is payload else length(len(body))), body
+        return fields, payload, before_body + length(len(body)), body
 
 
 @lru_cache(TEXTS_KEPT)
@@ -81,10 +87,22 @@ def _before_version(name: str) -> bytes:
 
 
 @lru_cache(TEXTS_KEPT)
-def _kind(event_type: str, schema_version: int) -> bytes:
-    return _Event(type=event_type, schema_version=schema_version).SerializeToString()
+def _alike(event_type: str, schema_version: int, time_us: int, trace_context: str) -> tuple[bytes, bytes, bool]:
+    """What events of one type, time and trace share: the fields between id and payload, the tag of the body, and
+    whether the payload is the body."""
+    kind, before_body, as_stored = _kind(event_type, schema_version)
+    seconds, nanos = _second(time_us // 1_000_000), time_us % 1_000_000 * 1_000
+    time = seconds + _NANOS + varint(nanos) if nanos else seconds
+    trace = field(_Event.TRACE_CONTEXT_FIELD_NUMBER, trace_context.encode()) if trace_context else b""
+    return b"".join((kind, _TIME, length(len(time)), time, trace)), before_body, as_stored
 
 
 @lru_cache(TEXTS_KEPT)
-def _before_payload(time_us: int, trace_context: str) -> bytes:
-    return _Event(time=timestamp(time_us), trace_context=trace_context).SerializeToString()
+def _kind(event_type: str, schema_version: int) -> tuple[bytes, bytes, bool]:
+    fields = _Event(type=event_type, schema_version=schema_version).SerializeToString()
+    return fields, _BODIES.get(event_type, b""), is_current(event_type, schema_version)
+
+
+@lru_cache(TEXTS_KEPT)
+def _second(seconds: int) -> bytes:
+    return Timestamp(seconds=seconds).SerializeToString()
