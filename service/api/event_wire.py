@@ -42,43 +42,51 @@ class EventEncoder:
 
     def __call__(self, event: RecordedEvent) -> bytes:
         """The bytes of an `Event`."""
-        return b"".join(self._parts(event))
+        return b"".join(self._pieces((event,), b"")[0][2:])
 
-    def repeated(self, number: int, events: Iterable[RecordedEvent]) -> bytes:
-        """The bytes of a message in which the repeated field of that number has `events`."""
-        before = tag(number, LENGTH_DELIMITED)
-        pieces: list[bytes] = []
-        for event in events:
-            fields, payload, before_body, body = self._parts(event)
-            size = length(len(fields) + len(payload) + len(before_body) + len(body))
-            pieces += (before, size, fields, payload, before_body, body)
+    def repeated(self, number: int, events: Iterable[RecordedEvent], *, after: bytes = b"", within: int = 0) -> bytes:
+        """The bytes of a message in which the repeated field of that number has `events`, with the fields `after`
+        them; of the message whose field `within` that one is, if it is given."""
+        pieces, size = self._pieces(events, tag(number, LENGTH_DELIMITED))
+        pieces.append(after)
+        if within:
+            pieces[:0] = tag(within, LENGTH_DELIMITED), varint(size + len(after))
         return b"".join(pieces)
 
-    def _parts(self, event: RecordedEvent) -> tuple[bytes, bytes, bytes, bytes]:
-        """Four pieces that, joined, are an event: all up to its payload, the payload, the header of a body, and the
-        body."""
-        position, stream, version, event_id, event_type, schema_version, time_us, trace_context, payload = event
-        before_payload, before_body, as_stored = _alike(event_type, schema_version, time_us, trace_context)
-        size = length(len(payload))
-        fields = b"".join(
-            (
-                self._before_position,
-                # What `varint` does, without its call: this runs for every event that a reader catches up with.
-                CONTINUED[position & 0x7F] + length(position >> 7) if position > 0x7F else length(position),
-                _before_version(stream[1]),
-                CONTINUED[version & 0x7F] + length(version >> 7) if version > 0x7F else length(version),
-                _EVENT_ID,
-                hexlify(event_id),
-                before_payload,
-                _PAYLOAD + size if payload else b"",
+    def _pieces(self, events: Iterable[RecordedEvent], before: bytes) -> tuple[list[bytes], int]:
+        """Pieces that, joined, are the events, each after `before` and its length; and the length of all."""
+        # Catching up spends its time here and where events are read: what they share is made once, and `varint` is
+        # written out.
+        pieces: list[bytes] = []
+        size_of_all = 0
+        before_position = self._before_position
+        for event in events:
+            position, stream, version, event_id, event_type, schema_version, time_us, trace_context, payload = event
+            before_payload, before_body, as_stored = _alike(event_type, schema_version, time_us, trace_context)
+            size = length(len(payload))
+            fields = b"".join(
+                (
+                    before_position,
+                    CONTINUED[position & 0x7F] + length(position >> 7) if position > 0x7F else length(position),
+                    _before_version(stream[1]),
+                    CONTINUED[version & 0x7F] + length(version >> 7) if version > 0x7F else length(version),
+                    _EVENT_ID,
+                    hexlify(event_id),
+                    before_payload,
+                    _PAYLOAD + size if payload else b"",
+                )
             )
-        )
-        if as_stored:
-            return fields, payload, before_body + size, payload
-        body = current_form(event_type, schema_version, payload)
-        if body is None:
-            return fields, payload, b"", b""
-        return fields, payload, before_body + length(len(body)), body
+            if as_stored:
+                body, body_size = payload, size
+            elif (form := current_form(event_type, schema_version, payload)) is not None:
+                body, body_size = form, length(len(form))
+            else:
+                before_body = body_size = body = b""
+            total = len(fields) + len(payload) + len(before_body) + len(body_size) + len(body)
+            header = length(total)
+            size_of_all += len(before) + len(header) + total
+            pieces += (before, header, fields, payload, before_body, body_size, body)
+        return pieces, size_of_all
 
 
 @lru_cache(TEXTS_KEPT)
