@@ -92,7 +92,8 @@ class EventRows:
     def _learned(
         self, rows: Sequence[Row], row: Row, stream: StreamId | None, alike: dict[tuple[Any, ...], Any]
     ) -> tuple[StreamId, str, bytes]:
-        """What this row has in common with others. Raises AttributeError for one without names."""
+        """Remember and return the names and the end of the envelope that this row shares with others. Raises
+        AttributeError for one without names."""
         number, kind, trace_context = row[STREAM], row[TYPE], row[7]
         if stream is None:
             stream = StreamId(*self._streams.of({each[STREAM] for each in rows}).get(number, _NAMELESS))

@@ -96,8 +96,8 @@ def _before_version(name: str) -> bytes:
 
 @lru_cache(TEXTS_KEPT)
 def _alike(event_type: str, schema_version: int, time_us: int, trace_context: str) -> tuple[bytes, bytes, bool]:
-    """What events of one type, time and trace share: the fields between id and payload, the tag of the body, and
-    whether the payload is the body."""
+    """The shared part of events of one type, time and trace: their fields between id and payload, the tag of their
+    body, and whether the payload is the body."""
     kind, before_body, as_stored = _kind(event_type, schema_version)
     seconds, nanos = _second(time_us // 1_000_000), time_us % 1_000_000 * 1_000
     time = seconds + _NANOS + varint(nanos) if nanos else seconds
