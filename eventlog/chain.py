@@ -24,7 +24,10 @@ CONTENT_HASH_BYTES = 16
 KEY_BYTES = 32
 SALT_BYTES = 16
 
-_NUMBERS = Struct(">QQQq16sIIII")
+ENVELOPE_NUMBERS = Struct(">QQQq16s")
+"""How an envelope begins: position, version, schema version, time, and event id."""
+
+_LENGTHS = Struct(">IIII")
 _OF_CONTENT = b"content"
 _OF_REQUEST = b"request"
 _OF_STREAM = b"stream"
@@ -71,22 +74,14 @@ def request_hash(key: bytes, content: bytes) -> bytes:
 
 def envelope(event: RecordedEvent) -> bytes:
     """Everything about an event except its payload, as unique bytes."""
-    namespace = event.stream.namespace.encode()
-    name = event.stream.name.encode()
-    event_type = event.type.encode()
-    trace_context = event.trace_context.encode()
-    numbers = _NUMBERS.pack(
-        event.position,
-        event.version,
-        event.schema_version,
-        event.time_us,
-        event.event_id,
-        len(namespace),
-        len(name),
-        len(event_type),
-        len(trace_context),
-    )
-    return b"".join((numbers, namespace, name, event_type, trace_context))
+    numbers = ENVELOPE_NUMBERS.pack(event.position, event.version, event.schema_version, event.time_us, event.event_id)
+    return numbers + envelope_names(event.stream, event.type, event.trace_context)
+
+
+def envelope_names(stream: StreamId, event_type: str, trace_context: str) -> bytes:
+    """How an envelope ends, after its numbers."""
+    parts = (stream[0].encode(), stream[1].encode(), event_type.encode(), trace_context.encode())
+    return b"".join((_LENGTHS.pack(*map(len, parts)), *parts))
 
 
 def commit_to(salt: bytes, sealed_envelope: bytes, payload: bytes) -> bytes:

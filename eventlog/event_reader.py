@@ -39,6 +39,19 @@ class EventReader(ABC):
     ) -> Rows:
         """Rows with positions > `start` and <= `end`, of one namespace unless it is None, by position."""
 
+    def recorded(
+        self,
+        rows: Sequence[Row],
+        stream: StreamId | None = None,  # noqa: ARG002 - for rows that have no names
+    ) -> list[RecordedEvent]:
+        """The events of rows, which are those of `stream` if it is given. Raises LogCorrupt at the first that is not as
+        written."""
+        return [recorded(row) for row in rows]
+
+    def sealed(self, rows: Sequence[Row], stream: StreamId) -> list[SealedEvent]:  # noqa: ARG002 - as above
+        """The events of rows of `stream` with their seals, unchecked."""
+        return [sealed(row) for row in rows]
+
     @abstractmethod
     def count_between(self, start: int, end: int) -> int:
         """The number of events with positions > `start` and <= `end`."""
@@ -82,7 +95,7 @@ class EventReader(ABC):
         with _of(stream):
             rows, whole = self.stream_rows(stream, after=after, limit=limit, backward=backward, bytes_max=bytes_max)
             # Checks run after the snapshot has ended, because hashing takes longer.
-            events = [recorded(row) for row in rows]
+            events = self.recorded(rows, stream)
             versions = [event.version for event in events]
             if not backward:
                 _require_gapless(versions, after=after, stream=stream)
@@ -95,7 +108,7 @@ class EventReader(ABC):
     def read_sealed(self, stream: StreamId, *, after: int, limit: int) -> list[SealedEvent]:
         with _of(stream):
             rows, _ = self.stream_rows(stream, after=after, limit=limit, backward=False, bytes_max=PAGE_BYTES_MAX)
-            return [sealed(row) for row in rows]
+            return self.sealed(rows, stream)
 
     def read_all(self, *, after: int, limit: int, backward: bool, head: int) -> list[RecordedEvent]:
         """`head` was committed before this call."""
@@ -103,7 +116,7 @@ class EventReader(ABC):
         rows, whole = self.window_rows(
             start, end, namespace=None, limit=end - start, backward=backward, bytes_max=PAGE_BYTES_MAX
         )
-        events = [recorded(row) for row in rows]
+        events = self.recorded(rows)
         if not whole:
             start, end = (events[-1].position - 1, end) if backward else (start, events[-1].position)
         _require_gapless(sorted(event.position for event in events), after=start, up_to=end)
@@ -125,18 +138,23 @@ class EventReader(ABC):
         rows, whole = self.window_rows(
             start, end, namespace=namespace, limit=rows_max, backward=backward, bytes_max=read_max
         )
-        looked_at = [recorded(row) for row in rows]
-        places = islice((place for place, event in enumerate(looked_at) if matching.accepts(event)), limit)
-        found, all_fit = up_to_bytes(places, lambda place: len(looked_at[place].payload), bytes_max=bytes_max)
-        is_full = len(found) == limit or not all_fit
-        if is_full:
-            looked_at = looked_at[: found[-1] + 1]
+        looked_at = self.recorded(rows)
+        if by_row:
+            places = islice((place for place, event in enumerate(looked_at) if matching.accepts(event)), limit)
+            fitting, all_fit = up_to_bytes(places, lambda place: len(looked_at[place].payload), bytes_max=bytes_max)
+            found = [looked_at[place] for place in fitting]
+            is_full = len(found) == limit or not all_fit
+            if is_full:
+                looked_at = looked_at[: fitting[-1] + 1]
+        else:
+            found = [event for event in looked_at if namespace is None or event.stream.namespace == namespace]
+            is_full = False
         if looked_at and (is_full or len(looked_at) == rows_max or not whole):
             last = looked_at[-1].position
             start, end = (last - 1, end) if backward else (start, last)
         if len(looked_at) < end - start:
             self._require_all_between(start, end)
-        return Page(tuple(looked_at[place] for place in found), start + 1 if backward else end, head)
+        return Page(tuple(found), start + 1 if backward else end, head)
 
     def _begins(self, stream: StreamId, log_id: str) -> bool:
         try:

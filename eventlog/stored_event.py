@@ -26,7 +26,7 @@ PAYLOAD = 9
 SEAL_COLUMNS = ", e.content_hash, e.chain"
 """The further columns of a row that is read with its seals."""
 
-_NOT_AS_WRITTEN = (AttributeError, TypeError, ValueError, OverflowError, struct.error)
+NOT_AS_WRITTEN = (AttributeError, TypeError, ValueError, OverflowError, struct.error)
 """Errors from a row whose columns do not even have the right types."""
 
 
@@ -55,7 +55,7 @@ def recorded(row: Row) -> RecordedEvent:
     try:
         event = _event(row)
         check_commitment(event, row[10], row[11])
-    except _NOT_AS_WRITTEN as error:
+    except NOT_AS_WRITTEN as error:
         raise _damaged(row, "is not what was written") from error
     return event
 
@@ -66,7 +66,7 @@ def sealed(row: Row) -> SealedEvent:
         event = _event(row)
         envelope(event)
         return SealedEvent(event, bytes(row[12]), bytes(row[10]), bytes(row[11]), bytes(row[13]))
-    except _NOT_AS_WRITTEN as error:
+    except NOT_AS_WRITTEN as error:
         raise _damaged(row, "is not what was written") from error
 
 

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
 
 from abridged.eventlog.admission import KnownEvent, KnownRequest, StreamState
 from abridged.eventlog.errors import LogCorrupt
-from abridged.eventlog.event import NUMBER_MAX, StreamId
+from abridged.eventlog.event import NUMBER_MAX, RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.event_reader import EventReader, Rows
 from abridged.eventlog.log import Append
-from abridged.eventlog.paging import up_to_bytes
 from abridged.eventlog.sqlite.errors import translating
+from abridged.eventlog.sqlite.event_rows import PAYLOAD, EventRows
 from abridged.eventlog.sqlite.sql import (
     runs,
     select_known_events,
     select_known_requests,
+    select_names,
     select_stream,
     select_window,
 )
-from abridged.eventlog.stored_event import payload_bytes
+from abridged.eventlog.stored_event import Row
 
 _STREAM_FORWARD = select_stream("e.version > ?", "e.version")
 _STREAM_BACKWARD = select_stream("e.version < ?", "e.version DESC")
@@ -59,6 +61,8 @@ class SqliteReader(EventReader):
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._event_rows = EventRows(partial(self._names, of_types=False), partial(self._names, of_types=True))
+        self._has_one_namespace = True
 
     def stream_rows(self, stream: StreamId, *, after: int, limit: int, backward: bool, bytes_max: int) -> Rows:
         if backward:
@@ -68,9 +72,19 @@ class SqliteReader(EventReader):
     def window_rows(
         self, start: int, end: int, *, namespace: str | None, limit: int, backward: bool, bytes_max: int
     ) -> Rows:
-        if namespace is None:
-            return self._rows(_WINDOWS[backward], (start, end, limit), bytes_max)
+        if namespace is None or self._has_one_namespace:
+            rows, whole = self._rows(_WINDOWS[backward], (start, end, limit), bytes_max)
+            if namespace is None or self._event_rows.are_of(namespace, rows):
+                return rows, whole
+            # From now on SQLite leaves out what is another namespace's, which costs each row more.
+            self._has_one_namespace = False
         return self._rows(_OF_NAMESPACE[backward], (start, end, namespace, limit), bytes_max)
+
+    def recorded(self, rows: Sequence[Row], stream: StreamId | None = None) -> list[RecordedEvent]:
+        return self._event_rows.recorded(rows, stream)
+
+    def sealed(self, rows: Sequence[Row], stream: StreamId) -> list[SealedEvent]:
+        return self._event_rows.sealed(rows, stream)
 
     def count_between(self, start: int, end: int) -> int:
         with self._cursor() as cursor:
@@ -127,7 +141,23 @@ class SqliteReader(EventReader):
     def _rows(self, statement: str, parameters: Sequence[Any], bytes_max: int) -> Rows:
         """Rows after those that the bytes allow are never read."""
         with self._cursor() as cursor:
-            return up_to_bytes(cursor.execute(statement, parameters), payload_bytes, bytes_max=bytes_max)
+            rows: list[Row] = []
+            room = bytes_max
+            for row in cursor.execute(statement, parameters):
+                # Any other payload is none that was written.
+                if isinstance(payload := row[PAYLOAD], bytes):
+                    room -= len(payload)
+                if room < 0 and rows:
+                    return rows, False
+                rows.append(row)
+            return rows, True
+
+    def _names(self, numbers: Collection[Any], *, of_types: bool) -> list[tuple[Any, Any, Any]]:
+        with self._cursor() as cursor:
+            found: list[tuple[Any, Any, Any]] = []
+            for size, parameters in runs([(number,) for number in numbers]):
+                found += cursor.execute(select_names(size, of_types=of_types), parameters)
+            return found
 
     @contextmanager
     def _cursor(self) -> Iterator[Any]:

@@ -14,7 +14,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Table
 
-from abridged.eventlog.stored_event import READ_COLUMNS, SEAL_COLUMNS, Row
+from abridged.eventlog.sqlite.event_rows import ROW_COLUMNS, ROW_SEALS
+from abridged.eventlog.stored_event import Row
 
 Run = Callable[[Callable[[Connection], Any]], Any]
 """Runs a function in a short snapshot, or in a transaction between two groups of appends, and returns its result."""
@@ -93,11 +94,17 @@ def select_streams(rows: int) -> str:
 
 
 @cache
+def select_names(rows: int, *, of_types: bool) -> str:
+    """For `rows` numbers: those that streams have on disk, or types, as (number, namespace, name)."""
+    table, columns = ("types", "id, NULL, name") if of_types else ("streams", "id, namespace, name")
+    return f"SELECT {columns} FROM {table} NOT INDEXED WHERE id IN (VALUES {_values(1, rows)})"  # noqa: S608 - of constants
+
+
+@cache
 def select_stream(condition: str, order: str) -> str:
     """Events of the stream (namespace, name) that meet `condition`, in `order`, with their seals; then the limit."""
     return (
-        f"SELECT {READ_COLUMNS}{SEAL_COLUMNS} FROM streams AS s JOIN events AS e ON e.stream = s.id "  # noqa: S608 - of constants
-        f"LEFT JOIN types AS t ON t.id = e.type "
+        f"SELECT {ROW_COLUMNS}{ROW_SEALS} FROM streams AS s JOIN events AS e ON e.stream = s.id "  # noqa: S608 - of constants
         f"WHERE s.namespace = ? AND s.name = ? AND {condition} ORDER BY {order} LIMIT ?"
     )
 
@@ -109,13 +116,13 @@ def select_window(*, backward: bool, of_namespace: bool) -> str:
     They are read from the table itself, and an event counts as another namespace's only if the indexes agree with the
     tables on its stream and that stream's name: what a page of either has lost or changed must not be skipped silently.
     """
-    where = "e.position > ? AND e.position <= ?"
+    source, where = "events AS e NOT INDEXED", "e.position > ? AND e.position <= ?"
     if of_namespace:
+        source += " LEFT JOIN streams AS s ON s.id = e.stream"
         # Alternatives, since SQLite stops at the first that holds; of an AND whose result may be NULL it computes all.
         where += f" AND (s.namespace IS ? OR s.namespace IS NULL OR NOT {_NAME_IN_INDEX} OR NOT {_PLACE_IN_INDEX})"
     return (
-        f"SELECT {READ_COLUMNS} FROM events AS e NOT INDEXED LEFT JOIN streams AS s ON s.id = e.stream "  # noqa: S608 - of constants
-        f"LEFT JOIN types AS t ON t.id = e.type "
+        f"SELECT {ROW_COLUMNS} FROM {source} "  # noqa: S608 - of constants
         f"WHERE {where} ORDER BY e.position {'DESC' if backward else ''} LIMIT ?"
     )
 

@@ -7,9 +7,10 @@ namespace grows: how far the whole log has come says what others do.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from abridged.eventlog.errors import LogCorrupt, StreamCorrupt
@@ -33,7 +34,6 @@ from abridged.service.api.pages import RESPONSE_BYTES_MAX, page_size
 from abridged.service.api.watch import Watching, until_stopped
 from abridged.service.codec.events import EVENT_TYPES
 from abridged.service.codec.values import timestamp
-from abridged.service.codec.wire_format import field
 from abridged.service.conversations.table import ConversationTable
 from abridged.service.domain.errors import ConversationNotFound
 from abridged.service.telemetry.progress import Progress
@@ -50,6 +50,8 @@ _Read = tuple[list[RecordedEvent], int, bool]
 assert 2 * max(BATCH_BYTES_MAX, READ_BYTES_MAX, PAYLOAD_BYTES_MAX) <= RESPONSE_BYTES_MAX, (
     "a batch, in both forms, exceeds an answer"
 )
+
+_END = itemgetter(RecordedEvent._fields.index("stream"), RecordedEvent._fields.index("version"))
 
 _pb = event_log_service_pb2
 
@@ -75,7 +77,7 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         await self._reached(events)
         answer = _pb.ReadEventsResponse(next_after=cursor, end=end)
         events_field = _pb.ReadEventsResponse.EVENTS_FIELD_NUMBER
-        return self._encoded.repeated(events_field, events) + answer.SerializeToString()
+        return self._encoded.repeated(events_field, events, after=answer.SerializeToString())
 
     def _of_conversation(self, stream: StreamId, after: int, limit: int, *, backward: bool) -> _Read:
         """Events of a conversation by version. Its row says where the stream ends: an index may have lost that."""
@@ -141,10 +143,10 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
                     await self._reached(item.events)
                 yield await self._response(namespace, item)
 
-    async def _reached(self, events: Iterable[RecordedEvent]) -> None:
-        newest: dict[StreamId, int] = {}
-        for event in events:
-            newest[event.stream] = max(event.version, newest.get(event.stream, 0))
+    async def _reached(self, events: Sequence[RecordedEvent]) -> None:
+        is_backward = len(events) > 1 and events[0].position > events[-1].position
+        # Of each stream the last one stays.
+        newest = dict(map(_END, reversed(events) if is_backward else events))
         for stream, version in newest.items():
             await self._watching.reached(stream, version)
 
@@ -168,9 +170,12 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         cursor, position = min(item.cursor, head), min(item.head, head)
         match item:
             case Batch():
-                events = self._encoded.repeated(_pb.EventPage.EVENTS_FIELD_NUMBER, item.events)
-                page = events + _pb.EventPage(cursor=cursor).SerializeToString()
-                return field(_pb.SubscribeEventsResponse.PAGE_FIELD_NUMBER, page)
+                return self._encoded.repeated(
+                    _pb.EventPage.EVENTS_FIELD_NUMBER,
+                    item.events,
+                    after=_pb.EventPage(cursor=cursor).SerializeToString(),
+                    within=_pb.SubscribeEventsResponse.PAGE_FIELD_NUMBER,
+                )
             case Checkpoint():
                 return _pb.SubscribeEventsResponse(page=_pb.EventPage(cursor=cursor))
             case CaughtUp():

@@ -82,10 +82,15 @@ def parsed(type_name: str, schema_version: int, payload: bytes) -> Proto:
 
 def current_form(type_name: str, schema_version: int, payload: bytes) -> bytes | None:
     """The payload in the form of the current contract; None if a newer version wrote it."""
-    if _VERSIONS.get(type_name) == schema_version:
+    if is_current(type_name, schema_version):
         return payload
     parse = _PARSERS.get((type_name, schema_version))
     return None if parse is None else parse(payload).SerializeToString()
+
+
+def is_current(type_name: str, schema_version: int) -> bool:
+    """Whether a payload of that version has the form of the current contract."""
+    return _VERSIONS.get(type_name) == schema_version
 
 
 def sent_content(payload: bytes) -> bytes:

@@ -16,13 +16,13 @@ VARINT, LENGTH_DELIMITED = 0, 2
 
 
 _LAST = [bytes((bits,)) for bits in range(1 << 7)]
-_CONTINUED = [bytes((bits | 0x80,)) for bits in range(1 << 7)]
+CONTINUED = [bytes((bits | 0x80,)) for bits in range(1 << 7)]
 """The bytes of a varint: seven bits each, the lowest first; all but the last have the eighth bit set."""
 
 
 def varint(number: int) -> bytes:
     """A number, not below zero, as it is on the wire."""
-    return _CONTINUED[number & 0x7F] + length(number >> 7) if number >> 7 else _LAST[number]
+    return CONTINUED[number & 0x7F] + length(number >> 7) if number >> 7 else _LAST[number]
 
 
 length = lru_cache(LENGTHS_KEPT)(varint)

@@ -14,7 +14,6 @@ from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.service.api.event_wire import EventEncoder
 from abridged.service.codec.events import EVENT_TYPES
 from abridged.service.codec.values import timestamp
-from abridged.service.codec.wire_format import field
 from abridged.v1 import event_log_service_pb2, event_pb2, summary_pb2
 
 LOG_ID = "f" * 32
@@ -158,8 +157,10 @@ def test_events_are_put_together_to_a_page_in_its_response(payloads):
     events = [recorded("MessageForgotten", payload, position=place + 1) for place, payload in enumerate(payloads)]
     page = event_log_service_pb2.EventPage(events=[expected(event) for event in events], cursor=300)
 
-    encoded = EventEncoder(LOG_ID).repeated(1, events)
-    encoded += event_log_service_pb2.EventPage(cursor=300).SerializeToString()
+    after = event_log_service_pb2.EventPage(cursor=300).SerializeToString()
+    number = event_log_service_pb2.SubscribeEventsResponse.PAGE_FIELD_NUMBER
+    alone = EventEncoder(LOG_ID).repeated(1, events, after=after)
+    within = EventEncoder(LOG_ID).repeated(1, events, after=after, within=number)
 
-    response = event_log_service_pb2.SubscribeEventsResponse
-    assert response.FromString(field(1, encoded)) == response(page=page)
+    assert event_log_service_pb2.EventPage.FromString(alone) == page
+    assert within == event_log_service_pb2.SubscribeEventsResponse(page=page).SerializeToString()

@@ -524,6 +524,31 @@ def test_damage_moves_no_event_out_of_its_namespace(log, path, table, damage):
         log.scan(matching=EventFilter(namespace=A.namespace))
 
 
+@pytest.mark.parametrize("table", ["streams", "types"])
+@pytest.mark.parametrize("matching", [EventFilter(), EventFilter(namespace=A.namespace)])
+def test_an_event_whose_names_are_lost_is_refused(log, path, table, matching):
+    """A number without a name is none that was written."""
+    log.submit(append(event(1), event(2))).result()
+
+    _in_table_alone(path, table, "DELETE FROM bare")
+
+    with pytest.raises(LogCorrupt, match="position 1 is not what was written"):
+        log.scan(matching=matching)
+
+
+def test_namespaces_that_share_a_log_are_told_apart_whichever_is_read_first(log):
+    """Reading begins as if there were one namespace."""
+    log.submit(append(event(1), event(2))).result()
+    whole = EventFilter(namespace=A.namespace)
+    assert [each.position for each in log.scan(matching=whole).events] == [1, 2]
+
+    log.submit(append(event(3), to=StreamId("other", "b"))).result()
+    log.submit(append(event(4))).result()
+
+    assert [each.position for each in log.scan(matching=whole).events] == [1, 2, 4]
+    assert [each.position for each in log.scan(matching=EventFilter(namespace="other")).events] == [3]
+
+
 def _in_table_alone(path: Path, table: str, statement: str) -> None:
     """Change a table and none of its indexes, as a damaged page does: `statement` names it `bare`."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
