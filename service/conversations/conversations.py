@@ -42,7 +42,7 @@ from abridged.service.conversations.conversation_log import ConversationLog, OnC
 from abridged.service.conversations.counting import Counting
 from abridged.service.conversations.policies import Policies
 from abridged.service.conversations.queued_appends import Queued, QueuedAppends, written
-from abridged.service.conversations.state_size import window_size
+from abridged.service.conversations.state_size import whole_window_size
 from abridged.service.conversations.table import Projected
 from abridged.service.domain.amendments import needed
 from abridged.service.domain.commands import AppendMessages, ChangeSettings, Command, CountedMessage, ForkConversation
@@ -483,7 +483,7 @@ class Conversations:
         state = await self.log.fold(key)
         if state.is_open:
             # Meanwhile a commit whose caller has gone may have put a newer one.
-            size = await run_off_loop(len(state.window), partial(window_size, state.window))
+            size = await run_off_loop(len(state.window), partial(whole_window_size, state.window))
             state = self._cache.put(key, state, size)
             self._on_loaded(key, state)
         return state
