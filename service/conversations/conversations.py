@@ -264,7 +264,9 @@ class Conversations:
                 return None
             newest = await queue.newest()
             state = newest.state if newest else self._cached(key) or await self._current(key)
-            if request.replace_after is not None or await self._inherited(key, state, request, sent):
+            if request.replace_after is not None or self.log.kept_ids(state, request.messages):
+                return None
+            if await self._inherited(key, state, request, sent):
                 return None
             try:
                 command = await self._append_command(key, state, request, counted)
@@ -298,6 +300,7 @@ class Conversations:
                 inherited = await self._inherited(key, state, request, sent)
                 own = [m for m in request.messages if m.id not in inherited]
                 known = await self._known(key, own, sent) | inherited
+                await self.log.require_found(key, self.log.kept_ids(state, request.messages), known)
                 if known == refused:
                     raise LogCorrupt("events that a write finds known are not found when they are looked up")
                 new = remaining(counted, known, state)
