@@ -59,6 +59,24 @@ def test_a_state_from_bytes_is_not_decoded_before_it_is_looked_at():
         assert kept.size == whole_window_size(Sequence(state.window))
 
 
+def test_the_ids_of_a_kept_window_outlive_its_messages():
+    """Passes, rewinds, pins and marks give the state another window; a repeat is asked for all the same."""
+    replaced = 0
+    for seed in range(10):
+        chat = SimulatedChat(seed, amendments=0.25)
+        ids: set[str] = set()
+        for step in chat.steps():
+            if ids:
+                replaced += step.after.epoch != step.before.epoch
+                kept = step.after.window.origin
+                assert isinstance(kept, KeptWindow)
+                assert kept.ids.among(ids) == ids
+            elif len(step.after.window) > 2:
+                ids = {m.message.id for m in step.after.window}
+                chat.state = state_from_bytes(state_to_bytes(step.after))
+    assert replaced > 10
+
+
 def test_the_chats_set_every_field_of_a_state():
     """A field that is added has to be reached by them: one that is always empty comes back in any codec."""
     unset = set(Conversation._fields)

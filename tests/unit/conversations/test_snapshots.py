@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, closing
 from itertools import count, pairwise
 from pathlib import Path
@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 
 from abridged.eventlog.errors import LogCorrupt, StreamCorrupt
 from abridged.eventlog.event import StreamId
+from abridged.eventlog.log import EventLog
 from abridged.eventlog.snapshots import PURPOSE, Snapshots, StoredSnapshot
 from abridged.eventlog.sqlite.backend import SqliteBackend
 from abridged.eventlog.sqlite.log import SqliteEventLog
@@ -170,9 +171,34 @@ async def test_a_message_of_the_window_whose_repeat_would_not_be_known_is_damage
             await it.resuming.require_found(KEY, it.resuming.kept_ids(state, [lost, kept]), {"m3": 3})
         assert it.resuming.is_doubted(KEY)
 
-        it.changed("UPDATE events SET event_id = ? WHERE version = 23", b"one more id".rjust(16))
-        with pytest.raises(LogCorrupt):
-            await it.resuming.fold(KEY)
+
+class _Forgetful:
+    """A log whose index has lost every id."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def known_ids(self, _stream: StreamId, _event_ids: Collection[bytes]) -> dict[bytes, int]:
+        return {}
+
+
+async def test_an_id_after_the_snapshot_that_the_index_has_lost_is_found_at_once(tmp_path):
+    """No snapshot has the ids of these events."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(20)
+        await it.take()
+        await it.say(5)
+        log = ConversationLog(
+            cast("EventLog", _Forgetful(it.log)), table=it.table, new_id=str, traceparent=str, snapshots=it.writer
+        )
+        row = it.table.row(KEY)
+
+        assert row is not None
+        assert log._resumed(KEY, row) is None
+        assert it.resuming._resumed(KEY, row) is not None
 
 
 async def test_an_append_below_the_trigger_reads_no_message_of_the_window(tmp_path):
