@@ -45,7 +45,7 @@ class Deferred(Generic[T]):
         return self._loaded
 
     def beside(self) -> Deferred[T] | None:
-        """What is known beside the items, without them; None for nothing."""
+        """The knowledge beside the items, without them; None for nothing."""
         return None
 
 
