@@ -125,6 +125,7 @@ def open_core(
     resources.push_async_callback(providers.close)
     changes, listeners = Changes(), _Listeners()
     conversations = _conversations(opened, policies, counter, listeners, now_us)
+    resources.push_async_callback(conversations.log.finish)
     claims = Claims(opened.leases, owner=new_id(), lease_s=lease_s)
     reactor = _reactor(settings, opened, conversations, summarizers, counter, telemetry, claims)
     models = _chat_models(settings, providers, conversations, resources)

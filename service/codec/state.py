@@ -6,7 +6,7 @@ The bytes are for one version of the program: store `STATE_CODEC` with them, and
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import is_dataclass, replace
 from enum import EnumType
 from functools import partial
@@ -17,8 +17,10 @@ from typing import Any, Final, TypedDict, get_args, get_origin, get_type_hints
 import msgspec
 
 from abridged.service.domain.conversation import Conversation, EndedPass
+from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.policy import Policy
-from abridged.service.domain.sequence import Sequence
+from abridged.service.domain.sequence import Deferred, Sequence
+from abridged.service.domain.window_size import WindowSize, window_size
 
 FOLD: Final = 3
 """Raised when the fold makes another state of the same events, so that states of before are not read."""
@@ -29,29 +31,75 @@ _COMPRESSION = 1
 
 
 def state_to_bytes(state: Conversation) -> bytes:
-    """The state, as compressed MessagePack: all but its history, then each part of that. Equal for equal states."""
+    """The state, as compressed MessagePack: all but its parts, then each of those and the ids of its window's messages.
+
+    Equal for equal states.
+    """
     head: dict[str, Any] = state._asdict()
-    history = [head[name] for name in _HISTORY]
-    head |= {name: len(head[name]) for name in _HISTORY}
+    parts = [_frame(head[name]) for name in _PARTS]
+    # Once they are encoded, equal texts take equal memory.
+    size = window_size(state.window)
+    head |= {name: len(head[name]) for name in _PARTS}
     # A set has no order of its own.
     head |= {name: sorted(value) for name, value in head.items() if isinstance(value, frozenset)}
-    return b"".join(map(_frame, (list(head.values()), *history)))
+    ids = [m.message.id for m in state.window]
+    return b"".join((_frame((list(head.values()), size)), *parts, _frame(ids)))
 
 
 def state_from_bytes(encoded: bytes) -> Conversation:
     """The state that `state_to_bytes` wrote with the same STATE_CODEC; what other bytes lead to is not defined.
 
-    Its history is decoded when it is first looked at: a window is made without it.
+    Its window and its history are decoded when they are first looked at.
     """
-    first, *later = _frames(encoded)
-    state = Conversation(*map(_immutable, _HEAD.decode(zlib.decompress(first))))
+    first, *later, ids = _frames(encoded)
+    head, size = _HEAD.decode(zlib.decompress(first))
+    state = Conversation(*map(_immutable, head))
     overrides = msgspec.convert(state.settings.policy, _Overrides)
-    history: dict[str, Any] = {
-        name: Sequence.deferred(length, partial(_items_of, name, frame)) if length else Sequence()
-        for name, frame in zip(_HISTORY, later, strict=True)
-        for length in (getattr(state, name),)
-    }
-    return state._replace(settings=replace(state.settings, policy=MappingProxyType(overrides)), **history)
+    parts: dict[str, Any] = {}
+    for name, frame in zip(_PARTS, later, strict=True):
+        length, load = getattr(state, name), partial(_items_of, name, frame)
+        if name == "window":
+            origin: Deferred[Any] = KeptWindow(length, load, size, KeptIds(length, ids))
+        else:
+            origin = Deferred(length, load)
+        parts[name] = Sequence.deferred(origin) if length else Sequence()
+    return state._replace(settings=replace(state.settings, policy=MappingProxyType(overrides)), **parts)
+
+
+class KeptWindow(Deferred[MessageAppended]):
+    """The window of a state that was kept as bytes.
+
+    Attributes:
+        size: Its memory, once it is decoded.
+        ids: The ids of its messages, also of those that have left it since.
+    """
+
+    __slots__ = ("ids", "size")
+
+    def __init__(self, length: int, load: Callable[[], list[MessageAppended]], size: WindowSize, ids: KeptIds) -> None:
+        super().__init__(length, load)
+        self.size = size
+        self.ids = ids
+
+    def beside(self) -> KeptWindow:
+        return KeptWindow(0, list, WindowSize(), self.ids)
+
+
+class KeptIds:
+    """The ids of some messages, decoded when they are first looked at."""
+
+    __slots__ = ("_encoded", "_ids", "count")
+
+    def __init__(self, count: int, encoded: bytes) -> None:
+        self.count = count
+        self._encoded = encoded
+        self._ids: frozenset[str] | None = None
+
+    def among(self, ids: Iterable[str]) -> frozenset[str]:
+        """Those of `ids` that are among them."""
+        if self._ids is None:
+            self._ids = frozenset(_IDS.decode(zlib.decompress(self._encoded)))
+        return self._ids.intersection(ids)
 
 
 def _frame(values: Any) -> bytes:
@@ -68,7 +116,7 @@ def _frames(encoded: bytes) -> Iterator[bytes]:
 
 
 def _items_of(name: str, frame: bytes) -> list[Any]:
-    items = _HISTORY[name].decode(zlib.decompress(frame))
+    items = _PARTS[name].decode(zlib.decompress(frame))
     return _sharing_policies(items) if name == "passes" else items
 
 
@@ -111,13 +159,14 @@ def _shape(kind: Any, seen: set[Any]) -> Iterator[str]:
 
 _TYPES = get_type_hints(Conversation)
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)
-_HISTORY = {name: msgspec.msgpack.Decoder(_read_as(_TYPES[name])) for name in ("records", "passes", "revoked")}
-"""The fields that grow with a conversation's length; the head has their lengths instead."""
-_HEAD: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(
-    tuple[tuple(int if name in _HISTORY else _read_as(kind) for name, kind in _TYPES.items())]  # type: ignore[misc]  # made at run time
-)
+_PARTS = {name: msgspec.msgpack.Decoder(_read_as(_TYPES[name])) for name in ("window", "records", "passes", "revoked")}
+"""The fields that grow with a conversation; the head has their lengths instead."""
+_HEAD_TYPES: Any = tuple(int if name in _PARTS else _read_as(kind) for name, kind in _TYPES.items())
+_HEAD: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(tuple[tuple[_HEAD_TYPES], WindowSize])
+_IDS = msgspec.msgpack.Decoder(list[str])
 _Overrides = TypedDict("_Overrides", get_type_hints(Policy), total=False)  # type: ignore[misc]  # made at run time
 """Fields of a policy, each of its own type."""
 
-STATE_CODEC: Final = blake2b(f"{FOLD} {[*_shape(Conversation, set())]}".encode(), digest_size=8).hexdigest()
-"""Which states the bytes are of: it changes with every field, its type and its place, and with FOLD."""
+STATE_CODEC: Final = blake2b(f"{FOLD} {[*_PARTS]} {[*_shape(Conversation, set())]}".encode(), digest_size=8).hexdigest()
+"""Which states the bytes are of: it changes with every field, its type and its place, with what lies apart from the
+head, and with FOLD."""

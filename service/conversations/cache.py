@@ -9,12 +9,13 @@ from typing import NamedTuple, Self
 
 from abridged.eventlog.event import StreamId
 from abridged.service.conversations.prefixes import NO_PREFIXES, Prefixes
-from abridged.service.conversations.state_size import StateSize, WindowSize, state_size
+from abridged.service.conversations.state_size import StateSize, state_size
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.render import RenderedMessage
 from abridged.service.domain.sequence import Sequence
 from abridged.service.domain.window import NO_OPEN_CALLS, OpenCalls
+from abridged.service.domain.window_size import WindowSize
 
 CONVERSATIONS_MAX = 2_048
 MESSAGES_MAX = 100_000

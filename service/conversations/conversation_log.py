@@ -19,6 +19,7 @@ from abridged.eventlog.event import NewEvent, RecordedEvent, StreamId
 from abridged.eventlog.log import Append, AppendResult, EventLog, Outcome, RequestKey
 from abridged.observability.stages import Stage, stage
 from abridged.service.codec.events import UnknownEvent, decode, encode, sent_content
+from abridged.service.codec.state import KeptWindow
 from abridged.service.conversations.replay import (
     PAGE_EVENTS,
     Replayed,
@@ -29,7 +30,7 @@ from abridged.service.conversations.replay import (
     require_known,
 )
 from abridged.service.conversations.row import Row
-from abridged.service.conversations.snapshot_writer import SNAPSHOT_EVENTS, SnapshotWriter, crosses
+from abridged.service.conversations.snapshot_writer import EVENTS_MIN, SnapshotWriter, is_due
 from abridged.service.conversations.table import ConversationTable, Projected, is_row_of
 from abridged.service.domain.conversation import Conversation, holdings, initial_state
 from abridged.service.domain.errors import MessageIdReused, TooLarge
@@ -49,6 +50,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 FOLDS_MAX = 5
+
+COUNTED_MAX = 4_096
+"""Conversations whose events beyond their snapshots are counted: more than have their states in memory."""
 
 OnChanged = Callable[[StreamId, Conversation, Sequence[Event]], None]
 """Called after a commit, on the event loop, with the resulting state."""
@@ -80,6 +84,7 @@ class ConversationLog:
         self._table = table
         self._snapshots = snapshots
         self._cached = cached
+        self._beyond: dict[StreamId, int] = {}
         self._appender = AsyncAppender(log)
         self._new_id = new_id
         self._traceparent = traceparent
@@ -96,8 +101,8 @@ class ConversationLog:
                 found = await self._read(self._fold, key)
         if self._snapshots is not None:
             self._snapshots.doubted.discard(key)
-            if len(found.positions) >= SNAPSHOT_EVENTS:
-                self._snapshots.offer(key, found.state)
+            self._beyond.pop(key, None)
+            self._grown(self._snapshots, key, found.state, len(found.positions))
         return found.state
 
     async def caught_up(self, key: StreamId, state: Conversation) -> Conversation | None:
@@ -126,6 +131,28 @@ class ConversationLog:
                 await self._snapshots.doubt(error.stream, self._cached(error.stream))
             raise
 
+    async def finish(self) -> None:
+        """Write snapshots of the conversations in memory that have grown since theirs, the newest first, for a short
+        time: so that the next process begins with them."""
+        if self._snapshots is not None:
+            grown = [key for key, beyond in reversed(self._beyond.items()) if beyond >= EVENTS_MIN]
+            states = ((key, self._cached(key)) for key in grown)
+            await self._snapshots.finish((key, state) for key, state in states if state is not None)
+
+    def kept_ids(self, state: Conversation, messages: Sequence[Message]) -> frozenset[str]:
+        """The ids of those of `messages` that came into the window with a snapshot: the index was not asked for them.
+
+        A message that is repeated is new to an index that has lost it.
+        """
+        kept = state.window.origin
+        return kept.ids.among(m.id for m in messages) if isinstance(kept, KeptWindow) else frozenset()
+
+    async def require_found(self, key: StreamId, kept: frozenset[str], known: Mapping[str, int]) -> None:
+        """Raise StreamCorrupt unless all `kept_ids` of messages are known."""
+        async with self.noticing():
+            if not known.keys() >= kept:
+                raise StreamCorrupt("the index of event ids is not what was written", key)
+
     async def _read(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         async with self.noticing():
             return await asyncio.to_thread(read, *args, **kwargs)
@@ -151,7 +178,8 @@ class ConversationLog:
             written = isinstance(outcome, AppendResult) and not outcome.already_appended
             try:
                 if written and projected.after is not None:
-                    self._snapshot_if_due(key, projected.after, len(events))
+                    if self._snapshots is not None:
+                        self._grown(self._snapshots, key, projected.after, len(events))
                     on_disk(key, projected.after, events)
             finally:
                 on_outcome(written)
@@ -356,9 +384,14 @@ class ConversationLog:
         ids = [event.message.id for _, event in islice(originals, limit + 1)]
         return ids[:limit], len(ids) > limit
 
-    def _snapshot_if_due(self, key: StreamId, after: Conversation, events: int) -> None:
-        if self._snapshots is not None and crosses(after.event_version - events, after.event_version):
-            self._snapshots.offer(key, after)
+    def _grown(self, snapshots: SnapshotWriter, key: StreamId, state: Conversation, events: int) -> None:
+        """Count events beyond the conversation's snapshot, and offer a new one when it is due."""
+        beyond = self._beyond.pop(key, 0) + events
+        if is_due(state, beyond) and snapshots.offer(key, state):
+            beyond = 0
+        if len(self._beyond) >= COUNTED_MAX:
+            del self._beyond[next(iter(self._beyond))]
+        self._beyond[key] = beyond
 
     def _fold(self, key: StreamId) -> Replayed:
         for _ in range(FOLDS_MAX):
@@ -394,20 +427,10 @@ class ConversationLog:
             if not is_row_of(row, found.state, found.position):
                 return None
             require_known(self._log, key, found.positions)
-            return found if self._has_window(key, found.state) else None
         except (LogCorrupt, UnknownEvent):
             # Either the stream is damaged or the snapshot: reading the whole stream shows which.
             return None
-
-    def _has_window(self, key: StreamId, state: Conversation) -> bool:
-        """Whether the log knows the ids of all messages of the window."""
-        for held in holdings(key.name, state.ancestors):
-            stream = StreamId(key.namespace, held.conversation_id)
-            messages = (m for m in state.window if held.numbers.first <= m.number <= held.numbers.last)
-            ids = {self.message_event_id(stream, m.message.id) for m in messages}
-            if self._log.known_ids(stream, ids).keys() != ids:
-                return False
-        return True
+        return found
 
     def _new_event(self, key: StreamId, event: Event, sent: SentMessages, trace_context: str) -> NewEvent:
         content = sent.contents[event.message.id] if isinstance(event, MessageAppended) else None

@@ -42,7 +42,7 @@ from abridged.service.conversations.conversation_log import ConversationLog, OnC
 from abridged.service.conversations.counting import Counting
 from abridged.service.conversations.policies import Policies
 from abridged.service.conversations.queued_appends import Queued, QueuedAppends, written
-from abridged.service.conversations.state_size import window_size
+from abridged.service.conversations.state_size import whole_window_size
 from abridged.service.conversations.table import Projected
 from abridged.service.domain.amendments import needed
 from abridged.service.domain.commands import AppendMessages, ChangeSettings, Command, CountedMessage, ForkConversation
@@ -264,7 +264,9 @@ class Conversations:
                 return None
             newest = await queue.newest()
             state = newest.state if newest else self._cached(key) or await self._current(key)
-            if request.replace_after is not None or await self._inherited(key, state, request, sent):
+            if request.replace_after is not None or self.log.kept_ids(state, request.messages):
+                return None
+            if await self._inherited(key, state, request, sent):
                 return None
             try:
                 command = await self._append_command(key, state, request, counted)
@@ -298,6 +300,7 @@ class Conversations:
                 inherited = await self._inherited(key, state, request, sent)
                 own = [m for m in request.messages if m.id not in inherited]
                 known = await self._known(key, own, sent) | inherited
+                await self.log.require_found(key, self.log.kept_ids(state, request.messages), known)
                 if known == refused:
                     raise LogCorrupt("events that a write finds known are not found when they are looked up")
                 new = remaining(counted, known, state)
@@ -483,7 +486,7 @@ class Conversations:
         state = await self.log.fold(key)
         if state.is_open:
             # Meanwhile a commit whose caller has gone may have put a newer one.
-            size = await run_off_loop(len(state.window), partial(window_size, state.window))
+            size = await run_off_loop(len(state.window), partial(whole_window_size, state.window))
             state = self._cache.put(key, state, size)
             self._on_loaded(key, state)
         return state

@@ -5,6 +5,7 @@ turns out to be damaged.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 import structlog
 
@@ -17,18 +18,26 @@ from abridged.service.conversations.replay import replayed, require_known
 from abridged.service.conversations.snapshots import ConversationSnapshots, Snapshot, is_worth_keeping
 from abridged.service.domain.conversation import Conversation
 
-SNAPSHOT_EVENTS = 256
-"""Events of a conversation between two snapshots: folding them takes about as long as reading a snapshot."""
+EVENTS_MIN, EVENTS_MAX = 64, 512
+"""Events of a conversation between two snapshots, at least and at most. To fold fewer takes about as long as to begin
+with a snapshot; and those beyond the newest are what a start after a crash folds."""
 
 WAITING_MAX = 64
-"""States that wait to be written; another one is left to the next crossing, or to the reader that folds it."""
+"""States that wait to be written; another one is left to the next events, or to the reader that folds it."""
+
+FINISHING_S = 2.0
+"""Seconds that an orderly stop goes on to write snapshots."""
 
 _log = structlog.get_logger()
 
 
-def crosses(before: int, after: int) -> bool:
-    """Whether a snapshot is due between two versions of a stream."""
-    return before // SNAPSHOT_EVENTS != after // SNAPSHOT_EVENTS
+def is_due(state: Conversation, beyond: int) -> bool:
+    """Whether so many events beyond a conversation's snapshot make a new one due: it has grown by half since then.
+
+    What it consists of is then written three times while it grows, however large it becomes.
+    """
+    parts = len(state.window) + len(state.records) + len(state.passes) + len(state.revoked)
+    return beyond >= min(max(parts // 3, EVENTS_MIN), EVENTS_MAX)
 
 
 class SnapshotWriter:
@@ -78,13 +87,22 @@ class SnapshotWriter:
             if version:
                 _log.error("snapshot.set_aside", conversation_id=key.name, event_version=version)
 
-    def offer(self, key: StreamId, state: Conversation) -> None:
-        """Write a snapshot of the state soon, unless it is too large or too many wait."""
+    def offer(self, key: StreamId, state: Conversation) -> bool:
+        """Write a snapshot of the state soon, unless it is too large or too many wait; returns whether it will be."""
         if not is_worth_keeping(state) or (key not in self._waiting and len(self._waiting) >= WAITING_MAX):
-            return
+            return False
         self._waiting[key] = state
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._drain())
+        return True
+
+    async def finish(self, states: Iterable[tuple[StreamId, Conversation]], *, within_s: float = FINISHING_S) -> None:
+        """Write snapshots of these states, and of those that wait, as far as the time allows."""
+        self._waiting.update({key: state for key, state in states if is_worth_keeping(state)})
+        if self._waiting and (self._task is None or self._task.done()):
+            self._task = asyncio.get_running_loop().create_task(self._drain())
+        if self._task is not None:
+            await asyncio.wait((self._task,), timeout=within_s)
 
     async def close(self) -> None:
         """Finish the snapshots that are being written or moved; those that wait are left to later ones."""
@@ -104,6 +122,8 @@ class SnapshotWriter:
             except EventLogError as error:
                 # Whoever opens the conversation folds its stream. What the log itself suffers from, its appends report.
                 _log.warning("snapshot.not_written", error_type=type(error).__name__)
+                if not isinstance(error, LogCorrupt):
+                    self._waiting.clear()  # the others would meet it, too
 
     def _take(self, key: StreamId, state: Conversation) -> None:
         snapshot = self._snapshot(key, state)

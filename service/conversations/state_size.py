@@ -7,10 +7,11 @@ Sizes are in bytes: texts and the ledger's entries are measured, and what surrou
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from operator import is_
 from typing import Final, NamedTuple, TypeVar
 
+from abridged.service.codec.state import KeptWindow
 from abridged.service.domain.conversation import Conversation, EndedPass
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.ledger import Ledger
@@ -18,6 +19,7 @@ from abridged.service.domain.ranges import partitioned, ranges_of, without
 from abridged.service.domain.record import SummaryRecord, statements_of
 from abridged.service.domain.rules import Rules
 from abridged.service.domain.sequence import Sequence
+from abridged.service.domain.window_size import WindowSize, window_size
 
 _MESSAGE_BYTES: Final = 448
 """A message beside its texts."""
@@ -34,16 +36,12 @@ _PASS_BYTES: Final = 768
 _DEFERRED_BYTES: Final = 1_024
 """An item of a history that has not been read: it lies compressed."""
 
+_KEPT_BYTES: Final = 192
+"""A message's id beside a window that came from a snapshot."""
+
 _GROWING: Final = Conversation._fields.index("messages_since_pass") + 1
 
 _T = TypeVar("_T")
-
-
-class WindowSize(NamedTuple):
-    """The size of a window: bytes of its texts, and the number of messages, calls, attachments and labels."""
-
-    bytes: int = 0
-    parts: int = 0
 
 
 class StateSize(NamedTuple):
@@ -94,60 +92,43 @@ def state_size(
     )
 
 
-def window_size(messages: Iterable[MessageAppended]) -> WindowSize:
-    """The size of these messages; linear."""
-    total = parts = 0
-    sizeof = sys.getsizeof
-    for appended in messages:
-        message = appended.message
-        parts += 1
-        total += sizeof(message.content)
-        if message.extra_json:
-            total += sizeof(message.extra_json)
-        if message.tool_calls:
-            parts += len(message.tool_calls)
-            total += sum(sizeof(call.arguments) for call in message.tool_calls)
-        if message.attachments:
-            parts += len(message.attachments)
-            total += sum(sizeof(attachment.uri) for attachment in message.attachments)
-        parts += len(message.labels)
-    return WindowSize(total, parts)
+def whole_window_size(window: Sequence[MessageAppended]) -> WindowSize:
+    """The size of the window; one that is kept as bytes is not read for it."""
+    kept = window.origin
+    if not isinstance(kept, KeptWindow) or not window.is_deferred:
+        return window_size(window)
+    return kept.size.with_more(window_size(window[place] for place in range(len(kept), len(window))))
 
 
 def _window_size(state: Conversation, before: tuple[Conversation, StateSize] | None) -> WindowSize:
     """Between two records a window only grows, so only new messages are looked at."""
     window = state.window
     if before is None:
-        return window_size(window)
+        return whole_window_size(window)
     old, size = before
     gone = old.window
     if old.epoch == state.epoch:
-        return _added(size.window, window_size(window[place] for place in range(len(gone), len(window))))
+        return size.window.with_more(window_size(window[place] for place in range(len(gone), len(window))))
     one_pass = old.epoch + 1 == state.epoch and len(old.records) + 1 == len(state.records) and old.marks is state.marks
     if 2 * len(window) < len(gone) or not one_pass:
-        return window_size(window)
+        return whole_window_size(window)
     inside, left = partitioned(gone, without(state.records[-1].covered, ranges_of(state.pins)))
     taken = window_size(inside)
-    return _added(
-        WindowSize(size.window.bytes - taken.bytes, size.window.parts - taken.parts),
-        window_size(window[place] for place in range(len(left), len(window))),
+    return WindowSize(size.window.bytes - taken.bytes, size.window.parts - taken.parts).with_more(
+        window_size(window[place] for place in range(len(left), len(window)))
     )
 
 
-def _added(one: WindowSize, other: WindowSize) -> WindowSize:
-    return WindowSize(one.bytes + other.bytes, one.parts + other.parts)
-
-
 def _history(items: Sequence[_T], weigh: Callable[[_T], int]) -> int:
-    return _DEFERRED_BYTES * len(items) if items.is_deferred else sum(map(weigh, items))
+    unread = len(items.origin) if items.origin is not None and items.is_deferred else 0
+    return _DEFERRED_BYTES * unread + sum(weigh(items[place]) for place in range(unread, len(items)))
 
 
 def _grown(items: Sequence[_T], old: Sequence[_T], old_bytes: int, weigh: Callable[[_T], int]) -> int:
     """The bytes of `items`, of which the first may be those of `old`, counted or only guessed."""
     if items is old:
         return old_bytes
-    was_guessed = old_bytes == _DEFERRED_BYTES * len(old)
-    if items.is_deferred or old.is_deferred or was_guessed or not items.continues(old):
+    if items.origin is not None or not items.continues(old):
         return _history(items, weigh)
     return old_bytes + sum(weigh(items[place]) for place in range(len(old), len(items)))
 
@@ -171,10 +152,12 @@ def _pass(ended: EndedPass) -> int:
 def _rest(state: Conversation) -> int:
     settings, sizeof = state.settings, sys.getsizeof
     named = len(settings.labels) + len(settings.policy) + len(state.marks) + len(state.pins) + len(state.removed)
+    kept = state.window.origin
     named += len(state.sources) + len(state.ratings) + len(state.remakes) + len(state.successors)
     prompt = settings.system_prompt
     texts = sizeof(prompt.content) + sizeof(prompt.extra_json) if prompt else 0
     texts += sizeof(settings.title) + sizeof(state.title) + sum(map(sizeof, settings.labels.values()))
+    texts += _KEPT_BYTES * kept.ids.count if isinstance(kept, KeptWindow) else 0
     return _STATE_BYTES + _PART_BYTES * named + texts + _ledger(state.ledger) + _rules(state.rules)
 
 

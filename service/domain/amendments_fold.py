@@ -56,7 +56,7 @@ def after_way_back(state: Conversation, event: WayBackEvent, originals: Iterable
     estimated = sum(m.tokens for m in window if m.source is TokenSource.ESTIMATE)
     revoked = isinstance(event, SummaryRevoked)
     after = after._replace(
-        window=Window(window),
+        window=state.window.replaced(window),
         chat_messages=sum(m.message.role is not Role.SYSTEM for m in window),
         exact_tokens=sum(m.tokens for m in window) - estimated,
         estimated_tokens=estimated,
@@ -90,7 +90,7 @@ def with_marks(state: Conversation, marks: Sequence[ResultMark]) -> Conversation
     window = [_as_marked(state, m) for m in state.window]
     estimated = sum(m.tokens for m in window if m.source is TokenSource.ESTIMATE)
     return state._replace(
-        window=Window(window),
+        window=state.window.replaced(window),
         exact_tokens=sum(m.tokens for m in window) - estimated,
         estimated_tokens=estimated,
     )

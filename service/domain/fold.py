@@ -48,7 +48,6 @@ from abridged.service.domain.ranges import partitioned, ranges_of, without
 from abridged.service.domain.record import MessageRange
 from abridged.service.domain.render import around_rules, text_of_records
 from abridged.service.domain.rules import RuleFinds
-from abridged.service.domain.sequence import Sequence
 from abridged.service.domain.tokens import TokenSource
 
 Originals = Callable[[tuple[MessageRange, ...]], Messages[MessageAppended]]
@@ -259,7 +258,7 @@ def recorded(state: Conversation, event: SummarizationCompleted, at_us: int) -> 
     inside, left = partitioned(state.window, without(record.covered, ranges_of(state.pins)))
     estimated = sum(m.tokens for m in inside if m.source is TokenSource.ESTIMATE)
     return _may_speak_again(state)._replace(
-        window=Sequence(left),
+        window=state.window.replaced(left),
         chat_messages=state.chat_messages - sum(m.message.role is not Role.SYSTEM for m in inside),
         exact_tokens=state.exact_tokens - (sum(m.tokens for m in inside) - estimated),
         estimated_tokens=state.estimated_tokens - estimated,

@@ -74,6 +74,25 @@ async def test_originals_are_never_fewer_than_were_written(tmp_path):
             await s.chat(DAMAGED).events()
 
 
+async def test_a_repeat_is_known_or_refused_though_a_snapshot_spares_the_reading_of_its_event(tmp_path):
+    """The index has lost one message's id; the others are taken for what they are until that one is met."""
+    path = await _flipped_at(tmp_path, "index of ids: the stream of an entry", messages=100)
+    assert asked(path, "SELECT id, event_version FROM snapshots") == [(DAMAGED, 101)]
+
+    async with sidecar(path.parent, {"policy.enabled": False}) as s:
+        assert (await s.chat(DAMAGED).append(said(101))).message_version == 101
+        assert len((await s.chat(DAMAGED).context()).messages) == 101
+        for number in (1, 2, 3, 101):
+            (again,) = (await s.chat(DAMAGED).append(said(number))).messages
+            assert again.already_appended
+        async with refused("DATA_LOSS", "LOG_CORRUPT"):
+            await s.chat(DAMAGED).append(said(4))
+        async with refused("DATA_LOSS", "LOG_CORRUPT"):
+            await s.chat(DAMAGED).append(said(102))
+
+    assert asked(path, "SELECT count(*) FROM events NOT INDEXED WHERE version > 101") == [(1,)]
+
+
 async def test_a_name_that_cannot_be_found_any_more_opens_no_second_stream(tmp_path):
     """The read table knows that there is one."""
     path = await _flipped_at(tmp_path, "index of streams: a name")
@@ -115,12 +134,12 @@ async def test_a_change_that_carries_its_own_seal_is_found_by_the_comparison(tmp
     assert any("events" in found for found in wrong)
 
 
-async def _flipped_at(folder: Path, place: str) -> Path:
-    """A log of forty messages of one conversation and one of another, without passes, with a bit flipped."""
+async def _flipped_at(folder: Path, place: str, *, messages: int = 40) -> Path:
+    """A log of some messages of one conversation and one of another, without passes, with a bit flipped."""
     (folder / "whole").mkdir()
     async with sidecar(folder / "whole", {"policy.enabled": False}) as s:
         await s.chat("other").append(said(1))
-        await s.chat(DAMAGED).append(*map(said, range(1, 41)), request_id="first")
+        await s.chat(DAMAGED).append(*map(said, range(1, messages + 1)), request_id="first")
     whole = folder / "whole" / FILE
     flipped(whole, folder / "log", places_of(whole, DAMAGED)[place])
     return folder / "log" / FILE

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
-from abridged.service.codec.state import state_from_bytes, state_to_bytes
+from abridged.eventlog.event import StreamId
+from abridged.service.codec.state import KeptWindow, state_from_bytes, state_to_bytes
+from abridged.service.conversations.state_size import whole_window_size
+from abridged.service.conversations.table import row_of
 from abridged.service.domain.conversation import Conversation, initial_state
 from abridged.service.domain.policy import ProfileName
+from abridged.service.domain.sequence import Sequence
 from tests.support.simulation import SimulatedChat
 
 CHATS = 100
+KEY = StreamId("default", "c")
 
 
 @pytest.mark.parametrize("profile", ProfileName)
@@ -20,6 +27,54 @@ def test_every_state_comes_back_as_it_was(profile):
             encoded = state_to_bytes(step.after)
             assert state_from_bytes(encoded) == step.after
             assert state_to_bytes(state_from_bytes(encoded)) == encoded
+
+
+@pytest.mark.parametrize("profile", ProfileName)
+def test_a_chat_that_goes_on_from_its_bytes_goes_on_as_it_was(profile):
+    """Whatever is decided next, whoever looks at the window or does not: the same events, figures and states."""
+    for seed in range(CHATS // 3):
+        random = Random(seed)
+        whole, kept = (SimulatedChat(seed, amendments=0.25, forks=0.02, profile=profile) for _ in range(2))
+        for expected, step in zip(whole.steps(), kept.steps(), strict=True):
+            assert step.events == expected.events
+            assert row_of(KEY, step.after) == row_of(KEY, expected.after)
+            if random.random() < 0.5:
+                kept.state = state_from_bytes(state_to_bytes(step.after))
+                assert whole_window_size(kept.state.window).parts == whole_window_size(whole.state.window).parts
+        assert kept.state == whole.state
+
+
+def test_a_state_from_bytes_is_not_decoded_before_it_is_looked_at():
+    """Neither for its figures nor for the ids of its window's messages; and it is not again for a look at a part."""
+    for step in SimulatedChat(3, amendments=0.25).steps():
+        state = state_from_bytes(state_to_bytes(step.after))
+        row_of(KEY, state)
+        kept = state.window.origin
+        if kept is None:
+            continue
+        assert isinstance(kept, KeptWindow)
+        ids = {m.message.id for m in step.after.window}
+        assert kept.ids.among({*ids, "another"}) == ids
+        assert state.window.is_deferred
+        assert kept.size == whole_window_size(Sequence(state.window))
+
+
+def test_the_ids_of_a_kept_window_outlive_its_messages():
+    """Passes, rewinds, pins and marks give the state another window; a repeat is asked for all the same."""
+    replaced = 0
+    for seed in range(10):
+        chat = SimulatedChat(seed, amendments=0.25)
+        ids: set[str] = set()
+        for step in chat.steps():
+            if ids:
+                replaced += step.after.epoch != step.before.epoch
+                kept = step.after.window.origin
+                assert isinstance(kept, KeptWindow)
+                assert kept.ids.among(ids) == ids
+            elif len(step.after.window) > 2:
+                ids = {m.message.id for m in step.after.window}
+                chat.state = state_from_bytes(state_to_bytes(step.after))
+    assert replaced > 10
 
 
 def test_the_chats_set_every_field_of_a_state():

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, closing
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from random import Random
-from typing import Any
+from threading import Event as Released
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import Connection
 
 from abridged.eventlog.errors import LogCorrupt, StreamCorrupt
 from abridged.eventlog.event import StreamId
-from abridged.eventlog.snapshots import PURPOSE
+from abridged.eventlog.log import EventLog
+from abridged.eventlog.snapshots import PURPOSE, Snapshots, StoredSnapshot
 from abridged.eventlog.sqlite.backend import SqliteBackend
 from abridged.eventlog.sqlite.log import SqliteEventLog
 from abridged.eventlog.sqlite.snapshots import SqliteSnapshots
 from abridged.service.codec.values import canonical, message_to_proto
 from abridged.service.conversations.conversation_log import ConversationLog, SentMessages
 from abridged.service.conversations.row import READ_TABLE
-from abridged.service.conversations.snapshot_writer import SNAPSHOT_EVENTS, SnapshotWriter
+from abridged.service.conversations.snapshot_writer import EVENTS_MAX, EVENTS_MIN, SnapshotWriter, is_due
 from abridged.service.conversations.snapshots import BYTES_MAX, MESSAGES_MAX, ConversationSnapshots, Snapshot
+from abridged.service.conversations.state_size import state_size, whole_window_size
 from abridged.service.conversations.table import ConversationTable, Projected
 from abridged.service.conversations.verification import damages
 from abridged.service.domain.amendments import needed
@@ -31,7 +34,9 @@ from abridged.service.domain.conversation import Conversation, initial_state
 from abridged.service.domain.events import ConversationOpened, Event, MessageAppended, Settings
 from abridged.service.domain.fold import evolve
 from abridged.service.domain.message import Message, Role
+from abridged.service.domain.sequence import Sequence
 from abridged.service.domain.tokens import TokenSource
+from tests.support.patience import PATIENCE_S
 from tests.support.simulation import SimulatedChat
 
 KEY = StreamId("default", "c")
@@ -44,6 +49,7 @@ class Room:
         self.path = path
         self.now_us = 1
         self.state = initial_state()
+        self.in_memory = False
         backend = SqliteBackend(path)
         rows = backend.rows(READ_TABLE)
         self.table = ConversationTable(rows)
@@ -57,7 +63,12 @@ class Room:
         ids = count(1)
         self.plain = ConversationLog(self.log, table=self.table, new_id=lambda: f"e{next(ids)}", traceparent=str)
         self.resuming = ConversationLog(
-            self.log, table=self.table, new_id=lambda: f"e{next(ids)}", traceparent=str, snapshots=self.writer
+            self.log,
+            table=self.table,
+            new_id=lambda: f"e{next(ids)}",
+            traceparent=str,
+            snapshots=self.writer,
+            cached=lambda _: self.state if self.in_memory else None,
         )
 
     async def write(self, *events: Event, originals: list[MessageAppended] | None = None) -> None:
@@ -126,6 +137,8 @@ async def test_a_fold_from_any_snapshot_is_the_fold_of_the_stream(tmp_path, seed
             elif random.random() < 0.5:
                 compared += it.taken_at() > 0
                 assert await it.resuming.fold(KEY) == await it.plain.fold(KEY) == it.state
+                # What follows is folded from a state of which nothing was looked at.
+                it.state = await it.resuming.fold(KEY)
         assert compared, "a snapshot was read"
 
 
@@ -143,14 +156,69 @@ async def test_only_what_follows_the_snapshot_is_read(tmp_path):
 
 
 async def test_a_message_of_the_window_whose_repeat_would_not_be_known_is_damage(tmp_path):
-    """Its event is not read, but its id is looked up."""
+    """The index of ids is asked for those of the window that are repeated, and for those after the snapshot at once."""
     async with room(tmp_path / "log.db") as it:
         await it.say(20)
         await it.take()
+        await it.say(5)
         it.changed("UPDATE events SET event_id = ? WHERE version = 3", b"another id".rjust(16))
+        state = await it.resuming.fold(KEY)
+        lost, kept, later, new = (_said(number).message for number in (2, 3, 21, 99))
 
-        with pytest.raises(LogCorrupt):
-            await it.resuming.fold(KEY)
+        assert it.resuming.kept_ids(state, [lost, kept, later, new]) == {"m2", "m3"}
+        await it.resuming.require_found(KEY, it.resuming.kept_ids(state, [kept, new]), {"m3": 3})
+        with pytest.raises(StreamCorrupt):
+            await it.resuming.require_found(KEY, it.resuming.kept_ids(state, [lost, kept]), {"m3": 3})
+        assert it.resuming.is_doubted(KEY)
+
+
+class _Forgetful:
+    """A log whose index has lost every id."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def known_ids(self, _stream: StreamId, _event_ids: Collection[bytes]) -> dict[bytes, int]:
+        return {}
+
+
+async def test_an_id_after_the_snapshot_that_the_index_has_lost_is_found_at_once(tmp_path):
+    """No snapshot has the ids of these events."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(20)
+        await it.take()
+        await it.say(5)
+        log = ConversationLog(
+            cast("EventLog", _Forgetful(it.log)), table=it.table, new_id=str, traceparent=str, snapshots=it.writer
+        )
+        row = it.table.row(KEY)
+
+        assert row is not None
+        assert log._resumed(KEY, row) is None
+        assert it.resuming._resumed(KEY, row) is not None
+
+
+async def test_an_append_below_the_trigger_reads_no_message_of_the_window(tmp_path):
+    """Its figures are beside them; the first look reads all, and is a state like any other."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(20)
+        await it.take()
+        await it.say(1)
+        whole = it.state
+
+        it.state = await it.resuming.fold(KEY)
+        await it.say(2)
+        sizes = whole_window_size(it.state.window), state_size(it.state)
+
+        assert it.state.window.is_deferred
+        assert [m.number for m in it.state.window] == list(range(1, 24))
+        assert not it.state.window.is_deferred
+        assert sizes[0] == whole_window_size(Sequence(it.state.window))
+        assert sizes[1].window == sizes[0]
+        assert it.state == await it.plain.fold(KEY) != whole
 
 
 @pytest.mark.parametrize(
@@ -275,21 +343,85 @@ async def test_a_snapshot_of_more_events_than_are_left_is_not_dropped_as_proven(
         assert it.stored.set_aside(KEY) == at
 
 
-async def test_a_snapshot_is_taken_every_so_many_events(tmp_path):
+async def test_a_snapshot_is_taken_whenever_a_conversation_has_grown_by_half(tmp_path):
     """By whoever appends: a conversation that was never opened cold has one at the next start."""
+    taken: list[int] = []
     async with room(tmp_path / "log.db") as it:
-        await it.say(SNAPSHOT_EVENTS - 2)
+        for _ in range(10 * EVENTS_MIN // 8):
+            await it.say(8)
+            await it.writer.settled()
+            taken.append(it.taken_at())
+
+    (none, *at) = sorted(set(taken))
+    assert (none, at[0]) == (0, EVENTS_MIN + 1)
+    steps = [(after - before, before) for before, after in pairwise(at)]
+    assert all(max(EVENTS_MIN, before // 2) <= step <= max(EVENTS_MIN, before // 2 + 2 * 8) for step, before in steps)
+    assert steps[-1][0] > EVENTS_MIN
+
+
+def test_a_long_history_makes_snapshots_rarer_up_to_a_bound():
+    """Records and passes are written with each; but what a start after a crash folds stays bounded."""
+    *_, last = SimulatedChat(1).steps()
+    ages = [last.after._replace(passes=Sequence([last.after.passes[0]] * passes)) for passes in (0, 400, 100_000)]
+
+    due = [next(beyond for beyond in range(10_000) if is_due(state, beyond)) for state in ages]
+
+    assert (due[0], due[2]) == (EVENTS_MIN, EVENTS_MAX)
+    assert EVENTS_MIN < due[1] < EVENTS_MAX
+
+
+async def test_an_orderly_stop_takes_a_snapshot_of_what_has_grown(tmp_path):
+    """Of a conversation that is in memory; not of one that has hardly grown."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(400)
         await it.writer.settled()
-        assert it.taken_at() == 0
+        first = it.taken_at()
+        await it.say(EVENTS_MIN - 1)
+        it.in_memory = True
+        await it.resuming.finish()
+        assert it.taken_at() == first == 401
+
         await it.say(1)
-        await it.writer.settled()
-        assert it.taken_at() == SNAPSHOT_EVENTS
+        it.in_memory = False
+        await it.resuming.finish()
+        assert it.taken_at() == first
+        it.in_memory = True
+        await it.resuming.finish()
+        assert it.taken_at() == it.state.event_version == first + EVENTS_MIN
+
+
+class _Stuck:
+    """Where snapshots are stored, by which nothing is written before it is released."""
+
+    def __init__(self) -> None:
+        self.released = Released()
+        self.written: list[StreamId] = []
+
+    def put(self, snapshot: StoredSnapshot, *, unless: Callable[[], bool] = lambda: False) -> None:
+        self.released.wait(PATIENCE_S)
+        self.written.append(snapshot.stream)
+
+
+async def test_an_orderly_stop_writes_what_waits_and_ends_in_time(tmp_path):
+    """The disk may be slow; a conversation whose snapshot is not written is folded from its events."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(3)
+        stuck = _Stuck()
+        it.writer.snapshots = ConversationSnapshots(cast("Snapshots", stuck))
+        it.writer.offer(KEY, it.state)
+        await it.writer.finish([(KEY, it.state)], within_s=0.001)
+        assert stuck.written == []
+
+        stuck.released.set()
+        it.writer.offer(KEY, it.state)
+        await it.writer.finish(())
+        assert stuck.written == [KEY, KEY]
 
 
 async def test_whoever_folds_a_long_stream_takes_a_snapshot(tmp_path):
     """In a log from before there were any, and after one was ignored."""
     async with room(tmp_path / "log.db") as it:
-        await it.say(SNAPSHOT_EVENTS)
+        await it.say(EVENTS_MIN)
         await it.writer.settled()
         it.changed("DELETE FROM snapshots")
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abridged.service.domain.sequence import Sequence
+from abridged.service.domain.sequence import Deferred, Sequence
 
 OBJECTS = [object() for _ in range(10)]
 
@@ -136,25 +136,111 @@ def test_threads_that_extend_the_same_versions_never_see_each_other():
         assert [list(each) for each in made] == [[(-1, p), (thread, 0), (thread, 1)] for p in range(rounds)]
 
 
+class _Loads:
+    """Counts how often deferred items are made."""
+
+    def __init__(self, *items: int) -> None:
+        self.items = items
+        self.count = 0
+        self.sequence = Sequence.deferred(Deferred(len(items), self._made))
+
+    def _made(self) -> list[int]:
+        self.count += 1
+        return list(self.items)
+
+
 def test_deferred_items_are_loaded_when_one_is_asked_for():
     """The length is known before; and then it is a sequence like any other."""
-    loads: list[int] = []
+    loads = _Loads(1, 2)
+    assert (len(loads.sequence), loads.count) == (2, 0)
+
+    grown = loads.sequence.append(3)
+
+    assert (list(loads.sequence), list(grown), loads.count) == ([1, 2], [1, 2, 3], 1)
+
+
+def test_neither_growing_nor_a_look_at_what_it_has_grown_by_loads_deferred_items():
+    """A window to which messages are appended is not read for them, one after another or many at once."""
+    loads = _Loads(1, 2)
+    grown = loads.sequence.append(3).extended([4, 5])
+
+    newest = [grown[2], grown[-1], next(reversed(grown))]
+    assert (newest, len(grown), grown.is_deferred, loads.count) == ([3, 5, 5], 5, True, 0)
+
+    assert list(reversed(grown)) == [5, 4, 3, 2, 1]
+    assert (grown.is_deferred, loads.count) == (False, 1)
+
+
+def test_versions_of_deferred_items_share_them_and_their_storage():
+    """However many versions were made before the first look, the items are made once and copied for none."""
+    loads = _Loads(1, 2)
+    first = loads.sequence
+    second = first.append(3)
+    third = second.append(4)
+
+    assert [list(each) for each in (third, first, second)] == [[1, 2, 3, 4], [1, 2], [1, 2, 3]]
+    assert (loads.count, third.continues(second), third.continues(first)) == (1, True, True)
+    assert {id(each.origin) for each in (first, second, third, third.append(5))} == {id(first.origin)}
+
+
+class _Named(Deferred[int]):
+    """Deferred items with something beside them."""
+
+    def beside(self) -> Deferred[int]:
+        return _Named(0, list)
+
+
+def test_what_is_known_beside_deferred_items_outlives_them():
+    """It is let go with the sequence, not with its items."""
+    named = Sequence.deferred(_Named(2, lambda: [1, 2]))
+    other = named.append(3).replaced([2, 3]).append(4).replaced([4])
+
+    assert isinstance(other.origin, _Named)
+    assert (list(other), other[0], other.is_deferred, len(other.origin)) == ([4], 4, False, 0)
+    assert _Loads(1, 2).sequence.replaced([3]).origin is None
+    assert Sequence([1]).replaced([2]).origin is None
+
+
+@given(
+    st.lists(st.sampled_from(OBJECTS), max_size=4),
+    st.lists(st.tuples(st.integers(0, 30), st.lists(st.sampled_from(OBJECTS), max_size=4), st.booleans()), max_size=40),
+)
+def test_no_version_of_deferred_items_ever_changes(items, extensions):
+    """Whichever version is extended, and whichever was looked at before."""
+    versions: list[tuple[Sequence[object], list[object]]] = [
+        (Sequence.deferred(Deferred(len(items), lambda: list(items))), items)
+    ]
+    for place, more, look in extensions:
+        sequence, expected = versions[place % len(versions)]
+        if look:
+            assert list(sequence) == expected
+        versions.append((sequence.extended(more), [*expected, *more]))
+
+    for sequence, expected in versions:
+        assert [sequence[place] for place in range(-len(expected), len(expected))] == expected + expected
+        assert list(reversed(sequence)) == expected[::-1]
+        assert (list(sequence), len(sequence)) == (expected, len(expected))
+
+
+def test_threads_that_look_at_once_each_see_the_items():
+    """Both make them; whose are kept does not matter."""
+    start = Barrier(2)
 
     def load() -> list[int]:
-        loads.append(1)
+        start.wait()
         return [1, 2]
 
-    deferred = Sequence.deferred(2, load)
-    assert (len(deferred), loads) == (2, [])
+    version = Sequence.deferred(Deferred(2, load))
+    with ThreadPoolExecutor(2) as pool:
+        seen = list(pool.map(lambda more: list(version.append(more)), (3, 4)))
 
-    grown = deferred.append(3)
-
-    assert (list(deferred), list(grown), loads) == ([1, 2], [1, 2, 3], [1])
+    assert seen == [[1, 2, 3], [1, 2, 4]]
+    assert list(version) == [1, 2]
 
 
 def test_a_look_whether_items_are_deferred_loads_none():
     """Who weighs a sequence does not pay for its items."""
-    deferred = Sequence.deferred(2, lambda: [1, 2])
+    deferred = _Loads(1, 2).sequence
     before = deferred.is_deferred, deferred.is_deferred
     list(deferred)
 
