@@ -5,19 +5,30 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any
+
+HTTPX_COMMAND = "httpx._main"
+"""The command line of httpx, which loads everything that draws on a terminal."""
+
+_changing = Lock()
 
 
 @contextmanager
 def left_out(name: str) -> Iterator[None]:
     """Have the import of the module `name` fail in this process until the context ends, unless it is loaded.
 
-    Whoever imports it must do without: this is for libraries that try to.
+    Whoever imports it must do without: this is for libraries that try to. Of several threads, the context of the first
+    decides.
     """
     modules: dict[str, Any] = sys.modules
-    is_out = modules.setdefault(name, None) is None
+    with _changing:
+        is_first = name not in modules
+        if is_first:
+            modules[name] = None
     try:
         yield
     finally:
-        if is_out:
-            del modules[name]
+        if is_first:
+            with _changing:
+                del modules[name]

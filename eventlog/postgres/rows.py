@@ -15,7 +15,7 @@ from abridged.eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, Strea
 from abridged.eventlog.event import NUMBER_MAX, StreamId
 from abridged.eventlog.postgres.connections import Connection, Run, ask, is_direct
 from abridged.eventlog.postgres.database import described, execute_each, is_as_made, lock_tables, snapshot
-from abridged.eventlog.postgres.schema import created, dropped, missing_indexes, quoted, type_of
+from abridged.eventlog.postgres.schema import created, dropped, quoted, remade_indexes, type_of
 from abridged.eventlog.row_columns import columns_of, condition_of, index_of
 from abridged.eventlog.rows import FIRST, Fault, R, RowTable, seal_of
 
@@ -225,7 +225,7 @@ class PostgresRows(Generic[R]):
             execute_each(connection, created(PROJECTIONS))
         if is_as_made(found.get(self._table.name), self._table):
             connection.execute(self._sql.delete, self._log)
-            execute_each(connection, missing_indexes(self._table))
+            execute_each(connection, remade_indexes(self._table))
             return
         execute_each(connection, [dropped(self._table), *created(self._table)])
         connection.execute(_FORGOTTEN, self._log)

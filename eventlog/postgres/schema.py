@@ -27,7 +27,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 from sqlalchemy.dialects import postgresql
-from sqlalchemy.schema import CreateIndex, CreateTable, DropTable, ExecutableDDLElement
+from sqlalchemy.schema import CreateIndex, CreateTable, DropIndex, DropTable, ExecutableDDLElement
 
 from abridged.eventlog.schema import REVISIONS
 
@@ -145,10 +145,11 @@ def created(table: Table) -> list[str]:
     return [str(statement.compile(dialect=_DIALECT)) for statement in made]
 
 
-def missing_indexes(table: Table) -> list[str]:
-    """The statements that make those of a table's indexes that another version did not make."""
-    made = (CreateIndex(index, if_not_exists=True) for index in table.indexes)
-    return sorted(str(statement.compile(dialect=_DIALECT)) for statement in made)
+def remade_indexes(table: Table) -> list[str]:
+    """The statements that make a table's indexes in the place of those of another version."""
+    indexes = sorted(table.indexes, key=lambda index: str(index.name))
+    made = [each for index in indexes for each in (DropIndex(index, if_exists=True), CreateIndex(index))]
+    return [str(statement.compile(dialect=_DIALECT)) for statement in made]
 
 
 def dropped(table: Table) -> str:

@@ -55,6 +55,7 @@ class EventRows:
         as written."""
         # Catching up spends its time here: what events have in common is made once, and only C is called for each.
         alike = self._alike if stream is None else {}
+        names_of = self._streams.of({row[STREAM] for row in rows}) if stream is None else {}
         new, pack = tuple.__new__, ENVELOPE_NUMBERS.pack
         events: list[RecordedEvent] = []
         for row in rows:
@@ -62,7 +63,7 @@ class EventRows:
             try:
                 known = alike.get((number, kind, trace_context))
                 if known is None:
-                    known = self._learned(rows, row, stream, alike)
+                    known = self._learned(row, stream or StreamId(*names_of.get(number, _NAMELESS)), alike)
                 its_stream, its_type, names = known
                 numbers = pack(position, version, schema_version, time_us, event_id)
                 digest = blake2b(numbers + names + payload, key=row[9], digest_size=HASH_BYTES).digest()
@@ -89,14 +90,10 @@ class EventRows:
         """The events of rows of `stream` with their seals, unchecked except for the types of their columns."""
         return [sealed(self._named(row, stream)) for row in rows]
 
-    def _learned(
-        self, rows: Sequence[Row], row: Row, stream: StreamId | None, alike: dict[tuple[Any, ...], Any]
-    ) -> tuple[StreamId, str, bytes]:
+    def _learned(self, row: Row, stream: StreamId, alike: dict[tuple[Any, ...], Any]) -> tuple[StreamId, str, bytes]:
         """Remember and return the names and the end of the envelope that this row shares with others. Raises
         AttributeError for one without names."""
         number, kind, trace_context = row[STREAM], row[TYPE], row[7]
-        if stream is None:
-            stream = StreamId(*self._streams.of({each[STREAM] for each in rows}).get(number, _NAMELESS))
         event_type = self._types.of({kind}).get(kind, _NAMELESS)[1]
         known = stream, event_type, envelope_names(stream, event_type, trace_context)
         if len(alike) >= KEPT_MAX:

@@ -10,6 +10,7 @@ LATER = (
     "protovalidate",
     "abridged.service.summarizer.by_extraction",
     "abridged.service.summarizer.by_model",
+    "abridged.service.bootstrap.own_forms",
     "abridged.service.domain.leaving",
     "abridged.service.extraction.decided",
     "abridged.service.summarizer.finds",

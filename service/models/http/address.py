@@ -15,6 +15,7 @@ import re
 import socket
 from dataclasses import dataclass
 
+from abridged.service.left_out import HTTPX_COMMAND, left_out
 from abridged.service.models.settings import SettingUnusable
 
 _PORT_MAX = 65_535
@@ -117,7 +118,8 @@ def parse_server(
 
 
 def _require_url(url: str, whose: str) -> None:
-    import httpx
+    with left_out(HTTPX_COMMAND):
+        import httpx
 
     try:
         httpx.URL(url)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from abridged.service.left_out import left_out
+from abridged.service.left_out import HTTPX_COMMAND, left_out
 from abridged.service.models.breaker import BreakerState, CircuitBreaker
 from abridged.service.models.deadline import Deadline, DeadlineOver
 from abridged.service.models.http.address import ServerAddress
@@ -214,7 +214,7 @@ class ModelHost:
             return self._client
 
     def _open(self) -> httpx.AsyncClient:
-        with left_out("httpx._main"):  # its command line, which loads everything that draws on a terminal
+        with left_out(HTTPX_COMMAND):
             import httpx
         from abridged.service.models.http.small_reads import SmallReads
 
