@@ -131,13 +131,14 @@ class SnapshotWriter:
             self.snapshots.stored.put(snapshot, unless=lambda: key in self.doubted)
 
     def _snapshot(self, key: StreamId, state: Conversation) -> StoredSnapshot | None:
-        """The state's snapshot as it is stored; None if it is too large, or the log does not have its last event.
+        """The state's snapshot as it is stored; None if it is too large, or the log does not have its last event: one
+        of another time took its place when a primary was lost.
 
         Raises LogCorrupt if that event is damaged.
         """
         version = state.event_version
         for sealed in self._log.read_sealed(key, after=version - 1, limit=1):
-            if sealed.event.version == version:
+            if (sealed.event.version, sealed.event.time_us) == (version, state.updated_us):
                 return self.snapshots.encoded(key, Snapshot(state, version, sealed.event.position, sealed.chain))
         return None
 

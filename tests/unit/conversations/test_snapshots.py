@@ -418,6 +418,19 @@ async def test_an_orderly_stop_writes_what_waits_and_ends_in_time(tmp_path):
         assert stuck.written == [KEY, KEY]
 
 
+async def test_a_state_whose_last_event_was_lost_has_no_snapshot(tmp_path):
+    """As with a primary whose standby did not have it: another event has its version."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(3)
+        lost = it.state._replace(updated_us=it.state.updated_us + 1)
+        await it.take(lost)
+        await it.writer.finish([(KEY, lost)])
+        assert it.taken_at() == 0
+
+        await it.take()
+        assert it.taken_at() == it.state.event_version
+
+
 async def test_whoever_folds_a_long_stream_takes_a_snapshot(tmp_path):
     """In a log from before there were any, and after one was ignored."""
     async with room(tmp_path / "log.db") as it:
