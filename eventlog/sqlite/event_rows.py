@@ -20,9 +20,6 @@ ROW_COLUMNS = (
 )
 """The columns of a row, where `e` are events."""
 
-ROW_SEALS = ", e.content_hash, e.chain"
-"""The further columns of a row that is read with its seals."""
-
 STREAM, TYPE, PAYLOAD = 1, 4, 8
 """Places among the columns."""
 

@@ -144,7 +144,7 @@ class SqliteReader(EventReader):
             rows: list[Row] = []
             room = bytes_max
             for row in cursor.execute(statement, parameters):
-                # Any other payload is none that was written.
+                # The log writes payloads of bytes alone; the check of the row refuses another.
                 if isinstance(payload := row[PAYLOAD], bytes):
                     room -= len(payload)
                 if room < 0 and rows:

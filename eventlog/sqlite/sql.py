@@ -14,8 +14,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Table
 
-from abridged.eventlog.sqlite.event_rows import ROW_COLUMNS, ROW_SEALS
-from abridged.eventlog.stored_event import Row
+from abridged.eventlog.sqlite.event_rows import ROW_COLUMNS
+from abridged.eventlog.stored_event import SEAL_COLUMNS, Row
 
 Run = Callable[[Callable[[Connection], Any]], Any]
 """Runs a function in a short snapshot, or in a transaction between two groups of appends, and returns its result."""
@@ -104,7 +104,7 @@ def select_names(rows: int, *, of_types: bool) -> str:
 def select_stream(condition: str, order: str) -> str:
     """Events of the stream (namespace, name) that meet `condition`, in `order`, with their seals; then the limit."""
     return (
-        f"SELECT {ROW_COLUMNS}{ROW_SEALS} FROM streams AS s JOIN events AS e ON e.stream = s.id "  # noqa: S608 - of constants
+        f"SELECT {ROW_COLUMNS}{SEAL_COLUMNS} FROM streams AS s JOIN events AS e ON e.stream = s.id "  # noqa: S608 - of constants
         f"WHERE s.namespace = ? AND s.name = ? AND {condition} ORDER BY {order} LIMIT ?"
     )
 

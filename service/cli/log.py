@@ -363,7 +363,7 @@ def _absent(log: LogSettings) -> dict[str, Any]:
     from abridged.service.bootstrap.backends import stored_backend
 
     backend = stored_backend(log)
-    there = backend.names() if log.url is not None else []
+    there = backend.names()
     details = (f"logs there: {', '.join(there)}",) if there else ()
     return {
         "message": f"there is no log at {backend}",

@@ -49,7 +49,7 @@ class SentPart(NamedTuple):
     size: int = 0
 
 
-_NO_PART = SentPart()
+NO_PART = SentPart()
 
 
 class Sent(NamedTuple):
@@ -70,9 +70,9 @@ class Sent(NamedTuple):
     window: Sequence[MessageAppended] = Sequence()
     open_calls: OpenCalls = NO_OPEN_CALLS
     summaries_of: tuple[object, ...] = ()
-    system: SentPart = _NO_PART
-    summaries: SentPart = _NO_PART
-    chat: SentPart = _NO_PART
+    system: SentPart = NO_PART
+    summaries: SentPart = NO_PART
+    chat: SentPart = NO_PART
     prefixes: Prefixes = NO_PREFIXES
 
     @property

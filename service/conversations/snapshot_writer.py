@@ -32,7 +32,7 @@ _log = structlog.get_logger()
 
 
 def is_due(state: Conversation, beyond: int) -> bool:
-    """Whether so many events beyond a conversation's snapshot make a new one due: it has grown by half since then.
+    """Whether a conversation with this many events beyond its snapshot needs a new one: it has grown by half since.
 
     What it consists of is then written three times while it grows, however large it becomes.
     """

@@ -7,28 +7,28 @@ from __future__ import annotations
 import select
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 
 _REFUSAL = b"SERROR\0VERROR\0C08P01\0Mtransaction blocks not allowed in statement pooling mode\0\0"
 _READY = b"Z\0\0\0\x05I"
 
 
-@contextmanager
-def statement_pooler(folder: Path) -> Iterator[str]:
+def statement_pooler(folder: Path) -> AbstractContextManager[str]:
     """The URL of a pooler for the server whose socket is in `folder`."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=_serve, args=(listening, folder), daemon=True).start()
-        port = listening.getsockname()[1]
-        yield f"postgresql://postgres@127.0.0.1:{port}/postgres?sslmode=disable&gssencmode=disable"
+    return _pooler(folder, _serve)
+
+
+def naming_pooler(folder: Path) -> AbstractContextManager[str]:
+    """The URL of a pooler for the server whose socket is in `folder`, which takes any number of clients."""
+    return _pooler(folder, _serve_all)
 
 
 @contextmanager
-def naming_pooler(folder: Path) -> Iterator[str]:
-    """The URL of a pooler for the server whose socket is in `folder`, which takes any number of clients."""
+def _pooler(folder: Path, serve: Callable[[socket.socket, Path], None]) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=_serve_all, args=(listening, folder), daemon=True).start()
+        threading.Thread(target=serve, args=(listening, folder), daemon=True).start()
         port = listening.getsockname()[1]
         yield f"postgresql://postgres@127.0.0.1:{port}/postgres?sslmode=disable&gssencmode=disable"
 

@@ -86,7 +86,7 @@ def test_a_response_of_kept_parts_is_the_one_that_is_made_anew(seed):
 
 
 def sent_after(*histories: list[Message]) -> list[Sent]:
-    """What is sent of a chat that grows by each of these; its roles are asked for in turn."""
+    """Windows as a sidecar sends them while a chat grows by each of these; callers ask for its roles in turn."""
     state, sent = given(OPEN).state, [NOTHING_SENT]
     for history in histories:
         for event in spoken(history):

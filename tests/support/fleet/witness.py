@@ -46,7 +46,7 @@ class Newest:
 
 
 class Witness:
-    """What the processes of a run have written and asked, and what is wrong with it.
+    """A witness of a run: it sees each write and question of the processes, and says which are wrong.
 
     `acks` are the appends that clients know of, `holders` the claims by conversation, `told` the leases of which a
     process knows that they have lapsed, and `seen` counts what is rare.

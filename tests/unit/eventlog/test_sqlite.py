@@ -527,7 +527,7 @@ def test_damage_moves_no_event_out_of_its_namespace(log, path, table, damage):
 @pytest.mark.parametrize("table", ["streams", "types"])
 @pytest.mark.parametrize("matching", [EventFilter(), EventFilter(namespace=A.namespace)])
 def test_an_event_whose_names_are_lost_is_refused(log, path, table, matching):
-    """A number without a name is none that was written."""
+    """The log writes no number without its name, so the reader refuses such a row."""
     log.submit(append(event(1), event(2))).result()
 
     _in_table_alone(path, table, "DELETE FROM bare")

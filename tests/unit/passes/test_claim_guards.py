@@ -102,7 +102,7 @@ async def test_the_end_of_an_older_claim_leaves_a_newer_one_alone(claims: Claims
 
 
 async def test_a_process_claims_what_is_nobody_elses(claims: Claims):
-    """What nobody has claimed, what it has claimed itself, and what it has taken over until it forgets it."""
+    """A process may claim a pass without a claim, one of its own claim, and one that it took over and still knows."""
     assert claims.may_claim(KEY, Conversation(id=KEY.name))
     assert claims.may_claim(KEY, claimed(OLD, "mine"))
     assert not claims.may_claim(KEY, claimed(OLD, "another's"))
