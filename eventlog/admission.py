@@ -208,9 +208,9 @@ def _known(hashes: Mapping[bytes, bytes], state: StreamState) -> dict[bytes, Kno
 def _is_other(stored: object, own: bytes) -> bool:
     """Whether the hashes belong to two contents. Raises LogCorrupt if it is one content and the stored hash is damaged.
 
-    Hashes of two contents differ in about half of their bits.
+    Hashes of two contents differ in about half of their bits. A blanked event has none.
     """
-    if stored == own:
+    if stored in (own, b""):
         return False
     if not isinstance(stored, bytes) or len(stored) != len(own):
         raise LogCorrupt("a stored content hash has the wrong length")

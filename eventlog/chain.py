@@ -2,17 +2,19 @@
 
 Each event has a commitment (a hash of envelope and payload under the event's own random salt) and a chain hash over its
 envelope, its commitment and the previous chain hash of the stream. Reading a row checks its commitment. The chain needs
-neither payload nor salt, so it stays valid if both are erased.
+neither payload nor salt, so it stays valid when an event is blanked: another payload takes the place of its own, and in
+its salt stands a commitment to that one.
 """
 
 from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from struct import Struct
+from typing import NamedTuple
 
 from abridged.eventlog.errors import StreamCorrupt
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
@@ -106,8 +108,40 @@ def link(previous: bytes, sealed_envelope: bytes, commitment: bytes) -> bytes:
     return digest.digest()
 
 
+class Blanked(NamedTuple):
+    """An event with the payload that takes the place of its own, and the salt that binds both."""
+
+    event: RecordedEvent
+    salt: bytes
+
+
+def blanked(events: Iterable[SealedEvent], stream: StreamId, payloads: Mapping[int, bytes]) -> list[Blanked]:
+    """Those of the stream's `events` that get other payloads, by version. Raises StreamCorrupt if one is not there.
+
+    What an event's own commitment binds cannot be guessed any more: its salt gives way to a new one, which the
+    commitment to the new payload follows.
+    """
+    found: list[Blanked] = []
+    for sealed in events:
+        payload = payloads.get(sealed.event.version)
+        if payload is not None:
+            event = sealed.event._replace(payload=payload)
+            salt = secrets.token_bytes(SALT_BYTES)
+            found.append(Blanked(event, salt + commit_to(salt, envelope(event), payload)))
+    if missing := payloads.keys() - {row.event.version for row in found}:
+        raise StreamCorrupt(f"version {min(missing)} is missing", stream, min(missing))
+    return found
+
+
+def is_blanked(salt: bytes) -> bool:
+    """Whether the event with this salt has another payload than it was written with."""
+    return len(salt) > SALT_BYTES
+
+
 def check_commitment(event: RecordedEvent, salt: bytes, commitment: bytes) -> None:
-    """Raise StreamCorrupt unless the event matches its commitment."""
+    """Raise StreamCorrupt unless the event matches its commitment, or if it was blanked the one in its salt."""
+    if is_blanked(salt):
+        salt, commitment = salt[:SALT_BYTES], salt[SALT_BYTES:]
     if commit_to(salt, envelope(event), event.payload) != commitment:
         raise StreamCorrupt(f"position {event.position} is not what was written", event.stream, event.version)
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from typing import Generic, TypeVar
 
-from abridged.eventlog.chain import LogIdentity, content_hash
+from abridged.eventlog.chain import LogIdentity, content_hash, is_blanked
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.event_reader import EventReader
 from abridged.eventlog.log import PAGE_BYTES_MAX
@@ -53,4 +53,6 @@ class CheckedLog(ABC, Generic[R]):
 
     def has_content(self, sealed: SealedEvent, content: bytes) -> bool:
         """Whether repeats of the event with this content would be recognized."""
+        if is_blanked(sealed.salt):
+            return not sealed.content_hash
         return content_hash(self._identity.key, sealed.event.type, content) == sealed.content_hash

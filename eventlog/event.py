@@ -66,8 +66,8 @@ class RecordedEvent(NamedTuple):
 class SealedEvent(NamedTuple):
     """A recorded event with its seal.
 
-    `content_hash` is what idempotency compares. `salt` and `commitment` bind envelope and payload, `chain` binds the
-    event to all earlier events of its stream.
+    `content_hash` is what idempotency compares, empty for a blanked event, which is known by its id alone. `salt` and
+    `commitment` bind envelope and payload, `chain` binds the event to all earlier events of its stream.
     """
 
     event: RecordedEvent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -208,6 +208,19 @@ class EventLog(Protocol):
 
     def stream_version(self, stream: StreamId) -> int:
         """Number of events in the stream; 0 if it does not exist."""
+        ...
+
+    def blank(self, stream: StreamId, payloads: Mapping[int, bytes]) -> None:
+        """Put these payloads, by version, in the places of those of the stream's events, which nobody can read then.
+
+        The events keep their envelopes and their seals. A repeat of one is known by its id, whatever its content. On
+        disk when it returns, all or none; raises what an append would, and LogCorrupt for an event that is not there.
+        """
+        ...
+
+    def purge(self) -> bool:
+        """Remove the bytes of blanked payloads and of dropped rows from the log's files, as far as they are this
+        process's to write; False while a reader is in the way."""
         ...
 
     def full(self) -> str:

@@ -6,13 +6,13 @@ All state changes under one lock, after the hook has succeeded, so a reader neve
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from itertools import islice
 from typing import Any
 
 from abridged.eventlog.admission import Admitted, StreamState, admit, check_size, recall
-from abridged.eventlog.chain import LogIdentity, genesis
+from abridged.eventlog.chain import LogIdentity, blanked, genesis
 from abridged.eventlog.errors import EventTooLarge, LogClosed
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.futures import submit
@@ -169,6 +169,21 @@ class MemoryEventLog:
     def stream_version(self, stream: StreamId) -> int:
         with self._reading():
             return len(self._by_stream.get(stream, ()))
+
+    def blank(self, stream: StreamId, payloads: Mapping[int, bytes]) -> None:
+        with self._reading():
+            kept = self._streams.get(stream, StreamState(0, b""))
+            places = {sealed.event.version: sealed for sealed in self._by_stream.get(stream, ())}
+            for row in blanked(places.values(), stream, payloads):
+                old = places[row.event.version]
+                new = old._replace(event=row.event, content_hash=b"", salt=row.salt)
+                self._events[row.event.position - 1] = self._by_stream[stream][row.event.version - 1] = new
+                known = kept.events[row.event.event_id]
+                kept.events[row.event.event_id] = known._replace(content_hash=b"")
+
+    def purge(self) -> bool:
+        """See EventLog: nothing of what was blanked is left."""
+        return True
 
     def full(self) -> str:
         return ""

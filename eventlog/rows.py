@@ -79,6 +79,10 @@ class Rows(Protocol[R]):
         position (0: from the newest)."""
         ...
 
+    def namespaces(self) -> list[str]:
+        """The namespaces of all rows, in order."""
+        ...
+
     def marked(self, mark: str, *, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[R]:
         """Rows with the mark by namespace and id, those after a stream's. Damaged ones are left out, each of which is
         refused on request."""
@@ -142,6 +146,9 @@ class MemoryRows(Generic[R]):
             key=lambda row: -row.position,
         )
         return [row for row in newest if accepts(row)][:limit]
+
+    def namespaces(self) -> list[str]:
+        return sorted({row.namespace for row in self._all()})
 
     def marked(self, mark: str, *, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[R]:
         columns = self._marks[mark]

@@ -1,7 +1,7 @@
 """The tables of a log. New files are made from them, older ones migrated; a test compares both.
 
-Columns carry the invariants: positions and versions are unique, an event id is unique in its stream for ever. Rows are
-never updated. `salt` and `payload` may become NULL together, which will be the trace of an erased event.
+Columns carry the invariants: positions and versions are unique, an event id is unique in its stream for ever. A row is
+updated only to blank its event, which changes its payload, its salt and its content hash.
 """
 
 from __future__ import annotations

@@ -79,6 +79,10 @@ class Snapshots(Protocol):
         """Set every snapshot aside that is left; returns how many. Raises NotSetAside."""
         ...
 
+    def drop(self, key: StreamId) -> None:
+        """Drop the stream's snapshots, those that are set aside too. Raises NotSetAside."""
+        ...
+
     def drop_proven(self, proven: Mapping[StreamId, int]) -> int:
         """Drop the snapshots up to the versions to which their whole streams were folded; returns how many. Raises
         NotSetAside."""

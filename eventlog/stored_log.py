@@ -9,12 +9,12 @@ import logging
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Generic, Protocol, TypeVar
 
 from abridged.eventlog.admission import check_size, recall
-from abridged.eventlog.chain import LogIdentity
+from abridged.eventlog.chain import LogIdentity, blanked
 from abridged.eventlog.errors import EventLogError, EventTooLarge, LogClosed, LogFailed, LogForked, LogGone
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.event_reader import EventReader
@@ -137,6 +137,26 @@ class StoredEventLog(ABC, Generic[W, R]):
 
     def stream_version(self, stream: StreamId) -> int:
         return self._reading().stream_version(stream)
+
+    def blank(self, stream: StreamId, payloads: Mapping[int, bytes]) -> None:
+        rows = blanked(self._between(stream, min(payloads), max(payloads)), stream, payloads)
+        self._put_blanked([(row.event.payload, row.salt, row.event.position) for row in rows])
+
+    def _between(self, stream: StreamId, first: int, last: int) -> Iterator[SealedEvent]:
+        after = first - 1
+        while after < last and (
+            page := self.read_sealed(stream, after=after, limit=min(last - after, PAGE_EVENTS_MAX))
+        ):
+            yield from page
+            after = page[-1].event.version
+
+    @abstractmethod
+    def _put_blanked(self, rows: Sequence[tuple[bytes, bytes, int]]) -> None:
+        """Write payloads and salts of events by position, in one transaction, and take away their content hashes."""
+
+    @abstractmethod
+    def purge(self) -> bool:
+        """See EventLog."""
 
     @abstractmethod
     def full(self) -> str:

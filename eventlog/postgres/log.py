@@ -5,7 +5,7 @@ Acknowledged means committed as durably as the server commits, on its synchronou
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from typing import Self, TypeVar
 
@@ -14,7 +14,8 @@ import psycopg
 from abridged.eventlog.backend import Notice
 from abridged.eventlog.errors import LogUnavailable
 from abridged.eventlog.log import AppendHook
-from abridged.eventlog.postgres.connections import Address, Connection, Readers
+from abridged.eventlog.postgres import sql
+from abridged.eventlog.postgres.connections import Address, Connection, Readers, arrays
 from abridged.eventlog.postgres.database import (
     OPENING_LIMITS,
     StoredLog,
@@ -137,6 +138,14 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
         with self._writing:
             self._reading()
             self._writer.confirm()
+
+    def _put_blanked(self, rows: Sequence[tuple[bytes, bytes, int]]) -> None:
+        parameters = {"log": self.number, **arrays(("payload", "salt", "position"), rows)}
+        self.write(lambda connection: connection.execute(sql.BLANK, parameters))
+
+    def purge(self) -> bool:
+        """See EventLog: old rows, write-ahead logs and standbys are the server's to write."""
+        return True
 
     def full(self) -> str:
         """The server's disk is not this process's to look at: an append finds out."""

@@ -167,6 +167,10 @@ class PostgresRows(Generic[R]):
 
         return self._reading(read)
 
+    def namespaces(self) -> list[str]:
+        self.require_complete()
+        return [name for (name,) in self._all(self._sql.namespaces)]
+
     def marked(self, mark: str, *, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[R]:
         self.require_complete()
         found: list[R] = []
@@ -307,6 +311,9 @@ class _Statements:
         self.changes = (
             f"{self._select} AND namespace = %(namespace)b AND position < %(before)b "
             "ORDER BY position DESC LIMIT %(limit)b"
+        ).encode()
+        self.namespaces = (
+            f"SELECT DISTINCT namespace FROM {name} WHERE log = %(log)b ORDER BY namespace"  # noqa: S608 - of constants
         ).encode()
         self.counts = (
             f"SELECT (SELECT count(*) FROM {name} WHERE log = %(log)b AND namespace = %(namespace)b), "  # noqa: S608 - of constants

@@ -78,6 +78,9 @@ class PostgresSnapshots:
     def set_aside_rest(self) -> int:
         return self._moving(lambda connection: connection.execute(_MOVE_ALL, {"log": self._log}).rowcount)
 
+    def drop(self, key: StreamId) -> None:
+        self._moving(lambda connection: sum(connection.execute(each, self._of(key)).rowcount for each in _DROP))
+
     def drop_proven(self, proven: Mapping[StreamId, int]) -> int:
         parameters = {
             "log": self._log,
@@ -187,6 +190,11 @@ _NEWEST_ASIDE = b"""
 SELECT coalesce(max(event_version), 0) FROM snapshots_set_aside
 WHERE log = %(log)b AND namespace = %(namespace)b AND id = %(id)b
 """
+
+_DROP = tuple(
+    f"DELETE FROM {table.name} WHERE log = %(log)b AND namespace = %(namespace)b AND id = %(id)b".encode()  # noqa: S608 - of constants
+    for table in TABLES
+)
 
 _DROP_UP_TO = b"""
 DELETE FROM snapshots AS s

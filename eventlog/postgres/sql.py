@@ -91,6 +91,12 @@ SELECT %(log)b, * FROM unnest(
 )
 """
 
+BLANK = """
+UPDATE events AS e SET payload = blanked.payload, salt = blanked.salt, content_hash = ''
+FROM unnest(%(payload)b::bytea[], %(salt)b::bytea[], %(position)b::bigint[]) AS blanked (payload, salt, position)
+WHERE e.log = %(log)b AND e.position = blanked.position
+"""
+
 INSERT_REQUESTS = """
 INSERT INTO requests (log, stream, key, content_hash, first_position, last_position, last_version)
 SELECT %(log)b, * FROM unnest(

@@ -41,6 +41,8 @@ _SETTINGS: dict[str, int | str] = {
     "foreign_keys": 1,
 }
 _WRITER_SETTINGS: dict[str, int | str] = {
+    # Zeros in the place of whatever is deleted or overwritten, so that no text outlives its row in free pages.
+    "secure_delete": 1,
     "journal_mode": "wal",
     "synchronous": 2,
     **_SETTINGS,

@@ -38,10 +38,13 @@ from abridged.eventlog.sqlite.file import (
     wal_reset_warning,
 )
 from abridged.eventlog.sqlite.reader import SqliteReader
+from abridged.eventlog.sqlite.sql import driver_of
 from abridged.eventlog.sqlite.writer import SqliteWriter
 from abridged.eventlog.stored_log import StoredEventLog
 
 T = TypeVar("T")
+
+_BLANK = "UPDATE events SET payload = ?, salt = ?, content_hash = x'' WHERE position = ?"
 
 
 class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
@@ -144,6 +147,15 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
         with self._writing:
             self._reading()
             return self._writer.write(query)
+
+    def _put_blanked(self, rows: Sequence[tuple[bytes, bytes, int]]) -> None:
+        self.write(lambda connection: driver_of(connection).executemany(_BLANK, rows))
+
+    def purge(self) -> bool:
+        """See EventLog: of the file the writer's connection leaves nothing, but the write-ahead log has older pages."""
+        with self._writing:
+            self._reading()
+            return self._writer.checkpoint()
 
     def full(self) -> str:
         return "" if has_room(self._path) else f"{self._path.name} has no room on its volume"

@@ -139,6 +139,9 @@ class SqliteRows(Generic[R]):
 
         return self._through(read)
 
+    def namespaces(self) -> list[str]:
+        return [name for (name,) in self._through(lambda execute: execute(self._sql.namespaces).fetchall())]
+
     def marked(self, mark: str, *, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[R]:
         found: list[R] = []
         for key in self.marked_streams(mark, after=after, limit=limit):
@@ -297,6 +300,7 @@ class _Statements:
             f"SELECT namespace, id, position FROM {name} INDEXED BY {name}_by_change "  # noqa: S608 - of constants
             "WHERE namespace = ? AND position < ? ORDER BY position DESC"
         )
+        self.namespaces = f"SELECT DISTINCT namespace FROM {name} ORDER BY namespace"  # noqa: S608 - of constants
         self.beyond = f"SELECT * FROM {name} WHERE NOT (typeof(position) = 'integer' AND position <= ?)"  # noqa: S608 - of constants
         self.heads = f"SELECT (SELECT max(position) FROM {name}), (SELECT max(position) FROM events)"  # noqa: S608 - of constants
         changed = ", ".join(f"{c.name} = excluded.{c.name}" for c in table.columns if not c.primary_key)

@@ -78,6 +78,13 @@ class SqliteSnapshots:
 
         return self._moving(moved)
 
+    def drop(self, key: StreamId) -> None:
+        def dropped(connection: Connection) -> int:
+            tables = [table for table in (_NEWEST, ASIDE) if is_as_made(connection, table)]
+            return sum(connection.exec_driver_sql(_DROP_OF.format(table.name), tuple(key)).rowcount for table in tables)
+
+        self._moving(dropped)
+
     def drop_proven(self, proven: Mapping[StreamId, int]) -> int:
         keys = [(*key, version) for key, version in proven.items()]
         return self._moving(
@@ -186,7 +193,8 @@ _PUT = f"INSERT OR REPLACE INTO snapshots VALUES ({_VALUES})"  # noqa: S608 - of
 _KEEP = f"INSERT OR REPLACE INTO snapshots_set_aside VALUES ({_VALUES})"  # noqa: S608 - of constants
 _HAS_ONE = "SELECT 1 FROM snapshots WHERE namespace = ? AND id = ?"
 _MOVE = "INSERT OR REPLACE INTO snapshots_set_aside SELECT * FROM snapshots WHERE namespace = ? AND id = ?"
-_DROP = "DELETE FROM snapshots WHERE namespace = ? AND id = ?"
+_DROP_OF = "DELETE FROM {} WHERE namespace = ? AND id = ?"
+_DROP = _DROP_OF.format(_NEWEST.name)
 _DROP_UP_TO = f"{_DROP} AND event_version <= ?"
 _NEWEST_ASIDE = "SELECT coalesce(max(event_version), 0) FROM snapshots_set_aside WHERE namespace = ? AND id = ?"
 _KEYS = "SELECT DISTINCT namespace, id FROM {}"

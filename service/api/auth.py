@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from abridged.service.api.errors import PermissionDenied, Unauthenticated
 
-ALL_SCOPES = frozenset({"append", "read", "read-all", "admin"})
+ALL_SCOPES = frozenset({"append", "read", "read-all", "erase", "admin"})
 _BEARER = "bearer "
 
 

@@ -208,6 +208,10 @@ STATUSES: Mapping[type[Exception], _Row] = {
     domain.ConversationExists: _Row(
         _C.ALREADY_EXISTS, "CONVERSATION_EXISTS", resource=("conversation", "conversation_id")
     ),
+    domain.ConversationIsErased: _Row(
+        _C.NOT_FOUND, "CONVERSATION_ERASED", resource=("conversation", "conversation_id")
+    ),
+    domain.ConversationHasForks: _Row(_DENIED, "CONVERSATION_HAS_FORKS", ("forks",)),
     domain.ForksTooDeep: _Row(_DENIED, "FORKS_TOO_DEEP", ("limit",)),
     domain.ConversationIsClosed: _Row(_DENIED, "CONVERSATION_CLOSED"),
     domain.EpisodeNotFound: _Row(_C.NOT_FOUND, "EPISODE_NOT_FOUND", resource=("episode", "episode_id")),

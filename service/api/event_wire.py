@@ -12,7 +12,7 @@ from functools import lru_cache
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from abridged.eventlog.event import EVENT_ID_BYTES, RecordedEvent
-from abridged.service.codec.events import current_form, is_current
+from abridged.service.codec.events import ERASED, current_form, is_current
 from abridged.service.codec.wire_format import CONTINUED, LENGTH_DELIMITED, VARINT, field, length, tag, varint
 from abridged.v1 import event_pb2
 
@@ -76,7 +76,9 @@ class EventEncoder:
                     _PAYLOAD + size if payload else b"",
                 )
             )
-            if as_stored:
+            if payload == ERASED:
+                before_body = body_size = body = b""
+            elif as_stored:
                 body, body_size = payload, size
             elif (form := current_form(event_type, schema_version, payload)) is not None:
                 body, body_size = form, length(len(form))

@@ -32,6 +32,8 @@ METHOD_SCOPES: Mapping[str, str] = {
     "abridged.v1.ConversationService/ForkConversation": "append",
     "abridged.v1.ConversationService/CloseConversation": "append",
     "abridged.v1.ConversationService/ReopenConversation": "append",
+    "abridged.v1.ConversationService/EraseConversation": "erase",
+    "abridged.v1.ConversationService/EraseConversations": "erase",
     "abridged.v1.ConversationService/ListEpisodes": "read",
     "abridged.v1.ConversationService/GetEpisode": "read",
     "abridged.v1.ConversationService/ListRules": "read",
@@ -75,7 +77,7 @@ class Method:
 
     @property
     def reads(self) -> bool:
-        return self.scope != "append"
+        return self.scope not in ("append", "erase")
 
 
 UNKNOWN = Method(OTHER, "", is_open=False)

@@ -35,6 +35,7 @@ from abridged.service.conversations.context_lengths import ContextLengths
 from abridged.service.conversations.conversation_log import ConversationLog, OnChanged
 from abridged.service.conversations.conversations import Conversations, OnLoaded
 from abridged.service.conversations.counting import Counting
+from abridged.service.conversations.erasures import Erasures
 from abridged.service.conversations.policies import Policies
 from abridged.service.conversations.rebuild import Rebuild
 from abridged.service.conversations.table import ConversationTable
@@ -78,6 +79,7 @@ class Core:
     executor: ThreadPoolExecutor
     conversations: Conversations
     reactor: Reactor
+    erasures: Erasures
     changes: Changes
     counter: ModelCounters
     models: ChatModels
@@ -126,6 +128,8 @@ def open_core(
     changes, listeners = Changes(), _Listeners()
     conversations = _conversations(opened, policies, counter, listeners, now_us)
     resources.push_async_callback(conversations.log.finish)
+    erasures = Erasures(opened.log, conversations, opened.table, new_id=new_id)
+    resources.push_async_callback(erasures.stop)
     claims = Claims(opened.leases, owner=new_id(), lease_s=lease_s)
     reactor = _reactor(settings, opened, conversations, summarizers, counter, telemetry, claims)
     models = _chat_models(settings, providers, conversations, resources)
@@ -135,6 +139,7 @@ def open_core(
         lambda key, state, _: changes.notify(key, state),
         reactor.changed,
         lambda key, state, _: models.changed(key, state),
+        erasures.changed,
         *_titles(settings, providers, tracing, telemetry, conversations, counter, resources),
         lambda _key, _state, events: telemetry.changed(events),
     )
@@ -145,6 +150,7 @@ def open_core(
         executor=executor,
         conversations=conversations,
         reactor=reactor,
+        erasures=erasures,
         changes=changes,
         counter=counter,
         models=models,

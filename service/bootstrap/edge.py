@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from abridged.eventlog.errors import LogUnavailable
 from abridged.eventlog.subscription import CommitWakeUp, Timing
 from abridged.observability.facts import LogMeasured, RecallMeasured
 from abridged.service.api.admission import Admission, Limits
@@ -20,6 +21,7 @@ from abridged.service.api.auth import Authenticator, Grant
 from abridged.service.api.contexts import ContextCalls
 from abridged.service.api.conversation_servicer import ConversationServicer
 from abridged.service.api.conversations import ConversationCalls
+from abridged.service.api.erasures import ErasureCalls
 from abridged.service.api.event_log_servicer import EventLogServicer
 from abridged.service.api.http import Calls, HttpServer, health_routes, http_server_at, metrics_route
 from abridged.service.api.look import Look
@@ -44,7 +46,9 @@ from abridged.service.bootstrap.rebuild import rebuild_if_due
 from abridged.service.bootstrap.recall import lacking, open_recall
 from abridged.service.config.settings import ServerSettings, Settings
 from abridged.service.conversations.following import Following
+from abridged.service.conversations.time_to_live import erase_unchanged
 from abridged.service.passes.stand_ins import StandIns
+from abridged.service.recall.errors import RecallStopped
 from abridged.service.recall.recall import Recall
 from abridged.service.version import VERSION
 
@@ -87,6 +91,7 @@ class Sidecar:
             # After HTTP, because gRPC cannot release an address before it has served.
             addresses = self.grpc.listen(self.server.listen)
             self.core.reactor.start(attention)
+            await self.core.erasures.start(partial(_forgotten, self.recall) if self.recall is not None else None)
             await self.grpc.start()
             if self.recall is not None:
                 self.recall.projection.start()
@@ -127,6 +132,8 @@ def assembled(
     stopping, started = asyncio.Event(), asyncio.Event()
     if core.conversations.is_shared:
         _follow(core, resources)
+    if settings.log.time_to_live_s:
+        _erase_unchanged(settings.log.time_to_live_s, core, started, resources)
     server, validation = settings.server, Validation()
     admission = admission_of(settings)
     recall = open_recall(settings, core.log, core.conversations.state, resources)
@@ -165,6 +172,14 @@ def _follow(core: Core, resources: AsyncExitStack) -> None:
     resources.callback(wake_up.close)
     following = Following(core.log, core.executor, wake_up, core.changes, core.conversations)
     resources.callback(asyncio.create_task(following.run()).cancel)
+
+
+def _erase_unchanged(after_s: float, core: Core, started: asyncio.Event, resources: AsyncExitStack) -> None:
+    async def erasing() -> None:
+        await started.wait()
+        await erase_unchanged(core.erasures, after_s=after_s, now_us=core.now_us)
+
+    resources.callback(asyncio.create_task(erasing()).cancel)
 
 
 def admission_of(settings: Settings) -> Admission:
@@ -230,6 +245,7 @@ def servicers(
             RecordCalls(core.conversations, pages),
             RuleCalls(core.conversations, pages),
             AmendmentCalls(core.conversations, core.policies),
+            ErasureCalls(core.erasures),
             WatchCalls(core.conversations, watching),
             SearchCalls(recall, lacking(settings), core.table, core.metrics, watching.noticing),
         ),
@@ -287,6 +303,13 @@ def _http(
         recall=None if recall is None else partial(_behind, core, recall),
     )
     return http_server_at(settings.server.http_listen, health | metrics_route(core.metrics, look=look), calls)
+
+
+async def _forgotten(recall: Recall, position: int) -> None:
+    try:
+        await recall.projection.forgotten(position)
+    except RecallStopped as error:
+        raise LogUnavailable(f"the search index has stopped: {error}") from error
 
 
 def _behind(core: Core, recall: Recall) -> RecallMeasured:

@@ -15,10 +15,12 @@ from abridged.service.cli.terminal import excerpt, say, width
 from abridged.service.codec.events import fact_of
 from abridged.service.domain.events import (
     ConversationClosed,
+    ConversationErased,
     ConversationForked,
     ConversationOpened,
     ConversationReopened,
     ConversationRewound,
+    ErasedEvent,
     MessageAppended,
     MessagesPinned,
     MessagesUnpinned,
@@ -33,6 +35,7 @@ from abridged.service.domain.events import (
     SummarizationStarted,
     SummaryRated,
     SummaryRevoked,
+    TextPurged,
     TitleChanged,
     UsageReported,
 )
@@ -97,9 +100,9 @@ def event_text(event: Event, *, chars_max: int) -> str:
     if fact is None:
         return f"{event.type} (version {event.schema_version}, newer than this program)"
     text = _fact_text(fact, chars_max=chars_max)
-    body = getattr(event, event.WhichOneof("body") or "")
-    has_receipt = isinstance(fact, SummarizationCompleted | SummarizationCleared) and fact.receipt is not None
-    return f"{text}; {receipt_text(body.receipt)}" if has_receipt else text
+    if isinstance(fact, SummarizationCompleted | SummarizationCleared) and fact.receipt is not None:
+        return f"{text}; {receipt_text(getattr(event, event.WhichOneof('body') or '').receipt)}"
+    return text
 
 
 def _fact_text(event: DomainEvent, *, chars_max: int) -> str:
@@ -157,6 +160,12 @@ def _fact_text(event: DomainEvent, *, chars_max: int) -> str:
             return "reopened"
         case TitleChanged():
             return excerpt(f"title: {event.title}", chars_max=chars_max)
+        case ConversationErased():
+            return f"erased, with {event.messages:,} messages"
+        case TextPurged():
+            return "nothing of what was erased is left"
+        case ErasedEvent():
+            return "an event whose content was erased"
         case _:
             assert_never(event)
 

@@ -37,6 +37,9 @@ from abridged.v1 import event_pb2
 COUNTS_KEPT = 4_096
 """Encoded token counts that are remembered: nearly all are those of short messages."""
 
+ERASED = event_pb2.ErasedContent(erased=True).SerializeToString()
+"""The payload of an event whose content was erased, whatever its type."""
+
 _NUMBER = tag(event_pb2.MessageAppended.NUMBER_FIELD_NUMBER, VARINT)
 _MESSAGE = tag(event_pb2.MessageAppended.MESSAGE_FIELD_NUMBER, LENGTH_DELIMITED)
 
@@ -56,6 +59,8 @@ def encode(event: domain.Event, *, sent: bytes | None = None) -> tuple[str, int,
 
 def decode(type_name: str, schema_version: int, payload: bytes) -> domain.Event:
     """The event. Raises UnknownEvent if it cannot be read, because skipping one would falsify the fold."""
+    if payload == ERASED:
+        return domain.ErasedEvent()
     return fact(parsed(type_name, schema_version, payload))
 
 
@@ -238,6 +243,8 @@ _FORMS: dict[str, Form] = {
     "ConversationClosed": MessageMap(domain.ConversationClosed, event_pb2.ConversationClosed),
     "ConversationReopened": MessageMap(domain.ConversationReopened, event_pb2.ConversationReopened),
     "TitleChanged": MessageMap(domain.TitleChanged, event_pb2.TitleChanged, record_id="summary_id"),
+    "ConversationErased": MessageMap(domain.ConversationErased, event_pb2.ConversationErased),
+    "TextPurged": MessageMap(domain.TextPurged, event_pb2.TextPurged),
 }
 """The form of each type's current version."""
 
@@ -256,11 +263,16 @@ _PARSERS: Mapping[tuple[str, int], Callable[[bytes], Proto]] = {
 
 EVENT_TYPES = tuple(_FORMS)
 
+ERASING = frozenset({domain.ConversationErased.__name__})
+"""Types of events that take the contents of earlier ones away."""
+
 
 def fact_of(event: event_pb2.Event) -> domain.Event | None:
     """Return the fact of an event; None when it is newer than this program."""
     body = event.WhichOneof("body")
     try:
-        return None if body is None else fact(getattr(event, body))
+        if body is not None:
+            return fact(getattr(event, body))
+        return domain.ErasedEvent() if event.payload == ERASED else None
     except UnknownEvent:
         return None

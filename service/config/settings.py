@@ -121,7 +121,7 @@ ListenAddress = Annotated[str, AfterValidator(_listen_address)]
 HttpAddress = Annotated[str, AfterValidator(_http_address)]
 WebOrigin = Annotated[str, AfterValidator(_web_origin)]
 ProviderModel = Annotated[str, AfterValidator(_provider_model)]
-Scope = Literal["append", "read", "read-all", "admin"]
+Scope = Literal["append", "read", "read-all", "erase", "admin"]
 
 
 class TokenGrant(SettingsGroup):
@@ -158,8 +158,8 @@ class ServerSettings(SettingsGroup):
     )
     tokens: tuple[TokenGrant, ...] = Field(
         default=(),
-        description="Tables of `token` or `token_file`, `namespace` and `scopes` (append, read, read-all, admin). "
-        "Without tokens, anyone who can connect uses namespace `default`.",
+        description="Tables of `token` or `token_file`, `namespace` and `scopes` (append, read, read-all, erase, "
+        "admin). Without tokens, anyone who can connect uses namespace `default`.",
     )
     concurrent_rpcs_max: int = Field(
         default=1_000,
@@ -240,6 +240,12 @@ class LogSettings(SettingsGroup):
     name: Annotated[str, Field(pattern=NAME_PATTERN)] = Field(
         default="default",
         description="The log's name in its database, which may hold several. A sidecar serves one.",
+    )
+
+    time_to_live_s: Annotated[float, Field(ge=0)] = Field(
+        default=0.0,
+        description="Seconds without an event after which a conversation is erased for good, its forks too; 0 for "
+        "never. The sidecar looks once an hour.",
     )
 
     @property

@@ -139,6 +139,12 @@ class ConversationLog:
             states = ((key, self._cached(key)) for key in grown)
             await self._snapshots.finish((key, state) for key, state in states if state is not None)
 
+    async def forget(self, key: StreamId) -> None:
+        """Drop the conversation's snapshots, and write none any more of a state that it had."""
+        self._beyond.pop(key, None)
+        if self._snapshots is not None:
+            await self._snapshots.forget(key)
+
     def kept_ids(self, state: Conversation, messages: Sequence[Message]) -> frozenset[str]:
         """The ids of those of `messages` that came into the window with a snapshot: the index was not asked for them.
 

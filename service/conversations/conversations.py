@@ -47,7 +47,7 @@ from abridged.service.conversations.table import Projected
 from abridged.service.domain.amendments import needed
 from abridged.service.domain.commands import AppendMessages, ChangeSettings, Command, CountedMessage, ForkConversation
 from abridged.service.domain.conversation import Conversation, holdings
-from abridged.service.domain.decide import decide, require_possible, require_version
+from abridged.service.domain.decide import decide, require_not_erased, require_possible, require_version
 from abridged.service.domain.errors import (
     ConversationExists,
     ConversationNotFound,
@@ -121,6 +121,7 @@ class Conversations:
             state = await self._caught_up(key, state)
         if not state.is_open:
             raise ConversationNotFound(key.name)
+        require_not_erased(state)
         return state
 
     async def reached(self, key: StreamId, version: int) -> None:
@@ -206,6 +207,7 @@ class Conversations:
         async with queue.turn:
             await queue.settled()
             existing = await self._current(fork)
+            require_not_erased(existing)
             if existing.is_open:
                 if not _is_fork(existing, now, to):
                     raise ConversationExists(fork_id)
@@ -296,6 +298,7 @@ class Conversations:
             refused: dict[str, int] | None = None
             for attempts_left in reversed(range(ATTEMPTS_MAX)):
                 state = await self._current(key)
+                require_not_erased(state)
                 self._settings(state, request)
                 inherited = await self._inherited(key, state, request, sent)
                 own = [m for m in request.messages if m.id not in inherited]
@@ -443,7 +446,10 @@ class Conversations:
 
     def _committed(self, key: StreamId, after: Conversation, events: Sequence[Event]) -> None:
         """Keep the state that a commit led to, even if the caller was gone before it was on disk."""
-        self._cache.put(key, after)
+        if after.erased:
+            self._cache.drop(key)
+        else:
+            self._cache.put(key, after)
         self._on_changed(key, after, events)
 
     async def _needed(self, key: StreamId, state: Conversation, command: Command) -> tuple[MessageAppended, ...]:

@@ -15,7 +15,8 @@ class Row(NamedTuple):
     `position` is that of its last event. `labels` has every `name=value` between separators. `settings` are encoded.
     `pending_pass` is empty without one; `depth` and `last_*` are None without such a record or pass; `held_by` is empty
     below the trigger and if nothing holds it. `title` is the one that is shown. `over_budget` is 1 for an open
-    conversation whose window exceeds its budget. `forked_from` is empty but for forks.
+    conversation whose window exceeds its budget. `forked_from` is empty but for forks. An `erased` conversation has 1;
+    `purge_due` is 0 unless the files may still have what was erased of it.
     """
 
     namespace: str
@@ -50,6 +51,8 @@ class Row(NamedTuple):
     closed: int = 0
     over_budget: int = 0
     forked_from: str = ""
+    erased: int = 0
+    purge_due: int = 0
 
     @property
     def key(self) -> StreamId:
@@ -66,7 +69,7 @@ class Row(NamedTuple):
 
 READ_TABLE = RowTable(
     "conversations",
-    version=8,
+    version=9,
     row=Row,
     marks={
         "pending": ("pending_pass",),
@@ -74,6 +77,8 @@ READ_TABLE = RowTable(
         "over_budget": ("over_budget",),
         "held": ("held_by",),
         "reported": ("usage_reports",),
+        "purging": ("purge_due",),
+        "forked": ("forked_from",),
     },
 )
 """The read table."""

@@ -55,6 +55,7 @@ class SnapshotWriter:
         self._task: asyncio.Task[None] | None = None
         self._moves: set[asyncio.Task[None]] = set()
         self._unmoved: set[StreamId] = set()
+        self._forgotten: set[StreamId] = set()
 
     def fitting(self, key: StreamId) -> Snapshot | None:
         """The snapshot from which the conversation may be folded; None without one, or when it is doubted."""
@@ -77,6 +78,13 @@ class SnapshotWriter:
         move.add_done_callback(self._moves.discard)
         await asyncio.shield(move)
 
+    async def forget(self, key: StreamId) -> None:
+        """Drop the conversation's snapshots, those that are set aside too, and take no state of it any more."""
+        self._forgotten.add(key)
+        self._waiting.pop(key, None)
+        await self.settled()
+        await asyncio.to_thread(self.snapshots.stored.drop, key)
+
     async def _move(self, key: StreamId, state: Conversation | None) -> None:
         try:
             version = await asyncio.to_thread(self._set_aside_unless_proven, key, state)
@@ -89,7 +97,11 @@ class SnapshotWriter:
 
     def offer(self, key: StreamId, state: Conversation) -> bool:
         """Write a snapshot of the state soon, unless it is too large or too many wait; returns whether it will be."""
-        if not is_worth_keeping(state) or (key not in self._waiting and len(self._waiting) >= WAITING_MAX):
+        if (
+            key in self._forgotten
+            or not is_worth_keeping(state)
+            or (key not in self._waiting and len(self._waiting) >= WAITING_MAX)
+        ):
             return False
         self._waiting[key] = state
         if self._task is None or self._task.done():

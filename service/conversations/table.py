@@ -42,7 +42,8 @@ def nothing_held(_state: Conversation) -> HeldBy | None:
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """Conversations of a namespace, last changed first, before a position (0: from the newest)."""
+    """Conversations of a namespace, last changed first, before a position (0: from the newest); `changed_before_us` is
+    a time, or 0 for any."""
 
     namespace: str
     limit: int
@@ -50,9 +51,13 @@ class ListQuery:
     labels: tuple[tuple[str, str], ...] = ()
     min_ratio: float = 0.0
     closed: bool | None = None
+    changed_before_us: int = 0
 
     def accepts(self, row: Row) -> bool:
-        """Whether the row has the requested labels and ratio, and is closed or not as requested."""
+        """Whether the row has the requested labels and ratio, and is closed or not as requested; none of an erased
+        conversation has."""
+        if row.erased or 0 < self.changed_before_us <= row.updated_us:
+            return False
         if self.closed is not None and bool(row.closed) is not self.closed:
             return False
         return row.ratio >= self.min_ratio and all(_label(name, value) in row.labels for name, value in self.labels)
@@ -176,6 +181,21 @@ class ConversationTable:
         """The conversations with a requested pass that has not ended, by namespace and id."""
         return self._rows.marked_streams("pending", after=after, limit=limit)
 
+    def purging(self, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[StreamId]:
+        """The conversations of which the files may still have what was erased, by namespace and id."""
+        return self._rows.marked_streams("purging", after=after, limit=limit)
+
+    def forks(self) -> Mapping[StreamId, Sequence[StreamId]]:
+        """The forks of each conversation that has any, without those that are erased."""
+        found: dict[StreamId, list[StreamId]] = {}
+        for row in self._rows.marked("forked"):
+            found.setdefault(StreamId(row.namespace, row.forked_from), []).append(row.key)
+        return found
+
+    def namespaces(self) -> list[str]:
+        """The namespaces of all conversations."""
+        return self._rows.namespaces()
+
     def calibrations(self) -> dict[tuple[str, str], Taught]:
         """For each model of a namespace, what the most reports have taught."""
         reported = [row for row in self._rows.marked("reported") if row.model]
@@ -281,6 +301,8 @@ def row_of(
         closed=int(state.closed),
         over_budget=int(state.ratio > 1 and not state.closed),
         forked_from=state.ancestors[0].conversation_id if state.ancestors else "",
+        erased=int(state.erased),
+        purge_due=state.purge_due,
     )
 
 

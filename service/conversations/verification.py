@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from abridged.eventlog.chain import is_blanked
 from abridged.eventlog.errors import LogCorrupt
 from abridged.eventlog.event import SealedEvent, StreamId
 from abridged.eventlog.rows import Fault
 from abridged.eventlog.verification import FAILURES_MAX, RANGES_MAX, LogVerification, Loss, Ranges, listed
-from abridged.service.codec.events import UnknownEvent, content_of
+from abridged.service.codec.events import ERASING, UnknownEvent, content_of
 from abridged.service.conversations.replay import PAGE_EVENTS, evolved
 from abridged.service.conversations.snapshots import ConversationSnapshots, Snapshot
 from abridged.service.conversations.table import ConversationTable, ListQuery, is_row_of
@@ -126,7 +127,7 @@ def _of_conversation(
     if damage:
         yield Damage(where, damage, of_table=True)
     version = position = 0
-    repeatable = Ranges(RANGES_MAX)
+    repeatable, taken_out = Ranges(RANGES_MAX), Ranges(RANGES_MAX)
     unknown: LogCorrupt | None = None
     try:
         for page in log.pages(stream):
@@ -134,6 +135,10 @@ def _of_conversation(
                 version, position = sealed.event.version, sealed.event.position
                 if not log.has_content(sealed, content_of(sealed.event.type, sealed.event.payload)):
                     repeatable.add(position)
+                if sealed.event.type in ERASING:
+                    taken_out = Ranges(RANGES_MAX)
+                elif is_blanked(sealed.salt):
+                    taken_out.add(position)
                 state = evolved(log, stream, state, (sealed.event,))
                 if snapshot == Snapshot(state, version, position, sealed.chain):
                     snapshot = None
@@ -150,6 +155,10 @@ def _of_conversation(
     if repeatable.count:
         named = listed(repeatable.kept, repeatable.dropped)
         yield Damage(where, f"position {named}: sent again, it would be appended a second time")
+    if taken_out.count:
+        named = listed(taken_out.kept, taken_out.dropped)
+        yield Damage(where, f"position {named}: its content was taken out, and no later event says so", is_lost=True)
+        return
     if unknown is not None:
         yield Damage(where, f"{unknown}; {_INTACT.format(version)}")
         return

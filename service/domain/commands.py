@@ -222,6 +222,23 @@ class ReopenConversation:
     """Take messages again, and apply the rules at once."""
 
 
+@dataclass(frozen=True, slots=True)
+class EraseConversation:
+    """Erase everything that was said, as one of the number of `conversations` that one call erases; with
+    `unchanged_since_us` only if nothing was written since."""
+
+    erasure_id: str
+    conversations: int = 1
+    unchanged_since_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmPurge:
+    """Say that the files have nothing left of what the event with this version, and those before, erased."""
+
+    event_version: int
+
+
 Amendment = RevokeSummary | RateSummary | PinMessages | UnpinMessages | DropRules | RewindConversation
 
 Command = (
@@ -237,6 +254,8 @@ Command = (
     | EndWait
     | ApplyRules
     | ChangeTitle
+    | EraseConversation
+    | ConfirmPurge
     | CloseConversation
     | ReopenConversation
     | ForkConversation

@@ -163,6 +163,8 @@ class Conversation(NamedTuple):
         ledger: The identifiers of what has left the window.
         ancestors: The conversations that it was forked from, nearest first.
         rules: Its standing rules.
+        erased: Whether it was erased; it has no other content then.
+        purge_due: Version of the newest event that erased something which the files may still have; 0 for none.
     """
 
     event_version: int = 0
@@ -212,6 +214,8 @@ class Conversation(NamedTuple):
     ledger: Ledger = Ledger()
     ancestors: tuple[Ancestor, ...] = ()
     rules: Rules = NO_RULES
+    erased: bool = False
+    purge_due: int = 0
 
     @property
     def is_open(self) -> bool:

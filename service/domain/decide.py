@@ -27,7 +27,9 @@ from abridged.service.domain.commands import (
     CloseConversation,
     Command,
     CompletePass,
+    ConfirmPurge,
     EndWait,
+    EraseConversation,
     FailPass,
     ForkConversation,
     RateSummary,
@@ -42,6 +44,7 @@ from abridged.service.domain.commands import (
 from abridged.service.domain.conversation import Conversation, next_remake
 from abridged.service.domain.errors import (
     ConversationIsClosed,
+    ConversationIsErased,
     ConversationNotFound,
     ForksTooDeep,
     InvalidPolicy,
@@ -52,6 +55,7 @@ from abridged.service.domain.errors import (
 )
 from abridged.service.domain.events import (
     ConversationClosed,
+    ConversationErased,
     ConversationForked,
     ConversationOpened,
     ConversationReopened,
@@ -67,6 +71,7 @@ from abridged.service.domain.events import (
     SummarizationSkipped,
     SummarizationStarted,
     SystemPrompt,
+    TextPurged,
     TitleChanged,
     Trigger,
     UsageReported,
@@ -90,6 +95,8 @@ ANCESTORS_MAX = 64
 
 def decide(state: Conversation, command: Command, context: DecisionContext) -> list[Event]:
     """The events that `command` causes; none if it changes nothing. Raises DomainError if it is refused."""
+    if state.erased:
+        return _of_erased(state, command)
     if isinstance(command, AppendMessages):
         return _append(state, command, context)
     if not state.is_open:
@@ -127,8 +134,29 @@ def decide(state: Conversation, command: Command, context: DecisionContext) -> l
         case ChangeTitle():
             named = state.settings.title or state.title == command.title
             return [] if named else [TitleChanged(command.title, command.record_id)]
+        case EraseConversation():
+            if command.unchanged_since_us is not None and state.updated_us >= command.unchanged_since_us:
+                return []
+            erased = ConversationErased(state.id, state.message_version, command.erasure_id, command.conversations)
+            return [*pending_cancelled(state), erased]
+        case ConfirmPurge():
+            return [TextPurged(command.event_version)] if state.purge_due else []
         case _:
             assert_never(command)
+
+
+def require_not_erased(state: Conversation) -> None:
+    """Raise ConversationIsErased for a conversation that was."""
+    if state.erased:
+        raise ConversationIsErased(state.id)
+
+
+def _of_erased(state: Conversation, command: Command) -> list[Event]:
+    if isinstance(command, ConfirmPurge) and state.purge_due:
+        return [TextPurged(command.event_version)]
+    if not isinstance(command, EraseConversation | ConfirmPurge):
+        raise ConversationIsErased(state.id)
+    return []
 
 
 def _fork(state: Conversation, command: ForkConversation, context: DecisionContext) -> list[Event]:

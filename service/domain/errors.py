@@ -3,6 +3,8 @@
 DomainError
 ├── InvalidPolicy            settings that can never work; names the field
 ├── ConversationNotFound     commands other than an append need an open conversation
+├── ConversationIsErased     an erased conversation takes nothing, and its id is not used again
+├── ConversationHasForks     a conversation whose forks are not erased with it
 ├── ConversationIsClosed     a closed conversation takes no messages, passes or changes of its window
 ├── EpisodeNotFound
 ├── SummaryNotFound
@@ -51,6 +53,22 @@ class ConversationNotFound(DomainError):
     def __init__(self, conversation_id: str) -> None:
         super().__init__("no such conversation")
         self.conversation_id = conversation_id
+
+
+class ConversationIsErased(DomainError):
+    """The conversation was erased; its id is not used again."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__("the conversation was erased, and its id is not used again")
+        self.conversation_id = conversation_id
+
+
+class ConversationHasForks(DomainError):
+    """Others were forked from the conversation, and have its text too. `forks` is their number."""
+
+    def __init__(self, *, forks: int) -> None:
+        super().__init__(f"{forks} conversations were forked from it and have its text; set `forks` to erase them too")
+        self.forks = forks
 
 
 class ConversationExists(DomainError):

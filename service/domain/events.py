@@ -469,6 +469,37 @@ class TitleChanged:
     record_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class ConversationErased:
+    """The conversation is gone for good, with the contents of all events before this one. Nothing but TextPurged
+    follows.
+
+    Attributes:
+        conversation_id: Its id, which is not used again.
+        messages: Messages ever appended to it.
+        erasure_id: The erasure, which all conversations of one call share.
+        conversations: How many conversations that call erased.
+    """
+
+    conversation_id: str
+    messages: int
+    erasure_id: str
+    conversations: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextPurged:
+    """The files and the search index have nothing left of the content that the event with this version, and those
+    before, erased."""
+
+    event_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedEvent:
+    """An event whose content was erased. It counts among the stream's events, and says nothing."""
+
+
 Event = (
     ConversationOpened
     | SettingsChanged
@@ -491,4 +522,7 @@ Event = (
     | ConversationReopened
     | ConversationForked
     | TitleChanged
+    | ConversationErased
+    | TextPurged
+    | ErasedEvent
 )

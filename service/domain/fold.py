@@ -19,9 +19,11 @@ from abridged.service.domain.conversation import (
 )
 from abridged.service.domain.events import (
     ConversationClosed,
+    ConversationErased,
     ConversationForked,
     ConversationOpened,
     ConversationReopened,
+    ErasedEvent,
     ErrorClass,
     Event,
     MessageAppended,
@@ -38,6 +40,7 @@ from abridged.service.domain.events import (
     SummarizationSkipped,
     SummarizationStarted,
     SummaryRated,
+    TextPurged,
     TitleChanged,
     Trigger,
     UsageReported,
@@ -63,14 +66,21 @@ def fold(
 ) -> Conversation:
     """The state after `events`, each with its time in microseconds, from `state` or from the beginning.
 
-    The events of a fork begin with `state` as that of the conversation that it was forked from.
+    The events of a fork begin with `state` as that of the conversation that it was forked from. Where the first event
+    was erased, those that follow are on their way there too: they only count, up to ConversationErased.
 
     `originals` is called for messages that come back into the window, and for no others.
     """
     state = state or initial_state()
+    # Only a conversation whose opening was erased has events and no id.
+    erased = state.is_open and not state.id
     joining: list[MessageAppended] = []
     joining_us = 0
     for event, at_us in events:
+        erased = not isinstance(event, ConversationErased) and (erased or isinstance(event, ErasedEvent))
+        if erased:
+            state = evolve(state, ErasedEvent(), at_us)
+            continue
         if isinstance(event, MessageAppended):
             joining.append(event)
             joining_us = at_us
@@ -118,6 +128,9 @@ _RareEvent = (
     | ConversationClosed
     | ConversationReopened
     | TitleChanged
+    | ConversationErased
+    | TextPurged
+    | ErasedEvent
     | WayBackEvent
 )
 
@@ -167,6 +180,12 @@ def _applied(state: Conversation, event: _RareEvent, at_us: int, originals: Iter
             return state._replace(closed=False)
         case TitleChanged():
             return state._replace(title=event.title)
+        case ErasedEvent():
+            return state if state.is_open else state._replace(created_us=at_us)
+        case ConversationErased():
+            return _erased(state, event)
+        case TextPurged():
+            return state._replace(purge_due=0) if state.purge_due <= event.event_version else state
         case _:
             assert_never(event)
 
@@ -201,6 +220,20 @@ def _messages_appended(state: Conversation, joining: Messages[MessageAppended], 
         state.original_tokens + exact + estimated - system_tokens,
         state.messages_since_pass + len(joining),
         *state[_CHANGED_BY_A_MESSAGE:],
+    )
+
+
+def _erased(state: Conversation, event: ConversationErased) -> Conversation:
+    return initial_state()._replace(
+        event_version=state.event_version,
+        message_version=event.messages,
+        id=event.conversation_id,
+        created_us=state.created_us,
+        # Beyond that of every state before, also where the events that led to these are erased already.
+        epoch=state.event_version + 1,
+        closed=True,
+        erased=True,
+        purge_due=state.event_version + 1,
     )
 
 

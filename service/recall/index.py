@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.service.codec.events import UnknownEvent, decode
 from abridged.service.domain.events import (
+    ConversationErased,
     ConversationOpened,
     ConversationRewound,
+    ErasedEvent,
     Event,
     MessageAppended,
     SettingsChanged,
@@ -84,7 +86,6 @@ class Index:
 
         Raises UnknownEvent for an event that this version cannot place.
         """
-        self._forgot = False
         try:
             with self._connection:
                 for recorded in events:
@@ -93,9 +94,15 @@ class Index:
         except BaseException:
             self._ids.clear()
             raise
+        self.purge()
+
+    def purge(self) -> bool:
+        """Cut what was forgotten from the write-ahead log, which still has the overwritten pages; False while a reader
+        is in the way."""
         if self._forgot:
-            # The write-ahead log still has the overwritten pages.
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            ((busy, *_),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._forgot = bool(busy)
+        return not self._forgot
 
     def unembedded(self, limit: int) -> list[Unembedded]:
         """The oldest entries without vectors."""
@@ -125,7 +132,9 @@ class Index:
         indexed = _INDEXED.get(recorded.type)
         if indexed is None:
             raise UnknownEvent(f"{recorded.type} version {recorded.schema_version}")
-        indexed(self, recorded, decode(recorded.type, recorded.schema_version, recorded.payload))
+        event = decode(recorded.type, recorded.schema_version, recorded.payload)
+        if not isinstance(event, ErasedEvent):
+            indexed(self, recorded, event)
 
     def _add(self, recorded: RecordedEvent, entry: _Entry) -> None:
         namespace, conversation = self._ids_of(recorded.stream)
@@ -280,6 +289,11 @@ def _rewound(index: Index, recorded: RecordedEvent, event: ConversationRewound) 
     _forget_records(index, recorded, event.revoked_ids)
 
 
+def _erased(index: Index, recorded: RecordedEvent, _event: ConversationErased) -> None:
+    index._forget(recorded, "TRUE")
+    index._label(recorded, {})
+
+
 def _forget_records(index: Index, recorded: RecordedEvent, ids: Iterable[str]) -> None:
     for record_id in ids:
         index._forget(recorded, "kind <> ? AND source = ?", Kind.MESSAGE, record_id)
@@ -292,6 +306,7 @@ _INDEXED: Mapping[str, Callable[[Index, RecordedEvent, Any], None]] = {
     "SummarizationCompleted": _completed,
     "SummaryRevoked": _revoked,
     "ConversationRewound": _rewound,
+    "ConversationErased": _erased,
 }
 """Events that are indexed."""
 
@@ -310,6 +325,7 @@ _UNINDEXED = frozenset(
         "ConversationReopened",
         "RulesDropped",
         "TitleChanged",
+        "TextPurged",
         "MessagesPinned",
         "MessagesUnpinned",
     }

@@ -138,6 +138,16 @@ class Projection:
         if self.progress.stopped:
             raise RecallStopped(self.progress.stopped)
 
+    async def forgotten(self, position: int) -> None:
+        """Return when every event up to this position is indexed, and the file has nothing of what those erased. Raises
+        RecallStopped."""
+        async with self._moved:
+            while not self._words_stopped and self._position < position:
+                await self._moved.wait()
+        self.require(meaning=False)
+        while not await self._in_thread(self._index.purge):
+            await self._sleep(self._pace.retry_s)
+
     async def stop(self) -> None:
         """End the running tasks; a batch under way is finished or undone. May be called twice."""
         if self._wake_up is not None:

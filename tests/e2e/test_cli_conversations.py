@@ -21,7 +21,7 @@ def chat_file(folder, conversation: str, messages: int) -> str:
 @pytest.fixture
 def cli(tmp_path):
     with served(tmp_path) as running:
-        yield lambda *arguments: abridged(*arguments, "--address", running.address)
+        yield lambda *arguments, **given: abridged(*arguments, "--address", running.address, **given)
 
 
 def test_conversations_are_listed_with_their_figures_and_filters(cli, tmp_path):
@@ -103,3 +103,22 @@ def test_a_record_shows_its_model_calls_and_their_tokens(tmp_path):
             assert figures[0] == 2
             assert figures[1] > 1_000 > figures[2] > 0
             assert shown.endswith(f", 2 model calls read {figures[1]:,} and wrote {figures[2]:,} tokens")
+
+
+def test_an_erasure_counts_asks_and_erases(cli):
+    """By id or by label; without a yes nothing is done, and a fork is not forgotten."""
+    for name in ("one", "two", "three"):
+        cli("append", name, "hello", "--label", f"team={'a' if name != 'three' else 'b'}")
+    cli("fork", "one", "four")
+
+    assert cli("erase", "--label", "team=a", "--dry-run").out == "would erase 3 conversations with 3 messages\n"
+    refused = cli("erase", "one", "--yes")
+    assert (refused.code, "--forks" in refused.err) == (1, True)
+    unsure = cli("erase", "one", "--forks", stdin="n\n")
+    assert (unsure.code, "nothing was erased" in unsure.err) == (1, True)
+    assert cli("erase", "one", "--forks", stdin="y\n").out == "erased 2 conversations with 2 messages\n"
+    assert cli("erase", "--label", "team=a", "--yes").out == "erased 1 conversation with 1 message\n"
+    assert cli("erase", "two", "--yes").out == "nothing to erase\n"
+    counted = json.loads(cli("erase", "three", "--dry-run", "--json").out)
+    assert counted == {"conversations": "1", "messages": "1", "erasureId": ""}
+    assert cli("erase").code == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -11,10 +12,13 @@ import grpc
 import pytest
 from click.testing import CliRunner, Result
 
+from abridged.eventlog.event import StreamId
 from abridged.eventlog.rows import seal_of
+from abridged.eventlog.sqlite.log import SqliteEventLog
 from abridged.service.cli.main import main
 from abridged.service.conversations.row import Row
 from abridged.v1 import conversation_pb2 as conversation
+from abridged.v1 import conversation_service_pb2 as api
 from tests.support.flipped_bits import FILE, Flip, built_log, flipped
 from tests.support.log_places import places_of
 from tests.support.read_tables import asked
@@ -247,3 +251,29 @@ async def _refused(folder: Path, names: list[str], *, after_events: bool = False
                 codes[name] = error.code().name
     assert set(codes.values()) <= {"DATA_LOSS"}
     return set(codes)
+
+
+def test_content_that_no_erasure_has_taken_out_is_found(tmp_path, whole):
+    """An event may be blanked only where a later event of its stream says so: else somebody changed the log."""
+    path = tmp_path / FILE
+    path.write_bytes(whole.read_bytes())
+    stream = StreamId("default", DAMAGED)
+    with closing(SqliteEventLog.open(path, clock_us=time.time_ns)) as log:
+        log.blank(stream, {2: log.read_stream(stream)[2].payload})
+
+    ran = _verified(path)
+
+    assert ran.exit_code == 1
+    assert f"damaged  default/{DAMAGED}: position " in ran.stdout
+    assert "its content was taken out, and no later event says so" in ran.stdout
+
+
+async def test_a_log_with_an_erased_conversation_is_in_order(tmp_path):
+    """Whether or not all of it was blanked before the process ended."""
+    async with sidecar(tmp_path) as s:
+        await s.chat("kept").talk(4)
+        await s.chat("gone").talk(4)
+        await s.conversations.EraseConversation(api.EraseConversationRequest(conversation_id="gone"))
+
+    (path,) = tmp_path.glob("*.db")
+    assert "in 2 conversations" in _verified(path).stdout

@@ -95,6 +95,8 @@ class Conversations(AbstractContextManager["Conversations"]):
     fork = _called(calls.fork)
     close_conversation = _called(calls.close_conversation)
     reopen_conversation = _called(calls.reopen_conversation)
+    erase = _called(calls.erase)
+    erase_matching = _called(calls.erase_matching)
     count_tokens = _called(calls.count_tokens)
     wait_idle = _called(calls.wait_idle)
     server_info = _called(calls.server_info)

@@ -20,6 +20,7 @@ from abridged.v1.conversation_service_pb2 import (
     ContextMessage,
     DropRulesResponse,
     Episode,
+    Erasure,
     ForkConversationResponse,
     GetContextResponse,
     PinMessagesResponse,
@@ -47,6 +48,9 @@ SEARCH_MODES = ("both", "meaning", "words")
 """The ways to compare texts that a search may name."""
 
 PAGE_SIZE = 100
+
+ERASURE_S = 60.0
+"""Seconds that an erasure may take beyond a call's deadline: it waits for readers of the log's files."""
 
 _pb = conversation_service_pb2
 
@@ -352,6 +356,21 @@ def reopen_conversation(conversation_id: str) -> Call[ReopenConversationResponse
     return Call("ConversationService/ReopenConversation", request, _whole)
 
 
+def erase(conversation_id: str, *, forks: bool = False, dry_run: bool = False) -> Call[Erasure]:
+    """Erase a conversation for good, and with `forks` what was forked from it; or only count. Waits until no byte is
+    left in the log's files."""
+    request = _pb.EraseConversationRequest(conversation_id=conversation_id, forks=forks, dry_run=dry_run)
+    return Call("ConversationService/EraseConversation", request, _erasure, wait_s=ERASURE_S)
+
+
+def erase_matching(
+    *, labels: Mapping[str, str] | None = None, user_id: str = "", dry_run: bool = False
+) -> Call[Erasure]:
+    """Erase the conversations that have all the labels and, if one is named, a message of the user; or only count."""
+    request = _pb.EraseConversationsRequest(labels=labels, user_id=user_id, dry_run=dry_run)
+    return Call("ConversationService/EraseConversations", request, _erasure, wait_s=ERASURE_S)
+
+
 def count_tokens(model: str, texts: Sequence[str]) -> Call[CountTokensResponse]:
     """Count the tokens of texts, as the sidecar counts those of this model's messages."""
     request = text_service_pb2.CountTokensRequest(model=model, texts=texts)
@@ -394,6 +413,11 @@ def _set_duration(request: Any, field: str, seconds: float) -> None:
 
 def _whole(answer: R) -> R:
     return answer
+
+
+def _erasure(answer: Any) -> Erasure:
+    erasure: Erasure = answer.erasure
+    return erasure
 
 
 def _conversation(answer: Any) -> Conversation:

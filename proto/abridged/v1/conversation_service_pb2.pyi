@@ -2121,6 +2121,170 @@ class ReopenConversationResponse(_message.Message):
 Global___ReopenConversationResponse: _TypeAlias = ReopenConversationResponse  # noqa: Y015
 
 @_typing.final
+class Erasure(_message.Message):
+    """Erasure counts what a call has erased, or with `dry_run` would erase."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERASURE_ID_FIELD_NUMBER: _builtins.int
+    CONVERSATIONS_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    erasure_id: _builtins.str
+    """Its id, which the ConversationErased event of each conversation has; empty for a dry run, and if nothing was left to
+    erase.
+    """
+    conversations: _builtins.int
+    """Conversations, with their forks."""
+    messages: _builtins.int
+    """Their messages."""
+    def __init__(
+        self,
+        *,
+        erasure_id: _builtins.str = ...,
+        conversations: _builtins.int = ...,
+        messages: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversations", b"conversations", "erasure_id", b"erasure_id", "messages", b"messages"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Erasure: _TypeAlias = Erasure  # noqa: Y015
+
+@_typing.final
+class EraseConversationRequest(_message.Message):
+    """EraseConversationRequest names a conversation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    FORKS_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation."""
+    forks: _builtins.bool
+    """Whether to erase what was forked from it, too: forks have its text."""
+    dry_run: _builtins.bool
+    """Whether only to count."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        forks: _builtins.bool = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "dry_run", b"dry_run", "forks", b"forks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EraseConversationRequest: _TypeAlias = EraseConversationRequest  # noqa: Y015
+
+@_typing.final
+class EraseConversationResponse(_message.Message):
+    """EraseConversationResponse is what was erased."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERASURE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def erasure(self) -> Global___Erasure:
+        """The counts: 0 conversations if it had been erased before."""
+
+    def __init__(
+        self,
+        *,
+        erasure: Global___Erasure | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["erasure", b"erasure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["erasure", b"erasure"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EraseConversationResponse: _TypeAlias = EraseConversationResponse  # noqa: Y015
+
+@_typing.final
+class EraseConversationsRequest(_message.Message):
+    """EraseConversationsRequest says which conversations to erase: those that have all the labels and, if a user is given, a
+    message of that user.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    LABELS_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    user_id: _builtins.str
+    """The user of at least one of its messages."""
+    dry_run: _builtins.bool
+    """Whether only to count."""
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Labels that a conversation must have."""
+
+    def __init__(
+        self,
+        *,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        user_id: _builtins.str = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "labels", b"labels", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EraseConversationsRequest: _TypeAlias = EraseConversationsRequest  # noqa: Y015
+
+@_typing.final
+class EraseConversationsResponse(_message.Message):
+    """EraseConversationsResponse is what was erased."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERASURE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def erasure(self) -> Global___Erasure:
+        """The counts."""
+
+    def __init__(
+        self,
+        *,
+        erasure: Global___Erasure | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["erasure", b"erasure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["erasure", b"erasure"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EraseConversationsResponse: _TypeAlias = EraseConversationsResponse  # noqa: Y015
+
+@_typing.final
 class Episode(_message.Message):
     """Episode is a stretch of messages about one topic."""
 

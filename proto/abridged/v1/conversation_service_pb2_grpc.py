@@ -124,6 +124,16 @@ class ConversationServiceStub:
                 request_serializer=abridged_dot_v1_dot_conversation__service__pb2.ReopenConversationRequest.SerializeToString,
                 response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.ReopenConversationResponse.FromString,
                 _registered_method=True)
+        self.EraseConversation = channel.unary_unary(
+                '/abridged.v1.ConversationService/EraseConversation',
+                request_serializer=abridged_dot_v1_dot_conversation__service__pb2.EraseConversationRequest.SerializeToString,
+                response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.EraseConversationResponse.FromString,
+                _registered_method=True)
+        self.EraseConversations = channel.unary_unary(
+                '/abridged.v1.ConversationService/EraseConversations',
+                request_serializer=abridged_dot_v1_dot_conversation__service__pb2.EraseConversationsRequest.SerializeToString,
+                response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.EraseConversationsResponse.FromString,
+                _registered_method=True)
         self.ListEpisodes = channel.unary_unary(
                 '/abridged.v1.ConversationService/ListEpisodes',
                 request_serializer=abridged_dot_v1_dot_conversation__service__pb2.ListEpisodesRequest.SerializeToString,
@@ -366,6 +376,28 @@ class ConversationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def EraseConversation(self, request, context):
+        """EraseConversation erases a conversation for good: its messages, names, tool calls, settings, title, records, rules
+        and ledger, in the log and in the search index of this sidecar. Ids, positions and times of its events stay, and their
+        chain still verifies; its id is not used again, and every call for its content returns NOT_FOUND
+        (CONVERSATION_ERASED). A running pass ends without a record. OK means that no byte is left in the log's files; a
+        sidecar goes on if the caller's deadline comes before, and a repeat waits for the rest. Needs the scope `erase`.
+        Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (CONVERSATION_HAS_FORKS: without `forks`),
+        RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EraseConversations(self, request, context):
+        """EraseConversations erases every conversation of the caller's namespace with these labels or with messages of this
+        user, as EraseConversation does, and what was forked from them. A call that ends early has erased some of them, each
+        as a whole: repeat it. Needs the scope `erase`. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListEpisodes(self, request, context):
         """ListEpisodes returns the episodes in use of a conversation, newest first: those that the window shows, and those
         that it has merged. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
@@ -529,6 +561,16 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     servicer.ReopenConversation,
                     request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.ReopenConversationRequest.FromString,
                     response_serializer=abridged_dot_v1_dot_conversation__service__pb2.ReopenConversationResponse.SerializeToString,
+            ),
+            'EraseConversation': grpc.unary_unary_rpc_method_handler(
+                    servicer.EraseConversation,
+                    request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.EraseConversationRequest.FromString,
+                    response_serializer=abridged_dot_v1_dot_conversation__service__pb2.EraseConversationResponse.SerializeToString,
+            ),
+            'EraseConversations': grpc.unary_unary_rpc_method_handler(
+                    servicer.EraseConversations,
+                    request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.EraseConversationsRequest.FromString,
+                    response_serializer=abridged_dot_v1_dot_conversation__service__pb2.EraseConversationsResponse.SerializeToString,
             ),
             'ListEpisodes': grpc.unary_unary_rpc_method_handler(
                     servicer.ListEpisodes,
@@ -1133,6 +1175,60 @@ class ConversationService:
             '/abridged.v1.ConversationService/ReopenConversation',
             abridged_dot_v1_dot_conversation__service__pb2.ReopenConversationRequest.SerializeToString,
             abridged_dot_v1_dot_conversation__service__pb2.ReopenConversationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EraseConversation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/abridged.v1.ConversationService/EraseConversation',
+            abridged_dot_v1_dot_conversation__service__pb2.EraseConversationRequest.SerializeToString,
+            abridged_dot_v1_dot_conversation__service__pb2.EraseConversationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EraseConversations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/abridged.v1.ConversationService/EraseConversations',
+            abridged_dot_v1_dot_conversation__service__pb2.EraseConversationsRequest.SerializeToString,
+            abridged_dot_v1_dot_conversation__service__pb2.EraseConversationsResponse.FromString,
             options,
             channel_credentials,
             insecure,

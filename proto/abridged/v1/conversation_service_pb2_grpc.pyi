@@ -153,6 +153,20 @@ class ConversationServiceStub:
     """ReopenConversation undoes CloseConversation; the trigger rules run at once. Idempotent. Errors: as
     CloseConversation.
     """
+    EraseConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.EraseConversationRequest, _conversation_service_pb2.EraseConversationResponse]
+    """EraseConversation erases a conversation for good: its messages, names, tool calls, settings, title, records, rules
+    and ledger, in the log and in the search index of this sidecar. Ids, positions and times of its events stay, and their
+    chain still verifies; its id is not used again, and every call for its content returns NOT_FOUND
+    (CONVERSATION_ERASED). A running pass ends without a record. OK means that no byte is left in the log's files; a
+    sidecar goes on if the caller's deadline comes before, and a repeat waits for the rest. Needs the scope `erase`.
+    Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (CONVERSATION_HAS_FORKS: without `forks`),
+    RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
+    EraseConversations: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.EraseConversationsRequest, _conversation_service_pb2.EraseConversationsResponse]
+    """EraseConversations erases every conversation of the caller's namespace with these labels or with messages of this
+    user, as EraseConversation does, and what was forked from them. A call that ends early has erased some of them, each
+    as a whole: repeat it. Needs the scope `erase`. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
     ListEpisodes: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ListEpisodesRequest, _conversation_service_pb2.ListEpisodesResponse]
     """ListEpisodes returns the episodes in use of a conversation, newest first: those that the window shows, and those
     that it has merged. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
@@ -310,6 +324,20 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     ReopenConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ReopenConversationRequest, _conversation_service_pb2.ReopenConversationResponse]  # type: ignore[assignment]
     """ReopenConversation undoes CloseConversation; the trigger rules run at once. Idempotent. Errors: as
     CloseConversation.
+    """
+    EraseConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.EraseConversationRequest, _conversation_service_pb2.EraseConversationResponse]  # type: ignore[assignment]
+    """EraseConversation erases a conversation for good: its messages, names, tool calls, settings, title, records, rules
+    and ledger, in the log and in the search index of this sidecar. Ids, positions and times of its events stay, and their
+    chain still verifies; its id is not used again, and every call for its content returns NOT_FOUND
+    (CONVERSATION_ERASED). A running pass ends without a record. OK means that no byte is left in the log's files; a
+    sidecar goes on if the caller's deadline comes before, and a repeat waits for the rest. Needs the scope `erase`.
+    Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (CONVERSATION_HAS_FORKS: without `forks`),
+    RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
+    EraseConversations: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.EraseConversationsRequest, _conversation_service_pb2.EraseConversationsResponse]  # type: ignore[assignment]
+    """EraseConversations erases every conversation of the caller's namespace with these labels or with messages of this
+    user, as EraseConversation does, and what was forked from them. A call that ends early has erased some of them, each
+    as a whole: repeat it. Needs the scope `erase`. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     ListEpisodes: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListEpisodesRequest, _conversation_service_pb2.ListEpisodesResponse]  # type: ignore[assignment]
     """ListEpisodes returns the episodes in use of a conversation, newest first: those that the window shows, and those
@@ -591,6 +619,32 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_conversation_service_pb2.ReopenConversationResponse, _abc.Awaitable[_conversation_service_pb2.ReopenConversationResponse]]:
         """ReopenConversation undoes CloseConversation; the trigger rules run at once. Idempotent. Errors: as
         CloseConversation.
+        """
+
+    @_abc_1.abstractmethod
+    def EraseConversation(
+        self,
+        request: _conversation_service_pb2.EraseConversationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.EraseConversationResponse, _abc.Awaitable[_conversation_service_pb2.EraseConversationResponse]]:
+        """EraseConversation erases a conversation for good: its messages, names, tool calls, settings, title, records, rules
+        and ledger, in the log and in the search index of this sidecar. Ids, positions and times of its events stay, and their
+        chain still verifies; its id is not used again, and every call for its content returns NOT_FOUND
+        (CONVERSATION_ERASED). A running pass ends without a record. OK means that no byte is left in the log's files; a
+        sidecar goes on if the caller's deadline comes before, and a repeat waits for the rest. Needs the scope `erase`.
+        Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (CONVERSATION_HAS_FORKS: without `forks`),
+        RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def EraseConversations(
+        self,
+        request: _conversation_service_pb2.EraseConversationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.EraseConversationsResponse, _abc.Awaitable[_conversation_service_pb2.EraseConversationsResponse]]:
+        """EraseConversations erases every conversation of the caller's namespace with these labels or with messages of this
+        user, as EraseConversation does, and what was forked from them. A call that ends early has erased some of them, each
+        as a whole: repeat it. Needs the scope `erase`. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod

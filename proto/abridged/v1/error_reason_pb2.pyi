@@ -130,6 +130,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: the conversation is a fork of a fork, as deep as forks may be; metadata has `limit`."""
     ERROR_REASON_RULE_NOT_FOUND: _ErrorReason.ValueType  # 42
     """NOT_FOUND: no standing rule of this message, or none with this text; metadata has `number`."""
+    ERROR_REASON_CONVERSATION_ERASED: _ErrorReason.ValueType  # 43
+    """NOT_FOUND: the conversation was erased, and its id is not used again. Not retryable."""
+    ERROR_REASON_CONVERSATION_HAS_FORKS: _ErrorReason.ValueType  # 44
+    """FAILED_PRECONDITION: others were forked from the conversation and have its text too; metadata has `forks`, their
+    number.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the `reason` of the google.rpc.ErrorInfo that every error of the server carries; its domain is
@@ -245,4 +251,10 @@ ERROR_REASON_FORKS_TOO_DEEP: ErrorReason.ValueType  # 41
 """FAILED_PRECONDITION: the conversation is a fork of a fork, as deep as forks may be; metadata has `limit`."""
 ERROR_REASON_RULE_NOT_FOUND: ErrorReason.ValueType  # 42
 """NOT_FOUND: no standing rule of this message, or none with this text; metadata has `number`."""
+ERROR_REASON_CONVERSATION_ERASED: ErrorReason.ValueType  # 43
+"""NOT_FOUND: the conversation was erased, and its id is not used again. Not retryable."""
+ERROR_REASON_CONVERSATION_HAS_FORKS: ErrorReason.ValueType  # 44
+"""FAILED_PRECONDITION: others were forked from the conversation and have its text too; metadata has `forks`, their
+number.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -88,6 +88,8 @@ class Event(_message.Message):
     CONVERSATION_REOPENED_FIELD_NUMBER: _builtins.int
     CONVERSATION_FORKED_FIELD_NUMBER: _builtins.int
     RULES_DROPPED_FIELD_NUMBER: _builtins.int
+    CONVERSATION_ERASED_FIELD_NUMBER: _builtins.int
+    TEXT_PURGED_FIELD_NUMBER: _builtins.int
     log_id: _builtins.str
     """The log's id."""
     position: _builtins.int
@@ -106,7 +108,7 @@ class Event(_message.Message):
     """W3C traceparent of the call that wrote it."""
     payload: _builtins.bytes
     """The payload exactly as stored: the abridged.v1 message that `type` names, in the form of its schema_version. For
-    copying and for checking the seal; readers use `body`.
+    copying and for checking the seal; readers use `body`. ErasedContent for an erased event.
     """
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
@@ -196,6 +198,14 @@ class Event(_message.Message):
     def rules_dropped(self) -> Global___RulesDropped:
         """See that message."""
 
+    @_builtins.property
+    def conversation_erased(self) -> Global___ConversationErased:
+        """See that message."""
+
+    @_builtins.property
+    def text_purged(self) -> Global___TextPurged:
+        """See that message."""
+
     def __init__(
         self,
         *,
@@ -230,12 +240,14 @@ class Event(_message.Message):
         conversation_reopened: Global___ConversationReopened | None = ...,
         conversation_forked: Global___ConversationForked | None = ...,
         rules_dropped: Global___RulesDropped | None = ...,
+        conversation_erased: Global___ConversationErased | None = ...,
+        text_purged: Global___TextPurged | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_closed", b"conversation_closed", "conversation_forked", b"conversation_forked", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "rules_dropped", b"rules_dropped", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "time", b"time", "title_changed", b"title_changed", "usage_reported", b"usage_reported"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_closed", b"conversation_closed", "conversation_erased", b"conversation_erased", "conversation_forked", b"conversation_forked", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "rules_dropped", b"rules_dropped", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "text_purged", b"text_purged", "time", b"time", "title_changed", b"title_changed", "usage_reported", b"usage_reported"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_closed", b"conversation_closed", "conversation_forked", b"conversation_forked", "conversation_id", b"conversation_id", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "event_id", b"event_id", "log_id", b"log_id", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "payload", b"payload", "position", b"position", "rules_dropped", b"rules_dropped", "schema_version", b"schema_version", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "time", b"time", "title_changed", b"title_changed", "trace_context", b"trace_context", "type", b"type", "usage_reported", b"usage_reported", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_closed", b"conversation_closed", "conversation_erased", b"conversation_erased", "conversation_forked", b"conversation_forked", "conversation_id", b"conversation_id", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "event_id", b"event_id", "log_id", b"log_id", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "payload", b"payload", "position", b"position", "rules_dropped", b"rules_dropped", "schema_version", b"schema_version", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "text_purged", b"text_purged", "time", b"time", "title_changed", b"title_changed", "trace_context", b"trace_context", "type", b"type", "usage_reported", b"usage_reported", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["conversation_opened", "settings_changed", "message_appended", "usage_reported", "summarization_requested", "summarization_started", "summarization_completed", "summarization_failed", "summarization_skipped", "summarization_released", "summary_revoked", "summary_rated", "messages_pinned", "messages_unpinned", "conversation_rewound", "summarization_cleared", "title_changed", "conversation_closed", "conversation_reopened", "conversation_forked", "rules_dropped"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["conversation_opened", "settings_changed", "message_appended", "usage_reported", "summarization_requested", "summarization_started", "summarization_completed", "summarization_failed", "summarization_skipped", "summarization_released", "summary_revoked", "summary_rated", "messages_pinned", "messages_unpinned", "conversation_rewound", "summarization_cleared", "title_changed", "conversation_closed", "conversation_reopened", "conversation_forked", "rules_dropped", "conversation_erased", "text_purged"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -1369,3 +1381,83 @@ class TitleChanged(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TitleChanged: _TypeAlias = TitleChanged  # noqa: Y015
+
+@_typing.final
+class ConversationErased(_message.Message):
+    """ConversationErased ends a conversation for good. The contents of all events before it are erased; their ids, positions,
+    types and times stay. Nothing but TextPurged follows it, and the conversation's id is not used again.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    ERASURE_ID_FIELD_NUMBER: _builtins.int
+    CONVERSATIONS_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation's id."""
+    messages: _builtins.int
+    """Messages ever appended to it."""
+    erasure_id: _builtins.str
+    """The id of the erasure, which all conversations of one call share."""
+    conversations: _builtins.int
+    """How many conversations that call erased."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        messages: _builtins.int = ...,
+        erasure_id: _builtins.str = ...,
+        conversations: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "conversations", b"conversations", "erasure_id", b"erasure_id", "messages", b"messages"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConversationErased: _TypeAlias = ConversationErased  # noqa: Y015
+
+@_typing.final
+class TextPurged(_message.Message):
+    """TextPurged means that what was erased is gone from the log's files too, and from the search index."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENT_VERSION_FIELD_NUMBER: _builtins.int
+    event_version: _builtins.int
+    """The version of the newest event that erased something before."""
+    def __init__(
+        self,
+        *,
+        event_version: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event_version", b"event_version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TextPurged: _TypeAlias = TextPurged  # noqa: Y015
+
+@_typing.final
+class ErasedContent(_message.Message):
+    """ErasedContent is the payload of an event whose content was erased, whatever its type. No other payload has its field."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERASED_FIELD_NUMBER: _builtins.int
+    erased: _builtins.bool
+    """Always true."""
+    def __init__(
+        self,
+        *,
+        erased: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["erased", b"erased"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ErasedContent: _TypeAlias = ErasedContent  # noqa: Y015

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abridged.service.codec import enums
-from abridged.service.codec.events import EVENT_TYPES, UnknownEvent, decode, encode
+from abridged.service.codec.events import ERASED, EVENT_TYPES, UnknownEvent, decode, encode
 from abridged.service.codec.values import (
     canonical,
     message_from_proto,
@@ -225,6 +225,8 @@ EVENTS = {
     "ConversationForked": st.builds(domain.ConversationForked, TEXT, TEXT, COUNT, COUNT),
     "ConversationClosed": st.builds(domain.ConversationClosed),
     "ConversationReopened": st.builds(domain.ConversationReopened),
+    "ConversationErased": st.builds(domain.ConversationErased, TEXT, COUNT, TEXT, COUNT),
+    "TextPurged": st.builds(domain.TextPurged, COUNT),
     "ConversationRewound": st.builds(domain.ConversationRewound, COUNT, NAMES, NAMES, NAMES),
     "SummarizationFailed": st.builds(
         domain.SummarizationFailed,
@@ -268,7 +270,16 @@ def test_every_event_type_is_in_the_registry_and_in_these_tests():
     """A new type is stored, and tested, or this fails."""
     names = {kind.__name__ for kind in domain.Event.__args__}
 
-    assert set(EVENT_TYPES) == set(EVENTS) == names
+    assert set(EVENT_TYPES) == set(EVENTS) == names - {domain.ErasedEvent.__name__}
+
+
+@pytest.mark.parametrize("name", EVENTS)
+@settings(max_examples=EXAMPLES)
+@given(st.data())
+def test_an_erased_event_is_told_from_every_other(name, data):
+    """Whatever its type was; no event of any content has its payload."""
+    assert decode(name, 1, ERASED) == domain.ErasedEvent()
+    assert encode(data.draw(EVENTS[name]))[2] != ERASED
 
 
 def test_bytes_do_not_depend_on_the_order_of_labels():

@@ -11,6 +11,8 @@ from abridged.service.codec.state import KeptWindow, state_from_bytes, state_to_
 from abridged.service.conversations.state_size import whole_window_size
 from abridged.service.conversations.table import row_of
 from abridged.service.domain.conversation import Conversation, initial_state
+from abridged.service.domain.events import ConversationErased
+from abridged.service.domain.fold import fold
 from abridged.service.domain.policy import ProfileName
 from abridged.service.domain.sequence import Sequence
 from tests.support.simulation import SimulatedChat
@@ -82,8 +84,20 @@ def test_the_chats_set_every_field_of_a_state():
     unset = set(Conversation._fields)
     for seed in range(CHATS):
         for step in SimulatedChat(seed, amendments=0.25, forks=0.02).steps():
-            unset -= {name for name in unset if getattr(step.after, name) != getattr(initial_state(), name)}
-    assert not unset
+            unset -= _set_in(step.after) & unset
+    assert unset == {"erased", "purge_due"}
+
+
+def test_an_erased_state_comes_back_as_it_was():
+    """Its fields are those that no other state has set."""
+    erased = fold([(ConversationErased("c", 7, "e", 2), 5)])
+
+    assert _set_in(erased) >= {"erased", "purge_due"}
+    assert state_from_bytes(state_to_bytes(erased)) == erased
+
+
+def _set_in(state: Conversation) -> set[str]:
+    return {name for name in Conversation._fields if getattr(state, name) != getattr(initial_state(), name)}
 
 
 def test_the_chats_show_records_by_their_short_texts_and_plan_overlaps():

@@ -1,0 +1,69 @@
+"""Conversations whose time is over are erased by the sidecar itself, over a simulated year."""
+
+from __future__ import annotations
+
+import asyncio
+from time import time_ns
+
+import pytest
+
+from abridged.service.conversations.time_to_live import erase_unchanged
+from abridged.v1 import conversation_service_pb2 as api
+from tests.support.below_grpc import BelowGrpc, below_grpc
+from tests.support.patience import PATIENCE_S
+from tests.support.sidecar import said, sidecar
+
+DAY_S = 86_400.0
+LIFE_DAYS = 30
+
+
+class Year:
+    """A clock whose days pass when somebody sleeps, each with a new conversation and with a message to an old one."""
+
+    def __init__(self) -> None:
+        self.now_us = time_ns() // 1_000
+        self.day = 0
+        self.sidecar: BelowGrpc
+
+    def __call__(self) -> int:
+        self.now_us += 1
+        return self.now_us
+
+    async def sleep(self, _seconds: float) -> None:
+        """Let a day pass."""
+        if self.day == 365:
+            raise asyncio.CancelledError
+        self.day += 1
+        self.now_us += int(DAY_S * 1e6)
+        for name in (f"day-{self.day}", "alive", *(("fork",) if self.day > 1 else ())):
+            await self.append(name, said(self.day))
+        if self.day == 1:
+            await self.sidecar.conversations.ForkConversation(
+                api.ForkConversationRequest(conversation_id="day-1", fork_id="fork")
+            )
+
+    async def append(self, name, message) -> None:
+        await self.sidecar.conversations.AppendMessages(
+            api.AppendMessagesRequest(conversation_id=name, messages=[message])
+        )
+
+
+async def test_a_year_leaves_what_changed_within_the_time_to_live(tmp_path):
+    """Each conversation lives for its time after its last message, and with it what a fork of it still needs."""
+    year = Year()
+    async with below_grpc(tmp_path, {}, now_us=year) as year.sidecar:
+        with pytest.raises(asyncio.CancelledError):
+            await erase_unchanged(year.sidecar.core.erasures, after_s=LIFE_DAYS * DAY_S, now_us=year, sleep=year.sleep)
+        listed = await year.sidecar.conversations.ListConversations(api.ListConversationsRequest(page_size=500))
+
+    expected = {f"day-{day}" for day in range(365 - LIFE_DAYS + 1, 366)} | {"alive", "fork", "day-1"}
+    assert {conversation.id for conversation in listed.conversations} == expected
+
+
+async def test_a_sidecar_erases_by_itself(tmp_path):
+    """As its setting says, from its start on."""
+    async with sidecar(tmp_path, {"log.time_to_live_s": 0.05}) as s:
+        await s.chat().append(said(1))
+        async with asyncio.timeout(PATIENCE_S):
+            while (await s.conversations.ListConversations(api.ListConversationsRequest())).conversations:
+                continue
