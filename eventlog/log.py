@@ -213,8 +213,9 @@ class EventLog(Protocol):
     def blank(self, stream: StreamId, payloads: Mapping[int, bytes]) -> None:
         """Put these payloads, by version, in the places of those of the stream's events, which nobody can read then.
 
-        The events keep their envelopes and their seals. A repeat of one is known by its id, whatever its content. On
-        disk when it returns, all or none; raises what an append would, and LogCorrupt for an event that is not there.
+        The events keep their envelopes and their seals. Repeats are known by their ids, and those of a request that
+        wrote any of them by its key, whatever they contain. On disk when it returns, all or none; raises what an append
+        would, and LogCorrupt for an event that is not there.
         """
         ...
 

@@ -174,7 +174,12 @@ class MemoryEventLog:
         with self._reading():
             kept = self._streams.get(stream, StreamState(0, b""))
             places = {sealed.event.version: sealed for sealed in self._by_stream.get(stream, ())}
-            for row in blanked(places.values(), stream, payloads):
+            rows = blanked(places.values(), stream, payloads)
+            first, last = rows[0].event.position, rows[-1].event.position
+            for name, request in kept.requests.items():
+                if request.last_position >= first and request.first_position <= last:
+                    kept.requests[name] = request._replace(content_hash=b"")
+            for row in rows:
                 old = places[row.event.version]
                 new = old._replace(event=row.event, content_hash=b"", salt=row.salt)
                 self._events[row.event.position - 1] = self._by_stream[stream][row.event.version - 1] = new

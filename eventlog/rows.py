@@ -93,6 +93,11 @@ class Rows(Protocol[R]):
         rows are not read, so damage to one does not show."""
         ...
 
+    def having(self, mark: str, namespace: str, value: Any) -> list[StreamId]:
+        """Streams of a namespace by id whose rows have this value in a mark of one column, as the mark's index has
+        them."""
+        ...
+
     def tally(self, mark: str) -> Counter[Any]:
         """The number of rows by the value of a mark of one column, over the rows that have it."""
         ...
@@ -157,6 +162,15 @@ class MemoryRows(Generic[R]):
 
     def marked_streams(self, mark: str, *, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[StreamId]:
         return [StreamId(*row[:2]) for row in self.marked(mark, after=after, limit=limit)]
+
+    def having(self, mark: str, namespace: str, value: Any) -> list[StreamId]:
+        (column,) = self._marks[mark]
+        return [
+            key for key in self.marked_streams(mark) if key.namespace == namespace and self._has(key, column, value)
+        ]
+
+    def _has(self, key: StreamId, column: str, value: Any) -> bool:
+        return bool(getattr(self._rows[key], column) == value)
 
     def tally(self, mark: str) -> Counter[Any]:
         (column,) = self._marks[mark]

@@ -141,7 +141,12 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
 
     def _put_blanked(self, rows: Sequence[tuple[bytes, bytes, int]]) -> None:
         parameters = {"log": self.number, **arrays(("payload", "salt", "position"), rows)}
-        self.write(lambda connection: connection.execute(sql.BLANK, parameters))
+
+        def written(connection: Connection) -> None:
+            connection.execute(sql.BLANK, parameters)
+            connection.execute(sql.BLANK_REQUESTS, parameters)
+
+        self.write(written)
 
     def purge(self) -> bool:
         """See EventLog: old rows, write-ahead logs and standbys are the server's to write."""

@@ -186,6 +186,11 @@ class PostgresRows(Generic[R]):
         keys = self._all(self._sql.marked_streams(mark), namespace=after.namespace, id=after.name, limit=limit)
         return [StreamId(*key) for key in keys]
 
+    def having(self, mark: str, namespace: str, value: Any) -> list[StreamId]:
+        self.require_complete()
+        keys = self._all(self._sql.having(mark), namespace=namespace, value=_stored(value))
+        return [StreamId(*key) for key in keys]
+
     def tally(self, mark: str) -> Counter[Any]:
         self.require_complete()
         return Counter({_given(value): count for value, count in self._all(self._sql.tally(mark))})
@@ -334,6 +339,14 @@ class _Statements:
     def _page_of(self, mark: str) -> str:
         where = condition_of(self._table, self._spec.marks[mark])
         return f" AND ({where}) AND (namespace, id) > (%(namespace)b, %(id)b) ORDER BY namespace, id LIMIT %(limit)b"
+
+    def having(self, mark: str) -> bytes:
+        (column,) = self._spec.marks[mark]
+        where = condition_of(self._table, (column,))
+        return (
+            f"SELECT namespace, id FROM {self._table.name} "  # noqa: S608 - of constants
+            f"WHERE log = %(log)b AND ({where}) AND namespace = %(namespace)b AND {column} = %(value)b ORDER BY id"
+        ).encode()
 
     def tally(self, mark: str) -> bytes:
         (column,) = self._spec.marks[mark]

@@ -97,6 +97,13 @@ FROM unnest(%(payload)b::bytea[], %(salt)b::bytea[], %(position)b::bigint[]) AS 
 WHERE e.log = %(log)b AND e.position = blanked.position
 """
 
+BLANK_REQUESTS = """
+UPDATE requests AS r SET content_hash = ''
+FROM (SELECT min(position) AS first, max(position) AS last FROM unnest(%(position)b::bigint[]) AS position) AS blanked
+WHERE r.log = %(log)b AND r.last_position >= blanked.first AND r.first_position <= blanked.last
+AND r.stream = (SELECT e.stream FROM events AS e WHERE e.log = %(log)b AND e.position = blanked.first)
+"""
+
 INSERT_REQUESTS = """
 INSERT INTO requests (log, stream, key, content_hash, first_position, last_position, last_version)
 SELECT %(log)b, * FROM unnest(

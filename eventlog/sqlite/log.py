@@ -45,6 +45,10 @@ from abridged.eventlog.stored_log import StoredEventLog
 T = TypeVar("T")
 
 _BLANK = "UPDATE events SET payload = ?, salt = ?, content_hash = x'' WHERE position = ?"
+_BLANK_REQUESTS = (
+    "UPDATE requests SET content_hash = x'' WHERE last_position >= ? AND first_position <= ? "
+    "AND stream = (SELECT stream FROM events WHERE position = ?)"
+)
 
 
 class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
@@ -149,7 +153,14 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
             return self._writer.write(query)
 
     def _put_blanked(self, rows: Sequence[tuple[bytes, bytes, int]]) -> None:
-        self.write(lambda connection: driver_of(connection).executemany(_BLANK, rows))
+        positions = [position for *_, position in rows]
+
+        def written(connection: Connection) -> None:
+            driver = driver_of(connection)
+            driver.executemany(_BLANK, rows)
+            driver.execute(_BLANK_REQUESTS, (positions[0], positions[-1], positions[0]))
+
+        self.write(written)
 
     def purge(self) -> bool:
         """See EventLog: of the file the writer's connection leaves nothing, but the write-ahead log has older pages."""

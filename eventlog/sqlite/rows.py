@@ -157,6 +157,10 @@ class SqliteRows(Generic[R]):
         keys = self._through(lambda execute: execute(self._sql.marked(mark), (*after, limit)).fetchall())
         return [StreamId(*key) for key in keys]
 
+    def having(self, mark: str, namespace: str, value: Any) -> list[StreamId]:
+        keys = self._through(lambda execute: execute(self._sql.having(mark), (namespace, value)).fetchall())
+        return [StreamId(*key) for key in keys]
+
     def tally(self, mark: str) -> Counter[Any]:
         return Counter(dict(self._through(lambda execute: execute(self._sql.tally(mark)).fetchall())))
 
@@ -314,6 +318,14 @@ class _Statements:
         return (
             f"SELECT namespace, id FROM {self._table.name} "  # noqa: S608 - of constants
             f"WHERE ({where}) AND (namespace, id) > (?, ?) ORDER BY namespace, id LIMIT ?"
+        )
+
+    def having(self, mark: str) -> str:
+        (column,) = self._spec.marks[mark]
+        where = condition_of(self._table, (column,))
+        return (
+            f"SELECT namespace, id FROM {self._table.name} "  # noqa: S608 - of constants
+            f"WHERE ({where}) AND namespace = ? AND {column} = ? ORDER BY id"
         )
 
     def tally(self, mark: str) -> str:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from abridged.eventlog.errors import LogUnavailable
 from abridged.eventlog.subscription import CommitWakeUp, Timing
 from abridged.observability.facts import LogMeasured, RecallMeasured
 from abridged.service.api.admission import Admission, Limits
@@ -43,12 +42,12 @@ from abridged.service.bootstrap.backends import stored_backend
 from abridged.service.bootstrap.core import Core, new_id
 from abridged.service.bootstrap.descriptors import for_connections
 from abridged.service.bootstrap.rebuild import rebuild_if_due
-from abridged.service.bootstrap.recall import lacking, open_recall
+from abridged.service.bootstrap.recall import forgotten, lacking, open_recall
 from abridged.service.config.settings import ServerSettings, Settings
+from abridged.service.conversations.erasures import Forgotten
 from abridged.service.conversations.following import Following
 from abridged.service.conversations.time_to_live import erase_unchanged
 from abridged.service.passes.stand_ins import StandIns
-from abridged.service.recall.errors import RecallStopped
 from abridged.service.recall.recall import Recall
 from abridged.service.version import VERSION
 
@@ -73,6 +72,7 @@ class Sidecar:
     grpc: GrpcServer
     http: HttpServer | None
     recall: Recall | None
+    forgotten: Forgotten
     started: asyncio.Event
 
     async def start(self) -> Running:
@@ -91,7 +91,7 @@ class Sidecar:
             # After HTTP, because gRPC cannot release an address before it has served.
             addresses = self.grpc.listen(self.server.listen)
             self.core.reactor.start(attention)
-            await self.core.erasures.start(partial(_forgotten, self.recall) if self.recall is not None else None)
+            await self.core.erasures.start(self.forgotten)
             await self.grpc.start()
             if self.recall is not None:
                 self.recall.projection.start()
@@ -162,6 +162,7 @@ def assembled(
         grpc=grpc,
         http=_http(settings, core, started, free_bytes, recall, grpc.web),
         recall=recall,
+        forgotten=partial(forgotten, settings, recall),
         started=started,
     )
 
@@ -303,13 +304,6 @@ def _http(
         recall=None if recall is None else partial(_behind, core, recall),
     )
     return http_server_at(settings.server.http_listen, health | metrics_route(core.metrics, look=look), calls)
-
-
-async def _forgotten(recall: Recall, position: int) -> None:
-    try:
-        await recall.projection.forgotten(position)
-    except RecallStopped as error:
-        raise LogUnavailable(f"the search index has stopped: {error}") from error
 
 
 def _behind(core: Core, recall: Recall) -> RecallMeasured:

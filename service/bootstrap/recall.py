@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from abridged.eventlog.errors import LogUnavailable
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventLog
 from abridged.service.bootstrap.core import open_core
@@ -17,7 +18,8 @@ from abridged.service.config.settings import Settings
 from abridged.service.domain.conversation import Conversation
 from abridged.service.models.ollama.host import open_hosts
 from abridged.service.recall.embedders import OllamaEmbedder, WordLlamaEmbedder
-from abridged.service.recall.file import remove_unused, require_installed
+from abridged.service.recall.errors import RecallStopped
+from abridged.service.recall.file import remove, remove_unused, require_installed
 from abridged.service.recall.projection import IN_BACKGROUND, Pace, Progress, Projection
 from abridged.service.recall.recall import Recall
 from abridged.service.recall.vectors import Embedder
@@ -65,6 +67,18 @@ def open_recall(
     recall = Recall(log, Projection(log, path, embedder, pace=pace), state_of)
     resources.push_async_callback(recall.close)
     return recall
+
+
+async def forgotten(settings: Settings, recall: Recall | None, position: int) -> None:
+    """Return when the search index has followed the log up to this position and its file is purged. One that no sidecar
+    follows is removed: a start with it makes it again. Raises LogUnavailable when it follows the log no longer."""
+    if recall is not None:
+        try:
+            await recall.projection.forgotten(position)
+        except RecallStopped as error:
+            raise LogUnavailable(f"the search index has stopped: {error}") from error
+    elif (path := _path(settings)) is not None:
+        await asyncio.to_thread(remove, path)
 
 
 async def reindexed(

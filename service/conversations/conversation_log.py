@@ -139,6 +139,22 @@ class ConversationLog:
             states = ((key, self._cached(key)) for key in grown)
             await self._snapshots.finish((key, state) for key, state in states if state is not None)
 
+    async def outline(self, key: StreamId) -> Conversation:
+        """The figures of a conversation by its row, without any content; not open if there is no such conversation."""
+        row = await asyncio.to_thread(self._table.row, key)
+        if row is None:
+            return initial_state()
+        return initial_state()._replace(
+            event_version=row.event_version,
+            updated_us=row.updated_us,
+            message_version=row.message_version,
+            id=row.id,
+            created_us=row.created_us,
+            closed=bool(row.closed),
+            erased=bool(row.erased),
+            purge_due=row.purge_due,
+        )
+
     async def forget(self, key: StreamId) -> None:
         """Drop the conversation's snapshots, and write none any more of a state that it had."""
         self._beyond.pop(key, None)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -45,7 +45,15 @@ from abridged.service.conversations.queued_appends import Queued, QueuedAppends,
 from abridged.service.conversations.state_size import whole_window_size
 from abridged.service.conversations.table import Projected
 from abridged.service.domain.amendments import needed
-from abridged.service.domain.commands import AppendMessages, ChangeSettings, Command, CountedMessage, ForkConversation
+from abridged.service.domain.commands import (
+    AppendMessages,
+    ChangeSettings,
+    Command,
+    ConfirmPurge,
+    CountedMessage,
+    EraseConversation,
+    ForkConversation,
+)
 from abridged.service.domain.conversation import Conversation, holdings
 from abridged.service.domain.decide import decide, require_not_erased, require_possible, require_version
 from abridged.service.domain.errors import (
@@ -193,6 +201,36 @@ class Conversations:
                 await self._reload(key, refused=state)
             raise LogUnavailable("others keep writing the same events")
 
+    async def end(
+        self, key: StreamId, command: EraseConversation | ConfirmPurge, *, require: Callable[[], Awaitable[None]]
+    ) -> list[Event]:
+        """Erase a conversation, or say that it is purged: by its figures alone, because its events may be unreadable.
+        Return its events, none if there was nothing to do.
+
+        `require` is called in the conversation's turn, in which nothing is forked from it, and raises what forbids it.
+        Raises ConversationNotFound, or an EventLogError.
+        """
+        queue = self._queue(key)
+        async with queue.turn:
+            await queue.settled()
+            for attempts_left in reversed(range(ATTEMPTS_MAX)):
+                await require()
+                state = await self.log.outline(key)
+                if not state.is_open:
+                    raise ConversationNotFound(key.name)
+                events = await self._decided(key, state, command)
+                if not events:
+                    await self._confirm()
+                    return events
+                try:
+                    await self._commit(key, queue, state, events, _NOTHING_SENT)
+                except WrongExpectedVersion:
+                    if not attempts_left:
+                        raise
+                else:
+                    return events
+            raise AssertionError("the last attempt returns or raises")
+
     async def fork(
         self, key: StreamId, fork_id: str, *, to: int | None = None, expected_version: int | None = None
     ) -> tuple[Conversation, list[Event]]:
@@ -223,10 +261,17 @@ class Conversations:
             command = ForkConversation(fork_id, now.settings, revoked)
             originals = await self._needed(StreamId(key.namespace, then.id), then, command)
             events = await self._decided(key, then, command, originals)
-            try:
-                after, _ = await self._commit(fork, queue, then, events, _NOTHING_SENT, originals)
-            except (WrongExpectedVersion, KnownEvents) as error:
-                raise ConversationExists(fork_id) from error
+            parent = StreamId(key.namespace, then.id)
+            # Whoever erases the parent looks for forks in its turn: that one finds this fork, or this one the erasure.
+            parents = self._queue(parent)
+            async with parents.turn:
+                require_not_erased(await self.log.outline(parent))
+                try:
+                    after, _ = await self._commit(fork, queue, then, events, _NOTHING_SENT, originals)
+                except (WrongExpectedVersion, KnownEvents) as error:
+                    raise ConversationExists(fork_id) from error
+            # Another sidecar may have erased it meanwhile; it finds this fork then, and erases it too.
+            require_not_erased(await self.log.outline(parent))
         return after, events
 
     def may_prepare(self, state: Conversation) -> bool:

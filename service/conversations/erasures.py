@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from enum import StrEnum
 from functools import partial
 from typing import NamedTuple
 
@@ -25,7 +27,7 @@ from abridged.service.conversations.table import ConversationTable, ListQuery
 from abridged.service.domain.commands import ConfirmPurge, EraseConversation
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.errors import ConversationHasForks, ConversationNotFound
-from abridged.service.domain.events import Event, MessageAppended
+from abridged.service.domain.events import ConversationErased, Event, MessageAppended
 
 ROWS_PAGE = 500
 
@@ -39,6 +41,15 @@ Forgotten = Callable[[int], Awaitable[None]]
 when it does not follow the log."""
 
 _log = structlog.get_logger()
+
+
+class Forks(StrEnum):
+    """Tell apart an erasure that takes the forks of a conversation along, one that they forbid, and one that leaves the
+    conversation for their sake."""
+
+    ERASE = "erase"
+    REFUSE = "refuse"
+    SPARE = "spare"
 
 
 class Erased(NamedTuple):
@@ -70,10 +81,11 @@ class Erasures:
         self._forgotten: Forgotten | None = None
         self._due: dict[StreamId, asyncio.Future[None]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._erasing: set[asyncio.Task[Erased]] = set()
 
-    async def start(self, forgotten: Forgotten | None) -> None:
+    async def start(self, forgotten: Forgotten) -> None:
         """Go on where earlier processes ended, before the first call, which may repeat theirs. `forgotten` is that of
-        the search index, if there is one."""
+        the search index."""
         self._forgotten = forgotten
         for key in await asyncio.to_thread(self._table.purging):
             self._is_due(key)
@@ -85,19 +97,20 @@ class Erasures:
 
     async def stop(self) -> None:
         """Leave what is not purged to the next start."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [*self._erasing, *([self._task] if self._task is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def of(self, key: StreamId, *, forks: bool, dry_run: bool) -> Erased:
         """Erase a conversation, and with `forks` those that were forked from it. Raises ConversationNotFound,
         ConversationHasForks or an EventLogError."""
         if await asyncio.to_thread(self._table.row, key) is None:
             raise ConversationNotFound(key.name)
-        found = len(_with_forks([key], await asyncio.to_thread(self._table.forks))) - 1
-        if found and not forks:
-            raise ConversationHasForks(forks=found)
-        return await self._erase([key], dry_run=dry_run)
+        if forks:
+            return await self._erase([key], dry_run=dry_run)
+        await self._require_no_forks(key)
+        return await self._erase([key], dry_run=dry_run, forks=Forks.REFUSE)
 
     async def matching(
         self, namespace: str, *, labels: Sequence[tuple[str, str]], user_id: str, dry_run: bool
@@ -110,7 +123,8 @@ class Erasures:
     async def unchanged_since(self, time_us: int) -> Erased:
         """Erase the conversations that have not changed since, with their forks; those of which a fork has stay. Raises
         an EventLogError."""
-        return await self._erase(await asyncio.to_thread(self._unchanged, time_us), unchanged_since_us=time_us)
+        keys = await asyncio.to_thread(self._unchanged, time_us)
+        return await self._erase(keys, forks=Forks.SPARE, unchanged_since_us=time_us)
 
     async def purged(self, key: StreamId) -> None:
         """Return when no byte of what was erased of the conversation is left. Raises LogCorrupt when damage is in the
@@ -165,21 +179,57 @@ class Erasures:
         return found
 
     async def _erase(
-        self, keys: Sequence[StreamId], *, dry_run: bool = False, unchanged_since_us: int | None = None
+        self,
+        keys: Sequence[StreamId],
+        *,
+        dry_run: bool = False,
+        forks: Forks = Forks.ERASE,
+        unchanged_since_us: int | None = None,
     ) -> Erased:
-        """Erase these conversations and what was forked from them, forks first: they are folded from what they were
-        forked from. One that has changed since the time stays."""
+        """Erase these conversations and what was forked from them, also when the caller is gone."""
         rows = await asyncio.to_thread(self._rows_with_forks, keys)
         left = [row for row in rows if not row.erased]
-        messages = sum(row.message_version for row in left)
         if dry_run:
-            return Erased(len(left), messages)
+            return Erased(len(left), sum(row.message_version for row in left))
         command = EraseConversation(self._new_id(), len(left), unchanged_since_us)
-        for row in left:
-            await self._conversations.execute(row.key, lambda _: command)
+        erasing = asyncio.get_running_loop().create_task(self._erase_each(left, command, forks))
+        self._erasing.add(erasing)
+        erasing.add_done_callback(self._erasing.discard)
+        erased = await asyncio.shield(erasing)
         for row in rows:
             await self.purged(row.key)
-        return Erased(len(left), messages, command.erasure_id if left else "")
+        return erased
+
+    async def _erase_each(self, rows: Sequence[Row], command: EraseConversation, forks: Forks) -> Erased:
+        """Erase these conversations, each after what was forked from it: a fork is folded from the one before it."""
+        found = [event for row in rows for event in await self._erase_one(row.key, command, forks)]
+        return Erased(len(found), sum(event.messages for event in found), command.erasure_id if found else "")
+
+    async def _erase_one(self, key: StreamId, command: EraseConversation, forks: Forks) -> list[ConversationErased]:
+        """Return the events of the conversation and of the forks that were erased with it."""
+        found: list[ConversationErased] = []
+        while True:
+            try:
+                events = await self._conversations.end(key, command, require=partial(self._require_no_forks, key))
+                break
+            except ConversationHasForks:  # since the look at all forks
+                if forks is Forks.REFUSE:
+                    raise
+                if forks is Forks.SPARE:
+                    return found
+                found += await self._erase_forks(key, command)
+        found += [event for event in events if isinstance(event, ConversationErased)]
+        # Of another sidecar, which was as fast: its caller learns that the conversation is erased.
+        return found + await self._erase_forks(key, command)
+
+    async def _erase_forks(self, key: StreamId, command: EraseConversation) -> list[ConversationErased]:
+        forks = await asyncio.to_thread(self._table.forks_of, key)
+        command = replace(command, unchanged_since_us=None)
+        return [event for fork in forks for event in await self._erase_one(fork, command, Forks.ERASE)]
+
+    async def _require_no_forks(self, key: StreamId) -> None:
+        if forks := await asyncio.to_thread(self._table.forks_of, key):
+            raise ConversationHasForks(forks=len(forks))
 
     def _rows_with_forks(self, keys: Iterable[StreamId]) -> list[Row]:
         rows = map(self._table.row, _with_forks(keys, self._table.forks()))
@@ -207,28 +257,35 @@ class Erasures:
     async def _purge(self, keys: Sequence[StreamId]) -> None:
         """Purge what was erased of these conversations, together: the log's files are purged once for all of them.
 
-        Raises LogUnavailable while a reader is in the way.
+        Raises LogUnavailable while a reader is in the way. Damage to one of them is not in the way of the others.
         """
         due: dict[StreamId, int] = {}
         for key in keys:
-            try:
+            with self._unless_damaged(key):
                 due[key] = await asyncio.to_thread(self._blank, key)
                 await self._conversations.log.forget(key)
-            except LogCorrupt as error:
-                _log.error("erasure.stopped", conversation_id=key.name, hint=str(error))
-                due.pop(key, None)
-                self._end(key, error)
         if self._forgotten is not None:
             await self._forgotten(self._log.head())
         if not await asyncio.to_thread(self._log.purge):
             raise LogUnavailable("a reader of the log is in the way of a purge")
         for key, version in due.items():
-            state, _ = await self._conversations.execute(key, partial(_confirmed, version))
-            if not state.purge_due:
+            with self._unless_damaged(key):
+                await self._conversations.end(key, ConfirmPurge(version), require=_nothing_required)
                 self._end(key)
 
+    @contextmanager
+    def _unless_damaged(self, key: StreamId) -> Iterator[None]:
+        """End the purge of a conversation with the damage that is in its way."""
+        try:
+            yield
+        except LogCorrupt as error:
+            _log.error("erasure.stopped", conversation_id=key.name, hint=str(error))
+            self._end(key, error)
+
     def _end(self, key: StreamId, error: Exception | None = None) -> None:
-        due = self._due.pop(key)
+        due = self._due.pop(key, None)
+        if due is None:
+            return
         if error is None:
             due.set_result(None)
         else:
@@ -262,5 +319,5 @@ def _with_forks(keys: Iterable[StreamId], forks: Mapping[StreamId, Sequence[Stre
     return list(reversed(found))
 
 
-def _confirmed(version: int, _state: Conversation) -> ConfirmPurge:
-    return ConfirmPurge(version)
+async def _nothing_required() -> None:
+    return

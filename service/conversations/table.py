@@ -185,6 +185,10 @@ class ConversationTable:
         """The conversations of which the files may still have what was erased, by namespace and id."""
         return self._rows.marked_streams("purging", after=after, limit=limit)
 
+    def forks_of(self, key: StreamId) -> list[StreamId]:
+        """The conversations that were forked from this one, without those that are erased."""
+        return self._rows.having("forked", key.namespace, key.name)
+
     def forks(self) -> Mapping[StreamId, Sequence[StreamId]]:
         """The forks of each conversation that has any, without those that are erased."""
         found: dict[StreamId, list[StreamId]] = {}

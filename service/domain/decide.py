@@ -137,8 +137,7 @@ def decide(state: Conversation, command: Command, context: DecisionContext) -> l
         case EraseConversation():
             if command.unchanged_since_us is not None and state.updated_us >= command.unchanged_since_us:
                 return []
-            erased = ConversationErased(state.id, state.message_version, command.erasure_id, command.conversations)
-            return [*pending_cancelled(state), erased]
+            return [ConversationErased(state.id, state.message_version, command.erasure_id, command.conversations)]
         case ConfirmPurge():
             return [TextPurged(command.event_version)] if state.purge_due else []
         case _:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from abridged.eventlog.chain import is_blanked
-from abridged.eventlog.errors import StreamCorrupt
+from abridged.eventlog.errors import RequestKeyConflict, StreamCorrupt
 from abridged.eventlog.event import SealedEvent
+from abridged.eventlog.log import RequestKey
 from tests.support.event_logs import BACKENDS, A, B, Trial, append, event, trial, verify_stream
 
 SECRET = b"the word that nobody may read any more"
@@ -53,6 +54,19 @@ def test_a_repeat_is_known_by_its_id_whatever_its_content(at: Trial, payload: by
     assert (again.already_appended, again.last_version) == (True, 1)
     assert at.log.known(append(event(1, payload))) == {event(1).event_id: 1}
     assert at.log.read_sealed(A)[0].content_hash == b""
+
+
+def test_a_request_is_known_by_its_key_whatever_its_content(at: Trial):
+    """Its hash is one of the content, too; that of a later request stays."""
+    at.append(event(7, SECRET), request=RequestKey("r", SECRET))
+    at.append(event(8), request=RequestKey("s", b"8"))
+    at.log.blank(A, {3: b""})
+
+    again = at.append(event(7, b"other"), request=RequestKey("r", b"other"))
+
+    assert (again.already_appended, again.last_version) == (True, 3)
+    with pytest.raises(RequestKeyConflict):
+        at.append(event(9), request=RequestKey("s", b"other"))
 
 
 def test_an_event_that_is_not_there_changes_none(at: Trial):

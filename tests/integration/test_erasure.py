@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -175,7 +178,7 @@ async def test_forks_are_erased_with_what_they_were_forked_from_or_not_at_all(tm
             await erased(s)
         erasure = await erased(s, forks=True)
 
-        assert refusal.metadata["forks"] == "2"
+        assert refusal.metadata["forks"] == "1"
         assert (erasure.conversations, erasure.messages) == (3, 30)
         assert found_in(tmp_path) == []
         for each in ("c1", "c2", "c3"):
@@ -265,3 +268,81 @@ def _rows_with_canary(url: str) -> dict[str, int]:
 
 
 _TABLES = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
+
+
+async def test_a_fork_that_begins_while_its_parent_is_erased_stays_whole_or_is_refused(tmp_path):
+    """Whichever comes first: nobody is left with a conversation whose beginning is gone."""
+    async with sidecar(tmp_path) as s:
+        for number in range(16):
+            parent, fork = f"parent-{number}", f"fork-{number}"
+            await s.chat(parent).append(singing(1))
+            request = api.ForkConversationRequest(conversation_id=parent, fork_id=fork)
+            calls = [s.conversations.ForkConversation(request, timeout=PATIENCE_S), erased(s, parent)]
+            if number % 2:
+                calls.reverse()
+            failed = [isinstance(each, Exception) for each in await asyncio.gather(*calls, return_exceptions=True)]
+            if number % 2:
+                failed.reverse()
+            assert failed[0] is not failed[1], "one of both was refused"
+            if failed[1]:
+                assert (await s.chat(fork).append(said(2))).message_version == 2
+        for number in range(16):
+            await erased(s, f"parent-{number}", forks=True)
+        assert found_in(tmp_path) == []
+
+
+async def test_an_erasure_goes_on_without_its_caller(tmp_path):
+    """A parent does not stay behind whose forks are gone."""
+    async with sidecar(tmp_path) as s:
+        await sung(s, turns=10)
+        for number in range(6):
+            fork = api.ForkConversationRequest(conversation_id="c1", fork_id=f"fork-{number}")
+            await s.conversations.ForkConversation(fork)
+        call = s.conversations.EraseConversation(api.EraseConversationRequest(conversation_id="c1", forks=True))
+        while not any(e.type == "ConversationErased" for e in await events_of(s, "fork-5")):
+            continue
+        call.cancel()
+
+        while not any(e.type == "TextPurged" for e in await events_of(s)):
+            continue
+        assert found_in(tmp_path) == []
+
+
+async def test_damage_to_one_conversation_is_not_in_the_way_of_another(tmp_path):
+    """Its own erasure says so, and is not tried again and again."""
+    async with sidecar(tmp_path) as s:
+        await sung(s, "damaged", turns=10)
+        await sung(s, "whole", turns=10)
+    with closing(sqlite3.connect(tmp_path / "abridged.db")) as database, database:
+        database.execute(
+            "DELETE FROM events WHERE version = 4 AND stream = (SELECT id FROM streams WHERE name = 'damaged')"
+        )
+
+    async with sidecar(tmp_path) as s:
+        assert (await erased(s, "whole")).conversations == 1
+        assert (await erased(s, "damaged")).conversations == 1
+        assert (await erased(s, "damaged")).conversations == 0
+    assert found_in(tmp_path) == []
+
+
+async def test_an_index_that_is_off_keeps_no_text(tmp_path):
+    """No sidecar follows its file, so it goes as a whole."""
+    async with sidecar(tmp_path, WORDS) as s:
+        await sung(s, turns=10)
+        await searched(s, CANARY)
+
+    async with sidecar(tmp_path) as s:
+        await erased(s)
+        assert found_in(tmp_path) == []
+
+
+async def test_two_callers_at_once_erase_once(tmp_path):
+    """One of both has erased the conversation, and its answer is what the log says."""
+    async with sidecar(tmp_path) as s:
+        await sung(s, turns=10)
+
+        answers = await asyncio.gather(erased(s), erased(s))
+
+        assert sorted(answer.conversations for answer in answers) == [0, 1]
+        (event,) = [e.conversation_erased for e in await events_of(s) if e.HasField("conversation_erased")]
+        assert {event.erasure_id, ""} == {answer.erasure_id for answer in answers}
