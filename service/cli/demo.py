@@ -17,15 +17,15 @@ import click
 
 from abridged.service.cli.chat_file import Fault, FileChat, read_chats
 from abridged.service.cli.configured import configuration
+from abridged.service.cli.failures import CommandFailed
 from abridged.service.cli.options import Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
 from abridged.service.cli.serve import explained
 from abridged.service.cli.sidecar import run
-from abridged.service.cli.speed import advice, longest_prompt, speed_line
+from abridged.service.cli.speed import longest_prompt, patience, speed_line
 from abridged.service.cli.terminal import is_interactive, program_name, say, say_text
 from abridged.service.config.settings import Settings
 from abridged.service.config.sources import environment
-from abridged.service.models.inventory import ModelSpeed
 from abridged.service.models.model import ModelError
 from abridged.service.models.ollama.inventory import inventory_of, missing_remedy, speed_of
 from abridged.service.models.settings import text_of
@@ -50,8 +50,8 @@ def demo(invocation: Invocation) -> None:
     """Start a sidecar on a temporary log, play a conversation through it, and show the result.
 
     An Ollama model makes the records if it is available and answers a small question, otherwise the extractive
-    summarizer does. Waits for a slow model as long as the settings allow. On a terminal the sidecar keeps running until
-    Ctrl-C, for you to try.
+    summarizer does. Waits for a slow model as long as its measured speed demands. On a terminal the sidecar keeps
+    running until Ctrl-C, for you to try. Ends with 1 if a pass failed.
     """
     with tempfile.TemporaryDirectory(prefix="abridged-demo-") as folder:
         forced = _forced(Path(folder))
@@ -109,8 +109,11 @@ async def _summarizer(settings: Settings) -> dict[str, Any]:
             )
         except ModelError as error:
             return _extractive(f"{model} did not answer: {error}.", UNANSWERED)
-        say_text(f"Summaries by {model}, which {_speed_text(speed, settings)}.")
-        return {}
+        tokens = longest_prompt(settings, source_tokens_max=CONTEXT_LENGTH)
+        raised = patience(speed, settings, prompt_tokens=tokens)
+        found_line = f"Summaries by {model}, which {speed_line(speed, settings, prompt_tokens=tokens)}"
+        say_text("; ".join((found_line, *(f"here it is {seconds}" for seconds in sorted(set(raised.values()))))) + ".")
+        return dict(raised)
     problem = found.problem or found.models[0].problem
     is_missing = not found.problem and found.models[0].is_missing
     return _extractive(f"Ollama {problem}.", missing_remedy(model, found.others) if is_missing else WITHOUT_HOST)
@@ -121,12 +124,6 @@ def _extractive(says: str, remedy: str) -> dict[str, Any]:
     say(f"Summaries by {EXTRACTIVE}, which needs no model.")
     say(f"To use a model: {remedy}.")
     return {"summarizer.models": [EXTRACTIVE]}
-
-
-def _speed_text(speed: ModelSpeed, settings: Settings) -> str:
-    tokens = longest_prompt(settings, source_tokens_max=CONTEXT_LENGTH)
-    lines = (speed_line(speed, settings, prompt_tokens=tokens), advice(speed, settings, prompt_tokens=tokens))
-    return ";\n".join(line for line in lines if line)
 
 
 def _end_on_sigterm() -> None:
@@ -146,7 +143,7 @@ async def _play(settings: Settings) -> None:
     async with own_sidecar(settings, environment()) as sidecar:
         interactive = is_interactive()
         program = program_name(Path(sys.argv[0]), in_environment=sys.prefix != sys.base_prefix)
-        await show(
+        failures = await show(
             sidecar,
             bundled_conversation(),
             context_length=CONTEXT_LENGTH,
@@ -164,3 +161,5 @@ async def _play(settings: Settings) -> None:
             await stop.wait()
         else:
             say_text("\nThe sidecar stops here; on a terminal it keeps running for you to try.")
+    if failures:
+        raise CommandFailed("a pass failed:", details=failures)

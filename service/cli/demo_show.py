@@ -45,8 +45,10 @@ async def show(
     started_s: float,
     pause_s: float,
     program: str,
-) -> None:
-    """Play `chat` through the sidecar and print everything; raises SidecarError.
+) -> list[str]:
+    """Play `chat` through the sidecar, print everything, and return the causes of passes that failed.
+
+    Raises SidecarError.
 
     Waits for the end of each pass, which the sidecar's clocks guarantee; reports silence every `reported_every_s`.
     `program` starts the commands that are printed for trying; empty if the sidecar does not keep running.
@@ -66,6 +68,7 @@ async def show(
     if program:
         console.rule("talk to it")
         console.print(_invitation(sidecar, chat.conversation_id, program), markup=False)
+    return stage.failures
 
 
 @asynccontextmanager
@@ -99,6 +102,7 @@ class _Stage:
         self._console = console
         self._reported_every_s = reported_every_s
         self._reported_at_s = 0.0
+        self.failures: list[str] = []
         self._ended: set[str] = set()
         self._pass_ended = asyncio.Event()
 
@@ -201,6 +205,8 @@ class _Stage:
             if line := self._pass_line(item):
                 self._print_line(f"     ~ {line}", style="dim")
             if item.HasField("event") and (ended := _pass_ended_by(item.event)):
+                if item.event.HasField("summarization_failed"):
+                    self.failures.append(f"{short(ended)}: {item.event.summarization_failed.cause}")
                 self._ended.add(ended)
                 self._pass_ended.set()
 

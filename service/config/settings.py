@@ -312,8 +312,8 @@ class SummarizerSettings(SettingsGroup):
         default=0,
         ge=0,
         le=100_000,
-        description="Most tokens of an answer, at least 128; no summary is asked to be longer. 0 is twice the summary's"
-        " tokens, and 256.",
+        description="Most tokens of an answer, at least 128; no summary is asked to be longer. 0 is one and a half "
+        "times the tokens that are asked for, in the model's own.",
     )
     seed: int = Field(
         default=7, ge=0, le=2_147_483_647, description="First seed; a repair or a redone range uses others."
@@ -322,7 +322,8 @@ class SummarizerSettings(SettingsGroup):
         default=1.1,
         ge=1,
         le=2,
-        description="How much Ollama penalizes words it has just written; 1 disables it. Small models loop without it.",
+        description="How much words that were just written are penalized where the server takes it, as Ollama and "
+        "llama.cpp do; 1 disables it. Small models loop without it.",
     )
     deadline_s: Seconds = Field(
         default=600.0,

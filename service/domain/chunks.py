@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-OUTPUT_SLACK_TOKENS = 256
-"""Room for the JSON around a summary."""
+ANSWER_SHARE_MAX = 1.5
+"""How many times longer than asked an answer may be: one that is longer rarely comes to an end, and its writing takes
+longer than everything else of a pass."""
 
-ANSWER_GENEROSITY = 2
-"""How many times longer than planned an answer may be if the window has room: a small model fills every list of the
-schema, and an answer that is cut off costs its call and a repair."""
+FRAME_TOKENS = 128
+"""Room for the JSON around the shortest summaries."""
 
 WRITTEN_TOKENS_MIN = 128
 """The smallest summary to ask for, however small the model's window."""
@@ -25,17 +25,11 @@ _SEPARATORS = ("\n\n", "\n", ". ", " ")
 """Places to cut, best first."""
 
 
-def output_tokens_max(summary_tokens: int) -> int:
-    """Most tokens that a model may write for a summary of this size: twice as many, and the JSON around it."""
-    return 2 * summary_tokens + OUTPUT_SLACK_TOKENS
-
-
-def answer_tokens_max(summary_tokens: int, *, window_tokens: int, prompt_tokens: int) -> int:
-    """Most tokens that a model may write after this prompt: all it needs if the window has room, never less than
-    planned."""
-    planned = output_tokens_max(summary_tokens)
-    generous = ANSWER_GENEROSITY * planned
-    return max(planned, min(generous, window_tokens - math.ceil(prompt_tokens / SOURCE_SHARE)))
+def output_tokens_max(summary_tokens: int, *, token_factor: float = 1.0) -> int:
+    """Most tokens that a model may write for a summary of this size by our count, `token_factor` of its own for one of
+    ours."""
+    tokens = max(ANSWER_SHARE_MAX * summary_tokens, summary_tokens + FRAME_TOKENS)
+    return math.ceil(tokens * max(1.0, token_factor))
 
 
 def writable_tokens(summary_tokens: int, *, window_tokens: int) -> int:

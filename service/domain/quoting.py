@@ -22,7 +22,6 @@ FRAMES: Final = (
     "conversation_summary",
     "meta",
     "instructions",
-    "not_in_source",
 )
 """The tags of every prompt and of the rendered window."""
 

@@ -7,7 +7,7 @@ Failures are one family. Each type has its class for events and metrics, and say
     ├── ModelMissing      MODEL_MISSING  the host does not have the model
     ├── ModelRefused      MODEL_REFUSED  a 4xx, or a caller's mistake reported as a 500
     ├── PromptTruncated   TRUNCATED      the server dropped part of the prompt, or refuses its length
-    └── AnswerLooped      INVALID        the model repeated itself until its server stopped it
+    └── AnswerLooped      INVALID        the model repeats itself without end
 
 The message of a ModelError is in this package's own words with a host's label and figures, never a server's text: it
 may be logged, stored and shown.
@@ -81,7 +81,7 @@ class PromptTruncated(ModelError):
 
 
 class AnswerLooped(ModelError):
-    """The answer repeated one token until the server stopped it: a bad answer from a working host."""
+    """The answer repeats itself without end: a bad answer from a working host."""
 
     error_class = "INVALID"
 

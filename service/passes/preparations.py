@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
@@ -253,7 +253,8 @@ class Preparations:
             model=self._wanted.name,
         )
         with self._telemetry.preparation_begun(fact):
-            summary = await self._wanted.summarize(work, counted)
+            # If it fails, the pass asks with seeds of its own.
+            summary = await self._wanted.summarize(replace(work, redone=work.redone + 1), counted)
         return Prepared(
             question, summary, self._clock_s() - began_s, state.epoch, counted.tokens_in, counted.tokens_out
         )

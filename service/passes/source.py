@@ -49,6 +49,7 @@ class PassSource:
                 state.settings.calibration_factor,
                 overlap=await self._chat(key, state, plan.overlap) if plan.overlap else (),
                 merged=merged,
+                redone=_redone(state, plan),
             ),
         )
 
@@ -102,6 +103,13 @@ class PassSource:
         if len(inside) < sum(map(len, ranges)) or any(m.cleared_tokens for m in inside):
             messages = await self._log.originals(key, state, limit=SOURCE_MESSAGES_MAX, within=ranges)
         return tuple(m for m in messages if m.message.role is not Role.SYSTEM)
+
+
+def _redone(state: Conversation, plan: PassPlan) -> int:
+    """How often a model may have been asked for the range: by the passes that failed since the last success, and for a
+    fallback record by the pass that it ended and its earlier remakes. Each of them may have been prepared, too."""
+    remakes = 1 + state.remakes.get(plan.replaces_id, 0) if plan.replaces_id else 0
+    return 2 * (state.failures_in_row + remakes)
 
 
 def _merged(state: Conversation, plan: PassPlan) -> tuple[ShownRecord, ...]:

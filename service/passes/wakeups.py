@@ -22,7 +22,8 @@ from abridged.service.domain.profiles.registry import profile_of
 from abridged.service.passes.commits import TRANSIENT, CommitPauses
 
 PROBE_FIRST_S = 15.0
-PROBE_MAX_S = 900.0
+PROBE_MAX_S = 60.0
+"""A host that is busy for an hour is found idle within a minute: a probe costs it two small questions."""
 
 _log = structlog.get_logger()
 

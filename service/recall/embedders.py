@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from abridged.service.models.deadline import Deadline
+from abridged.service.models.figures import RecentHigh
 from abridged.service.models.http.host import reporting_to
 from abridged.service.models.model import ModelError, ModelUnavailable
 from abridged.service.models.ollama.host import OllamaHost
@@ -18,6 +19,12 @@ from abridged.service.recall.file import require_installed
 
 EMBED_TEXTS_MAX = 16
 """Texts of one request to Ollama: their vectors stay far below the largest object that is read from a server."""
+
+EMBED_TIME_SHARE = 0.5
+"""Share of a request's limit that its texts should take by what earlier ones took; the first request has one text."""
+
+MOMENT_S = 1e-3
+"""Less than any text takes that is worth measuring."""
 
 _WEIGHTS = "wordllama/weights/l2_supercat_256.safetensors"
 _VOCABULARY = "wordllama/tokenizers/l2_supercat_tokenizer_config.json"
@@ -91,6 +98,7 @@ class OllamaEmbedder:
         self._hosts = hosts
         self._seconds = seconds
         self._clock = clock
+        self._text_s = RecentHigh()
 
     async def embed(self, texts: Sequence[str]) -> Any:
         """The error is that of the last host."""
@@ -98,8 +106,8 @@ class OllamaEmbedder:
 
         found: list[list[float]] = []
         try:
-            for start in range(0, len(texts), EMBED_TEXTS_MAX):
-                found += await self._vectors(texts[start : start + EMBED_TEXTS_MAX])
+            while len(found) < len(texts):
+                found += await self._vectors(texts[len(found) : len(found) + self._texts_max])
         except ModelError as error:
             raise EmbedderAway(str(error)) from error
         return np.asarray(found, dtype=np.float32)
@@ -107,6 +115,14 @@ class OllamaEmbedder:
     async def close(self) -> None:
         for host in self._hosts:
             await host.close()
+
+    @property
+    def _texts_max(self) -> int:
+        """Texts of the next request, as many as the model has time for."""
+        text_s = self._text_s.value
+        if text_s is None:
+            return 1
+        return min(EMBED_TEXTS_MAX, max(1, int(EMBED_TIME_SHARE * self._seconds / max(text_s, MOMENT_S))))
 
     async def _vectors(self, texts: Sequence[str]) -> list[list[float]]:
         # A text that is too long for the model is cut there: its first part still says what it is about.
@@ -122,10 +138,14 @@ class OllamaEmbedder:
         host.check_circuit()
         deadline = Deadline(self._seconds, clock=self._clock)
         async with host.place(deadline):
-            with reporting_to(host.breaker):
-                answer = await host.post(
-                    "/api/embed", body, model=self._model, seconds=self._seconds, deadline=deadline
-                )
+            began_s = self._clock()
+            try:
+                with reporting_to(host.breaker):
+                    answer = await host.post(
+                        "/api/embed", body, model=self._model, seconds=self._seconds, deadline=deadline
+                    )
+            finally:
+                self._text_s.see((self._clock() - began_s) / count)
         vectors = answer.get("embeddings")
         if not isinstance(vectors, list) or len(vectors) != count or not all(map(_is_vector, vectors)):
             raise ModelUnavailable(f"{host.label}: the answer to /api/embed has not one vector per text")

@@ -37,6 +37,9 @@ _Piece = tuple[Unembedded, int, str]
 EMBED_ENTRIES_MAX = 16
 """Entries whose pieces are embedded at a time; bounds the memory for it, together with PIECES_MAX."""
 
+EMBED_S = 10.0
+"""About how long entries are embedded before their vectors are kept: a model that is slow or leaves loses no more."""
+
 _log = structlog.get_logger()
 
 
@@ -91,6 +94,7 @@ class Projection:
         self._moved = asyncio.Condition()
         self._position = self._index.position
         self._vectors_position = 0
+        self._entries_max = EMBED_ENTRIES_MAX
         self._dimension = embedder.dimension or self._index.embedder[1] if embedder is not None else 0
         self._has_vectors = embedder is None
         self._words_stopped = ""
@@ -200,6 +204,7 @@ class Projection:
                 while True:
                     await self._embed_next(embedder)
             except EmbedderAway as error:
+                self._entries_max = 1
                 _log.warning("recall.embedder_away", hint=str(error))
                 await self._sleep(self._pace.retry_s)
             except Exception as error:  # noqa: BLE001 - what it cannot follow stops the index, loudly
@@ -212,7 +217,7 @@ class Projection:
     async def _embed_next(self, embedder: Embedder) -> None:
         self._indexed.clear()
         began = time.monotonic()
-        entries = await self._in_thread(partial(self._index.unembedded, EMBED_ENTRIES_MAX))
+        entries = await self._in_thread(partial(self._index.unembedded, self._entries_max))
         if not entries:
             self._has_vectors = not self._indexed.is_set()
             self._vectors_position = self._position if self._has_vectors else self._vectors_position
@@ -226,7 +231,9 @@ class Projection:
             self._dimension = rows.shape[1]
             await self._require_same(embedder, rows.shape[1])
         await self._in_thread(partial(self._keep, embedder, entries, pieces, rows))
-        await self._rest(time.monotonic() - began)
+        took_s = time.monotonic() - began
+        self._entries_max = min(EMBED_ENTRIES_MAX, max(1, int(len(entries) * EMBED_S / max(took_s, EMBED_S / 1_000))))
+        await self._rest(took_s)
 
     def _keep(self, embedder: Embedder, entries: Sequence[Unembedded], pieces: Sequence[_Piece], rows: Any) -> None:
         found: dict[int, dict[int, Vector]] = {entry.id: {} for entry in entries}

@@ -11,11 +11,19 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from abridged.service.domain.chunks import answer_tokens_max
+from abridged.service.domain.chunks import output_tokens_max
 from abridged.service.domain.events import ErrorClass
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.tokens import TokenCounter
-from abridged.service.models.model import AnswerLooped, Completion, CompletionRequest, ModelError, SummaryModel
+from abridged.service.models.figures import TokenFactor
+from abridged.service.models.model import (
+    AnswerLooped,
+    Completion,
+    CompletionRequest,
+    ModelError,
+    ModelUnavailable,
+    SummaryModel,
+)
 from abridged.service.models.retry import RetryDetails, RetryPolicy, complete_with_retry
 from abridged.service.prompts.prompt import Prompt, repair_text
 from abridged.service.summarizer.check import CheckedDraft, Room, Source, check_draft, check_last
@@ -32,7 +40,7 @@ class AskerSettings:
 
     Attributes:
         temperature: Sampling temperature.
-        seed: Seed of the first call; a repair uses another.
+        seed: Seed of the first call; a repair and a redone range use others.
         repeat_penalty: Above 1, words that were just written become less likely.
         retry: How often to retry transport errors.
         deadline_s: Bounds all calls of one pass together, in seconds.
@@ -64,11 +72,33 @@ class AcceptedDraft:
     model: str
 
 
+class _BadAnswer(Exception):
+    """An answer that is no record. `removed` says what else was taken out of it."""
+
+    def __init__(self, cause: str, reasons: tuple[str, ...], output: str = "", removed: tuple[str, ...] = ()) -> None:
+        super().__init__(cause)
+        self.reasons = reasons
+        self.removed = removed
+        self._output = output
+
+    def failure(self, *, asked: bool) -> PassFailed:
+        """The failure of a pass that ends with this answer."""
+        return PassFailed(
+            ErrorClass.INVALID,
+            retryable=False,
+            cause=str(self),
+            asked=asked,
+            output=self._output,
+            reasons=self.reasons,
+        )
+
+
 class Asker:
     """Asks one model for the drafts of one pass, which has one deadline and one bound on calls.
 
-    `form` describes the answers. `window_tokens` is what the model holds of prompt and answer. `cost` returns the
-    tokens of a draft in the window. `attempts` counts the calls made so far.
+    `form` describes the answers. `token_factor` is the model's tokens for one of our count. `cost` returns the tokens
+    of a draft in the window. `redone` says how often a pass has asked for this range before. `attempts` counts the
+    calls made so far.
     """
 
     def __init__(
@@ -83,7 +113,8 @@ class Asker:
         policy: Policy,
         form: DraftForm,
         cost: Callable[[Draft], int],
-        window_tokens: int,
+        token_factor: float,
+        redone: int = 0,
     ) -> None:
         self._model = model
         self._settings = settings
@@ -94,7 +125,8 @@ class Asker:
         self._policy = policy
         self._form = form
         self._cost = cost
-        self._window_tokens = window_tokens
+        self._token_factor = token_factor
+        self._first_seed = settings.seed + redone * (policy.repair_attempts + 1)
         self._left_s = settings.deadline_s
         self._try_began_s = 0.0
         self.attempts = 0
@@ -119,51 +151,52 @@ class Asker:
             raise TooManyCalls(self.attempts + calls, most, asked=self._asked)
 
     async def ask(self, prompt: Prompt, source: Source, *, room: Room) -> AcceptedDraft:
-        """A draft that passed the checks. Raises PassFailed. A bad answer is sent back with its reasons and another
-        seed."""
-        reasons: tuple[str, ...] = ()
-        removed: tuple[str, ...] = ()
-        invented: tuple[str, ...] = ()
-        output = cause = ""
+        """A draft that passed the checks. A bad answer is sent back with its reasons and another seed.
+
+        Raises PassFailed, of two failures the first: what becomes of a repair says less of what went wrong.
+        """
         words = self._form.repair
         narrows = source.skeleton is not None and bool(words.narrative)
+        reasons: tuple[str, ...] = ()
+        first: PassFailed | None = None
         for repair in range(self._policy.repair_attempts + 1):
-            last_line = words.narrative if narrows else words.again
-            again = repair_text((*reasons, *removed), last_line, invented=invented)
-            user = prompt.user + (again if repair else "")
-            removed = invented = ()
-            is_last = repair == self._policy.repair_attempts
+            user = prompt.user + (repair_text(reasons, words.narrative if narrows else words.again) if repair else "")
             try:
-                narrowed = bool(repair) and narrows
-                completion = await self._complete(prompt, user, source, room.content_tokens, repair, narrowed=narrowed)
-                output = completion.text
-                if completion.finish_reason == "length":
-                    reasons = (words.cut_off,)
-                    cause = "the answer was cut off at its length limit"
-                    self._managed = False
-                    continue
-                result = await asyncio.to_thread(
-                    self._checked, output, source, room, is_last=is_last, narrowed=narrowed
-                )
-            except AnswerLooped as error:
-                self._managed = False
-                reasons = (words.looped,)
-                output, cause = "", str(error)
-                continue
-            except InvalidDraft as error:
-                self._managed = False
-                reasons = error.reasons
-                cause = f"the answer is no valid record: {error}"
-                continue
-            if not result.problems:
+                accepted = await self._accepted(prompt, user, source, room, repair, narrowed=bool(repair) and narrows)
+            except _BadAnswer as bad:
+                self._managed, reasons = False, (*bad.reasons, *bad.removed)
+                first = first or bad.failure(asked=self._asked)
+            except PassFailed as failure:
+                if first is None or failure.error_class is not ErrorClass.TRANSPORT:
+                    raise
+                raise first from failure
+            else:
                 self._managed = self._managed is None or self._managed
-                return AcceptedDraft(result, completion.model)
-            self._managed = False
-            reasons, removed, invented = result.problems, result.removed, result.invented
-            cause = f"the answer failed the checks: {'; '.join(reasons)}"
-        raise PassFailed(
-            ErrorClass.INVALID, retryable=False, cause=cause, asked=self._asked, output=output, reasons=reasons
-        )
+                return accepted
+        assert first is not None, "a policy allows a call at least"
+        raise first
+
+    async def _accepted(
+        self, prompt: Prompt, user: str, source: Source, room: Room, repair: int, *, narrowed: bool
+    ) -> AcceptedDraft:
+        """The draft of one answer. Raises _BadAnswer, or PassFailed."""
+        words = self._form.repair
+        try:
+            completion = await self._complete(prompt, user, source, room.content_tokens, repair, narrowed=narrowed)
+        except AnswerLooped as error:
+            raise _BadAnswer(str(error), (words.looped,)) from error
+        output = completion.text
+        if completion.finish_reason == "length":
+            raise _BadAnswer("the answer was cut off at its length limit", (words.cut_off,), output)
+        is_last = repair == self._policy.repair_attempts
+        try:
+            result = await asyncio.to_thread(self._checked, output, source, room, is_last=is_last, narrowed=narrowed)
+        except InvalidDraft as error:
+            raise _BadAnswer(f"the answer is no valid record: {error}", error.reasons, output) from error
+        if result.problems:
+            cause = f"the answer failed the checks: {'; '.join(result.problems)}"
+            raise _BadAnswer(cause, result.problems, output, result.removed)
+        return AcceptedDraft(result, completion.model)
 
     async def _complete(
         self, prompt: Prompt, user: str, source: Source, summary_tokens: int, repair: int, *, narrowed: bool
@@ -179,14 +212,10 @@ class Asker:
             schema=digest_schema(summary_tokens) if narrowed else self._schema(source, summary_tokens),
             prompt_tokens=prompt_tokens,
             output_tokens_max=self._settings.num_predict
-            or answer_tokens_max(
-                summary_tokens + self._form.beside_tokens,
-                window_tokens=self._window_tokens,
-                prompt_tokens=prompt_tokens,
-            ),
+            or output_tokens_max(summary_tokens + self._form.beside_tokens, token_factor=self._token_factor),
             summary_tokens_max=summary_tokens,
             temperature=self._settings.temperature,
-            seed=self._settings.seed + repair,
+            seed=self._first_seed + repair,
             repeat_penalty=self._settings.repeat_penalty,
             attempt=self.attempts + 1,
             conversation_id=self._conversation_id,
@@ -196,6 +225,12 @@ class Asker:
         )
         self._started()
         self._try_began_s = self._timing.clock_s()
+        failed: list[ModelError] = []
+
+        def retried(details: RetryDetails) -> None:
+            failed.append(details.error)
+            self._retried(details)
+
         try:
             completion = await complete_with_retry(
                 self._model,
@@ -205,20 +240,23 @@ class Asker:
                 rng=self._timing.rng,
                 sleep=self._timing.sleep,
                 clock=self._timing.clock_s,
-                on_retry=self._retried,
+                on_retry=retried,
                 on_progress=self._observer.output,
             )
         except ModelError as error:
             self._ended(error)
             if isinstance(error, AnswerLooped):
                 raise
+            # A host that failed is often not even asked again: its breaker, or the prompt that it still reads.
+            told = failed[0] if failed and isinstance(error, ModelUnavailable) else error
             raise PassFailed(
-                ErrorClass(error.error_class), retryable=error.retryable, cause=str(error), asked=self._asked
+                ErrorClass(told.error_class), retryable=told.retryable, cause=str(told), asked=self._asked
             ) from error
         self._asked = True
         self._tried |= dict.fromkeys(completion.tried or (completion.model,))
         # Time in our own queue does not count.
         self._left_s -= completion.duration_s
+        self._learn_tokens(counted=prompt_tokens, tokens=completion.input_tokens)
         self._observer.answered(completion)
         return completion
 
@@ -239,6 +277,12 @@ class Asker:
 
     def _count(self, *texts: str) -> int:
         return sum(self._counter.count(text) for text in texts)
+
+    def _learn_tokens(self, *, counted: int, tokens: int) -> None:
+        """Learn from the first answer of a model whose tokens are not known yet."""
+        factor = TokenFactor()
+        factor.learn(counted=counted, tokens=tokens)
+        self._token_factor = max(self._token_factor, factor.value)
 
     def _retried(self, details: RetryDetails) -> None:
         self._ended(details.error)

@@ -68,7 +68,8 @@ class ModelSummarizer:
         whole = self._forms[work.plan.form]
         small = None if whole.small is None or self._managed.is_whole() else whole.small
         form = small or whole
-        window_tokens = self._window_tokens = await self._held_tokens()
+        window_tokens, token_factor = await self._held_tokens()
+        self._window_tokens = window_tokens
         cost = await at_length(WindowCost, work, self._counter)
         asker = Asker(
             self._model,
@@ -80,7 +81,8 @@ class ModelSummarizer:
             policy=work.plan.policy,
             form=form,
             cost=cost,
-            window_tokens=window_tokens,
+            token_factor=token_factor,
+            redone=work.redone,
         )
         questions = Questions(
             work,
@@ -120,15 +122,15 @@ class ModelSummarizer:
             return False
         return await self._model.idle()
 
-    async def _held_tokens(self) -> int:
-        """The context that prompt and answer of one call share, in tokens as we count them."""
+    async def _held_tokens(self) -> tuple[int, float]:
+        """The context that prompt and answer of one call share, in tokens as we count them, and the model's tokens for
+        one of ours, which its answers teach."""
         try:
             description = await self._model.describe()
         except ModelError:
-            return self._window_default
+            return self._window_default, 1.0
         held = description.window or description.context_length or self._window_default
-        # The factor is learned from the model's answers.
-        return int(held / description.token_factor)
+        return int(held / description.token_factor), description.token_factor
 
 
 class _Reading:

@@ -160,7 +160,6 @@ class CheckedDraft:
         evidence: The messages that its statements rest on.
         unsupported_statements: How many statements rest on no message, taken out or not.
         removed: Why statements were taken out, without text of them.
-        invented: Texts of the answer that the source does not have: for a repair prompt, not for an event or a log.
     """
 
     draft: Draft
@@ -169,7 +168,6 @@ class CheckedDraft:
     evidence: RecordEvidence
     unsupported_statements: int
     removed: tuple[str, ...]
-    invented: tuple[str, ...]
 
     def quality(self, source: Source, *, reduction: float, beside: Collection[str] = ()) -> RecordQuality:
         """The figures of the checks; the window keeps the identifiers `beside` the draft, too."""
@@ -225,16 +223,14 @@ def check_draft(draft: Draft, source: Source, limit: Limit = NO_LIMIT) -> Checke
         ),
         *(problem for text in texts.get(SHORT, ()) for problem in compared_short(text, source.beside, source.policy)),
     )
-    narrated = [claim for text in kept.narratives.values() for claim in unsupported(text, source.evidence)]
-    dropped = [claim for item in _items(clean) for claim in unsupported(item, source.evidence)]
+    dropped = {field: sum(len(unsupported(text, source.evidence)) for text in texts) for field, texts in _lists(clean)}
     return CheckedDraft(
         draft=kept,
-        unsupported_claims=len(dropped),
+        unsupported_claims=sum(dropped.values()),
         problems=_described(problems),
         evidence=replace(found.evidence, summary=narrative_evidence(kept.summary, source.concordance, source.rests_on)),
         unsupported_statements=found.unsupported,
-        removed=_described(found.removed),
-        invented=(*(claim.text for claim in (*narrated, *dropped)), *found.texts),
+        removed=_described((*_invented_items(dropped), *found.removed)),
     )
 
 
@@ -360,8 +356,16 @@ def _described(problems: Iterable[Problem]) -> tuple[str, ...]:
     return tuple(f"{problem.code.value}: {problem.detail}" for problem in problems)
 
 
-def _items(draft: Draft) -> list[str]:
-    return [text for field, texts in _texts_by_field(draft).items() if field not in draft.narratives for text in texts]
+def _invented_items(dropped: Mapping[str, int]) -> Iterator[Problem]:
+    for field, count in dropped.items():
+        if count:
+            yield Problem(
+                ProblemCode.UNSUPPORTED, f"{field}: {count} identifiers or numbers not in the source were taken out"
+            )
+
+
+def _lists(draft: Draft) -> Iterator[tuple[str, tuple[str, ...]]]:
+    return ((field, texts) for field, texts in _texts_by_field(draft).items() if field not in draft.narratives)
 
 
 def _item_text(item: DraftItem) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
-from typing import Annotated, Any, Self, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -23,6 +23,9 @@ from abridged.service.domain.record import (
 )
 from abridged.service.text.markup import answered_turn
 from abridged.service.text.sentences import up_to_last_end
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 
@@ -155,12 +158,16 @@ class Draft(Strict):
 
 
 def parsed(text: str) -> Draft:
-    """The draft in `text`: JSON, or JSON in one fence. Raises InvalidDraft; nothing is guessed or repaired."""
+    """The draft in `text`: JSON, or JSON in one fence. Raises InvalidDraft; nothing is guessed or added."""
     return parsed_as(Draft, text)
 
 
 def parsed_as(model: type[Shape], text: str, *, inner: Collection[str] = ()) -> Shape:
-    """The answer in `text` as `model` describes it; see `parsed`. Reasons may name the `inner` fields too."""
+    """The answer in `text` as `model` describes it; see `parsed`. Reasons may name the `inner` fields too.
+
+    List items that break a rule, items over a list's limit and keys that no rule knows are left out: what is bad of an
+    answer does not cost the rest of it, and a repair is a second call.
+    """
     fenced = _FENCED.match(text)
     answer = fenced.group(1) if fenced else text
     try:
@@ -168,9 +175,40 @@ def parsed_as(model: type[Shape], text: str, *, inner: Collection[str] = ()) -> 
         json.loads(answer, object_pairs_hook=_without_repeats)
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)
-        reasons = dict.fromkeys(_reason(dict(e), {*model.model_fields, *inner}) for e in errors)
-        raise InvalidDraft(tuple(reasons)[:REASONS_MAX]) from None
-    return found
+    else:
+        return found
+    rest = _without_bad_parts(answer, errors)
+    if rest is not None:
+        return parsed_as(model, rest, inner=inner)
+    reasons = dict.fromkeys(_reason(dict(e), {*model.model_fields, *inner}) for e in errors)
+    raise InvalidDraft(tuple(reasons)[:REASONS_MAX])
+
+
+def _without_bad_parts(answer: str, errors: Sequence[ErrorDetails]) -> str | None:
+    """The answer without the parts that the errors are about, which is less of it; None if one of these has to stay."""
+    if not all(error["loc"] for error in errors):
+        return None
+    try:
+        parts = json.loads(answer, object_pairs_hook=_without_repeats)
+    except ValueError:
+        # A number of more digits than Python reads.
+        return None
+    bad: dict[int | str, set[int]] = {}
+    for error in errors:
+        match error["loc"], error["type"]:
+            case (field,), "extra_forbidden":
+                del parts[field]
+            case (field,), "too_long":
+                del parts[field][error["ctx"]["max_length"] :]
+            case (field, int(place), key), "extra_forbidden":
+                del parts[field][place][key]
+            case (field, int(place), *_), _:
+                bad.setdefault(field, set()).add(place)
+            case _:
+                return None
+    for field, places in bad.items():
+        parts[field] = [item for place, item in enumerate(parts[field]) if place not in places]
+    return json.dumps(parts)
 
 
 def from_text(answer: str) -> Draft:
@@ -185,10 +223,11 @@ def from_text(answer: str) -> Draft:
     return Draft.of_text(text)
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> None:
-    """Refuses repeated keys, of which parsers take either value."""
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object. Refuses repeated keys, of which parsers take either value."""
     if len({name for name, _ in pairs}) < len(pairs):
         raise InvalidDraft(("the answer: a key occurs twice",))
+    return dict(pairs)
 
 
 def _reason(error: Mapping[str, Any], names: Collection[str]) -> str:

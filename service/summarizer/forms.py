@@ -48,7 +48,7 @@ class RepairWords:
 
     Attributes:
         cut_off: The answer reached its length limit.
-        looped: The answer repeated one word without end.
+        looped: The answer repeated itself without end.
         again: The last line of a repair prompt, after the reasons.
         narrative: The last line where code keeps the rest, so that the narrative alone is asked for; empty where the
             whole answer always is.
@@ -147,7 +147,7 @@ def _extracted_digest(source: ExtractSource, tokens_max: int, count: Callable[[s
 
 _JSON_REPAIR: Final = RepairWords(
     cut_off="cut_off: the answer was cut off, write shorter texts",
-    looped="loop: the answer repeated one word without end, say everything once, then close the JSON",
+    looped="loop: the answer repeated itself without end, say everything once, then close the JSON",
     again="Answer again with the whole corrected JSON object.",
 )
 
@@ -167,7 +167,7 @@ _TEXT: Final = DraftForm(
     read=lambda answer, _: from_text(answer),
     repair=RepairWords(
         cut_off="cut_off: the answer was cut off, write fewer and shorter sentences",
-        looped="loop: the answer repeated one word without end, say everything once",
+        looped="loop: the answer repeated itself without end, say everything once",
         again="Write the corrected sentences again, and nothing else.",
     ),
     extracted=_extracted_facets,

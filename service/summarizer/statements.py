@@ -43,14 +43,12 @@ class Judged:
         evidence: The messages that the others rest on.
         unsupported: How many of all items rest on no message.
         removed: Why items were taken out: lists, counts and message numbers, no text.
-        texts: What was taken out for having no support.
     """
 
     taken_out: Mapping[str, frozenset[str]]
     evidence: RecordEvidence
     unsupported: int
     removed: tuple[Problem, ...]
-    texts: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -78,13 +76,11 @@ def judged(
         **{name: tuple(found.numbers) if any(found.numbers) else () for name, found in lists.items()}
     )
     unsupported = sum(len(found.unsupported) + found.numbers.count(()) for found in lists.values())
-    texts = tuple(text for found in lists.values() for text in found.unsupported)
     return Judged(
         {name: frozenset(found.taken_out) for name, found in lists.items()},
         evidence,
         unsupported,
         tuple(removed),
-        texts,
     )
 
 

@@ -131,6 +131,7 @@ class PassWork:
         finds: The identifiers of the messages that leave the window, counted without what the caller's counts teach.
         leaving: Names and sentences of everything that leaves the window.
         rules: The standing rules of these, counted so too, and those that have been taken back.
+        redone: How often a model may have been asked for this range before, in passes that made no record of it.
         in_ledger: The identifiers, case folded, that a ledger would show beside a record of this text and tokens.
     """
 
@@ -146,6 +147,7 @@ class PassWork:
     finds: LedgerFinds = NOTHING_FOUND
     leaving: Leaving = NOTHING_LEAVES
     rules: RuleFinds = NO_RULES_FOUND
+    redone: int = 0
     in_ledger: Callable[[str, int], frozenset[str]] = lambda _text, _tokens: frozenset()
 
     @property

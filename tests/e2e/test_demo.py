@@ -170,6 +170,29 @@ def test_a_host_that_reads_each_prompt_for_minutes_makes_every_record():
     assert re.search(r"which reads [\d.,]+ tokens/s, writes [\d.,]+ tokens/s; a pass of [\d,]+ tokens waits", ran.out)
 
 
+def test_clocks_that_are_found_too_short_are_not_kept():
+    """A pass of some thousand tokens takes three seconds here, and the first byte has to come within one and a half."""
+    host = ("--prefill-tokens-per-s", "1000")
+    with fake_ollama(*host) as url:
+        ran = abridged_process("demo", "--set", "ollama.first_byte_timeout_s=1.5", environ={"OLLAMA_HOST": url})
+
+    assert ran.code == 0, ran.err
+    assert re.search(r"ollama\.first_byte_timeout_s is 1\.5: too short; here it is \d+\.", ran.out.replace("\n", " "))
+    assert record_of(ran)["provenance"] == "PROVENANCE_MODEL"
+    assert re.search(r"success ratio 1\.00 of \d finished passes", ran.out)
+
+
+def test_a_pass_that_fails_is_the_end_of_it_with_one():
+    """The model answers the small question, and breaks off each summary."""
+    with fake_ollama("--behaviour", "abort") as url:
+        ran = abridged_process("demo", environ={"OLLAMA_HOST": url})
+
+    assert ran.code == 1
+    assert "abridged: a pass failed:" in ran.err
+    assert "the connection closed early or does not speak HTTP" in ran.err
+    assert "Traceback" not in ran.err
+
+
 def test_a_host_that_is_none_is_refused_as_serve_refuses_it():
     """The sidecar of the demonstration starts with it too, whoever makes the records."""
     ran = abridged("demo", environ={"OLLAMA_HOST": ":::"})

@@ -140,7 +140,7 @@ async def test_text_of_messages_and_models_reaches_no_log_metric_span_or_error(t
 
 async def test_with_content_logging_on_the_debug_log_shows_the_start_of_a_bad_answer(tmp_path):
     """At most 200 characters, without control characters, secrets masked: for whoever switched it on."""
-    answer = f"{SONG}\x07 password=hunter2secret " + "x" * 1_000
+    answer = f"{SONG}\x07 password=hunter2secret " + " ".join(map(str, range(300)))
     async with (
         FakeOllama(responder=saying(answer)) as ollama,
         sidecar(tmp_path, on_ollama(ollama) | {"telemetry.log_content": True}, log_content=True) as s,

@@ -101,7 +101,7 @@ async def test_a_loop_is_repaired_with_another_seed_and_its_reason(tmp_path):
 
     assert done.attempts == 2
     assert second["options"]["seed"] == first["options"]["seed"] + 1
-    assert "repeated one word without end" in second["messages"][-1]["content"]
+    assert "repeated itself without end" in second["messages"][-1]["content"]
 
 
 async def test_a_model_that_loops_again_and_again_is_invalid_and_its_host_stays_in_use(tmp_path):

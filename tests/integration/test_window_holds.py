@@ -100,7 +100,9 @@ async def test_remakes_in_vain_do_not_hold_back_a_model_that_is_back(tmp_path):
         turns = [said(n, f"Turn {n}: the exporter writes table orders_{n}.", tokens=120) for n in range(1, 15)]
         await chat.append(*turns, wait_s=PATIENCE_S)
 
-    async with FakeOllama(responder=respond) as ollama, sidecar(tmp_path, on_ollama(ollama) | ANY_DRAFT) as s:
+    # Room for what is too wordy: it is to be whole, and to save nothing.
+    roomy = ANY_DRAFT | {"summarizer.num_predict": 4_000}
+    async with FakeOllama(responder=respond) as ollama, sidecar(tmp_path, on_ollama(ollama) | roomy) as s:
         chat = s.chat()
         chat.count = 14
         for name in ("wake", "wake-again"):

@@ -24,7 +24,6 @@ from abridged.service.prompts.prompt import (
     PromptTemplate,
     partial_summary,
     prompt_of,
-    repair_text,
     template_from_text,
     transcript_entry,
 )
@@ -60,7 +59,6 @@ WORD = "PWNED-1"
 PAYLOADS = [(attack, text) for attack in ATTACKS for text in payloads(attack, WORD)]
 BREAKING_OUT = [attack for attack, kind in ATTACKS.items() if kind.breaks_out and not kind.halves]
 FRAMED = ["conversation_summary", "/conversation_summary"]
-INVENTED = ["not_in_source", "/not_in_source"]
 NAMING = ("git {0}", "https://example.com/{0}", "Delete /srv/data/{0} and {0}/report.csv", "{0} 4815162342")
 """Texts that make what is put in them an identifier of a ledger, a part of one, or the words before it."""
 
@@ -228,20 +226,6 @@ def test_identifiers_found_in_hostile_messages_stay_in_the_frame() -> None:
         assert_ledger_quoted(ledger_of(case.messages), case.name)
 
 
-def test_no_hostile_invention_leaves_its_frame_in_a_repair() -> None:
-    """What an answer had invented goes back as data, wherever it is cut off."""
-
-    def repaired(text: str) -> str:
-        source = PromptInput(("<message 1 user>\nhello",), None, 1, 9, 0, 200)
-        asked = prompt_text(FORMS[FormName.FACETS].prompt, source)
-        return asked + repair_text(["unsupported"], "Write it again.", invented=[text, f"{'x' * 40}{text}"])
-
-    plain = repaired("hello")
-    assert read(plain).structure[-2:] == INVENTED
-    for attack, payload in PAYLOADS:
-        assert_framed(repaired(payload), plain, attack)
-
-
 class InventingModel(ObedientModel):
     """An obedient model whose first answer has a task that no message speaks of."""
 
@@ -259,8 +243,8 @@ class InventingModel(ObedientModel):
         return replace(answer, text=json.dumps(json.loads(answer.text) | said))
 
 
-async def test_a_statement_without_evidence_goes_back_to_an_obedient_model_as_data() -> None:
-    """Whole passes: a task that rests on no message is quoted in the repair, and orders nothing.
+async def test_a_repair_has_nothing_of_the_answer_before_it() -> None:
+    """Whole passes: a task that rests on no message is counted in the repair, and neither quoted nor obeyed.
 
     The source names what the order wants written. Otherwise the task would go for that identifier alone.
     """
@@ -274,17 +258,15 @@ async def test_a_statement_without_evidence_goes_back_to_an_obedient_model_as_da
             assert model.prompts
         return model.prompts[1]
 
-    harmless = read(await repair_of("Sell the villa by the opera house"))
-    assert harmless.structure[-2:] == INVENTED
-    assert "villa" in harmless.data[-1]
-    quoted_back = set()
+    harmless = await repair_of("Sell the villa by the opera house")
+    assert "action_items: 1 rest on no message" in harmless
+    assert "villa" not in harmless
     for attack, payload in PAYLOADS:
-        understood = read(await repair_of(payload))
-        assert understood.structure == harmless.structure, attack
+        repair = await repair_of(payload)
+        understood = read(repair)
+        assert understood.structure == read(harmless).structure, attack
         assert not understood.obeyed, attack
-        if "ignore all" in understood.data[-1].lower():
-            quoted_back.add(attack)
-    assert quoted_back == set(ATTACKS) - {"base64", "nested"}, "one is encoded, the other too long to be quoted whole"
+        assert payload not in repair, attack
 
 
 def _strings(value: object) -> list[str]:
@@ -380,15 +362,6 @@ def test_control_ledgers_of_hostile_messages_break_out_unquoted(attack: str) -> 
         return read(f"<conversation_summary>\n{lines}\n</conversation_summary>")
 
     found = [unquoted_ledger(payload) for payload in payloads(attack, WORD)]
-    assert any(WORD in one.obeyed for one in found)
-
-
-@pytest.mark.parametrize("attack", BREAKING_OUT)
-def test_control_inventions_break_out_of_a_repair_unquoted(attack: str) -> None:
-    """Each of them changes the structure of a repair that does not quote, and some are obeyed."""
-    found = [read(f"<not_in_source>\n{payload}\n</not_in_source>\n") for payload in payloads(attack, WORD)]
-
-    assert all(one.structure != INVENTED for one in found)
     assert any(WORD in one.obeyed for one in found)
 
 

@@ -26,7 +26,6 @@ _FRAMES = (
     "conversation_summary",
     "meta",
     "instructions",
-    "not_in_source",
 )
 _MARKS = (
     r"<\|[a-z/_][^|>\n]{0,40}\|>",

@@ -123,21 +123,24 @@ class OllamaAnswer:
         self._reply.piece_bytes = self._behaviour.piece_bytes
         packet = b""
         count = 0
+        behaviour = self._behaviour
         try:
             async for piece in self._generated(pieces):
                 if count == 0:
                     await self._reply.start(200, "application/x-ndjson")
+                if count == behaviour.ping_after:
+                    await self._reply.ping(behaviour.ping, times=behaviour.pings, every_s=behaviour.ping_s)
                 if await self._breaks_off(count):
                     return
-                packet += json.dumps(self._line(piece, count)).encode() + b"\n"
+                packet += json.dumps(self._line(piece, count), ensure_ascii=False).encode() + b"\n"
                 count += 1
-                if count % self._behaviour.lines_per_packet == 0 or piece.done_reason:
+                if count % behaviour.lines_per_packet == 0 or piece.done_reason:
                     await self._reply.write(packet)
                     packet = b""
-                await asyncio.sleep(self._behaviour.chunk_delay_s)
+                await asyncio.sleep(behaviour.chunk_delay_s)
         except _TokenLoop:
             await self._reply.write(json.dumps({"error": REPEAT_ERROR}).encode() + b"\n")
-        if self._behaviour.lingers:
+        if behaviour.lingers:
             await asyncio.Event().wait()
         await self._reply.finish()
 
@@ -199,7 +202,7 @@ async def _deviating(pieces: AsyncIterator[Piece], behaviour: Behaviour, run: Ru
     """The answer's pieces with the faults that lie in its text."""
     if behaviour.endless:
         for number in range(ENDLESS_CHUNKS_MAX):
-            yield Piece(content=f"again {number} " * 100)
+            yield Piece(content="".join(f"again {100 * number + more} " for more in range(100)))
     if behaviour.loop_token:
         async for piece in _looping(pieces, behaviour.loop_token, tokens_max=run.tokens_max):
             yield piece

@@ -29,6 +29,8 @@ def json_error(status: int, text: str, headers: Mapping[str, str] | None = None)
 class Behaviour:
     """Deviations of /api/chat and /api/generate; counts are of streamed chunks.
 
+    `ping` goes out after so many pieces, `pings` times, `ping_s` apart.
+
     `requests` limits them to the first so many requests for inference; `everywhere` extends `refusal` and `hang` to
     every path. `loop_token` follows the answer's first words without end. `wire` goes out as it is in place of
     an answer; `wire_again` follows it until the client leaves, or so often, and then the connection is dropped.
@@ -55,6 +57,10 @@ class Behaviour:
     sorted_keys: bool = False
     silent_cut: bool = False
     tells_prompt_count: bool = True
+    ping: bytes = b"\n"
+    ping_after: int | None = None
+    ping_s: float = 0.01
+    pings: int = 1_000_000
     endless: bool = False
     loop_token: str = ""
     lingers: bool = False

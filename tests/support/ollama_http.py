@@ -53,6 +53,12 @@ class HttpReply:
         """One chunk of the body."""
         await self._send(b"%x\r\n%s\r\n" % (len(data), data))
 
+    async def ping(self, data: bytes, *, times: int, every_s: float) -> None:
+        """The same chunk again and again, as servers and proxies send it while there is nothing to say."""
+        for _ in range(times):
+            await self.write(data)
+            await asyncio.sleep(every_s)
+
     async def finish(self) -> None:
         """The orderly end of a chunked reply."""
         await self._send(b"0\r\n\r\n")

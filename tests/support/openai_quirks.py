@@ -31,7 +31,7 @@ class Quirks:
     `formats` are the kinds of `response_format` that it accepts, `lengths` whether a schema may have them, `limit` the
     only field for the longest answer that it knows (empty for any), `refused_fields` what it does not accept besides.
     `requests` limits `refusal` and `hang` to the first so many requests for inference. `wire` goes out in place of an
-    answer.
+    answer. `ping` goes out after so many pieces, `pings` times, `ping_s` apart.
     """
 
     formats: frozenset[str] = frozenset({"json_schema", "json_object", "text"})
@@ -60,6 +60,10 @@ class Quirks:
     abort_after: int | None = None
     stall_after: int | None = None
     garbage_after: int | None = None
+    ping: bytes = b": ping\n\n"
+    ping_after: int | None = None
+    ping_s: float = 0.01
+    pings: int = 1_000_000
     endless: bool = False
     wire: bytes = b""
 
@@ -67,7 +71,7 @@ class Quirks:
 STRICT_OPENAI = Quirks(
     lengths=False,
     limit="max_completion_tokens",
-    refused_fields=frozenset({"temperature"}),
+    refused_fields=frozenset({"temperature", "repeat_penalty"}),
     says_model="gpt-fake-2026-01-31",
 )
 """As OpenAI's reasoning models are."""

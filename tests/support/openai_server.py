@@ -45,7 +45,7 @@ class _Stream:
             "model": self.model,
             "system_fingerprint": "fp_fake",
         }
-        await self.reply.write(b"data: " + json.dumps(event | fields).encode() + b"\n\n")
+        await self.reply.write(b"data: " + json.dumps(event | fields, ensure_ascii=False).encode() + b"\n\n")
 
     async def delta(self, delta: dict[str, Any], finish: str | None = None) -> None:
         """Send one event with a choice."""
@@ -187,6 +187,8 @@ class FakeOpenAI:
             return
         await reply.start(200, "text/event-stream")
         stream = _Stream(reply, quirks.says_model or body["model"], quirks)
+        if quirks.ping_after == 0:
+            await reply.ping(quirks.ping, times=quirks.pings, every_s=quirks.ping_s)
         await stream.delta({"role": "assistant", "content": None})
         sent, last = 0, first
         if quirks.thinking_only:
@@ -202,13 +204,17 @@ class FakeOpenAI:
                     await reply.write(b": ping\n\nevent: message\nid: 7\n")
                 await stream.delta({"refusal": piece.content} if quirks.model_refuses else {"content": piece.content})
                 sent += 1
+        number = 0
         while quirks.endless:
-            await stream.delta({"content": "again " * 400})
+            number += 1
+            await stream.delta({"content": f"again {number} "})
         await self._end(body, stream, last, sent)
 
     async def _deviated(self, stream: _Stream, sent: int) -> bool:
         """Perform the fault that is due after `sent` pieces; whether that was the end."""
         quirks, reply = stream.quirks, stream.reply
+        if sent and sent == quirks.ping_after:
+            await reply.ping(quirks.ping, times=quirks.pings, every_s=quirks.ping_s)
         if sent == quirks.error_after:
             await reply.write(b"data: " + json.dumps({"error": quirks.error}).encode() + b"\n\n")
             await reply.finish()

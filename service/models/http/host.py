@@ -182,22 +182,20 @@ class ModelHost:
     ) -> None:
         """POST `body` and fill `answer` line by line, under the first-byte clock and then the stall clock.
 
-        The deadline applies up to the first line. From there the stall clock, the answer's own limits (that of the
-        request, ANSWER_CHARS_MAX) and STREAM_S_MAX bound the answer. The stall clock runs between lines, not bytes, so
-        that a dripping server stalls too. Raises ModelError.
+        The deadline applies up to the first line that says anything. From there the stall clock, the answer's own
+        limits and STREAM_S_MAX bound the answer. Both clocks wait for lines that say anything: bytes that drip, and
+        lines that only show that a server is still there, neither end the one nor set the other back. Raises
+        ModelError.
         """
         async with aclosing(self._lines(path, body, model=model)) as lines:
-            line = await self._first(lines, place, deadline)
+            more = await self._first(lines, answer, place, deadline)
             patience = Deadline(STREAM_S_MAX, clock=self._clock)
-            while line is not None:
-                answer.add(line)
+            while more:
                 on_progress(answer.chars)
                 if answer.done:
                     break
-                # One line per turn of the loop, even if several arrived together.
-                await asyncio.sleep(0)
                 async with patience.limit(self._settings.stall_s, self.label, "stalled: no further line"):
-                    line = await anext(lines, None)
+                    more = await _told(lines, answer)
 
     async def close(self) -> None:
         """Close all connections. May be called twice."""
@@ -231,12 +229,14 @@ class ModelHost:
             follow_redirects=False,
         )
 
-    async def _first(self, lines: AsyncGenerator[bytes, None], place: Place, deadline: Deadline) -> bytes | None:
+    async def _first(
+        self, lines: AsyncGenerator[bytes, None], answer: StreamedAnswer, place: Place, deadline: Deadline
+    ) -> bool:
         first_byte_s = self._settings.first_byte_s
         began = self._clock()
         try:
             async with deadline.limit(first_byte_s, self.label, "no first byte", error=FirstByteLate):
-                return await anext(lines, None)
+                return await _told(lines, answer)
         except (asyncio.CancelledError, FirstByteLate, DeadlineOver):
             self._keep_for_abandoned(place, self._clock() - began)
             raise
@@ -326,6 +326,16 @@ def reporting_to(breaker: CircuitBreaker) -> Iterator[None]:
         raise
     finally:
         settle()
+
+
+async def _told(lines: AsyncGenerator[bytes, None], answer: StreamedAnswer) -> bool:
+    """Add lines to the answer up to the next one that says anything; return False at their end."""
+    while (line := await anext(lines, None)) is not None:
+        # One line per turn of the loop, even if several arrived together.
+        await asyncio.sleep(0)
+        if answer.add(line):
+            return True
+    return False
 
 
 async def _read(response: httpx.Response, bytes_max: int) -> bytes:

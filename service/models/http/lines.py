@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
 from abridged.service.models.http.fields import OBJECT_BYTES_MAX, NotAnObject, read_object
-from abridged.service.models.model import Completion, ModelUnavailable
+from abridged.service.models.model import AnswerLooped, Completion, ModelUnavailable
+from abridged.service.text.loops import WINDOW_CHARS, loop_period
 
 ANSWER_BYTES_MAX = 32_000_000
 ANSWER_LINES_MAX = 100_000
 """One line per token, of about 150 bytes, or two with server-sent events: more tokens than any answer has."""
 
 ANSWER_CHARS_MAX = 1_000_000
-"""Far above any allowed answer: cuts off a server that ignores the limit of the request."""
+"""The longest answer whose request has no limit."""
+
+TOKEN_CHARS_MAX = 20
+"""Characters per token that no answer has on average: an answer with more was not kept to the limit of its request."""
+
+
+_CUT = re.compile("length|max|limit", re.IGNORECASE)
+"""In the reasons of servers to stop: `length`, `max_tokens`, `MAX_TOKENS`, `model_length`, `token_limit`."""
 
 
 class LineSplitter:
@@ -55,24 +64,31 @@ class LineSplitter:
 
 
 class StreamedAnswer(ABC):
-    """An answer as it arrives from `host`.
+    """An answer as it arrives from `host`, to a request for at most `tokens_max` tokens.
+
+    One without a limit, 0, may say anything as often as it likes. One with a limit ends where it loops, with
+    AnswerLooped, and where its server goes on past the limit, as cut off.
 
     Attributes:
         done: Whether its last line has arrived.
+        finished: The server's reason to stop; empty before it.
         model: The name that the server returned.
         chars: Characters so far.
         input_tokens: The server's count of the prompt; None if it reports none.
         output_tokens: The server's count of the answer; 0 if it reports none.
     """
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, *, tokens_max: int = 0) -> None:
         self.host = host
         self.done = False
+        self.finished = ""
         self.model = ""
         self.chars = 0
         self.input_tokens: int | None = None
         self.output_tokens = 0
+        self._tokens_max = tokens_max
         self._pieces: list[str] = []
+        self._recent = ""
         self._thought = False
 
     @property
@@ -81,9 +97,9 @@ class StreamedAnswer(ABC):
         return "".join(self._pieces)
 
     @property
-    @abstractmethod
     def finish_reason(self) -> str:
-        """`length` if the server says so, otherwise `stop`."""
+        """`length` if the answer was cut off, otherwise `stop`."""
+        return "length" if _CUT.search(self.finished) else "stop"
 
     def completion(self, model: str, *, duration_s: float) -> Completion:
         """Return the whole answer as that of `model`, which is named as `provider:model`."""
@@ -98,17 +114,29 @@ class StreamedAnswer(ABC):
         )
 
     @abstractmethod
-    def add(self, line: bytes) -> None:
-        """Add one line. Raises the error that an error line means, or ModelUnavailable for an invalid line."""
+    def add(self, line: bytes) -> bool:
+        """Add one line, and return whether it says anything: no clock waits for a line that only shows a connection.
+
+        Raises the error that an error line means, ModelUnavailable for an invalid line, or AnswerLooped.
+        """
 
     def _add_content(self, content: object) -> str:
         if not isinstance(content, str):
             raise ModelUnavailable(f"{self.host}: a line of the answer has content that is not text")
         self._pieces.append(content)
         self.chars += len(content)
-        if self.chars > ANSWER_CHARS_MAX:
+        if not self._tokens_max and self.chars > ANSWER_CHARS_MAX:
             raise ModelUnavailable(f"{self.host}: the answer has more than {ANSWER_CHARS_MAX} characters")
+        if 0 < self._tokens_max * TOKEN_CHARS_MAX < self.chars:
+            self.done, self.finished = True, "length"
         return content
+
+    def _watch_for_loops(self, piece: str) -> None:
+        if not self._tokens_max or not piece:
+            return
+        self._recent = (self._recent + piece)[-WINDOW_CHARS:]
+        if period := loop_period(self._recent):
+            raise AnswerLooped(f"{self.host}: the answer repeats the same {period} characters without end")
 
     def _parse(self, line: bytes) -> dict[str, Any]:
         try:

@@ -153,7 +153,7 @@ class OllamaModel:
             ranked = await self._by_preference(deadline)
         failures: list[ModelError] = []
         for host, residence in ranked:
-            answer = Answer(host.label)
+            answer = Answer(host.label, tokens_max=request.output_tokens_max)
             try:
                 return await self._ask(host, residence, request, answer, deadline, on_progress)
             except DeadlineOver:

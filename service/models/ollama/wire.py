@@ -69,23 +69,17 @@ class Answer(StreamedAnswer):
 
     Attributes:
         started: Whether a line has arrived, after which no other host is asked.
-        done_reason: As in the final line; empty without one.
         prefill_s: How long the server took to read the prompt; None if it does not say.
     """
 
-    def __init__(self, host: str) -> None:
-        super().__init__(host)
+    def __init__(self, host: str, *, tokens_max: int = 0) -> None:
+        super().__init__(host, tokens_max=tokens_max)
         self.started = False
-        self.done_reason = ""
         self.prefill_s: float | None = None
         self._last_piece = ""
         self._run = 0
 
-    @property
-    def finish_reason(self) -> str:
-        return "length" if self.done_reason == "length" else "stop"
-
-    def add(self, line: bytes) -> None:
+    def add(self, line: bytes) -> bool:
         self.started = True
         chunk = self._parse(line)
         if (error := chunk.get("error")) is not None:
@@ -93,13 +87,16 @@ class Answer(StreamedAnswer):
         message = chunk.get("message")
         if not isinstance(message, dict):
             message = {}
-        thinking = message.get("thinking")
+        thinking = str(message.get("thinking") or "")
         self._thought = self._thought or bool(thinking)
-        content = self._add_content(message.get("content") or "")
-        self._count_run(content or str(thinking or ""))
+        piece = self._add_content(message.get("content") or "") or thinking
+        self._count_run(piece)
         self.model = name_of(chunk.get("model")) or self.model
         if chunk.get("done") is True:
             self._finish(chunk)
+        else:
+            self._watch_for_loops(piece)
+        return bool(piece) or self.done
 
     def check_complete(self) -> None:
         """Raise ModelError unless the answer is complete. Call this only after a clean end of the stream.
@@ -111,15 +108,15 @@ class Answer(StreamedAnswer):
             raise AnswerLooped(f"{self.host}: the answer repeated itself until the server stopped it")
         if not self.done:
             raise ModelUnavailable(f"{self.host}: the answer ended without its final line")
-        if self.done_reason in {"load", "unload"}:
-            raise ModelUnavailable(f"{self.host}: the host treated the request as one to {self.done_reason} the model")
+        if self.finished in {"load", "unload"}:
+            raise ModelUnavailable(f"{self.host}: the host treated the request as one to {self.finished} the model")
         if self._thought and not self.text.strip():
             raise ModelRefused(f"{self.host}: the model returned only thinking, which the request forbids")
 
     def _finish(self, chunk: Mapping[str, Any]) -> None:
         self.done = True
         reason = chunk.get("done_reason")
-        self.done_reason = reason if isinstance(reason, str) else ""
+        self.finished = reason if isinstance(reason, str) else ""
         self.input_tokens = count_of(chunk.get("prompt_eval_count")) or None
         self.output_tokens = count_of(chunk.get("eval_count")) or 0
         self.prefill_s = seconds_of(chunk.get("prompt_eval_duration"))

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 _LENGTHS = frozenset({"minLength", "maxLength", "minItems", "maxItems"})
-_OPTIONAL = ("stream_options", "temperature", "seed")
+_OPTIONAL = ("repeat_penalty", "stream_options", "temperature", "seed")
 
 
 class Format(StrEnum):

@@ -76,6 +76,7 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "stream_options": ("stream_options",),
     "temperature": ("temperature",),
     "seed": ("seed",),
+    "repeat_penalty": ("repeat_penalty",),
 }
 """Texts of refusals, by the field that a request can do without. Of `max_tokens` it has to name the other
 spelling: a text that only says that the limit is too high means something else."""

@@ -112,7 +112,12 @@ class OpenAIModel:
     ) -> Answer:
         while True:
             dialect = self._dialect
-            answer = Answer(self._host.label, self._model, other_models=self._settings.other_models)
+            answer = Answer(
+                self._host.label,
+                self._model,
+                other_models=self._settings.other_models,
+                tokens_max=request.output_tokens_max,
+            )
             try:
                 await self._host.stream(
                     CHAT_PATH,

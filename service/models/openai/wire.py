@@ -23,7 +23,8 @@ from abridged.service.models.model import (
 from abridged.service.models.openai.dialect import Dialect
 from abridged.service.models.openai.errors import classify_event
 
-_OTHER_FIELDS = (b"event:", b"id:", b"retry:")
+_WITHOUT_DATA = (b":", b"event:", b"id:", b"retry:")
+"""How a comment begins, which servers send while they read a prompt, and fields of an event beside its data."""
 _DONE = b"[DONE]"
 _CALLS = frozenset({"tool_calls", "function_call"})
 # The ending that providers append to a model's name to say which build answered.
@@ -39,6 +40,9 @@ def chat_body(request: CompletionRequest, *, model: str, dialect: Dialect) -> by
         "temperature": request.temperature,
         "seed": request.seed,
     }
+    if request.repeat_penalty != 1:
+        # As llama.cpp names it. vLLM's own penalizes the words of the prompt too, which a summary has to repeat.
+        optional["repeat_penalty"] = request.repeat_penalty
     body: dict[str, Any] = {
         "model": model,
         "messages": messages,
@@ -62,30 +66,22 @@ def is_same_model(asked: str, said: str) -> bool:
 
 
 class Answer(StreamedAnswer):
-    """An answer to /chat/completions by the model `asked`, or with `other_models` by any; it is done with `[DONE]`.
+    """An answer to /chat/completions by the model `asked`, or with `other_models` by any; it is done with `[DONE]`."""
 
-    `finished` is the server's reason to stop; empty before it.
-    """
-
-    def __init__(self, host: str, asked: str, *, other_models: bool = False) -> None:
-        super().__init__(host)
-        self.finished = ""
+    def __init__(self, host: str, asked: str, *, other_models: bool = False, tokens_max: int = 0) -> None:
+        super().__init__(host, tokens_max=tokens_max)
         self._asked = asked
         self._other_models = other_models
         self._refused = False
 
-    @property
-    def finish_reason(self) -> str:
-        return "length" if self.finished == "length" else "stop"
-
-    def add(self, line: bytes) -> None:
+    def add(self, line: bytes) -> bool:
         """Raises ModelMissing for an answer in another model's name."""
-        if line.startswith(b":") or line.startswith(_OTHER_FIELDS):
-            return
+        if line.startswith(_WITHOUT_DATA):
+            return False
         data = line.removeprefix(b"data:").strip()
         if data == _DONE:
             self.done = True
-            return
+            return True
         event = self._parse(data)
         if (error := event.get("error")) is not None or event.get("object") == "error":
             raise classify_event(self.host, error if error is not None else event)
@@ -96,8 +92,9 @@ class Answer(StreamedAnswer):
             self.input_tokens = count_of(usage.get("prompt_tokens")) or self.input_tokens
             self.output_tokens = count_of(usage.get("completion_tokens")) or self.output_tokens
         choices = event.get("choices")
-        if isinstance(choices, list) and choices and isinstance(choices[0], dict):
-            self._choice(choices[0])
+        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+            return self.done
+        return self._choice(choices[0])
 
     def check_complete(self) -> None:
         """Raise ModelError unless the answer is complete. Call this only after a clean end of the stream."""
@@ -111,7 +108,7 @@ class Answer(StreamedAnswer):
             raise ModelRefused(f"{self.host}: the model called a tool, although none was offered")
         if self._refused:
             raise ModelRefused(f"{self.host}: the model refused to answer")
-        if self._thought and self.finished != "length" and not self.text.strip():
+        if self._thought and self.finish_reason != "length" and not self.text.strip():
             raise ModelRefused(f"{self.host}: the model returned only thinking")
 
     def _name(self, name: str) -> None:
@@ -121,15 +118,17 @@ class Answer(StreamedAnswer):
             raise other
         self.model = name or self.model
 
-    def _choice(self, choice: Mapping[str, Any]) -> None:
+    def _choice(self, choice: Mapping[str, Any]) -> bool:
         delta = choice.get("delta")
         if not isinstance(delta, dict):
             delta = {}
         self._refused = self._refused or bool(delta.get("refusal"))
-        self._thought = self._thought or bool(delta.get("reasoning_content") or delta.get("reasoning"))
-        self._add_content(delta.get("content") or "")
+        thinking = str(delta.get("reasoning_content") or delta.get("reasoning") or "")
+        self._thought = self._thought or bool(thinking)
+        self._watch_for_loops(self._add_content(delta.get("content") or "") or thinking)
         if isinstance(reason := choice.get("finish_reason"), str):
             self.finished = reason
+        return bool(self.finished) or any(said for name, said in delta.items() if name != "role")
 
 
 def check_prompt_was_whole(host: str, *, evaluated: int, words: int) -> None:

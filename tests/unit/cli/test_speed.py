@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from abridged.service.cli.speed import advice, longest_prompt, speed_line
+from abridged.service.cli.speed import advice, longest_prompt, patience, speed_line
 from abridged.service.config.settings import Settings
 from abridged.service.models.inventory import ModelSpeed
 
@@ -37,9 +37,17 @@ def test_a_deadline_that_comes_first_is_the_limit():
     short = settings(summarizer={"deadline_s": 100})
 
     assert "summarizer.deadline_s is 100: too short" in speed_line(SPEED, short, prompt_tokens=4_000)
-    assert advice(SPEED, short, prompt_tokens=4_000).startswith(
-        "set ollama.first_byte_timeout_s=300 and summarizer.deadline_s=300"
-    )
+    assert advice(SPEED, short, prompt_tokens=4_000).startswith("set summarizer.deadline_s=300")
+
+
+def test_patience_is_what_advice_says_to_raise():
+    """Each limit that is below half as much again as the wait, and nothing where both suffice."""
+    assert patience(SPEED, settings(), prompt_tokens=4_000) == {}
+    assert patience(ModelSpeed(None, None), settings(), prompt_tokens=4_000) == {}
+    assert patience(SPEED, settings(), prompt_tokens=9_000) == {
+        "ollama.first_byte_timeout_s": 680,
+        "summarizer.deadline_s": 680,
+    }
 
 
 def test_what_is_too_slow_for_any_source_is_not_told_to_take_less():
@@ -57,7 +65,7 @@ def test_a_speed_that_is_not_told_is_not_judged():
 
 @pytest.mark.parametrize(
     ("num_ctx", "max_input_tokens", "source", "tokens"),
-    [(8_192, 8_000, 8_000, 5_888), (32_768, 8_000, 8_000, 8_500), (32_768, 8_000, 4_096, 4_596)],
+    [(8_192, 8_000, 8_000, 6_656), (32_768, 8_000, 8_000, 8_500), (32_768, 8_000, 4_096, 4_596)],
 )
 def test_the_longest_prompt_is_bounded_by_window_policy_and_source(num_ctx, max_input_tokens, source, tokens):
     """What is left of the window beside the answer, or the source with its instructions."""

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abridged.service.domain.chunks import (
-    answer_tokens_max,
     calls_needed,
     cut_text,
     grouped,
@@ -108,8 +107,10 @@ def test_partial_summaries_are_so_small_that_merging_comes_to_an_end():
     assert calls_needed(2_700, chunk_tokens=900, summary_tokens=1_000) == 3 + 1
 
 
-@pytest.mark.parametrize(("window", "prompt", "tokens"), [(8_192, 900, 1_112), (1_900, 900, 900), (1_200, 900, 556)])
-def test_an_answer_may_be_as_long_as_the_window_has_room_and_never_shorter_than_planned(window, prompt, tokens):
-    """Nine tenths of a prompt's room are counted, as where a source is planned."""
-    assert answer_tokens_max(150, window_tokens=window, prompt_tokens=prompt) == tokens
-    assert output_tokens_max(150) == 556
+@pytest.mark.parametrize(
+    ("asked", "factor", "tokens"),
+    [(484, 1.0, 726), (484, 2.0, 1_452), (484, 0.7, 726), (32, 1.0, 160), (256, 1.0, 384)],
+)
+def test_an_answer_may_be_half_as_long_again_as_asked(asked, factor, tokens):
+    """In the model's own tokens, of which there may be more than we count; the JSON of a short one has its room."""
+    assert output_tokens_max(asked, token_factor=factor) == tokens

@@ -19,7 +19,6 @@ from abridged.service.models.http.errors import (
     QueueFull,
 )
 from abridged.service.models.http.fields import OBJECT_BYTES_MAX
-from abridged.service.models.http.lines import ANSWER_CHARS_MAX
 from abridged.service.models.model import (
     Completion,
     ModelMissing,
@@ -81,7 +80,6 @@ FAULTS = [
     ("only thinking", Quirks(thinking_only=True), ModelRefused, "only thinking"),
     ("cut prompt", Quirks(prompt_tokens=5), PromptTruncated, "part was dropped"),
     ("a line without end", Quirks(wire=ENDLESS_LINE), ModelUnavailable, "a line of more than"),
-    ("endless answer", Quirks(endless=True), ModelUnavailable, f"more than {ANSWER_CHARS_MAX}"),
 ]
 
 

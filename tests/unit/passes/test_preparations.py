@@ -55,11 +55,13 @@ class Gated(ScriptedModel):
         self.looking, self.looked = asyncio.Event(), asyncio.Event()
         self.looked.set()
         self.read: list[str] = []
+        self.seeds: list[int] = []
         self.fails: list[ModelUnavailable] = []
 
     async def complete(self, request: CompletionRequest, *, deadline_s: float, on_progress: OnProgress) -> Completion:
         """See SummaryModel."""
         self.read.append(request.user)
+        self.seeds.append(request.seed)
         self.began.set()
         if len(self.read) == 1:
             await self.gate.wait()
@@ -476,6 +478,7 @@ async def test_a_failed_preparation_leaves_the_pass_as_it_would_have_been():
     await bench.reactor.stop(grace_s=1.0)
 
     assert bench.calls == asked + 1
+    assert bench.gated.seeds[-1] not in bench.gated.seeds[:asked]
 
 
 async def test_a_prepared_record_outlives_a_log_that_is_busy():

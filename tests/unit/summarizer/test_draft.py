@@ -34,7 +34,6 @@ def test_an_answer_is_json_bare_or_in_one_fence(text):
         json.dumps(ANSWER)[:-5],
         json.dumps({k: v for k, v in ANSWER.items() if k != "decisions"}),
         json.dumps(ANSWER | {"summary": 5}),
-        json.dumps(ANSWER | {"key_points": ["x"] * 31}),
         '{"summary": "one", ' + json.dumps(ANSWER)[1:],
         json.dumps(ANSWER | {"action_items": []})[:-1].replace(
             '"action_items": []', '"action_items": [{"task": "a", "task": "b", "owner": "", "due": ""}]'
@@ -48,6 +47,50 @@ def test_an_answer_is_json_bare_or_in_one_fence(text):
 )
 def test_nothing_else_is_taken(text):
     """No guessing, no mending, no choice between two values of one key."""
+    with pytest.raises(InvalidDraft):
+        parsed(text)
+
+
+DIGITS = "9" * 5_000
+PARTLY_BAD = {
+    "an item too many": ({"key_points": ["x"] * 31}, {"key_points": ["x"] * 30}),
+    "an item of another type": (
+        {"decisions": ["Ship it.", 5, None, "Roll back."]},
+        {"decisions": ["Ship it.", "Roll back."]},
+    ),
+    "an item too long": ({"unresolved": ["y" * 3_000, "Who pays?"]}, {"unresolved": ["Who pays?"]}),
+    "a task without its owner": ({"action_items": [{"task": "a"}]}, {"action_items": []}),
+    "a task with more": (
+        {"action_items": [{"task": "a", "owner": "", "due": "", "state": "open"}]},
+        {"action_items": [{"task": "a", "owner": "", "due": ""}]},
+    ),
+    "a change of no number": ({"changes": [{"number": "first", "text": ""}]}, {}),
+    "a key too many": ({"notes": {"a": ["b"]}}, {}),
+    "all of these": (
+        {"notes": 1, "key_points": [*["x"] * 31, 7], "decisions": [None]},
+        {"key_points": ["x"] * 30, "decisions": []},
+    ),
+}
+
+
+@pytest.mark.parametrize(("bad", "kept"), PARTLY_BAD.values(), ids=PARTLY_BAD)
+def test_the_bad_parts_of_an_answer_are_left_out_and_the_rest_is_kept(bad, kept):
+    """What is left is a draft like any other, which the checks judge."""
+    assert parsed(json.dumps(ANSWER | bad)) == parsed(json.dumps(ANSWER | kept))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(ANSWER | {"notes": 1, "summary": 5}),
+        json.dumps(ANSWER | {"decisions": "none", "key_points": [5]}),
+        json.dumps(ANSWER | {"key_points": "#"}).replace('"#"', f"[{DIGITS}]"),
+        json.dumps(ANSWER) + json.dumps(ANSWER),
+    ],
+    ids=["no narrative", "no list", "a number that nobody reads", "two objects"],
+)
+def test_what_cannot_be_left_out_costs_the_answer(text):
+    """Whatever else could be."""
     with pytest.raises(InvalidDraft):
         parsed(text)
 

@@ -56,7 +56,7 @@ def test_an_episode_has_both_texts():
 
 @pytest.mark.parametrize(
     "bad",
-    ['{"short_summary": "x"}', answer(extra=1), answer(short_summary=""), answer(long_summary=3), "no JSON", "[]"],
+    ['{"short_summary": "x"}', answer(short_summary=""), answer(long_summary=3), "no JSON", "[]"],
 )
 def test_nothing_else_is_an_episode(bad):
     """Nothing is guessed."""
