@@ -50,6 +50,7 @@ class RewriteCause(StrEnum):
     PINNED = "pinned"
     UNPINNED = "unpinned"
     REWOUND = "rewound"
+    REDACTED = "redacted"
 
 
 class SearchMode(StrEnum):

@@ -212,6 +212,7 @@ STATUSES: Mapping[type[Exception], _Row] = {
         _C.NOT_FOUND, "CONVERSATION_ERASED", resource=("conversation", "conversation_id")
     ),
     domain.ConversationHasForks: _Row(_DENIED, "CONVERSATION_HAS_FORKS", ("forks",)),
+    domain.MessageOfAncestor: _Row(_DENIED, "MESSAGE_OF_ANCESTOR", ("number", "holder")),
     domain.ForksTooDeep: _Row(_DENIED, "FORKS_TOO_DEEP", ("limit",)),
     domain.ConversationIsClosed: _Row(_DENIED, "CONVERSATION_CLOSED"),
     domain.EpisodeNotFound: _Row(_C.NOT_FOUND, "EPISODE_NOT_FOUND", resource=("episode", "episode_id")),

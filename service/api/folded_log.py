@@ -66,9 +66,10 @@ class FoldedConversation:
         state = self._state
         whole = (MessageRange(1, state.message_version),) if state.message_version else ()
         wanted = without(whole, state.removed)
-        return [
-            event.message for _, event in recorded_originals(self._log, self._key, wanted, ancestors=state.ancestors)
-        ]
+        originals = recorded_originals(
+            self._log, self._key, wanted, ancestors=state.ancestors, redaction=state.redaction
+        )
+        return [event.message for _, event in originals]
 
 
 FoldedLog = Mapping[StreamId, FoldedConversation]

@@ -34,6 +34,7 @@ METHOD_SCOPES: Mapping[str, str] = {
     "abridged.v1.ConversationService/ReopenConversation": "append",
     "abridged.v1.ConversationService/EraseConversation": "erase",
     "abridged.v1.ConversationService/EraseConversations": "erase",
+    "abridged.v1.ConversationService/RedactMessages": "erase",
     "abridged.v1.ConversationService/ListEpisodes": "read",
     "abridged.v1.ConversationService/GetEpisode": "read",
     "abridged.v1.ConversationService/ListRules": "read",

@@ -46,6 +46,7 @@ from abridged.service.bootstrap.recall import forgotten, lacking, open_recall
 from abridged.service.config.settings import ServerSettings, Settings
 from abridged.service.conversations.erasures import Forgotten
 from abridged.service.conversations.following import Following
+from abridged.service.conversations.redactions import Redactions
 from abridged.service.conversations.time_to_live import erase_unchanged
 from abridged.service.passes.stand_ins import StandIns
 from abridged.service.recall.recall import Recall
@@ -246,7 +247,7 @@ def servicers(
             RecordCalls(core.conversations, pages),
             RuleCalls(core.conversations, pages),
             AmendmentCalls(core.conversations, core.policies),
-            ErasureCalls(core.erasures),
+            ErasureCalls(core.erasures, Redactions(core.conversations, core.table, core.erasures)),
             WatchCalls(core.conversations, watching),
             SearchCalls(recall, lacking(settings), core.table, core.metrics, watching.noticing),
         ),

@@ -23,6 +23,7 @@ from abridged.service.domain.events import (
     ErasedEvent,
     MessageAppended,
     MessagesPinned,
+    MessagesRedacted,
     MessagesUnpinned,
     RulesDropped,
     SettingsChanged,
@@ -160,6 +161,8 @@ def _fact_text(event: DomainEvent, *, chars_max: int) -> str:
             return "reopened"
         case TitleChanged():
             return excerpt(f"title: {event.title}", chars_max=chars_max)
+        case MessagesRedacted():
+            return f"redacted: {len(event.numbers):,} messages, {len(event.revoked_ids):,} summaries"
         case ConversationErased():
             return f"erased, with {event.messages:,} messages"
         case TextPurged():

@@ -239,6 +239,14 @@ _FORMS: dict[str, Form] = {
     "ConversationRewound": MessageMap(
         domain.ConversationRewound, event_pb2.ConversationRewound, to="to_version", **_CHANGED_IDS
     ),
+    "MessagesRedacted": MessageMap(
+        domain.MessagesRedacted,
+        event_pb2.MessagesRedacted,
+        **_CHANGED_IDS,
+        finds=Field(form=FINDS, default=NOTHING_FOUND),
+        rules=Field(form=RULE_FINDS, default=NO_RULES_FOUND),
+        dropped_rules=RULE_NAME,
+    ),
     "ConversationForked": MessageMap(domain.ConversationForked, event_pb2.ConversationForked),
     "ConversationClosed": MessageMap(domain.ConversationClosed, event_pb2.ConversationClosed),
     "ConversationReopened": MessageMap(domain.ConversationReopened, event_pb2.ConversationReopened),
@@ -263,7 +271,7 @@ _PARSERS: Mapping[tuple[str, int], Callable[[bytes], Proto]] = {
 
 EVENT_TYPES = tuple(_FORMS)
 
-ERASING = frozenset({domain.ConversationErased.__name__})
+ERASING = frozenset({domain.ConversationErased.__name__, domain.MessagesRedacted.__name__})
 """Types of events that take the contents of earlier ones away."""
 
 

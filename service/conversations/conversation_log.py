@@ -155,11 +155,11 @@ class ConversationLog:
             purge_due=row.purge_due,
         )
 
-    async def forget(self, key: StreamId) -> None:
-        """Drop the conversation's snapshots, and write none any more of a state that it had."""
+    async def forget(self, key: StreamId, *, before: int) -> None:
+        """Drop the conversation's snapshots, and write none any more of a state with fewer events."""
         self._beyond.pop(key, None)
         if self._snapshots is not None:
-            await self._snapshots.forget(key)
+            await self._snapshots.forget(key, before=before)
 
     def kept_ids(self, state: Conversation, messages: Sequence[Message]) -> frozenset[str]:
         """The ids of those of `messages` that came into the window with a snapshot: the index was not asked for them.
@@ -363,7 +363,9 @@ class ConversationLog:
     def _recorded(
         self, key: StreamId, state: Conversation, ranges: Sequence[MessageRange]
     ) -> Iterator[tuple[RecordedEvent, MessageAppended]]:
-        return recorded_originals(self._log, key, ranges, ancestors=state.ancestors, head=state.event_version)
+        return recorded_originals(
+            self._log, key, ranges, ancestors=state.ancestors, redaction=state.redaction, head=state.event_version
+        )
 
     def _originals(
         self,

@@ -71,7 +71,8 @@ from abridged.service.domain.notice import PassAhead, may_be_near, pass_ahead
 from abridged.service.domain.preparation import may_prepare, preparable
 from abridged.service.domain.profiles.profile import DecisionContext
 from abridged.service.domain.profiles.registry import profile_of
-from abridged.service.domain.ranges import covers
+from abridged.service.domain.ranges import common, covers, without
+from abridged.service.domain.record import MessageRange
 from abridged.service.domain.tokens import calibrated_tokens
 from abridged.service.turn import TURN_WEIGHT_MAX, run_off_loop
 
@@ -258,7 +259,8 @@ class Conversations:
             then = now if to is None or stands else await self.log.as_of(key, now, to)
             in_use = {record.id for record in then.records}
             revoked = tuple(record.id for record in now.revoked if record.id in in_use)
-            command = ForkConversation(fork_id, now.settings, revoked)
+            redacted = _redacted_since(then, now)
+            command = ForkConversation(fork_id, now.settings, revoked, redacted)
             originals = await self._needed(StreamId(key.namespace, then.id), then, command)
             events = await self._decided(key, then, command, originals)
             parent = StreamId(key.namespace, then.id)
@@ -600,6 +602,13 @@ def _is_fork(existing: Conversation, source: Conversation, to: int | None) -> bo
         return origin.conversation_id == source.id
     held = next(h for h in holdings(source.id, source.ancestors) if to <= h.numbers.last)
     return origin.conversation_id in (source.id, held.conversation_id) and origin.message_version == to
+
+
+def _redacted_since(then: Conversation, now: Conversation) -> tuple[int, ...]:
+    """The messages of an earlier state that were redacted after it."""
+    had = (MessageRange(1, then.message_version),)
+    since = without(common(now.redaction.messages, had), then.redaction.messages)
+    return tuple(number for r in since for number in range(r.first, r.last + 1))
 
 
 def _asks_for_another_policy(new: Settings, old: Settings) -> bool:

@@ -1,8 +1,9 @@
-"""Erases conversations, and then every byte of them.
+"""Erases conversations, and then every byte of them, or of the messages that were redacted.
 
 An erasure is an event: from its commit on the conversation is gone for every caller. After that the contents of its
 other events are blanked and its snapshots dropped, the search index has forgotten it, the log's files are purged, and
 another event says so. A process that is killed in between leaves a mark in the read table, by which the next goes on.
+A redaction is the same for a part of the contents.
 """
 
 from __future__ import annotations
@@ -18,16 +19,24 @@ from typing import NamedTuple
 import structlog
 
 from abridged.eventlog.errors import EventLogError, LogClosed, LogCorrupt, LogUnavailable
-from abridged.eventlog.event import StreamId
+from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import PAGE_EVENTS_MAX, EventFilter, EventLog
-from abridged.service.codec.events import ERASED, decode
+from abridged.service.codec.events import ERASED, UnknownEvent, decode, encode
 from abridged.service.conversations.conversations import Conversations
+from abridged.service.conversations.replay import recorded_events
 from abridged.service.conversations.row import Row
 from abridged.service.conversations.table import ConversationTable, ListQuery
 from abridged.service.domain.commands import ConfirmPurge, EraseConversation
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.errors import ConversationHasForks, ConversationNotFound
-from abridged.service.domain.events import ConversationErased, Event, MessageAppended
+from abridged.service.domain.events import (
+    ConversationErased,
+    Event,
+    MessageAppended,
+    MessagesRedacted,
+    SummarizationCompleted,
+)
+from abridged.service.domain.redaction import Blanking
 
 ROWS_PAGE = 500
 
@@ -59,6 +68,15 @@ class Erased(NamedTuple):
     conversations: int
     messages: int
     erasure_id: str = ""
+
+
+class Blanked(NamedTuple):
+    """The version of the newest event of a stream that takes contents away, 0 without one, whether any before it was
+    still to be blanked, and whether the conversation is erased."""
+
+    version: int
+    any: bool
+    of_erased: bool = False
 
 
 class Erasures:
@@ -133,13 +151,13 @@ class Erasures:
             await asyncio.shield(due)
 
     def _matching(self, namespace: str, labels: tuple[tuple[str, str], ...], user_id: str) -> list[StreamId]:
-        keys = [row.key for row in self._rows(ListQuery(namespace, limit=ROWS_PAGE, labels=labels))]
+        keys = [row.key for row in self._listed(ListQuery(namespace, limit=ROWS_PAGE, labels=labels))]
         if not user_id:
             return keys
         users = self._conversations_of(namespace, user_id)
         return [key for key in keys if key in users]
 
-    def _rows(self, query: ListQuery) -> Iterator[Row]:
+    def _listed(self, query: ListQuery) -> Iterator[Row]:
         while page := self._table.page(query):
             yield from page
             query = replace(query, before=page[-1].position)
@@ -149,10 +167,10 @@ class Erasures:
         unchanged = {
             row.key
             for namespace in self._table.namespaces()
-            for row in self._rows(ListQuery(namespace, ROWS_PAGE, before, changed_before_us=time_us))
+            for row in self._listed(ListQuery(namespace, ROWS_PAGE, before, changed_before_us=time_us))
         }
         forks = self._table.forks()
-        return [key for key in unchanged if unchanged.issuperset(_with_forks([key], forks))]
+        return [key for key in unchanged if unchanged.issuperset(those_with_forks([key], forks))]
 
     def _first_since(self, time_us: int) -> int:
         """The position of the first event that was written at this time or later, or the one after the last: where the
@@ -187,7 +205,7 @@ class Erasures:
         unchanged_since_us: int | None = None,
     ) -> Erased:
         """Erase these conversations and what was forked from them, also when the caller is gone."""
-        rows = await asyncio.to_thread(self._rows_with_forks, keys)
+        rows = await asyncio.to_thread(self._rows, keys, with_forks=forks is not Forks.REFUSE)
         left = [row for row in rows if not row.erased]
         if dry_run:
             return Erased(len(left), sum(row.message_version for row in left))
@@ -231,8 +249,8 @@ class Erasures:
         if forks := await asyncio.to_thread(self._table.forks_of, key):
             raise ConversationHasForks(forks=len(forks))
 
-    def _rows_with_forks(self, keys: Iterable[StreamId]) -> list[Row]:
-        rows = map(self._table.row, _with_forks(keys, self._table.forks()))
+    def _rows(self, keys: Iterable[StreamId], *, with_forks: bool) -> list[Row]:
+        rows = map(self._table.row, those_with_forks(keys, self._table.forks()) if with_forks else keys)
         return [row for row in rows if row is not None]
 
     def _is_due(self, key: StreamId) -> None:
@@ -259,26 +277,36 @@ class Erasures:
 
         Raises LogUnavailable while a reader is in the way. Damage to one of them is not in the way of the others.
         """
-        due: dict[StreamId, int] = {}
+        due: dict[StreamId, Blanked] = {}
         for key in keys:
             with self._unless_damaged(key):
                 due[key] = await asyncio.to_thread(self._blank, key)
-                await self._conversations.log.forget(key)
+                await self._conversations.log.forget(key, before=due[key].version)
         if self._forgotten is not None:
             await self._forgotten(self._log.head())
         if not await asyncio.to_thread(self._log.purge):
             raise LogUnavailable("a reader of the log is in the way of a purge")
-        for key, version in due.items():
+        for key, blanked in due.items():
             with self._unless_damaged(key):
-                await self._conversations.end(key, ConfirmPurge(version), require=_nothing_required)
-                self._end(key)
+                if await self._is_confirmed(key, blanked):
+                    self._end(key)
+
+    async def _is_confirmed(self, key: StreamId, blanked: Blanked) -> bool:
+        """Say that the conversation is purged. Return whether nothing is due any more: another redaction may have
+        followed, here or, if nothing was left to confirm, in another process."""
+        command = ConfirmPurge(blanked.version)
+        if blanked.of_erased:
+            await self._conversations.end(key, command, require=_nothing_required)
+            return True
+        state, confirmed = await self._conversations.execute(key, lambda _: command)
+        return not state.purge_due and (bool(confirmed) or not blanked.any)
 
     @contextmanager
     def _unless_damaged(self, key: StreamId) -> Iterator[None]:
         """End the purge of a conversation with the damage that is in its way."""
         try:
             yield
-        except LogCorrupt as error:
+        except (LogCorrupt, UnknownEvent) as error:
             _log.error("erasure.stopped", conversation_id=key.name, hint=str(error))
             self._end(key, error)
 
@@ -292,22 +320,39 @@ class Erasures:
             due.set_exception(error)
             due.exception()  # it is no fault if nobody waits
 
-    def _blank(self, key: StreamId) -> int:
-        """Blank the events before the newest erasure, and return the version of that; 0 without one.
+    def _blank(self, key: StreamId) -> Blanked:
+        """Blank what the events of a stream have taken away from those before them.
 
         The first events come first: from a first event on that is erased, a fold goes on to the erasure.
         """
         row = self._table.row(key)
-        end = row.purge_due if row is not None else 0
-        after = 0
+        if row is not None and row.erased:
+            return Blanked(row.purge_due, self._put_blanks(key, row.purge_due, _erased), of_erased=True)
+        redactions: dict[int, MessagesRedacted] = {}
+        records: set[str] = set()
+        for recorded in recorded_events(self._log, key):
+            event = decode(recorded.type, recorded.schema_version, recorded.payload)
+            if isinstance(event, SummarizationCompleted):
+                records.add(event.record.id)
+            elif isinstance(event, MessagesRedacted):
+                redactions[recorded.version] = event
+        end = max(redactions, default=0)
+        return Blanked(end, self._put_blanks(key, end, partial(_left, Blanking(redactions, records))))
+
+    def _put_blanks(self, key: StreamId, end: int, left: Callable[[RecordedEvent], bytes]) -> bool:
+        """Put the payloads that are `left` in the places of those before version `end`. Return whether any changed."""
+        any_blanked, after = False, 0
         while page := self._log.read_sealed(key, after=after, limit=min(PAGE_EVENTS_MAX, max(0, end - 1 - after))):
-            if payloads := {sealed.event.version: ERASED for sealed in page if sealed.event.payload != ERASED}:
-                self._log.blank(key, payloads)
+            lefts = {sealed.event.version: left(sealed.event) for sealed in page}
+            changed = {s.event.version for s in page if lefts[s.event.version] != s.event.payload}
+            if changed:
+                self._log.blank(key, {version: lefts[version] for version in sorted(changed)})
+                any_blanked = True
             after = page[-1].event.version
-        return end
+        return any_blanked
 
 
-def _with_forks(keys: Iterable[StreamId], forks: Mapping[StreamId, Sequence[StreamId]]) -> list[StreamId]:
+def those_with_forks(keys: Iterable[StreamId], forks: Mapping[StreamId, Sequence[StreamId]]) -> list[StreamId]:
     """These conversations and what was forked from them, each before the one that it was forked from."""
     found = dict.fromkeys(keys)
     waiting = list(found)
@@ -321,3 +366,13 @@ def _with_forks(keys: Iterable[StreamId], forks: Mapping[StreamId, Sequence[Stre
 
 async def _nothing_required() -> None:
     return
+
+
+def _erased(_recorded: RecordedEvent) -> bytes:
+    return ERASED
+
+
+def _left(blanking: Blanking, recorded: RecordedEvent) -> bytes:
+    event = decode(recorded.type, recorded.schema_version, recorded.payload)
+    left = blanking.left(recorded.version, event)
+    return recorded.payload if left == event else encode(left)[2]

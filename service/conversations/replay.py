@@ -16,6 +16,7 @@ from abridged.service.domain.events import ConversationForked, MessageAppended
 from abridged.service.domain.fold import Originals, fold
 from abridged.service.domain.ranges import common, covers
 from abridged.service.domain.record import MessageRange
+from abridged.service.domain.redaction import NO_REDACTION, Redaction, as_redacted
 
 PAGE_EVENTS = 500
 
@@ -92,17 +93,19 @@ def recorded_originals(
     ranges: Sequence[MessageRange],
     *,
     ancestors: Sequence[Ancestor] = (),
+    redaction: Redaction = NO_REDACTION,
     head: int = 0,
 ) -> Iterator[tuple[RecordedEvent, MessageAppended]]:
     """The messages of ascending `ranges` with their events; reads nothing after the ranges, and little before them.
 
-    Those from before a fork are read from the streams of its ancestors. Raises StreamCorrupt if a stream has fewer than
-    `head` events and ends before the ranges do.
+    Those of `redaction` are as they are left, whether the log has been blanked or not. Those from before a fork are
+    read from the streams of its ancestors. Raises StreamCorrupt if a stream has fewer than `head` events and ends
+    before the ranges do.
     """
     for held in holdings(key.name, ancestors, head=head):
-        yield from _held_originals(
-            log, StreamId(key.namespace, held.conversation_id), held, common(ranges, (held.numbers,))
-        )
+        stream = StreamId(key.namespace, held.conversation_id)
+        for recorded, event in _held_originals(log, stream, held, common(ranges, (held.numbers,))):
+            yield recorded, as_redacted(event, redaction)
 
 
 def _held_originals(

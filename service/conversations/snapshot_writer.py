@@ -55,7 +55,7 @@ class SnapshotWriter:
         self._task: asyncio.Task[None] | None = None
         self._moves: set[asyncio.Task[None]] = set()
         self._unmoved: set[StreamId] = set()
-        self._forgotten: set[StreamId] = set()
+        self._forgotten: dict[StreamId, int] = {}
 
     def fitting(self, key: StreamId) -> Snapshot | None:
         """The snapshot from which the conversation may be folded; None without one, or when it is doubted."""
@@ -78,9 +78,10 @@ class SnapshotWriter:
         move.add_done_callback(self._moves.discard)
         await asyncio.shield(move)
 
-    async def forget(self, key: StreamId) -> None:
-        """Drop the conversation's snapshots, those that are set aside too, and take no state of it any more."""
-        self._forgotten.add(key)
+    async def forget(self, key: StreamId, *, before: int) -> None:
+        """Drop the conversation's snapshots, those that are set aside too, and take no state of it any more that has
+        fewer events."""
+        self._forgotten[key] = before
         self._waiting.pop(key, None)
         await self.settled()
         await asyncio.to_thread(self.snapshots.stored.drop, key)
@@ -98,7 +99,7 @@ class SnapshotWriter:
     def offer(self, key: StreamId, state: Conversation) -> bool:
         """Write a snapshot of the state soon, unless it is too large or too many wait; returns whether it will be."""
         if (
-            key in self._forgotten
+            state.event_version < self._forgotten.get(key, 0)
             or not is_worth_keeping(state)
             or (key not in self._waiting and len(self._waiting) >= WAITING_MAX)
         ):

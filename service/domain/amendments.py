@@ -1,4 +1,4 @@
-"""Repairs a window by hand: revoke, rate, pin, unpin, drop rules and rewind, as decisions.
+"""Repairs a window by hand: revoke, rate, pin, unpin, drop rules, rewind and redact, as decisions.
 
 A decision that brings messages back counts the window as it will be, so it needs them: `needed` names what to read from
 the log first.
@@ -7,9 +7,18 @@ the log first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from operator import attrgetter
 
-from abridged.service.domain.amendments_fold import dependents, outside, returning, short_without, shown_without
+from abridged.service.domain.amendments_fold import (
+    WayBackEvent,
+    dependents,
+    in_use_after,
+    outside,
+    returning,
+    short_without,
+    shown_without,
+)
 from abridged.service.domain.commands import (
     Amendment,
     AppendMessages,
@@ -17,11 +26,12 @@ from abridged.service.domain.commands import (
     ForkConversation,
     PinMessages,
     RateSummary,
+    RedactMessages,
     RevokeSummary,
     RewindConversation,
     UnpinMessages,
 )
-from abridged.service.domain.conversation import Conversation, record_named
+from abridged.service.domain.conversation import Conversation, live_coverage, record_named
 from abridged.service.domain.errors import (
     MessageNotFound,
     MessageRemoved,
@@ -36,15 +46,18 @@ from abridged.service.domain.events import (
     Event,
     MessageAppended,
     MessagesPinned,
+    MessagesRedacted,
     MessagesUnpinned,
     RulesDropped,
     SummaryRated,
     SummaryRevoked,
 )
+from abridged.service.domain.ledger import LedgerFinds
 from abridged.service.domain.message import Role
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.ranges import common, covers, merged, ranges_of, without
 from abridged.service.domain.record import MessageRange, SummaryRecord
+from abridged.service.domain.rules import FoundRule, RevokedRule, RuleFinds
 from abridged.service.domain.rules_found import known_rules
 from abridged.service.domain.triggers import cancelled
 from abridged.service.domain.window import counted_tokens, pinned_units, tool_pairs, tool_units
@@ -71,8 +84,10 @@ def needed(state: Conversation, command: object, read: Sequence[MessageAppended]
             return returning(state, revocation(state, command.record_id))
         case RewindConversation() if command.to < state.message_version:
             return returning(state, _rewind(state, command.to))
-        case ForkConversation() if command.revoked:
-            return returning(state, revocation(state, *command.revoked))
+        case ForkConversation():
+            return _returning(state, taken_from_fork(state, command))
+        case RedactMessages():
+            return _returning(state, _redacted(state, command.numbers))
         case AppendMessages() if command.replace_after is not None and command.replace_after < state.message_version:
             return returning(state, _rewind(state, command.replace_after))
         case PinMessages():
@@ -100,6 +115,47 @@ def taken_back(
             return _dropped(state, command)
         case RewindConversation():
             return _rewound(state, command)
+        case RedactMessages():
+            redacted = _redacted(state, command.numbers)
+            return [*pending_cancelled(state), *redacted] if redacted else []
+
+
+def taken_from_fork(state: Conversation, command: ForkConversation) -> list[WayBackEvent]:
+    """The events by which a fork, which begins as `state`, is without what its source has taken back since."""
+    events: list[WayBackEvent] = [*_redacted(state, command.redacted)]
+    for event in events:
+        state = in_use_after(state, event)
+    revoked = [name for name in command.revoked if record_named(state, name) is not None]
+    return [*events, revocation(state, *revoked)] if revoked else events
+
+
+def redaction(state: Conversation, numbers: Sequence[int]) -> MessagesRedacted | None:
+    """The event that redacts those of these messages that are not redacted yet; None without any.
+
+    Raises MessageNotFound.
+    """
+    _require_appended(state, numbers)
+    new = tuple(sorted({number for number in numbers if not state.redaction.has(number)}))
+    if not new:
+        return None
+    gone = _made_of(state, new)
+    shown = shown_without(state, gone)
+    event = MessagesRedacted(new, gone, shown, short_without(state, shown))
+    after = in_use_after(state, event)
+    held = without(live_coverage(after), merged((*after.removed, *after.redaction.messages)))
+    ledger = after.ledger.restricted(lambda number: covers(held, number), lambda _: True)
+    rules = [rule for rule in after.rules.entries if not after.redaction.has(rule.number)]
+    return replace(
+        event,
+        finds=LedgerFinds(ledger.entries, (), ledger.limit_tokens, ledger.memory_tokens, ledger.source),
+        rules=RuleFinds(
+            tuple(FoundRule(rule.text, rule.number, rule.tokens) for rule in rules),
+            tuple(RevokedRule(rule.text, rule.number, rule.revoked_by) for rule in rules if rule.revoked_by),
+            after.rules.limit_tokens,
+            after.rules.source,
+        ),
+        dropped_rules=tuple(rule.name for rule in rules if rule.dropped),
+    )
 
 
 def require_pins_fit(state: Conversation, pinned: Iterable[MessageAppended], policy: Policy) -> None:
@@ -187,10 +243,44 @@ def _reaches_past(record: SummaryRecord, to: int) -> bool:
     return record.covered[-1].last > to
 
 
-def _require_messages(state: Conversation, numbers: Iterable[int]) -> None:
+def _redacted(state: Conversation, numbers: Sequence[int]) -> list[MessagesRedacted]:
+    event = redaction(state, numbers)
+    return [event] if event else []
+
+
+def _made_of(state: Conversation, numbers: Sequence[int]) -> tuple[str, ...]:
+    """The records for which these messages were read, and those that were made of them, in use or not."""
+    covered = {record.id: record.covered for record in (*state.records, *state.revoked)}
+    found: dict[str, None] = {}
+    # A record is committed after what it is made of.
+    for ended in state.passes:
+        if ended.record_id not in covered:
+            continue
+        read = merged((*covered[ended.record_id], *ended.plan.overlap))
+        made_of = (ended.plan.base_id, *ended.plan.merged_ids)
+        if any(covers(read, number) for number in numbers) or any(name in found for name in made_of):
+            found[ended.record_id] = None
+    return tuple(found)
+
+
+def _returning(state: Conversation, events: Iterable[WayBackEvent]) -> tuple[MessageRange, ...]:
+    """The messages that these events bring back, one after the other."""
+    ranges: list[MessageRange] = []
+    for event in events:
+        ranges += returning(state, event)
+        state = in_use_after(state, event)
+    return merged(ranges)
+
+
+def _require_appended(state: Conversation, numbers: Iterable[int]) -> None:
     for number in numbers:
         if not 1 <= number <= state.message_version:
             raise MessageNotFound(number)
+
+
+def _require_messages(state: Conversation, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        _require_appended(state, (number,))
         if covers(state.removed, number):
             raise MessageRemoved(number)
 

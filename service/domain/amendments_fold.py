@@ -1,4 +1,4 @@
-"""Revoke, rewind, pin and unpin: events that bring messages back into a window, or remove them without a record.
+"""Revoke, rewind, redact, pin, unpin: events that bring messages back into a window, or remove them without a record.
 
 A state keeps no message outside its window (ADR 16). `returning` names those that an event brings back; the caller of
 the fold reads them from the log.
@@ -7,27 +7,37 @@ the fold reads them from the log.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
-from abridged.service.domain.conversation import Conversation, ShownRecord, current_id, live_coverage
+from abridged.service.domain.conversation import Conversation, ShownRecord, current_id, events_before, live_coverage
 from abridged.service.domain.events import (
     ConversationRewound,
     Event,
     MessageAppended,
     MessagesPinned,
+    MessagesRedacted,
     MessagesUnpinned,
     ResultMark,
     SummaryRevoked,
 )
-from abridged.service.domain.ledger import Ledger
+from abridged.service.domain.ledger import NO_LEDGER, Ledger
 from abridged.service.domain.message import Role
 from abridged.service.domain.ranges import covers, merged, ranges_of, without
 from abridged.service.domain.record import MessageRange, SummaryRecord
+from abridged.service.domain.redaction import (
+    Redaction,
+    as_redacted,
+    redacted_mark,
+    redacted_receipt,
+    redacted_record,
+)
 from abridged.service.domain.render import around_rules, text_of_records
+from abridged.service.domain.rules import NO_RULES
 from abridged.service.domain.sequence import Sequence as Window
 from abridged.service.domain.tokens import TokenSource
 
-WayBackEvent = SummaryRevoked | ConversationRewound | MessagesPinned | MessagesUnpinned
+WayBackEvent = SummaryRevoked | ConversationRewound | MessagesRedacted | MessagesPinned | MessagesUnpinned
 
 
 def outside(state: Conversation) -> tuple[MessageRange, ...]:
@@ -39,37 +49,62 @@ def returning(state: Conversation, event: Event) -> tuple[MessageRange, ...]:
     """The messages that the event brings back into the window, as ascending ranges; none for most events."""
     if not isinstance(event, WayBackEvent):
         return ()
-    return merged((*without(outside(state), outside(_in_use_after(state, event))), *_unmarked(state, event)))
+    return merged((*without(outside(state), outside(in_use_after(state, event))), *_unmarked(state, event)))
 
 
 def after_way_back(state: Conversation, event: WayBackEvent, originals: Iterable[MessageAppended]) -> Conversation:
     """The state after the event. `originals` are messages as the log has them, including those of `returning`."""
-    after = _in_use_after(state, event)
+    after = in_use_after(state, event)
     before_ranges, after_ranges = outside(state), outside(after)
     unmarked = _unmarked(state, event)
     back = merged((*without(before_ranges, after_ranges), *unmarked))
-    returned = [_as_marked(after, m) for m in originals if covers(back, m.number)]
+    returned = [_as_marked(after, as_redacted(m, after.redaction)) for m in originals if covers(back, m.number)]
     assert len(returned) == sum(map(len, back)), "all messages that come back were read"
     gone = merged((*after_ranges, *unmarked))
     kept = [m for m in state.window if not covers(gone, m.number)]
+    if isinstance(event, MessagesRedacted):
+        kept = [_renamed(after, as_redacted(m, after.redaction)) for m in kept]
     window = sorted([*kept, *returned], key=lambda m: m.number)
     estimated = sum(m.tokens for m in window if m.source is TokenSource.ESTIMATE)
-    revoked = isinstance(event, SummaryRevoked)
+    redone = isinstance(event, SummaryRevoked) or (isinstance(event, MessagesRedacted) and bool(returned))
     after = after._replace(
         window=state.window.replaced(window),
         chat_messages=sum(m.message.role is not Role.SYSTEM for m in window),
         exact_tokens=sum(m.tokens for m in window) - estimated,
         estimated_tokens=estimated,
-        messages_since_pass=state.messages_since_pass + (len(returned) if revoked else 0),
-        redo_due=after.redo_due or revoked,
+        messages_since_pass=state.messages_since_pass + (len(returned) if redone else 0),
+        redo_due=after.redo_due or redone,
         epoch=state.epoch + 1,
         went_back_at=state.message_version,
-        ledger=_ledger_after(after) if revoked or isinstance(event, ConversationRewound) else state.ledger,
+        ledger=_ledger_after(after) if isinstance(event, SummaryRevoked | ConversationRewound) else state.ledger,
         irreducible_said_at=None,
         depth_limit_said=False,
     )
+    if isinstance(event, MessagesRedacted):
+        return _after_redaction(after, event)
     rules = after.rules.restricted(lambda number: not covers(after.removed, number), around_rules(after))
     return after._replace(rules=rules)
+
+
+def _after_redaction(state: Conversation, event: MessagesRedacted) -> Conversation:
+    """The state with nothing that redacted texts had a part in, but for what the event says.
+
+    Events before may be blanked already, or some of them: what these lead to otherwise is not taken from the state.
+    """
+    redaction = state.redaction
+    state = state._replace(
+        revoked=Window([redacted_record(record, redaction) for record in state.revoked]),
+        passes=Window([replace(e, receipt=redacted_receipt(e.receipt, redaction)) for e in state.passes]),
+        title="" if event.revoked_ids else state.title,
+        ledger=NO_LEDGER.after(event.finds, text_of_records(state.shown)),
+        # At most as many as events, so that it is above every epoch before.
+        epoch=events_before(state) + 1,
+        # Armed, because no lower one may be known.
+        lowest_ratio_since_pass=0.0,
+        purge_due=state.event_version + 1,
+    )
+    around = around_rules(state)
+    return state._replace(rules=NO_RULES.after(event.rules, around).without(event.dropped_rules, around))
 
 
 def _ledger_after(after: Conversation) -> Ledger:
@@ -110,6 +145,13 @@ def marked(appended: MessageAppended, mark: ResultMark) -> MessageAppended:
 def _as_marked(state: Conversation, appended: MessageAppended) -> MessageAppended:
     mark = state.marks.get(appended.number)
     return appended if mark is None or appended.cleared_tokens else marked(appended, mark)
+
+
+def _renamed(state: Conversation, appended: MessageAppended) -> MessageAppended:
+    """The message with its mark as it reads now, if it has one."""
+    if not appended.cleared_tokens:
+        return appended
+    return appended._replace(message=appended.message._replace(content=state.marks[appended.number].text))
 
 
 def _unmarked(state: Conversation, event: WayBackEvent) -> tuple[MessageRange, ...]:
@@ -158,7 +200,7 @@ def short_without(state: Conversation, shown_ids: Sequence[str]) -> tuple[str, .
     return tuple(name for name in shown_ids[:-1] if name in short)
 
 
-def _in_use_after(state: Conversation, event: WayBackEvent) -> Conversation:
+def in_use_after(state: Conversation, event: WayBackEvent) -> Conversation:
     """Return the records in use and the pins after the event; the window's messages are still those before it."""
     match event:
         case MessagesPinned():
@@ -175,12 +217,22 @@ def _in_use_after(state: Conversation, event: WayBackEvent) -> Conversation:
             )
         case SummaryRevoked():
             return _without_records(state, event)
+        case MessagesRedacted():
+            state = _without_records(state, event)
+            redaction = Redaction(
+                merged((*state.redaction.messages, *ranges_of(event.numbers))),
+                tuple(sorted({*state.redaction.record_ids, *event.revoked_ids})),
+            )
+            marks = {n: redacted_mark(mark) for n, mark in state.marks.items() if not redaction.has(n)}
+            return state._replace(redaction=redaction, marks=MappingProxyType(marks))
 
 
-def _without_records(state: Conversation, event: SummaryRevoked | ConversationRewound) -> Conversation:
-    if not event.revoked_ids:
-        return state
+def _without_records(
+    state: Conversation, event: SummaryRevoked | ConversationRewound | MessagesRedacted
+) -> Conversation:
     gone = frozenset(event.revoked_ids)
+    if not any(record.id in gone for record in state.records):
+        return state
     kept: list[SummaryRecord] = []
     revoked = state.revoked
     for record in state.records:

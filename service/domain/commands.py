@@ -11,6 +11,7 @@ from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from abridged.service.domain.message import Message
 from abridged.service.domain.receipt import NOTHING_LEAVES, Leaving
 from abridged.service.domain.record import SummaryRecord
+from abridged.service.domain.redaction import NO_REDACTION, Redaction
 from abridged.service.domain.rules import NO_RULES_FOUND, RuleFinds
 from abridged.service.domain.tokens import UNTAUGHT, Taught, TokenCount, TokenSource
 
@@ -151,10 +152,12 @@ class ApplyRules:
 
 @dataclass(frozen=True, slots=True)
 class ChangeTitle:
-    """Name the conversation as a model did after record `record_id`, unless its client has."""
+    """Name the conversation as a model did after record `record_id`, unless its client has, or messages were redacted
+    since: `redaction` is that of the state from which the title was made."""
 
     title: str
     record_id: str
+    redaction: Redaction = NO_REDACTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +207,21 @@ class RewindConversation:
 
 
 @dataclass(frozen=True, slots=True)
+class RedactMessages:
+    """Take away the texts of these messages, and everything that was made of them."""
+
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ForkConversation:
-    """Begin another conversation as this one stands, with these settings, and without the `revoked` records."""
+    """Begin another conversation as this one stands, with these settings, without the `revoked` records, and without
+    the texts of the `redacted` messages."""
 
     fork_id: str
     settings: Settings
     revoked: tuple[str, ...] = ()
+    redacted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +251,7 @@ class ConfirmPurge:
     event_version: int
 
 
-Amendment = RevokeSummary | RateSummary | PinMessages | UnpinMessages | DropRules | RewindConversation
+Amendment = RevokeSummary | RateSummary | PinMessages | UnpinMessages | DropRules | RewindConversation | RedactMessages
 
 Command = (
     AppendMessages

@@ -27,6 +27,7 @@ from abridged.service.domain.policy import wait_s
 from abridged.service.domain.ranges import merged
 from abridged.service.domain.receipt import Receipt
 from abridged.service.domain.record import MessageRange, SummaryRecord
+from abridged.service.domain.redaction import NO_REDACTION, Redaction
 from abridged.service.domain.rules import NO_RULES, Rules
 from abridged.service.domain.sequence import Sequence
 from abridged.service.domain.tokens import TokenSource, calibrated_tokens
@@ -165,6 +166,7 @@ class Conversation(NamedTuple):
         rules: Its standing rules.
         erased: Whether it was erased; it has no other content then.
         purge_due: Version of the newest event that erased something which the files may still have; 0 for none.
+        redaction: Its redacted messages, and the records that were made of them.
     """
 
     event_version: int = 0
@@ -216,6 +218,7 @@ class Conversation(NamedTuple):
     rules: Rules = NO_RULES
     erased: bool = False
     purge_due: int = 0
+    redaction: Redaction = NO_REDACTION
 
     @property
     def is_open(self) -> bool:
@@ -288,6 +291,11 @@ class Holding(NamedTuple):
     conversation_id: str
     numbers: MessageRange
     head: int
+
+
+def events_before(state: Conversation) -> int:
+    """Events that led to the state, of its own stream and of those of its ancestors."""
+    return state.event_version + sum(ancestor.event_version for ancestor in state.ancestors)
 
 
 def holdings(conversation_id: str, ancestors: Iterable[Ancestor], *, head: int = 0) -> tuple[Holding, ...]:

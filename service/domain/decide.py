@@ -13,8 +13,8 @@ from abridged.service.domain.amendments import (
     cancelled_by_pins,
     pending_cancelled,
     require_pins_fit,
-    revocation,
     taken_back,
+    taken_from_fork,
 )
 from abridged.service.domain.amendments_fold import with_marks
 from abridged.service.domain.clearing import clearable
@@ -33,6 +33,7 @@ from abridged.service.domain.commands import (
     FailPass,
     ForkConversation,
     RateSummary,
+    RedactMessages,
     ReleasePass,
     RemakeFallback,
     ReopenConversation,
@@ -133,13 +134,14 @@ def decide(state: Conversation, command: Command, context: DecisionContext) -> l
             return _with_trigger(state, [ConversationReopened()], context) if state.closed else []
         case ChangeTitle():
             named = state.settings.title or state.title == command.title
-            return [] if named else [TitleChanged(command.title, command.record_id)]
+            outdated = state.redaction != command.redaction
+            return [] if named or outdated else [TitleChanged(command.title, command.record_id)]
         case EraseConversation():
             if command.unchanged_since_us is not None and state.updated_us >= command.unchanged_since_us:
                 return []
             return [ConversationErased(state.id, state.message_version, command.erasure_id, command.conversations)]
         case ConfirmPurge():
-            return [TextPurged(command.event_version)] if state.purge_due else []
+            return _purged(state, command)
         case _:
             assert_never(command)
 
@@ -151,11 +153,15 @@ def require_not_erased(state: Conversation) -> None:
 
 
 def _of_erased(state: Conversation, command: Command) -> list[Event]:
-    if isinstance(command, ConfirmPurge) and state.purge_due:
-        return [TextPurged(command.event_version)]
-    if not isinstance(command, EraseConversation | ConfirmPurge):
+    if isinstance(command, ConfirmPurge):
+        return _purged(state, command)
+    if not isinstance(command, EraseConversation):
         raise ConversationIsErased(state.id)
     return []
+
+
+def _purged(state: Conversation, command: ConfirmPurge) -> list[Event]:
+    return [TextPurged(command.event_version)] if 0 < state.purge_due <= command.event_version else []
 
 
 def _fork(state: Conversation, command: ForkConversation, context: DecisionContext) -> list[Event]:
@@ -167,8 +173,7 @@ def _fork(state: Conversation, command: ForkConversation, context: DecisionConte
     ]
     if command.settings != state.settings:
         events.append(SettingsChanged(command.settings))
-    if command.revoked:
-        events.append(revocation(state, *command.revoked))
+    events += taken_from_fork(state, command)
     return _with_trigger(state, events, context)
 
 
@@ -227,12 +232,17 @@ def _change_settings(state: Conversation, command: ChangeSettings, context: Deci
 
 
 def _take_back(state: Conversation, command: Amendment, context: DecisionContext) -> list[Event]:
-    if not isinstance(command, RateSummary):
+    if not isinstance(command, RateSummary | RedactMessages):
         _require_not_closed(state)
     if isinstance(command, RewindConversation):
         require_version(state, command.expected_version)
     events = taken_back(state, command, context.policy, context.originals)
-    return _with_trigger(state, events, context) if events else []
+    if not events:
+        return []
+    if state.closed and isinstance(command, RedactMessages):
+        after = fold(((event, context.now_us) for event in events), state, originals=lambda _: context.originals)
+        return [*events, *closed_with(after, context)]
+    return _with_trigger(state, events, context)
 
 
 def _report_usage(state: Conversation, command: ReportUsage, context: DecisionContext) -> list[Event]:

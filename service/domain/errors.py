@@ -13,6 +13,7 @@ DomainError
 ├── MessageNotFound          no message has this number
 ├── RuleNotFound             no standing rule of this message is known
 ├── MessageRemoved           a rewind removed the message
+├── MessageOfAncestor        a fork has the message from another conversation
 ├── PinsTooLarge             pins would exceed their share of the budget
 ├── WrongMessageVersion      the conversation does not have the expected number of messages
 ├── MessageIdReused          a message id is known with other content
@@ -67,7 +68,7 @@ class ConversationHasForks(DomainError):
     """Others were forked from the conversation, and have its text too. `forks` is their number."""
 
     def __init__(self, *, forks: int) -> None:
-        super().__init__(f"{forks} conversations were forked from it and have its text; set `forks` to erase them too")
+        super().__init__(f"{forks} conversations were forked from it and have its text; set `forks` to include them")
         self.forks = forks
 
 
@@ -137,6 +138,15 @@ class MessageRemoved(DomainError):
     def __init__(self, number: int) -> None:
         super().__init__(f"a rewind removed message {number}")
         self.number = number
+
+
+class MessageOfAncestor(DomainError):
+    """A fork has this message from the conversation `holder`, where it can be redacted."""
+
+    def __init__(self, number: int, *, holder: str) -> None:
+        super().__init__(f"message {number} is that of the conversation that this one was forked from")
+        self.number = number
+        self.holder = holder
 
 
 class PinsTooLarge(DomainError):

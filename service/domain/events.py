@@ -449,6 +449,32 @@ class ConversationRewound:
 
 
 @dataclass(frozen=True, slots=True)
+class MessagesRedacted:
+    """The texts of these messages are gone, with everything that was made of them: from the contents of all events
+    before this one, too.
+
+    Records are out of use, and messages back, as in SummaryRevoked.
+
+    Attributes:
+        numbers: The messages.
+        revoked_ids: The records that were made of them, or of such records; those that were out of use before, too.
+        shown_ids: The records that the window now shows.
+        short_ids: Those of them that it shows by their short text.
+        finds: What is left in the ledger.
+        rules: The standing rules that are left.
+        dropped_rules: Those of these that a caller has dropped.
+    """
+
+    numbers: tuple[int, ...]
+    revoked_ids: tuple[str, ...] = ()
+    shown_ids: tuple[str, ...] = ()
+    short_ids: tuple[str, ...] = ()
+    finds: LedgerFinds = NOTHING_FOUND
+    rules: RuleFinds = NO_RULES_FOUND
+    dropped_rules: tuple[RuleName, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ConversationClosed:
     """The conversation takes no messages, and no pass begins, until it is reopened."""
 
@@ -518,6 +544,7 @@ Event = (
     | MessagesUnpinned
     | RulesDropped
     | ConversationRewound
+    | MessagesRedacted
     | ConversationClosed
     | ConversationReopened
     | ConversationForked

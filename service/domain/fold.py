@@ -418,6 +418,7 @@ def _forked(parent: Conversation, event: ConversationForked, at_us: int) -> Conv
         pending_since_us=0,
         closed=False,
         ancestors=(ancestor, *parent.ancestors),
+        purge_due=0,
     )
 
 

@@ -155,6 +155,11 @@ class LedgerFinds(NamedTuple):
         )
         return self._replace(entries=tuple(entries))
 
+    def without(self, gone: Callable[[int], bool]) -> LedgerFinds:
+        """The finds without what only messages say that are `gone`, and without `replaced`: its keys may be theirs."""
+        kept = (_kept_to(entry, lambda number: not gone(number), lambda _: True) for entry in self.entries)
+        return self._replace(entries=tuple(entry for entry in kept if entry is not None), replaced=())
+
 
 NOTHING_FOUND: Final = LedgerFinds()
 

@@ -73,6 +73,11 @@ class RuleFinds(NamedTuple):
         rules = (rule._replace(tokens=calibrated_tokens(rule.tokens, factor)) for rule in self.rules)
         return self._replace(rules=tuple(rules))
 
+    def without(self, gone: Callable[[int], bool]) -> RuleFinds:
+        """The finds without the rules of messages that are `gone`."""
+        rules = tuple(rule for rule in self.rules if not gone(rule.number))
+        return self._replace(rules=rules, revoked=tuple(one for one in self.revoked if not gone(one.number)))
+
 
 NO_RULES_FOUND: Final = RuleFinds()
 

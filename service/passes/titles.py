@@ -95,7 +95,8 @@ class Titles:
             if title is None:
                 self._telemetry.title_ended(key, TitleOutcome.REFUSED)
                 return
-            await self._conversations.execute(key, lambda _: ChangeTitle(title, record_id))
+            command = ChangeTitle(title, record_id, state.redaction)
+            await self._conversations.execute(key, lambda _: command)
             self._telemetry.title_ended(key, TitleOutcome.CHANGED)
         except (ModelError, DomainError, EventLogError, TimeoutError) as error:
             self._telemetry.title_ended(key, TitleOutcome.FAILED, error_type=type(error).__name__)

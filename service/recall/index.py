@@ -19,10 +19,12 @@ from abridged.service.domain.events import (
     ErasedEvent,
     Event,
     MessageAppended,
+    MessagesRedacted,
     SettingsChanged,
     SummarizationCompleted,
     SummaryRevoked,
 )
+from abridged.service.domain.ranges import ranges_of
 from abridged.service.recall.file import Connection, blocks_table, create_tables_of, piece_id, words_table
 from abridged.service.recall.passages import text_of_message, text_of_record
 from abridged.service.recall.pieces import BLOCK_BYTES, Row, packed, shelf_of, without
@@ -289,6 +291,12 @@ def _rewound(index: Index, recorded: RecordedEvent, event: ConversationRewound) 
     _forget_records(index, recorded, event.revoked_ids)
 
 
+def _redacted(index: Index, recorded: RecordedEvent, event: MessagesRedacted) -> None:
+    for one in ranges_of(event.numbers):
+        index._forget(recorded, "kind = ? AND first BETWEEN ? AND ?", Kind.MESSAGE, one.first, one.last)
+    _forget_records(index, recorded, event.revoked_ids)
+
+
 def _erased(index: Index, recorded: RecordedEvent, _event: ConversationErased) -> None:
     index._forget(recorded, "TRUE")
     index._label(recorded, {})
@@ -306,6 +314,7 @@ _INDEXED: Mapping[str, Callable[[Index, RecordedEvent, Any], None]] = {
     "SummarizationCompleted": _completed,
     "SummaryRevoked": _revoked,
     "ConversationRewound": _rewound,
+    "MessagesRedacted": _redacted,
     "ConversationErased": _erased,
 }
 """Events that are indexed."""

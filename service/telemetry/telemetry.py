@@ -31,6 +31,7 @@ from abridged.service.domain.events import (
     ErrorClass,
     Event,
     MessagesPinned,
+    MessagesRedacted,
     MessagesUnpinned,
     PassPlan,
     SkipReason,
@@ -59,6 +60,7 @@ _REWRITES: Mapping[type[Event], RewriteCause] = {
     MessagesPinned: RewriteCause.PINNED,
     MessagesUnpinned: RewriteCause.UNPINNED,
     ConversationRewound: RewriteCause.REWOUND,
+    MessagesRedacted: RewriteCause.REDACTED,
 }
 """The events that change a window elsewhere than at its end."""
 

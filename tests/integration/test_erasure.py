@@ -134,7 +134,7 @@ async def test_every_call_for_an_erased_conversation_says_so(tmp_path, name: str
         request = kind(**fields)
         if name == "AppendMessages":
             request.messages.append(singing(1))
-        elif name in ("PinMessages", "UnpinMessages"):
+        elif name in ("PinMessages", "UnpinMessages", "RedactMessages"):
             request.numbers.append(1)
         elif name == "UpdateConversation":
             request.update_mask.paths.append("title")

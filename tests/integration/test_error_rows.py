@@ -225,6 +225,27 @@ async def a_fork_of_a_fork_of_too_many(at: Scene) -> None:
         await at.s.conversations.ForkConversation(request)
 
 
+@row("NOT_FOUND", "CONVERSATION_ERASED", resource=("conversation", "c1"))
+async def a_read_of_an_erased_conversation(at: Scene) -> None:
+    await at.s.chat().append(said(1))
+    await at.s.conversations.EraseConversation(api.EraseConversationRequest(conversation_id="c1"))
+    await at.s.chat().context()
+
+
+@row("FAILED_PRECONDITION", "CONVERSATION_HAS_FORKS", metadata={"forks": "1"})
+async def an_erasure_of_what_has_forks(at: Scene) -> None:
+    await at.s.chat().append(said(1))
+    await at.s.conversations.ForkConversation(api.ForkConversationRequest(conversation_id="c1", fork_id="c2"))
+    await at.s.conversations.EraseConversation(api.EraseConversationRequest(conversation_id="c1"))
+
+
+@row("FAILED_PRECONDITION", "MESSAGE_OF_ANCESTOR", metadata={"number": "1", "holder": "c1"})
+async def a_redaction_of_what_a_fork_has_from_another(at: Scene) -> None:
+    await at.s.chat().append(said(1))
+    await at.s.conversations.ForkConversation(api.ForkConversationRequest(conversation_id="c1", fork_id="c2"))
+    await at.s.conversations.RedactMessages(api.RedactMessagesRequest(conversation_id="c2", numbers=[1]))
+
+
 @row("FAILED_PRECONDITION", "CONVERSATION_CLOSED")
 async def an_append_to_a_closed_conversation(at: Scene) -> None:
     await at.s.chat().append(said(1))

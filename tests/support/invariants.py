@@ -12,6 +12,7 @@ from abridged.service.domain.events import (
     ConversationRewound,
     MessageAppended,
     MessagesPinned,
+    MessagesRedacted,
     MessagesUnpinned,
     RulesDropped,
     SettingsChanged,
@@ -246,7 +247,9 @@ def prefix_is_stable(step: Step, before: Sequence[RenderedMessage], after: Seque
     that a call before it is not answered in time, and a result that comes all the same, which goes to its call.
     """
     passes = SummarizationCompleted | SummarizationCleared
-    amendments = SummaryRevoked | MessagesPinned | MessagesUnpinned | RulesDropped | ConversationRewound
+    amendments = (
+        SummaryRevoked | MessagesPinned | MessagesUnpinned | RulesDropped | ConversationRewound | MessagesRedacted
+    )
     if any(isinstance(event, passes | amendments) for event in step.events) or not step.before.is_open:
         return
     new = [event.message for event in step.events if isinstance(event, MessageAppended)]

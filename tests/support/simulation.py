@@ -2,7 +2,8 @@
 
 A seed is a chat: policy, context length, messages, failures and waits all come from it. So do revocations, pins,
 rewinds, closing and reopening, for those who ask for a share of them; their tools return more, so that
-results are cleared. With a share of `forks` a chat goes on as its fork: then its log is that of two streams.
+results are cleared. With a share of `forks` a chat goes on as its fork: then its log is that of two streams. With a
+share of `redactions` messages of any age are redacted.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from abridged.service.domain.commands import (
     ForkConversation,
     PinMessages,
     RateSummary,
+    RedactMessages,
     RemakeFallback,
     ReopenConversation,
     ReportUsage,
@@ -82,11 +84,14 @@ class SimulatedChat:
         amendments: float = 0.0,
         profile: ProfileName = ProfileName.CHAIN,
         forks: float = 0.0,
+        redactions: float = 0.0,
     ) -> None:
         self._amendments = amendments
         self._forked = forks
         self._rng = Random(seed)
         self._forks = Random(~seed)
+        self._redacted = redactions
+        self._redactions = Random(seed + 1_000_000)
         self._base = _random_policy(self._rng)
         if amendments:
             self._base = replace(self._base, clear_min_tokens=64, clear_keep_tool_units=self._rng.choice([0, 0, 1, 3]))
@@ -109,6 +114,8 @@ class SimulatedChat:
             yield from self._taken(self._random_command())
             if self.state.is_open and self._forks.random() < self._forked:
                 yield from self._taken(self._fork())
+            if self.state.message_version and self._redactions.random() < self._redacted:
+                yield from self._taken(self._redaction())
         for _ in range(DRAIN_MAX):
             if self.state.pending is None:
                 return
@@ -172,6 +179,10 @@ class SimulatedChat:
         in_use, rng = [record.id for record in self.state.records], self._forks
         revoked = (rng.choice(in_use),) if in_use and rng.random() < 0.2 else ()
         return ForkConversation(f"{self.state.id}+", self._settings, revoked)
+
+    def _redaction(self) -> RedactMessages:
+        last, rng = self.state.message_version, self._redactions
+        return RedactMessages(tuple(rng.randint(1, last) for _ in range(rng.choice([1, 1, 3]))))
 
     def _end_of_pass(self) -> Command:
         plan, rng = self.state.pending, self._rng
@@ -283,7 +294,8 @@ class SimulatedChat:
         return RemakeFallback()
 
     def _name(self) -> ChangeTitle:
-        return ChangeTitle(f"Named {self._rng.randrange(5)}", self.state.live.id if self.state.live else "")
+        record_id = self.state.live.id if self.state.live else ""
+        return ChangeTitle(f"Named {self._rng.randrange(5)}", record_id, self.state.redaction)
 
     def _way_back(self) -> Command:
         state, rng = self.state, self._rng
@@ -305,7 +317,7 @@ class SimulatedChat:
         if ever := (*state.records, *state.revoked):
             record = rng.choice(ever)
             choices += [RevokeSummary(record.id), RevokeSummary(record.id), RateSummary(record.id, Rating.BAD)]
-            choices.append(ChangeTitle(f"Title {last}", record.id))
+            choices.append(ChangeTitle(f"Title {last}", record.id, state.redaction))
         return rng.choice(choices)
 
     def _pass_id(self) -> str:

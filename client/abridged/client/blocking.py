@@ -97,6 +97,7 @@ class Conversations(AbstractContextManager["Conversations"]):
     reopen_conversation = _called(calls.reopen_conversation)
     erase = _called(calls.erase)
     erase_matching = _called(calls.erase_matching)
+    redact = _called(calls.redact)
     count_tokens = _called(calls.count_tokens)
     wait_idle = _called(calls.wait_idle)
     server_info = _called(calls.server_info)

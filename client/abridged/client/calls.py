@@ -24,6 +24,7 @@ from abridged.v1.conversation_service_pb2 import (
     ForkConversationResponse,
     GetContextResponse,
     PinMessagesResponse,
+    RedactMessagesResponse,
     Rendering,
     ReopenConversationResponse,
     RevokeSummaryResponse,
@@ -369,6 +370,15 @@ def erase_matching(
     """Erase the conversations that have all the labels and, if one is named, a message of the user; or only count."""
     request = _pb.EraseConversationsRequest(labels=labels, user_id=user_id, dry_run=dry_run)
     return Call("ConversationService/EraseConversations", request, _erasure, wait_s=ERASURE_S)
+
+
+def redact(
+    conversation_id: str, numbers: Sequence[int], *, forks: bool = False, dry_run: bool = False
+) -> Call[RedactMessagesResponse]:
+    """Take the texts of messages away for good, and with `forks` also in what was forked since; or only count. Waits
+    until no byte is left in the log's files."""
+    request = _pb.RedactMessagesRequest(conversation_id=conversation_id, numbers=numbers, forks=forks, dry_run=dry_run)
+    return Call("ConversationService/RedactMessages", request, _whole, wait_s=ERASURE_S)
 
 
 def count_tokens(model: str, texts: Sequence[str]) -> Call[CountTokensResponse]:

@@ -2285,6 +2285,72 @@ class EraseConversationsResponse(_message.Message):
 Global___EraseConversationsResponse: _TypeAlias = EraseConversationsResponse  # noqa: Y015
 
 @_typing.final
+class RedactMessagesRequest(_message.Message):
+    """RedactMessagesRequest names messages."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    NUMBERS_FIELD_NUMBER: _builtins.int
+    FORKS_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation."""
+    forks: _builtins.bool
+    """Whether to redact them in what was forked from the conversation, too: forks share them."""
+    dry_run: _builtins.bool
+    """Whether only to count."""
+    @_builtins.property
+    def numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The messages, by number."""
+
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        numbers: _abc.Iterable[_builtins.int] | None = ...,
+        forks: _builtins.bool = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "dry_run", b"dry_run", "forks", b"forks", "numbers", b"numbers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RedactMessagesRequest: _TypeAlias = RedactMessagesRequest  # noqa: Y015
+
+@_typing.final
+class RedactMessagesResponse(_message.Message):
+    """RedactMessagesResponse counts what the call has redacted, or with `dry_run` would redact."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    SUMMARIES_FIELD_NUMBER: _builtins.int
+    CONVERSATIONS_FIELD_NUMBER: _builtins.int
+    messages: _builtins.int
+    """Messages that were not redacted before."""
+    summaries: _builtins.int
+    """Records that were made of them, in use or not, here and in forks."""
+    conversations: _builtins.int
+    """Conversations: this one, and the forks that have some of the messages; 0 if nothing was left to redact."""
+    def __init__(
+        self,
+        *,
+        messages: _builtins.int = ...,
+        summaries: _builtins.int = ...,
+        conversations: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversations", b"conversations", "messages", b"messages", "summaries", b"summaries"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RedactMessagesResponse: _TypeAlias = RedactMessagesResponse  # noqa: Y015
+
+@_typing.final
 class Episode(_message.Message):
     """Episode is a stretch of messages about one topic."""
 

@@ -134,6 +134,11 @@ class ConversationServiceStub:
                 request_serializer=abridged_dot_v1_dot_conversation__service__pb2.EraseConversationsRequest.SerializeToString,
                 response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.EraseConversationsResponse.FromString,
                 _registered_method=True)
+        self.RedactMessages = channel.unary_unary(
+                '/abridged.v1.ConversationService/RedactMessages',
+                request_serializer=abridged_dot_v1_dot_conversation__service__pb2.RedactMessagesRequest.SerializeToString,
+                response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.RedactMessagesResponse.FromString,
+                _registered_method=True)
         self.ListEpisodes = channel.unary_unary(
                 '/abridged.v1.ConversationService/ListEpisodes',
                 request_serializer=abridged_dot_v1_dot_conversation__service__pb2.ListEpisodesRequest.SerializeToString,
@@ -398,6 +403,22 @@ class ConversationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RedactMessages(self, request, context):
+        """RedactMessages takes the texts of messages away for good, as MessagesRedacted says: windows show `[redacted]` in their
+        place. Records that were made of them are revoked and made again by the rules, without them; titles that a model gave
+        go, and so do the standing rules and the entries of the ledger that no other message says. A pending pass is cancelled.
+        The log's files, the search index of this sidecar and every call have nothing of it when the call returns OK; a sidecar
+        goes on if the caller's deadline comes before, and a repeat waits for the rest. A repeat of the append that brought a
+        message is answered as before. Closed conversations and removed messages are redacted, too. What a client has sent in
+        other messages or in settings stays. A message from before a fork is redacted in the conversation that has it (see
+        MESSAGE_OF_ANCESTOR), and with `forks` in those that were forked from that since. Needs the scope `erase`. Idempotent.
+        Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (MESSAGE_OF_ANCESTOR, CONVERSATION_HAS_FORKS: without
+        `forks`), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListEpisodes(self, request, context):
         """ListEpisodes returns the episodes in use of a conversation, newest first: those that the window shows, and those
         that it has merged. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
@@ -571,6 +592,11 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     servicer.EraseConversations,
                     request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.EraseConversationsRequest.FromString,
                     response_serializer=abridged_dot_v1_dot_conversation__service__pb2.EraseConversationsResponse.SerializeToString,
+            ),
+            'RedactMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.RedactMessages,
+                    request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.RedactMessagesRequest.FromString,
+                    response_serializer=abridged_dot_v1_dot_conversation__service__pb2.RedactMessagesResponse.SerializeToString,
             ),
             'ListEpisodes': grpc.unary_unary_rpc_method_handler(
                     servicer.ListEpisodes,
@@ -1229,6 +1255,33 @@ class ConversationService:
             '/abridged.v1.ConversationService/EraseConversations',
             abridged_dot_v1_dot_conversation__service__pb2.EraseConversationsRequest.SerializeToString,
             abridged_dot_v1_dot_conversation__service__pb2.EraseConversationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RedactMessages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/abridged.v1.ConversationService/RedactMessages',
+            abridged_dot_v1_dot_conversation__service__pb2.RedactMessagesRequest.SerializeToString,
+            abridged_dot_v1_dot_conversation__service__pb2.RedactMessagesResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -167,6 +167,18 @@ class ConversationServiceStub:
     user, as EraseConversation does, and what was forked from them. A call that ends early has erased some of them, each
     as a whole: repeat it. Needs the scope `erase`. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
+    RedactMessages: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.RedactMessagesRequest, _conversation_service_pb2.RedactMessagesResponse]
+    """RedactMessages takes the texts of messages away for good, as MessagesRedacted says: windows show `[redacted]` in their
+    place. Records that were made of them are revoked and made again by the rules, without them; titles that a model gave
+    go, and so do the standing rules and the entries of the ledger that no other message says. A pending pass is cancelled.
+    The log's files, the search index of this sidecar and every call have nothing of it when the call returns OK; a sidecar
+    goes on if the caller's deadline comes before, and a repeat waits for the rest. A repeat of the append that brought a
+    message is answered as before. Closed conversations and removed messages are redacted, too. What a client has sent in
+    other messages or in settings stays. A message from before a fork is redacted in the conversation that has it (see
+    MESSAGE_OF_ANCESTOR), and with `forks` in those that were forked from that since. Needs the scope `erase`. Idempotent.
+    Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (MESSAGE_OF_ANCESTOR, CONVERSATION_HAS_FORKS: without
+    `forks`), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
     ListEpisodes: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ListEpisodesRequest, _conversation_service_pb2.ListEpisodesResponse]
     """ListEpisodes returns the episodes in use of a conversation, newest first: those that the window shows, and those
     that it has merged. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
@@ -338,6 +350,18 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     """EraseConversations erases every conversation of the caller's namespace with these labels or with messages of this
     user, as EraseConversation does, and what was forked from them. A call that ends early has erased some of them, each
     as a whole: repeat it. Needs the scope `erase`. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
+    RedactMessages: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.RedactMessagesRequest, _conversation_service_pb2.RedactMessagesResponse]  # type: ignore[assignment]
+    """RedactMessages takes the texts of messages away for good, as MessagesRedacted says: windows show `[redacted]` in their
+    place. Records that were made of them are revoked and made again by the rules, without them; titles that a model gave
+    go, and so do the standing rules and the entries of the ledger that no other message says. A pending pass is cancelled.
+    The log's files, the search index of this sidecar and every call have nothing of it when the call returns OK; a sidecar
+    goes on if the caller's deadline comes before, and a repeat waits for the rest. A repeat of the append that brought a
+    message is answered as before. Closed conversations and removed messages are redacted, too. What a client has sent in
+    other messages or in settings stays. A message from before a fork is redacted in the conversation that has it (see
+    MESSAGE_OF_ANCESTOR), and with `forks` in those that were forked from that since. Needs the scope `erase`. Idempotent.
+    Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (MESSAGE_OF_ANCESTOR, CONVERSATION_HAS_FORKS: without
+    `forks`), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     ListEpisodes: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListEpisodesRequest, _conversation_service_pb2.ListEpisodesResponse]  # type: ignore[assignment]
     """ListEpisodes returns the episodes in use of a conversation, newest first: those that the window shows, and those
@@ -645,6 +669,24 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         """EraseConversations erases every conversation of the caller's namespace with these labels or with messages of this
         user, as EraseConversation does, and what was forked from them. A call that ends early has erased some of them, each
         as a whole: repeat it. Needs the scope `erase`. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def RedactMessages(
+        self,
+        request: _conversation_service_pb2.RedactMessagesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.RedactMessagesResponse, _abc.Awaitable[_conversation_service_pb2.RedactMessagesResponse]]:
+        """RedactMessages takes the texts of messages away for good, as MessagesRedacted says: windows show `[redacted]` in their
+        place. Records that were made of them are revoked and made again by the rules, without them; titles that a model gave
+        go, and so do the standing rules and the entries of the ledger that no other message says. A pending pass is cancelled.
+        The log's files, the search index of this sidecar and every call have nothing of it when the call returns OK; a sidecar
+        goes on if the caller's deadline comes before, and a repeat waits for the rest. A repeat of the append that brought a
+        message is answered as before. Closed conversations and removed messages are redacted, too. What a client has sent in
+        other messages or in settings stays. A message from before a fork is redacted in the conversation that has it (see
+        MESSAGE_OF_ANCESTOR), and with `forks` in those that were forked from that since. Needs the scope `erase`. Idempotent.
+        Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (MESSAGE_OF_ANCESTOR, CONVERSATION_HAS_FORKS: without
+        `forks`), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod

@@ -136,6 +136,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: others were forked from the conversation and have its text too; metadata has `forks`, their
     number.
     """
+    ERROR_REASON_MESSAGE_OF_ANCESTOR: _ErrorReason.ValueType  # 45
+    """FAILED_PRECONDITION: the fork has this message from another conversation; metadata has `number`, and `holder`, that
+    conversation, where it can be redacted.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the `reason` of the google.rpc.ErrorInfo that every error of the server carries; its domain is
@@ -256,5 +260,9 @@ ERROR_REASON_CONVERSATION_ERASED: ErrorReason.ValueType  # 43
 ERROR_REASON_CONVERSATION_HAS_FORKS: ErrorReason.ValueType  # 44
 """FAILED_PRECONDITION: others were forked from the conversation and have its text too; metadata has `forks`, their
 number.
+"""
+ERROR_REASON_MESSAGE_OF_ANCESTOR: ErrorReason.ValueType  # 45
+"""FAILED_PRECONDITION: the fork has this message from another conversation; metadata has `number`, and `holder`, that
+conversation, where it can be redacted.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -90,6 +90,7 @@ class Event(_message.Message):
     RULES_DROPPED_FIELD_NUMBER: _builtins.int
     CONVERSATION_ERASED_FIELD_NUMBER: _builtins.int
     TEXT_PURGED_FIELD_NUMBER: _builtins.int
+    MESSAGES_REDACTED_FIELD_NUMBER: _builtins.int
     log_id: _builtins.str
     """The log's id."""
     position: _builtins.int
@@ -108,7 +109,8 @@ class Event(_message.Message):
     """W3C traceparent of the call that wrote it."""
     payload: _builtins.bytes
     """The payload exactly as stored: the abridged.v1 message that `type` names, in the form of its schema_version. For
-    copying and for checking the seal; readers use `body`. ErasedContent for an erased event.
+    copying and for checking the seal; readers use `body`. ErasedContent for an erased event. Once messages are redacted,
+    those of earlier events lack their texts.
     """
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
@@ -206,6 +208,10 @@ class Event(_message.Message):
     def text_purged(self) -> Global___TextPurged:
         """See that message."""
 
+    @_builtins.property
+    def messages_redacted(self) -> Global___MessagesRedacted:
+        """See that message."""
+
     def __init__(
         self,
         *,
@@ -242,12 +248,13 @@ class Event(_message.Message):
         rules_dropped: Global___RulesDropped | None = ...,
         conversation_erased: Global___ConversationErased | None = ...,
         text_purged: Global___TextPurged | None = ...,
+        messages_redacted: Global___MessagesRedacted | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_closed", b"conversation_closed", "conversation_erased", b"conversation_erased", "conversation_forked", b"conversation_forked", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "rules_dropped", b"rules_dropped", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "text_purged", b"text_purged", "time", b"time", "title_changed", b"title_changed", "usage_reported", b"usage_reported"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_closed", b"conversation_closed", "conversation_erased", b"conversation_erased", "conversation_forked", b"conversation_forked", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_redacted", b"messages_redacted", "messages_unpinned", b"messages_unpinned", "rules_dropped", b"rules_dropped", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "text_purged", b"text_purged", "time", b"time", "title_changed", b"title_changed", "usage_reported", b"usage_reported"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_closed", b"conversation_closed", "conversation_erased", b"conversation_erased", "conversation_forked", b"conversation_forked", "conversation_id", b"conversation_id", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "event_id", b"event_id", "log_id", b"log_id", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_unpinned", b"messages_unpinned", "payload", b"payload", "position", b"position", "rules_dropped", b"rules_dropped", "schema_version", b"schema_version", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "text_purged", b"text_purged", "time", b"time", "title_changed", b"title_changed", "trace_context", b"trace_context", "type", b"type", "usage_reported", b"usage_reported", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_closed", b"conversation_closed", "conversation_erased", b"conversation_erased", "conversation_forked", b"conversation_forked", "conversation_id", b"conversation_id", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "event_id", b"event_id", "log_id", b"log_id", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_redacted", b"messages_redacted", "messages_unpinned", b"messages_unpinned", "payload", b"payload", "position", b"position", "rules_dropped", b"rules_dropped", "schema_version", b"schema_version", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "text_purged", b"text_purged", "time", b"time", "title_changed", b"title_changed", "trace_context", b"trace_context", "type", b"type", "usage_reported", b"usage_reported", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["conversation_opened", "settings_changed", "message_appended", "usage_reported", "summarization_requested", "summarization_started", "summarization_completed", "summarization_failed", "summarization_skipped", "summarization_released", "summary_revoked", "summary_rated", "messages_pinned", "messages_unpinned", "conversation_rewound", "summarization_cleared", "title_changed", "conversation_closed", "conversation_reopened", "conversation_forked", "rules_dropped", "conversation_erased", "text_purged"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["conversation_opened", "settings_changed", "message_appended", "usage_reported", "summarization_requested", "summarization_started", "summarization_completed", "summarization_failed", "summarization_skipped", "summarization_released", "summary_revoked", "summary_rated", "messages_pinned", "messages_unpinned", "conversation_rewound", "summarization_cleared", "title_changed", "conversation_closed", "conversation_reopened", "conversation_forked", "rules_dropped", "conversation_erased", "text_purged", "messages_redacted"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -1286,6 +1293,71 @@ class ConversationRewound(_message.Message):
 Global___ConversationRewound: _TypeAlias = ConversationRewound  # noqa: Y015
 
 @_typing.final
+class MessagesRedacted(_message.Message):
+    """MessagesRedacted takes the texts of messages away, for good: their content, names, calls, attachments, labels, ids of
+    users and agents, hints and form. Their ids, numbers, roles, times and token counts stay, and so do the ids of their
+    calls. Everything that was made of them goes with them: from the payloads of all earlier events, too.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBERS_FIELD_NUMBER: _builtins.int
+    REVOKED_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
+    SHOWN_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
+    SHORT_SUMMARY_IDS_FIELD_NUMBER: _builtins.int
+    FINDS_FIELD_NUMBER: _builtins.int
+    RULES_FIELD_NUMBER: _builtins.int
+    DROPPED_RULES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The messages, by number; a rewind may have removed some."""
+
+    @_builtins.property
+    def revoked_summary_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The records that were made of them, and all that were made from those, in use or not: they are out of use, and their
+        texts are gone.
+        """
+
+    @_builtins.property
+    def shown_summary_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The records that the window shows from now on."""
+
+    @_builtins.property
+    def short_summary_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Those of them that it shows by their short_summary."""
+
+    @_builtins.property
+    def finds(self) -> Global___LedgerFinds:
+        """What is left in the ledger."""
+
+    @_builtins.property
+    def rules(self) -> Global___RuleFinds:
+        """The standing rules that are left."""
+
+    @_builtins.property
+    def dropped_rules(self) -> _containers.RepeatedCompositeFieldContainer[Global___RuleName]:
+        """Those of these rules that a caller has dropped."""
+
+    def __init__(
+        self,
+        *,
+        numbers: _abc.Iterable[_builtins.int] | None = ...,
+        revoked_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
+        shown_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
+        short_summary_ids: _abc.Iterable[_builtins.str] | None = ...,
+        finds: Global___LedgerFinds | None = ...,
+        rules: Global___RuleFinds | None = ...,
+        dropped_rules: _abc.Iterable[Global___RuleName] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["finds", b"finds", "rules", b"rules"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped_rules", b"dropped_rules", "finds", b"finds", "numbers", b"numbers", "revoked_summary_ids", b"revoked_summary_ids", "rules", b"rules", "short_summary_ids", b"short_summary_ids", "shown_summary_ids", b"shown_summary_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MessagesRedacted: _TypeAlias = MessagesRedacted  # noqa: Y015
+
+@_typing.final
 class ConversationClosed(_message.Message):
     """ConversationClosed ends passes and appends until the conversation is reopened."""
 
@@ -1420,13 +1492,13 @@ Global___ConversationErased: _TypeAlias = ConversationErased  # noqa: Y015
 
 @_typing.final
 class TextPurged(_message.Message):
-    """TextPurged means that what was erased is gone from the log's files too, and from the search index."""
+    """TextPurged means that what was erased or redacted is gone from the log's files too, and from the search index."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     EVENT_VERSION_FIELD_NUMBER: _builtins.int
     event_version: _builtins.int
-    """The version of the newest event that erased something before."""
+    """The version of the newest event that took something away before."""
     def __init__(
         self,
         *,

@@ -329,6 +329,22 @@ async def test_no_snapshot_is_written_of_a_conversation_that_is_doubted(tmp_path
         assert it.stored.version_of(KEY) == 0
 
 
+async def test_what_is_forgotten_stays_so_and_later_states_are_kept(tmp_path):
+    """A state that waits, or comes late, has the texts that were taken away."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(20)
+        old = it.state
+        await it.take()
+        await it.say(5)
+
+        await it.writer.forget(KEY, before=it.state.event_version)
+        await it.take(old)
+        assert it.stored.version_of(KEY) == 0
+        await it.take()
+
+        assert it.taken_at() == it.state.event_version
+
+
 async def test_a_snapshot_of_more_events_than_are_left_is_not_dropped_as_proven(tmp_path):
     """What the log has lost may be in it alone."""
     async with room(tmp_path / "log.db") as it:

@@ -1,4 +1,4 @@
-"""Going back, as docs/adr/0016-going-back.md decides it: revoke, pin, unpin and rewind in any order, and fold = live.
+"""Going back, as docs/adr/0016-going-back.md decides it: revoke, pin, redact and rewind in any order, and fold = live.
 
 Random chats of each profile, every now and then set back. What a window must hold is worked out anew from everything
 that ever happened, by sets and without the fold's functions.
@@ -14,7 +14,6 @@ import pytest
 from abridged.service.domain.amendments import needed
 from abridged.service.domain.amendments_fold import returning
 from abridged.service.domain.commands import (
-    Command,
     PinMessages,
     RateSummary,
     RemakeFallback,
@@ -24,7 +23,6 @@ from abridged.service.domain.commands import (
     UnpinMessages,
 )
 from abridged.service.domain.conversation import Conversation, initial_state, lineage
-from abridged.service.domain.decide import decide
 from abridged.service.domain.errors import (
     MessageNotFound,
     MessageRemoved,
@@ -40,6 +38,7 @@ from abridged.service.domain.events import (
     Event,
     MessageAppended,
     MessagesPinned,
+    MessagesRedacted,
     MessagesUnpinned,
     Rating,
     ResultMark,
@@ -56,19 +55,24 @@ from abridged.service.domain.message import Message, Role, ToolCall
 from abridged.service.domain.policy import Policy, ProfileName, SummaryRole
 from abridged.service.domain.profiles import chain
 from abridged.service.domain.profiles.profile import DecisionContext
-from abridged.service.domain.ranges import covers
+from abridged.service.domain.ranges import covers, ranges_of
 from abridged.service.domain.record import SummaryRecord
+from abridged.service.domain.redaction import Redaction, as_redacted, redacted_mark
 from abridged.service.domain.render import RenderedMessage, rendered_window
 from abridged.service.domain.rules import RuleFinds
 from abridged.service.domain.tokens import TokenSource
 from abridged.service.domain.triggers import held_by
 from abridged.service.domain.window import tool_pairs
 from tests.support import invariants
+from tests.support.chat_by_hand import Chat, full_chat
 from tests.support.chats import append, appended, calling, complete, only_plan, result, said
 from tests.support.simulation import SimulatedChat
 
 FORKS = 0.02
 """Share of the steps after which a history goes on as its fork."""
+
+REDACTIONS = 0.1
+"""Share of the steps of every other history after which messages are redacted."""
 
 HISTORIES = int(os.environ.get("HISTORIES", "400"))
 CHUNKS = 20
@@ -91,6 +95,7 @@ class Expected:
         self.revoked: set[str] = set()
         self.pins: set[int] = set()
         self.marks: dict[int, ResultMark] = {}
+        self.redacted: set[int] = set()
         self._replaces: dict[str, str] = {}
         self._beside: dict[str, tuple[str, ...]] = {}
         self._instead_of: dict[str, list[str]] = {}
@@ -125,6 +130,11 @@ class Expected:
                 self.pins -= set(event.numbers)
             case RulesDropped():
                 self.rules |= {(n, text): (self.rules[n, text][0], True) for n, text in event.rules}
+            case MessagesRedacted():
+                self._revoke(event.revoked_ids)
+                self.redacted |= set(event.numbers)
+                self.marks = {n: redacted_mark(mark) for n, mark in self.marks.items() if n not in self.redacted}
+                self.rules = {name: how for name, how in self.rules.items() if name[0] not in self.redacted}
             case ConversationRewound():
                 self._revoke(event.revoked_ids)
                 self.rules = {
@@ -204,6 +214,7 @@ class Expected:
         return [self._as_shown(m) for n, m in sorted(self.messages.items()) if n not in covered]
 
     def _as_shown(self, m: MessageAppended) -> MessageAppended:
+        m = as_redacted(m, Redaction(ranges_of(self.redacted)))
         mark = self.marks.get(m.number)
         if mark is None:
             return m
@@ -241,11 +252,12 @@ def checked_all(seeds: Iterable[int], profile: ProfileName) -> None:
 
 def checked(seed: int, profile: ProfileName) -> None:
     """Run the history of `seed`, checking every step; fold its log anew and in two halves."""
-    chat = SimulatedChat(seed, amendments=AMENDMENTS, profile=profile, forks=FORKS)
+    chat = SimulatedChat(seed, amendments=AMENDMENTS, profile=profile, forks=FORKS, redactions=REDACTIONS * (seed % 2))
     originals: dict[int, Message] = {}
     rendered: tuple[RenderedMessage, ...] = ()
     for step in chat.steps():
         originals |= {e.number: e.message for e in step.events if isinstance(e, MessageAppended)}
+        originals |= _redacted(step.events, chat.log)
         check(step.after, chat.log, profile)
         before, rendered = rendered, rendered_window(step.after, SummaryRole.SYSTEM)
         invariants.sums_are_exact(step.after)
@@ -261,13 +273,20 @@ def checked(seed: int, profile: ProfileName) -> None:
     assert fold(chat.log, originals=chat.originals) == chat.state == halves
 
 
+def _redacted(events: Iterable[Event], log: Log) -> dict[int, Message]:
+    numbers = {n for event in events if isinstance(event, MessagesRedacted) for n in event.numbers}
+    redaction = Redaction(ranges_of(numbers))
+    said = (event for event, _ in log if isinstance(event, MessageAppended) and event.number in numbers)
+    return {m.number: as_redacted(m, redaction).message for m in said}
+
+
 PROFILES = pytest.mark.parametrize("profile", ProfileName)
 
 
 @PROFILES
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_fold_is_the_live_state_after_any_way_back(chunk, profile):
-    """Revoked, pinned, unpinned, rewound, closed and reopened in any order; both hold what everything that ever
+    """Revoked, pinned, rewound, redacted, closed and reopened in any order; both hold what everything that ever
     happened says: each message is in the window or stands in a record that is shown. Between two of them, and between
     passes, the window grows at its end.
     """
@@ -316,52 +335,6 @@ def test_a_fold_that_is_not_given_what_comes_back_is_refused():
                 return
             state = evolve(state, event, at_us)
     raise AssertionError("no history brought a message back")
-
-
-class Chat:
-    """A chat of CHAIN by hand: commands in, the state after them."""
-
-    def __init__(self, *commands: Command, policy: Policy | None = None) -> None:
-        self.state = initial_state()
-        self.log: list[tuple[Event, int]] = []
-        self.policy = policy or Policy()
-        self._passes = 0
-        for command in commands:
-            self.after(command)
-
-    def after(self, command: Command) -> list[Event]:
-        """The events of the command, applied."""
-        self._passes += 1
-        originals = self._originals(command)
-        context = DecisionContext(chain, self.policy, 0, f"p{self._passes}", originals)
-        events = decide(self.state, command, context)
-        for event in events:
-            self.state = evolve(self.state, event, 0, originals)
-            self.log.append((event, 0))
-        return events
-
-    def compressed(self) -> str:
-        """Complete the pending pass; the record's id."""
-        self.after(complete(self.state))
-        assert self.state.live
-        return self.state.live.id
-
-    def numbers(self) -> list[int]:
-        return [m.number for m in self.state.window]
-
-    def _originals(self, command: Command) -> list[MessageAppended]:
-        messages = [event for event, _ in self.log if isinstance(event, MessageAppended)]
-        originals: list[MessageAppended] = []
-        while ranges := needed(self.state, command, originals):
-            originals += (m for m in messages if covers(ranges, m.number))
-        return originals
-
-
-def full_chat(count: int = 80) -> Chat:
-    """Past its trigger, with a pass pending."""
-    chat = Chat(append(*(appended(number) for number in range(1, count + 1))))
-    assert chat.state.pending
-    return chat
 
 
 def test_a_revoked_record_leaves_the_window_whole_again_and_the_range_is_redone_at_once():
