@@ -135,6 +135,10 @@ class LogVerification(Protocol):
         or 0."""
         ...
 
+    def sizes(self) -> dict[str, int]:
+        """Bytes of what the log is stored in, by the name of each part."""
+        ...
+
     def read_all(self, *, after: int, limit: int) -> list[RecordedEvent]:
         """Events of the whole log by position, as EventLog reads them."""
         ...

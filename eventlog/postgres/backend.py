@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
+from pathlib import Path
 from typing import Any, TypeVar
 
-from abridged.eventlog.backend import Backend, Kept, Notice, Opened
+from abridged.eventlog.backend import Backend, Kept, Notice, Opened, StoredBackend
 from abridged.eventlog.errors import EventLogError
 from abridged.eventlog.log import AppendHook, EventLog
 from abridged.eventlog.postgres import sql
@@ -115,12 +116,30 @@ class PostgresBackend:
         except EventLogError as error:
             return [Notice("unfit_database", str(error), "set log.url to a database that is fit", is_refused=True)]
 
-    def verification(self, rows: PostgresRows[Any]) -> AbstractContextManager[PostgresVerification]:
+    def verification(
+        self, rows: PostgresRows[Any], *, is_owned: bool = True
+    ) -> AbstractContextManager[PostgresVerification]:
+        del is_owned
         return PostgresVerification.opened(self._address, self._name, rows)
 
     def copy(self, log_id: str, fill: Callable[[EventLog], None], check: Callable[[Backend], None]) -> None:
         made = PostgresBackend(self._url, self._name, copy_of=log_id)
         copied(self._address, self._name, log_id, fill, lambda: check(made))
+
+    def backup(self, to: Path, check: Callable[[StoredBackend], None], copied: Callable[[int, int], None]) -> bool:
+        del to, check, copied
+        return False
+
+    def restore(
+        self,
+        backup: Path,
+        check: Callable[[StoredBackend], None],
+        copied: Callable[[int, int], None],
+        *,
+        replaces: bool,
+    ) -> bool:
+        del backup, check, copied, replaces
+        return False
 
     def rewrite(self, rows: PostgresRows[Any], *, goes_on: Callable[[], bool] = lambda: True) -> bool:
         """See StoredBackend. No page of the rows is one of the events, so that only the rows go."""

@@ -22,6 +22,7 @@ from abridged.eventlog.postgres.connections import Address, Readers
 from abridged.eventlog.postgres.database import StoredLog, has_tables, stored_log
 from abridged.eventlog.postgres.reader import PostgresReader
 from abridged.eventlog.postgres.rows import PostgresRows
+from abridged.eventlog.postgres.schema import OWN
 from abridged.eventlog.postgres.snapshots import PostgresSnapshots, has_snapshots
 from abridged.eventlog.rows import Fault
 from abridged.eventlog.snapshots import PURPOSE
@@ -121,6 +122,11 @@ class PostgresVerification(CheckedLog[PostgresReader]):
                 suspect.take(row[0], row[3], _readable(row))
         for suspect in suspects.values():
             yield suspect.stream, suspect.loss(ends[suspect.stream])
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of the tables of every log in the schema."""
+        ((size,),) = self.reader.ask(sql.SIZE, tables=[table.name for table in OWN])
+        return {"tables of all logs": int(size)}
 
     @property
     def _head(self) -> int:

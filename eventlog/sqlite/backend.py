@@ -10,11 +10,12 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from abridged.eventlog.backend import Backend, Kept, Notice, Opened
+from abridged.eventlog.backend import Backend, Kept, Notice, Opened, StoredBackend
 from abridged.eventlog.errors import LogUnsafe
 from abridged.eventlog.log import AppendHook, EventLog
 from abridged.eventlog.rows import R, RowTable
 from abridged.eventlog.snapshots import PURPOSE
+from abridged.eventlog.sqlite.backup import Copying, backed_up, restored
 from abridged.eventlog.sqlite.copy import copied
 from abridged.eventlog.sqlite.file import (
     MOUNTINFO,
@@ -91,11 +92,28 @@ class SqliteBackend:
         warning = wal_reset_warning(sqlite3.sqlite_version_info)
         return found if warning is None else [*found, warning]
 
-    def verification(self, rows: SqliteRows[Any]) -> AbstractContextManager[SqliteVerification]:
-        return SqliteVerification.opened(self._path, rows)
+    def verification(
+        self, rows: SqliteRows[Any], *, is_owned: bool = True
+    ) -> AbstractContextManager[SqliteVerification]:
+        return SqliteVerification.opened(self._path, rows, is_owned=is_owned)
 
     def copy(self, log_id: str, fill: Callable[[EventLog], None], check: Callable[[Backend], None]) -> None:
         copied(self._path, log_id, fill, lambda new: check(SqliteBackend(new)))
+
+    def backup(self, to: Path, check: Callable[[StoredBackend], None], copied: Callable[[int, int], None]) -> bool:
+        backed_up(self._path, to, Copying(lambda new: check(SqliteBackend(new)), copied))
+        return True
+
+    def restore(
+        self,
+        backup: Path,
+        check: Callable[[StoredBackend], None],
+        copied: Callable[[int, int], None],
+        *,
+        replaces: bool,
+    ) -> bool:
+        restored(self._path, backup, Copying(lambda new: check(SqliteBackend(new)), copied), replaces=replaces)
+        return True
 
     def rewrite(self, rows: SqliteRows[Any], *, goes_on: Callable[[], bool] = lambda: True) -> bool:
         return rewritten(self._path, Rewrite(rows.refuse_lost_end, volume_free_bytes, goes_on, carried))

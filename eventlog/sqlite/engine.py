@@ -71,7 +71,7 @@ def writer_engine(path: Path, *, index_in_memory: bool = False) -> Engine:
     """
 
     def connect() -> sqlite3.Connection:
-        return _connected(_address(path, "rwc", index_in_memory=index_in_memory), _WRITER_SETTINGS, uri=True)
+        return _connected(address_of(path, "rwc", index_in_memory=index_in_memory), _WRITER_SETTINGS, uri=True)
 
     engine = create_engine("sqlite+pysqlite://", creator=connect, poolclass=StaticPool)
     event.listen(engine, "begin", _begin_immediate)
@@ -85,7 +85,7 @@ def reader_engine(path: Path, *, makes_files: bool = True, index_in_memory: bool
     Without `makes_files` they read as `unwritten` says, and nothing may write to the file meanwhile. `index_in_memory`
     is the writer's.
     """
-    address = _address(path, "ro", index_in_memory=index_in_memory) if makes_files else unwritten(path)
+    address = address_of(path, "ro", index_in_memory=index_in_memory) if makes_files else unwritten(path)
 
     def connect() -> sqlite3.Connection:
         connection = _connected(address, _READER_SETTINGS, uri=True)
@@ -287,7 +287,9 @@ def _without_wal(path: Path) -> str:
     return f"file:{quote(str(path))}?mode=ro&immutable=1"
 
 
-def _address(path: Path, mode: str, *, index_in_memory: bool) -> str:
+def address_of(path: Path, mode: str, *, index_in_memory: bool = False) -> str:
+    """The address of a file for SQLite. With the mode "ro" it reads beside a process that writes, and neither writes to
+    the file nor checkpoints."""
     return f"file:{quote(str(path))}?mode={mode}" + ("&vfs=unix-excl" if index_in_memory else "")
 
 

@@ -201,8 +201,13 @@ def journal_of(path: Path) -> Path:
 
 
 def copy_of(path: Path) -> Path:
-    """The file that a rewrite fills before it takes the place of `path`."""
+    """The file that a copy is made in before it takes the place of `path`."""
     return path.with_name(f"{path.name}.new")
+
+
+def replaced_of(path: Path) -> Path:
+    """The place of the log that was in `path` until a backup took its place."""
+    return path.with_name(f"{path.name}.replaced")
 
 
 def size_bytes(path: Path) -> int:

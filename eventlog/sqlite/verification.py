@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from abridged.eventlog.chain import LogIdentity, genesis
 from abridged.eventlog.checked_log import CheckedLog
-from abridged.eventlog.errors import LogCorrupt
+from abridged.eventlog.errors import LogCorrupt, LogLocked
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.losses import Suspect
 from abridged.eventlog.rows import Fault
@@ -63,24 +63,33 @@ class SqliteVerification(CheckedLog[SqliteReader]):
         rows.through(reader.read)
         super().__init__(reader, identity)
         self._rows = rows
+        self._path = path
         self._wal = wal_of(path)
         self._sources = Sources(reader, size_bytes(path))
 
     @classmethod
     @contextmanager
-    def opened(cls, path: Path, rows: SqliteRows[Any]) -> Iterator[SqliteVerification]:
-        """Open the log in `path`, with the table of its `rows`, for checks. Raises LogLocked when a process owns it,
-        LogOlder or LogNewer when another version wrote it, LogGone when only its write-ahead log is there, LogForeign
-        for another program's file, LogCorrupt when damage hides which it is."""
+    def opened(cls, path: Path, rows: SqliteRows[Any], *, is_owned: bool = True) -> Iterator[SqliteVerification]:
+        """Open the log in `path`, with the table of its `rows`, for checks, or, unless it `is_owned` meanwhile, for
+        reads of events. Raises LogLocked when a process owns it that is to be owned, LogOlder or LogNewer when another
+        version wrote it, LogGone when only its write-ahead log is there, LogForeign for another program's file,
+        LogCorrupt when damage hides which it is."""
         path = path.resolve()
         refuse_orphan(path)
         refuse_foreign(path.resolve(strict=True))
         refuse_empty(path)
         with ExitStack() as resources:
-            resources.enter_context(closing(FileLock(path)))
-            refuse_anothers_wal(path)
+            is_written = False
             try:
-                reader, identity = resources.enter_context(_read(path))
+                resources.enter_context(closing(FileLock(path)))
+            except LogLocked:
+                if is_owned:
+                    raise
+                is_written = True
+            else:
+                refuse_anothers_wal(path)
+            try:
+                reader, identity = resources.enter_context(_read(path, is_written=is_written))
                 reader.read(require_current)
             except LogCorrupt:
                 require_whole(wal_of(path))  # the reason, if the tables are missing because SQLite drops their frames
@@ -213,6 +222,12 @@ class SqliteVerification(CheckedLog[SqliteReader]):
                         suspect.found(position)
             yield suspect.stream, suspect.loss(ends[suspect.stream])
 
+    def sizes(self) -> dict[str, int]:
+        """Bytes of the file, of its write-ahead log, and of the pages that neither needs."""
+        asked = [self.reader.read(partial(_number, query=query)) for query in ("freelist_count", "page_size")]
+        file = self._path.stat().st_size
+        return {"file": file, "write-ahead log": size_bytes(self._path) - file, "free pages": asked[0] * asked[1]}
+
     @property
     def nameless(self) -> Ranges:
         """The numbers of streams whose names cannot be read, neither in their table nor in the index of names."""
@@ -235,11 +250,16 @@ class SqliteVerification(CheckedLog[SqliteReader]):
             return [f"SQLite's own check cannot go on: {error}"]
 
 
+def _number(connection: Connection, query: str) -> int:
+    return int(connection.exec_driver_sql(f"PRAGMA {query}").scalar_one())
+
+
 @contextmanager
-def _read(path: Path) -> Iterator[tuple[SqliteReader, LogIdentity]]:
+def _read(path: Path, *, is_written: bool = False) -> Iterator[tuple[SqliteReader, LogIdentity]]:
+    """Read the log in `path`, and change no byte of its files unless it `is_written` by another process."""
     with ExitStack() as resources:
         try:
-            reader = SqliteReader(reader_engine(path, makes_files=False))
+            reader = SqliteReader(reader_engine(path, makes_files=is_written))
             resources.callback(reader.close)
             identity = reader.read(stored_identity)
             if identity is None:

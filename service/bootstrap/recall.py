@@ -81,6 +81,23 @@ async def forgotten(settings: Settings, recall: Recall | None, position: int) ->
         await asyncio.to_thread(remove, path)
 
 
+def index_bytes(settings: Settings) -> int:
+    """Bytes of the index of the log of `settings`; 0 without one."""
+    path = _path(settings)
+    files = (path, path.with_name(f"{path.name}-wal")) if path is not None else ()
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
+def forget_index(settings: Settings) -> None:
+    """Remove the index of the log of `settings`, which is of events that are to be replaced: a start makes it again.
+
+    Raises RecallLocked, and removes nothing, while a sidecar has it open.
+    """
+    path = _path(settings)
+    if path is not None and path.exists():
+        remove_unused(path)
+
+
 async def reindexed(
     settings: Settings, environ: Mapping[str, str], report: Callable[[Progress, int], None]
 ) -> Progress:

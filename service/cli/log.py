@@ -1,4 +1,4 @@
-"""`abridged log`: checks a log, copies it as lines, replays those, or rebuilds its read table or search index."""
+"""`abridged log`: checks a log, backs it up, copies it as lines, replays those, or rebuilds what is made of it."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ from abridged.service.models.settings import SettingUnusable
 from abridged.service.recall.errors import RecallError, RecallLocked
 
 if TYPE_CHECKING:
+    from abridged.service.conversations.log_part import Choice
     from abridged.service.conversations.rebuild import Rebuilt
 
 PROGRESS_EVENTS = 20_000
@@ -85,9 +86,10 @@ def _place(command: Decorated) -> Decorated:
     return click.argument("place", metavar="[LOG]", required=False, type=_Place())(_name(command))
 
 
-@click.group(short_help="Check, export or import a log, or rebuild its read table or search index.")
+@click.group(short_help="Check, back up, export or import a log, or rebuild its read table or search index.")
 def log() -> None:
-    """Work on a LOG: a file that no sidecar is using, or the postgresql:// URL of a database, with its name there."""
+    """Work on a LOG: a file, or the postgresql:// URL of a database, with its name there. No sidecar may be using the
+    file, but for a backup and for figures."""
 
 
 @log.command()
@@ -118,7 +120,7 @@ def verify(invocation: Invocation, *, place: LogSettings | None, name: str | Non
 
     with _explained(unreadable, of_log, if_locked="stop the sidecar, or verify a backup"):
         try:
-            summary = verified(of_log, sys.maxsize if is_all else LINES_MAX, _Progress())
+            summary = verified(stored_backend(of_log), sys.maxsize if is_all else LINES_MAX, _Progress())
         except FileNotFoundError as error:
             raise Misconfigured(**_absent(of_log)) from error
     say(f"ok: {summary}")
@@ -187,29 +189,54 @@ def reindex(invocation: Invocation, place: LogSettings | None, name: str | None)
 
 @log.command("export")
 @_place
+@click.option("--conversation", "names", multiple=True, metavar="NAMESPACE/ID", help="This conversation; repeatable.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Those with this label; repeatable.")
+@click.option("--since", metavar="TIME", help="Those whose last event is not before, in UTC.")
+@click.option("--until", metavar="TIME", help="Those whose last event is before, in UTC.")
+@click.option("--closed/--open", "closed", default=None, help="Those that are closed, or are not.")
 @settings_options
 @click.pass_obj
-def export(invocation: Invocation, place: LogSettings | None, name: str | None) -> None:
+def export(
+    invocation: Invocation,
+    *,
+    place: LogSettings | None,
+    name: str | None,
+    names: Sequence[str],
+    labels: Sequence[str],
+    since: str | None,
+    until: str | None,
+    closed: bool | None,
+) -> None:
     """Write every event of LOG, or of the configured one, to standard output, as a line of JSON each.
 
     The lines have all messages of all namespaces in clear. `abridged log import` makes the same log of them, in a file
     or in a database. The log is not changed. Exits with 1 if an event is damaged; the lines before it are no log then.
+
+    With conditions it is a part: the whole conversations that meet all of them, and those that they were forked from. A
+    part is a log of its own, with an id and positions of its own; the events' ids, versions and times are the log's.
     """
     settings = configuration(invocation).settings
-    export_log(settings, _of(place, name, settings), sys.stdout.buffer)
+    # Only an export chooses.
+    from abridged.service.cli.log_part import choice_of
+
+    choice = choice_of(names=names, labels=labels, since=since, until=until, closed=closed)
+    export_log(settings, _of(place, name, settings), sys.stdout.buffer, choice)
 
 
-def export_log(settings: Settings, log: LogSettings, out: IO[bytes]) -> None:
-    """Write every event of `log` to `out`. Raises CommandFailed."""
+def export_log(settings: Settings, log: LogSettings, out: IO[bytes], choice: Choice | None = None) -> None:
+    """Write every event of `log` to `out`, or those of the conversations of a `choice`. Raises CommandFailed."""
     # Whoever writes no lines does not load what does.
     from abridged.service.bootstrap.backends import stored_backend
+    from abridged.service.cli.log_part import lines_of_choice
     from abridged.service.conversations.log_copy import lines_of_log
     from abridged.service.conversations.row import READ_TABLE
 
     with _as_served(settings, log) as of_log:
         backend = stored_backend(of_log.log)
-        with backend.verification(backend.rows(READ_TABLE)) as verification:
-            out.writelines(line.encode() for line in lines_of_log(verification, _Progress()))
+        rows = backend.rows(READ_TABLE)
+        with backend.verification(rows) as found:
+            chosen = lines_of_choice(found, rows, choice, _Progress()) if choice else lines_of_log(found, _Progress())
+            out.writelines(line.encode() for line in chosen)
     out.flush()
 
 
@@ -227,6 +254,95 @@ def import_(invocation: Invocation, lines: BinaryIO, place: LogSettings | None, 
     settings = configuration(invocation).settings
     done = imported_log(settings, _of(place, name, settings), lines)
     say(f"ok: {done.conversations:,} conversations from {done.events:,} events")
+
+
+@log.command()
+@click.argument("places", metavar="[LOG] FILE", nargs=-1, required=True, type=_Place())
+@_name
+@settings_options
+@click.pass_obj
+def backup(invocation: Invocation, *, places: Sequence[LogSettings], name: str | None) -> None:
+    """Copy LOG, or the configured one, into the new FILE, while sidecars go on: every event that was acknowledged
+    before, and none without those before it.
+
+    The copy is checked as `abridged log verify` does before it has its name; it is whole or not at all. It has the
+    read table, and not the search index, which a start makes again. Of a log in a database it is made by the lines of
+    an export. Exits with 1 if FILE is there or LOG is damaged.
+    """
+    *of_log, to = places
+    if len(of_log) > 1 or to.url is not None:
+        raise click.UsageError("a backup is one file: abridged log backup [LOG] FILE")
+    settings = configuration(invocation).settings
+    source = _of(of_log[0] if of_log else None, name, settings)
+    # These two commands alone copy files.
+    from abridged.service.cli.log_backup import backed_up
+
+    with _as_served(settings, source) as found:
+        if summary := backed_up(found, to.path, _Progress):
+            say(f"ok: {summary}")
+            return
+    _copied_by_lines(settings, source, to)
+
+
+@log.command()
+@click.argument("file", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@_place
+@click.option("--replace", "replaces", is_flag=True, help="Move the log that is there aside, to LOG.replaced.")
+@settings_options
+@click.pass_obj
+def restore(invocation: Invocation, *, file: Path, place: LogSettings | None, name: str | None, replaces: bool) -> None:
+    """Make LOG, or the configured one, of the FILE that `abridged log backup` made, whole or not at all.
+
+    A copy of FILE is checked as `abridged log verify` does before it has its place. Stop the sidecar first. Events
+    after the backup are gone from the log, and their positions will be given to others: whoever follows it must forget
+    cursors beyond its end. The search index is removed, and made again by a start. A log in a database is never
+    replaced. Exits with 1 if FILE is damaged, or if there is a log in that place and no --replace.
+    """
+    settings = configuration(invocation).settings
+    of_log = _of(place, name, settings)
+    if of_log.url is not None:
+        if replaces:
+            raise Misconfigured("a log in a database is not replaced", hint="give the restored one another --name")
+        _copied_by_lines(settings, LogSettings(path=file), of_log)
+        return
+    from abridged.service.cli.log_backup import restored
+
+    with _as_served(settings, of_log, is_new=True) as found:
+        say(f"ok: {restored(found, file, _Progress, replaces=replaces)}")
+
+
+@log.command()
+@_place
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@settings_options
+@click.pass_obj
+def stats(invocation: Invocation, place: LogSettings | None, name: str | None, *, as_json: bool) -> None:
+    """Count what LOG, or the configured one, has: events, conversations and messages, bytes by type, the times of the
+    first and the last event, the size of its files and the largest conversations.
+
+    Sidecars may go on: events that come meanwhile are left out. Every event is read and checked, and no text is shown.
+    """
+    settings = configuration(invocation).settings
+    # This command alone loads what counts.
+    from abridged.service.bootstrap.backends import stored_backend
+    from abridged.service.bootstrap.recall import index_bytes
+    from abridged.service.cli.log_stats import plain_stats, print_stats, stats_of
+    from abridged.service.cli.plain_json import json_text
+
+    with _as_served(settings, _of(place, name, settings)) as of_log:
+        backend = stored_backend(of_log.log)
+        found = stats_of(backend, _Progress())
+        found.sizes["search index"] = index_bytes(of_log)
+    if as_json:
+        say(json_text(plain_stats(found)))
+    else:
+        print_stats(found, str(backend))
+
+
+def _copied_by_lines(settings: Settings, log: LogSettings, to: LogSettings) -> None:
+    with _Exported(settings, log) as lines:
+        done = imported_log(settings, to, lines)
+    say(f"ok: {done.events:,} events in {done.conversations:,} conversations")
 
 
 class _Lines(click.ParamType["LogSettings | BufferedReader"]):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.rows import Fault
-from abridged.service.bootstrap.backends import stored_backend
 from abridged.service.cli.failures import CommandFailed
 from abridged.service.cli.terminal import say
-from abridged.service.config.settings import LogSettings
 from abridged.service.conversations.row import READ_TABLE
 from abridged.service.conversations.snapshots import ConversationSnapshots
 from abridged.service.conversations.table import ConversationTable
@@ -17,13 +16,20 @@ from abridged.service.conversations.verification import Damage, Service, damages
 _UNCOMPARED = (Fault.OLDER, Fault.NEWER, Fault.INTERRUPTED)
 
 
-def verified(settings: LogSettings, lines_max: int, progress: Callable[[int, int], None]) -> str:
+def verified(
+    backend: StoredBackend,
+    lines_max: int,
+    progress: Callable[[int, int], None],
+    *,
+    name: str = "",
+    hint: str = "restore a backup, see docs/production.md",
+) -> str:
     """Return the log's contents in a line. Print the damage, at most `lines_max` lines about conversations.
 
-    Raises CommandFailed if anything is, and an EventLogError or OSError if the log cannot be checked.
+    Raises CommandFailed if anything is, and an EventLogError or OSError if the log cannot be checked. It gives the log
+    this `name`, if any, and for damage to events this `hint`.
     """
     found = _Findings(lines_max)
-    backend = stored_backend(settings)
     rows = backend.rows(READ_TABLE)
     with backend.verification(rows) as log:
         fault = log.fault
@@ -42,11 +48,9 @@ def verified(settings: LogSettings, lines_max: int, progress: Callable[[int, int
         conversations = len(log.streams()) + nameless
     if found.count or service.refusal or service.hazard:
         raise CommandFailed(
-            f"{backend} is damaged: {found.count} {'finding' if found.count == 1 else 'findings'}",
+            f"{name or backend} is damaged: {found.count} {'finding' if found.count == 1 else 'findings'}",
             details=_served(service, found, conversations, nameless),
-            hint="restore a backup, see docs/production.md"
-            if found.in_events
-            else "stop the sidecar and run `abridged log rebuild`",
+            hint=hint if found.in_events else "stop the sidecar and run `abridged log rebuild`",
         )
     return f"{events:,} events in {conversations:,} conversations, log {log.log_id[:8]}"
 

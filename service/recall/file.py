@@ -117,8 +117,9 @@ def connected(path: Path, *, writes: bool, busy_ms: int = BUSY_MS) -> Connection
     return connection
 
 
-def opened(path: Path, log_id: str, *, report: Callable[[str], None]) -> Connection:
-    """The index for writing, emptied unless the log `log_id` and SCHEMA_VERSION made it; `report` gets the reason.
+def opened(path: Path, log_id: str, head: int, *, report: Callable[[str], None]) -> Connection:
+    """The index for writing, emptied unless SCHEMA_VERSION made it of the log `log_id`, up to its `head` at most;
+    `report` gets the reason.
 
     Raises RecallStopped when the file cannot be used, RecallLocked where another process has it open.
     """
@@ -126,7 +127,7 @@ def opened(path: Path, log_id: str, *, report: Callable[[str], None]) -> Connect
 
     try:
         if path.exists():
-            reason = _reason_to_rebuild(path, log_id)
+            reason = _reason_to_rebuild(path, log_id, head)
             if not reason:
                 return connected(path, writes=True)
             report(reason)
@@ -171,7 +172,7 @@ def _created(path: Path, log_id: str) -> Connection:
     return connection
 
 
-def _reason_to_rebuild(path: Path, log_id: str) -> str:
+def _reason_to_rebuild(path: Path, log_id: str, head: int) -> str:
     """Return the reason to rebuild the file; empty if it can be used."""
     import apsw
 
@@ -187,4 +188,6 @@ def _reason_to_rebuild(path: Path, log_id: str) -> str:
         return "another version of the program made it"
     if found.get("log_id") != log_id:
         return "it is of another log"
+    if int(found.get("position", 0)) > head:
+        return "the log has lost events that it knows of, as after a restore"
     return ""

@@ -87,7 +87,7 @@ class Projection:
         self._sleep = sleep
         # The only thread that writes, and a single one: indexing never takes more than one processor.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recall")
-        self._index = Index(opened(path, log.log_id, report=_log_rebuild))
+        self._index = Index(opened(path, log.log_id, log.head(), report=_log_rebuild))
         self._tasks: list[asyncio.Task[None]] = []
         self._wake_up: CommitWakeUp | None = None
         self._indexed = asyncio.Event()

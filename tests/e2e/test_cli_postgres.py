@@ -241,3 +241,28 @@ def _text(ran: Ran) -> str:
 
 def _columns(ran: Ran) -> list[str]:
     return [" ".join(line.split()) for line in ran.out.splitlines()]
+
+
+def test_a_log_in_postgresql_is_backed_up_into_a_file_and_restored(tmp_path, url):
+    """Beside the sidecar that serves it; whole, under another name, and never in the place of a log."""
+    backup = str(tmp_path / "backup.db")
+    with served(tmp_path, f"log.url={url}") as run:
+        assert abridged("append", "c", "The heron flies at dawn.", "--address", run.address).code == 0
+        made = abridged("log", "backup", url, backup)
+        assert (made.code, made.out[:4]) == (0, "ok: "), made
+        told = json.loads(abridged("log", "stats", url, "--json").out)
+        assert (told["messages"], told["bytes"]["tables of all logs"] > 0) == (1, True)
+        assert abridged("append", "c", "And at dusk.", "--address", run.address).code == 0
+
+    assert abridged("log", "verify", backup).code == 0
+    for replace, code, why in ((), 1, "there is a log at"), (("--replace",), 2, "is not replaced"):
+        refused = abridged("log", "restore", backup, url, *replace)
+        assert (refused.code, why in refused.err) == (code, True), refused
+    assert abridged("log", "restore", backup, url, "--name", "restored").code == 0
+    lines = abridged("log", "export", backup).out
+    assert abridged("log", "export", url, "--name", "restored").out == lines
+    assert ("dusk" in lines, "dusk" in abridged("log", "export", url).out) == (False, True)
+    again = abridged("log", "backup", url, backup)
+    assert (again.code, "there is a log at" in again.err) == (1, True), again
+    part = abridged("log", "export", url, "--conversation", "default/c")
+    assert (part.code, json.loads(part.out.splitlines()[0])["events"]) == (0, 3), part

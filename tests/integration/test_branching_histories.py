@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from abridged.eventlog.event import StreamId
+from abridged.service.bootstrap.backends import stored_backend
 from abridged.service.cli.log_verification import verified
 from abridged.service.config.settings import LogSettings
 from abridged.v1 import conversation_pb2
@@ -168,7 +169,9 @@ async def checked(folder: Path, seeds: range) -> Counter[str]:
             branch.chat.sidecar = s
             assert await s.core.conversations.state(key_of(branch)) == live[branch.chat.id]
             await branch.require()
-    assert "events in" in verified(LogSettings(path=folder / "abridged.db"), 10, lambda _done, _of: None)
+    assert "events in" in verified(
+        stored_backend(LogSettings(path=folder / "abridged.db")), 10, lambda _done, _of: None
+    )
     return kinds
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from abridged.service.bootstrap.backends import stored_backend
 from abridged.service.cli.log_verification import verified
 from abridged.service.config.settings import LogSettings
 from abridged.v1 import conversation_pb2, message_pb2
@@ -355,7 +356,9 @@ async def test_an_empty_system_prompt_is_none(tmp_path):
             chat = s.chat(f"c{n}")
             await append(chat, ANTHROPIC, {"system": system, "messages": [{"role": "user", "content": "x"}]})
             assert (await chat.context()).usage.overhead_tokens == 0
-    assert "events in" in verified(LogSettings(path=tmp_path / "abridged.db"), 10, lambda _done, _of: None)
+    assert "events in" in verified(
+        stored_backend(LogSettings(path=tmp_path / "abridged.db")), 10, lambda _done, _of: None
+    )
 
 
 async def test_a_system_prompt_is_as_short_as_the_contract_says(tmp_path):

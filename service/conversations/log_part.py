@@ -1,0 +1,104 @@
+"""Some conversations of a log as the lines of a log of its own, which `abridged log import` makes like any other.
+
+A part has whole conversations, and with a fork those that it began from: less could not be folded. Its events are those
+of the log, with their ids, versions and times; positions are counted anew, because a log has no gaps. So that no cursor
+of the log is taken for one of the part, the part has an id of its own, the same for the same events.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+from typing import NamedTuple
+
+from abridged.eventlog.errors import LogCorrupt
+from abridged.eventlog.event import NUMBER_MAX, StreamId
+from abridged.eventlog.log import PAGE_EVENTS_MAX
+from abridged.eventlog.verification import LogVerification
+from abridged.service.codec.event_json import event_line
+from abridged.service.conversations.log_copy import FORMAT, Walked
+from abridged.service.conversations.row import Row
+from abridged.service.conversations.table import ConversationTable, ListQuery
+
+_ID_BYTES = 16
+
+
+class Choice(NamedTuple):
+    """The conditions on a conversation of a part, all of which hold: its name, unless `names` is empty, its labels, the
+    time of its last event, from `since_us` on and before `until_us`, and whether it is closed."""
+
+    names: frozenset[StreamId] = frozenset()
+    labels: tuple[tuple[str, str], ...] = ()
+    since_us: int = 0
+    until_us: int = NUMBER_MAX
+    closed: bool | None = None
+
+    def accepts(self, row: Row) -> bool:
+        """Whether the conversation with this row is chosen."""
+        asked = ListQuery(row.namespace, limit=1, labels=self.labels, closed=self.closed)
+        return asked.accepts(row) and self.since_us <= row.updated_us < self.until_us
+
+
+class Part(NamedTuple):
+    """The conversations of a part with their numbers of events, and how many are there for their forks alone."""
+
+    conversations: Mapping[StreamId, int]
+    ancestors: int
+
+    @property
+    def events(self) -> int:
+        """The number of its events."""
+        return sum(self.conversations.values())
+
+
+class ConversationMissing(LookupError):
+    """The log has no conversation of this name."""
+
+
+def part_of_log(log: LogVerification, table: ConversationTable, choice: Choice) -> Part:
+    """Choose conversations by their rows in `table`. Raises ConversationMissing, and LogCorrupt for a row that is not
+    as written. Memory holds the names of all."""
+    streams = log.streams()
+    if missing := choice.names - streams.keys():
+        raise ConversationMissing(min(f"{stream.namespace}/{stream.name}" for stream in missing))
+    chosen = [stream for stream in choice.names or streams if choice.accepts(_row(table, stream))]
+    found: dict[StreamId, int] = {}
+    waiting = list(chosen)
+    while waiting:
+        stream = waiting.pop()
+        found[stream] = streams[stream]
+        parent = _row(table, stream).forked_from
+        if parent and StreamId(stream.namespace, parent) not in found:
+            waiting.append(StreamId(stream.namespace, parent))
+    return Part(found, len(found) - len(chosen))
+
+
+def lines_of_part(log: LogVerification, part: Part, walked: Walked) -> Iterator[str]:
+    """Yield the lines of the part, each with its end. Raises LogCorrupt at the first damage of the log, which is read
+    whole. Memory holds a page of events."""
+    count, part_id = log.event_count(), _part_id(log.log_id, part)
+    of_log = {"logId": log.log_id, "events": count}
+    yield json.dumps({"format": FORMAT, "logId": part_id, "events": part.events, "partOf": of_log}) + "\n"
+    done = position = 0
+    while position < part.events and (page := log.read_all(after=done, limit=PAGE_EVENTS_MAX)):
+        for event in page:
+            if event.version <= part.conversations.get(event.stream, 0):
+                position += 1
+                yield event_line(part_id, event._replace(position=position)) + "\n"
+        done = page[-1].position
+        walked(done, count)
+    if position != part.events:
+        raise LogCorrupt(f"of {part.events} events {position} can be read; `abridged log verify` says more")
+
+
+def _row(table: ConversationTable, stream: StreamId) -> Row:
+    row = table.row(stream)
+    if row is None:
+        raise LogCorrupt(f"there is no row of {stream.namespace}/{stream.name} in the read table")
+    return row
+
+
+def _part_id(log_id: str, part: Part) -> str:
+    named = sorted((*stream, events) for stream, events in part.conversations.items())
+    return blake2b(json.dumps([log_id, named]).encode(), digest_size=_ID_BYTES).hexdigest()
