@@ -14,6 +14,7 @@ from abridged.eventlog.backend import Backend, Kept, Notice, Opened, StoredBacke
 from abridged.eventlog.errors import LogUnsafe
 from abridged.eventlog.log import AppendHook, EventLog
 from abridged.eventlog.rows import R, RowTable
+from abridged.eventlog.salvage import Meaning, Salvaged
 from abridged.eventlog.snapshots import PURPOSE
 from abridged.eventlog.sqlite.backup import Copying, backed_up, restored
 from abridged.eventlog.sqlite.copy import copied
@@ -28,6 +29,7 @@ from abridged.eventlog.sqlite.file import (
 from abridged.eventlog.sqlite.log import SqliteEventLog
 from abridged.eventlog.sqlite.rewrite import Rewrite, rewritten
 from abridged.eventlog.sqlite.rows import SqliteRows
+from abridged.eventlog.sqlite.salvage import salvaged
 from abridged.eventlog.sqlite.snapshots import SqliteSnapshots, carried
 from abridged.eventlog.sqlite.snapshots import prepare as prepare_snapshots
 from abridged.eventlog.sqlite.verification import SqliteVerification, log_id_of
@@ -114,6 +116,25 @@ class SqliteBackend:
     ) -> bool:
         restored(self._path, backup, Copying(lambda new: check(SqliteBackend(new)), copied), replaces=replaces)
         return True
+
+    def salvage(
+        self,
+        damaged: Path,
+        meaning: Meaning,
+        check: Callable[[Backend], None],
+        *,
+        pages: Callable[[int, int], None],
+        positions: Callable[[int, int], None],
+    ) -> Salvaged:
+        """Make a log here of what the one in `damaged` proves, whole or not at all; its remnants go to a file beside.
+
+        No byte of `damaged` is changed, and no file is made beside it. `check` is that of `copy`. `pages` and
+        `positions` get the progress. Raises FileExistsError for a log or remnants that are here, LogLocked while a
+        process owns the damaged log, LogCorrupt if nothing in it proves to be an event, and what `open` raises.
+        """
+        return salvaged(
+            damaged, self._path, meaning, lambda new: check(SqliteBackend(new)), pages=pages, positions=positions
+        )
 
     def rewrite(self, rows: SqliteRows[Any], *, goes_on: Callable[[], bool] = lambda: True) -> bool:
         return rewritten(self._path, Rewrite(rows.refuse_lost_end, volume_free_bytes, goes_on, carried))

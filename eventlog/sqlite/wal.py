@@ -15,8 +15,8 @@ from typing import BinaryIO, NamedTuple
 
 from abridged.eventlog.errors import LogCorrupt
 
-_HEADER_BYTES = 32
-_FRAME_BYTES = 24
+HEADER_BYTES = 32
+FRAME_BYTES = 24
 _HEADER_WORDS = 2
 """Words of a frame's header in its checksum: page number and database size."""
 _SECTOR_BYTES = 512
@@ -37,19 +37,19 @@ class _Wal(NamedTuple):
     def frame(self, number: int) -> tuple[bytes, bytes]:
         """Header and page of the frame with this number, from 0."""
         self.file.seek(self._begin(number))
-        return self.file.read(_FRAME_BYTES), self.file.read(self.page_bytes)
+        return self.file.read(FRAME_BYTES), self.file.read(self.page_bytes)
 
     def _begin(self, number: int) -> int:
-        return _HEADER_BYTES + number * (_FRAME_BYTES + self.page_bytes)
+        return HEADER_BYTES + number * (FRAME_BYTES + self.page_bytes)
 
     def is_ours(self, header: bytes) -> bool:
         """Whether a frame was written since the file was restarted, even if one bit of its salts is damaged."""
-        return _bits_between(header[8:16], self.salts) <= 1
+        return is_near(header[8:16], self.salts)
 
     def is_written(self, number: int, word: int) -> bool:
         """Whether the sector with this word of a frame's checksum has anything in it: a write that a power cut kept
         from a new sector leaves zeros, and a page number such as 1 is a bit away from them."""
-        place = self._begin(number) + 4 * word + (_FRAME_BYTES - 8 if word >= _HEADER_WORDS else 0)
+        place = self._begin(number) + 4 * word + (FRAME_BYTES - 8 if word >= _HEADER_WORDS else 0)
         self.file.seek(place - place % _SECTOR_BYTES)
         return any(self.file.read(_SECTOR_BYTES))
 
@@ -89,7 +89,8 @@ def require_whole(path: Path) -> None:
         except _Damaged:
             raise LogCorrupt(
                 f"the write-ahead log is damaged: {path} has acknowledged events that SQLite would drop. No file was "
-                "changed. Restore a backup, or move that file aside to go on without the events that only it has."
+                "changed. Restore a backup, make a log of what both have (`abridged log salvage`), or move that file "
+                "aside to go on without the events that only it has."
             ) from None
 
 
@@ -97,9 +98,14 @@ def is_begun(path: Path) -> bool:
     """Whether there is a write-ahead log in `path` with more than a header, which fits: SQLite reads no other."""
     try:
         with path.open("rb") as file:
-            return _is_header(file.read(_HEADER_BYTES)) and bool(file.read(1))
+            return _is_header(file.read(HEADER_BYTES)) and bool(file.read(1))
     except FileNotFoundError:
         return False
+
+
+def is_near(one: bytes, other: bytes) -> bool:
+    """Whether both are the same but for one bit, which damage may have flipped."""
+    return (int.from_bytes(one, "big") ^ int.from_bytes(other, "big")).bit_count() <= 1
 
 
 class _Damaged(Exception):
@@ -121,14 +127,14 @@ def _fitting_frames(wal: _Wal) -> int:
 
 def _begun(file: BinaryIO, size: int) -> _Wal | None:
     """The file by its header; None if nothing was ever flushed after one."""
-    header = file.read(_HEADER_BYTES)
-    if len(header) < _HEADER_BYTES or size < _HEADER_BYTES + _FRAME_BYTES:
+    header = file.read(HEADER_BYTES)
+    if len(header) < HEADER_BYTES or size < HEADER_BYTES + FRAME_BYTES:
         return None
     if not _is_header(header):
         # SQLite flushes a header, which lies in one sector, before it writes the first frame after it.
         raise _Damaged
     magic, _, page_bytes = struct.unpack(">III", header[:12])
-    frames = (size - _HEADER_BYTES) // (_FRAME_BYTES + page_bytes)
+    frames = (size - HEADER_BYTES) // (FRAME_BYTES + page_bytes)
     return _Wal(file, ">" if magic & 1 else "<", page_bytes, header[16:24], frames)
 
 
@@ -153,7 +159,7 @@ def _require_no_single_bit(wal: _Wal, recovered: int) -> None:
             seed = summed
             continue
         difference = ((stored[0] - summed[0]) & _MASK, (stored[1] - summed[1]) & _MASK)
-        in_sum = _bits_between(header[16:24], struct.pack(">II", *summed)) <= 1
+        in_sum = is_near(header[16:24], struct.pack(">II", *summed))
         flipped = _flipped_word(difference, wal.words(header[:8] + page))
         if wal.is_ours(header) and (in_sum or (flipped is not None and wal.is_written(number, flipped))):
             raise _Damaged
@@ -168,7 +174,7 @@ def _first_sum(wal: _Wal) -> _Sum:
 
 def _is_header(header: bytes) -> bool:
     magic = int.from_bytes(header[:4], "big")
-    if len(header) < _HEADER_BYTES or magic & ~1 != _MAGIC:
+    if len(header) < HEADER_BYTES or magic & ~1 != _MAGIC:
         return False
     return _summed((0, 0), _words(header[:24], ">" if magic & 1 else "<")) == _stored(header[24:32])
 
@@ -210,7 +216,3 @@ def _behind(weights: _Sum) -> _Sum:
 def _stored(data: bytes) -> _Sum:
     first, second = struct.unpack(">II", data)
     return first, second
-
-
-def _bits_between(one: bytes, other: bytes) -> int:
-    return (int.from_bytes(one, "big") ^ int.from_bytes(other, "big")).bit_count()

@@ -316,7 +316,8 @@ def _damaged(conversation_id: str, version: int) -> str:
     where = f"event {version} of conversation {conversation_id}" if version else f"conversation {conversation_id}"
     return (
         f"{where} is damaged, so the conversation is refused; its events were not changed, and no snapshot of it "
-        "was removed; stop the sidecar, run `abridged log verify`, which says what is damaged, and restore a backup"
+        "was removed; stop the sidecar, run `abridged log verify`, which says what is damaged, and restore a "
+        "backup or salvage the log"
     )
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from abridged.eventlog.backend import Backend, MemoryBackend, StoredBackend
 from abridged.eventlog.errors import LogUnsafe
 from abridged.service.config.settings import LogSettings
 from abridged.service.models.settings import SettingUnusable
+
+if TYPE_CHECKING:
+    from abridged.eventlog.sqlite.backend import SqliteBackend
 
 NOT_INSTALLED = "a log in PostgreSQL needs the package extra `postgres`: pip install 'abridged[postgres]'"
 
@@ -15,6 +21,13 @@ def backend_of(settings: LogSettings) -> Backend:
     return MemoryBackend() if settings.backend == "memory" else stored_backend(settings)
 
 
+def file_backend(path: Path) -> SqliteBackend:
+    """The place of the log in the file `path`: for what only a file needs."""
+    from abridged.eventlog.sqlite.backend import SqliteBackend
+
+    return SqliteBackend(path)
+
+
 def stored_backend(settings: LogSettings) -> StoredBackend:
     """The place of the log of `settings`, whose log outlives the process: for what works on a log itself.
 
@@ -22,9 +35,7 @@ def stored_backend(settings: LogSettings) -> StoredBackend:
     """
     # A log in memory needs no database, whose import takes a tenth of the start.
     if settings.url is None:
-        from abridged.eventlog.sqlite.backend import SqliteBackend
-
-        return SqliteBackend(settings.path)
+        return file_backend(settings.path)
     try:
         from abridged.eventlog.postgres.backend import PostgresBackend
     except ImportError as error:

@@ -26,17 +26,21 @@ def imported(settings: Settings, environ: Mapping[str, str], lines: BinaryIO, wa
     head = head_of_lines(lines)
     done: list[Rebuilt] = []
 
+    def refused(stream: StreamId, error: Exception) -> None:
+        raise LogLinesRefused(f"conversation {stream.namespace}/{stream.name}: {error}") from error
+
     def check(copy: Backend) -> None:
-        done.append(asyncio.run(_folded(settings, environ, copy)))
+        done.append(asyncio.run(folded(settings, environ, copy, RebuildReport(left_out=refused))))
 
     stored_backend(settings.log).copy(head.log_id, lambda log: filled(log, head, lines, walked), check)
     return done[0]
 
 
-async def _folded(settings: Settings, environ: Mapping[str, str], copy: Backend) -> Rebuilt:
-    def refused(stream: StreamId, error: Exception) -> None:
-        raise LogLinesRefused(f"conversation {stream.namespace}/{stream.name}: {error}") from error
+async def folded(settings: Settings, environ: Mapping[str, str], copy: Backend, report: RebuildReport) -> Rebuilt:
+    """Fold every conversation of a log before it is in its place, which makes its read table.
 
+    Raises LogLinesRefused for events that do not follow from those before them, and an EventLogError.
+    """
     async with AsyncExitStack() as resources:
         core = open_core(
             settings,
@@ -48,7 +52,7 @@ async def _folded(settings: Settings, environ: Mapping[str, str], copy: Backend)
         )
         assert core.rebuild is not None, "the log outlives the process"
         try:
-            return await asyncio.to_thread(core.rebuild, RebuildReport(left_out=refused))
+            return await asyncio.to_thread(core.rebuild, report)
         except (LogLinesRefused, EventLogError):
             raise
         except Exception as error:

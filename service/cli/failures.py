@@ -51,6 +51,10 @@ _HINTS_BY_CODE = {
     "UNIMPLEMENTED": "check --address, and the version with `abridged doctor`",
 }
 
+RESTORE = "restore a backup, see docs/production.md"
+RESTORE_OR_SALVAGE = "restore a backup, or run `abridged log salvage`, see docs/production.md"
+"""Of a log in a file: what is left of it makes a new one."""
+
 CHECK_DATABASE = "check log.url, its role and password, and that the server runs: docs/production.md"
 
 _NO_HINTS: Mapping[str, str] = MappingProxyType({})

@@ -1,4 +1,4 @@
-"""`abridged log`: checks a log, backs it up, copies it as lines, replays those, or rebuilds what is made of it."""
+"""`abridged log`: checks, backs up or salvages a log, copies it as lines, replays those, remakes what is made of it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from abridged.eventlog.errors import (
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.snapshots import SET_ASIDE
 from abridged.service.cli.configured import configuration
-from abridged.service.cli.failures import CHECK_DATABASE, CommandFailed, Misconfigured
+from abridged.service.cli.failures import CHECK_DATABASE, RESTORE, RESTORE_OR_SALVAGE, CommandFailed, Misconfigured
 from abridged.service.cli.options import Decorated, Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
 from abridged.service.cli.terminal import say
@@ -107,6 +107,7 @@ def verify(invocation: Invocation, *, place: LogSettings | None, name: str | Non
     Exits with 1 if something is damaged, or if LOG is no log or cannot be checked; with 2 if it does not exist.
     """
     of_log = _on_disk(_of(place, name, configuration(invocation).settings))
+    way_out = RESTORE_OR_SALVAGE if of_log.url is None else RESTORE
     # This command alone loads the readers of a log.
     from abridged.service.bootstrap.backends import stored_backend
     from abridged.service.cli.log_verification import verified
@@ -114,13 +115,12 @@ def verify(invocation: Invocation, *, place: LogSettings | None, name: str | Non
     def unreadable(error: Exception) -> CommandFailed:
         refusal = "no sidecar starts on this log; nothing was changed"
         details = (refusal,) if isinstance(error, LogCorrupt) else ()
-        return CommandFailed(
-            f"{stored_backend(of_log)} cannot be read: {error}", details=details, hint="restore a backup"
-        )
+        return CommandFailed(f"{stored_backend(of_log)} cannot be read: {error}", details=details, hint=way_out)
 
     with _explained(unreadable, of_log, if_locked="stop the sidecar, or verify a backup"):
         try:
-            summary = verified(stored_backend(of_log), sys.maxsize if is_all else LINES_MAX, _Progress())
+            lines_max = sys.maxsize if is_all else LINES_MAX
+            summary = verified(stored_backend(of_log), lines_max, _Progress(), hint=way_out)
         except FileNotFoundError as error:
             raise Misconfigured(**_absent(of_log)) from error
     say(f"ok: {summary}")
@@ -185,6 +185,33 @@ def reindex(invocation: Invocation, place: LogSettings | None, name: str | None)
             reindexed(of_log, environment(), lambda at, head: say(f"{at.words:,} of {head:,} events", is_error=True))
         )
     say(f"ok: {done.words:,} events")
+
+
+@log.command()
+@click.argument("damaged", type=_Place())
+@click.argument("new", type=_Place())
+@settings_options
+@click.pass_obj
+def salvage(invocation: Invocation, damaged: LogSettings, new: LogSettings) -> None:
+    """Make a log in the file NEW of every event that the file DAMAGED can prove, and name what is missing.
+
+    It is the same log, with its id, positions and event ids. A conversation keeps its events up to the first that is
+    lost; proven ones behind that are in NEW.lost.jsonl, as `abridged log export` writes them. DAMAGED is only read, and
+    so is its write-ahead log. The volume of NEW needs three times the room of DAMAGED for a while.
+
+    Exits with 0 if nothing is missing; with 1 if something is, or if nothing can be proven; with 2 if there is no
+    DAMAGED, or if there is a NEW.
+    """
+    if damaged.url is not None or new.url is not None:
+        raise Misconfigured("a salvage is of a file", hint="restore a database from its own backup: docs/production.md")
+    if not (damaged.path.exists() or damaged.path.with_name(f"{damaged.path.name}-wal").exists()):
+        raise Misconfigured(f"there is no log at {damaged.path}", hint="name its file")
+    # This command alone reads damaged files.
+    from abridged.service.cli.log_salvage import salvage_log
+
+    with _as_served(configuration(invocation).settings, new, is_new=True) as of_log:
+        done = salvage_log(of_log, damaged.path, pages=_Progress("pages"), positions=_Progress("positions"))
+    say(f"ok: {done}")
 
 
 @log.command("export")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.rows import Fault
-from abridged.service.cli.failures import CommandFailed
+from abridged.service.cli.failures import RESTORE, CommandFailed
 from abridged.service.cli.terminal import say
 from abridged.service.conversations.row import READ_TABLE
 from abridged.service.conversations.snapshots import ConversationSnapshots
@@ -22,7 +22,7 @@ def verified(
     progress: Callable[[int, int], None],
     *,
     name: str = "",
-    hint: str = "restore a backup, see docs/production.md",
+    hint: str = RESTORE,
 ) -> str:
     """Return the log's contents in a line. Print the damage, at most `lines_max` lines about conversations.
 

@@ -28,7 +28,7 @@ from abridged.eventlog.errors import (
 )
 from abridged.service.api.listeners import AddressTaken, AddressUnusable
 from abridged.service.cli.configured import configuration
-from abridged.service.cli.failures import CHECK_DATABASE, CommandFailed, Misconfigured
+from abridged.service.cli.failures import CHECK_DATABASE, RESTORE, RESTORE_OR_SALVAGE, CommandFailed, Misconfigured
 from abridged.service.cli.log import export_log, imported_log
 from abridged.service.cli.options import Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
@@ -224,7 +224,8 @@ def _failure(error: Exception, log: LogSettings) -> CommandFailed:
         if isinstance(error, kind):
             return CommandFailed(str(error), hint=hint.format(setting=getattr(error, "setting", "")))
     if isinstance(error, LogCorrupt):
-        return CommandFailed(f"the log is damaged: {error}", hint="`abridged log verify` says more; restore a backup")
+        way_out = RESTORE_OR_SALVAGE if log.url is None else RESTORE
+        return CommandFailed(f"the log is damaged: {error}", hint=f"`abridged log verify` says more; {way_out}")
     if isinstance(error, OSError):
         place = f": {error.filename}" if error.filename else ""
         # Only an address has no file name: that of the HTTP port, since those of gRPC have errors of their own.

@@ -66,7 +66,7 @@ def test_a_damaged_write_ahead_log_is_refused_as_often_as_it_is_opened(killed, t
         refusal = attempt(tmp_path)
         assert "the write-ahead log is damaged" in refusal
         assert str(tmp_path / WAL) in refusal
-        assert "No file was changed. Restore a backup, or move that file aside" in refusal
+        assert "No file was changed. Restore a backup, make a log of what both have" in refusal
         assert _files(tmp_path) == killed | {WAL: damaged}
 
     (tmp_path / WAL).write_bytes(killed[WAL])

@@ -1,0 +1,528 @@
+"""The salvage of a damaged log: what is proven, what follows from what, and what is said of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from abridged.eventlog.chain import commit_to, content_hash, envelope
+from abridged.eventlog.errors import LogCorrupt, LogFull, LogGone, LogLocked, LogUnavailable
+from abridged.eventlog.event import NewEvent, RecordedEvent, SealedEvent, StreamId
+from abridged.eventlog.log import Append, Committed, RequestKey
+from abridged.eventlog.rows import RowTable
+from abridged.eventlog.salvage import REMNANTS, VACANT, Lost, Meaning, Salvaged
+from abridged.eventlog.sqlite.backend import SqliteBackend
+from abridged.eventlog.sqlite.carving import carved_events
+from abridged.eventlog.sqlite.file import FileLock
+from abridged.eventlog.sqlite.image import Image
+from abridged.eventlog.sqlite.salvage import salvaged
+from tests.support.damage import PAGE_BYTES
+from tests.support.patience import PATIENCE_S
+from tests.support.read_tables import asked, changed
+from tests.support.surviving import record, varint
+
+A, B = StreamId("default", "a"), StreamId("default", "b")
+SECURELY = "PRAGMA secure_delete = on"
+"""Nothing is left of what a statement overwrites."""
+
+
+class Tally(NamedTuple):
+    """A row that counts a stream's events."""
+
+    namespace: str
+    id: str
+    position: int
+    events: int
+    weight: float
+
+
+TALLIES = RowTable("tallies", version=1, row=Tally, marks={})
+
+
+def _origin(event: RecordedEvent) -> tuple[StreamId, int] | None:
+    """An event that says `of NAME VERSION` begins from that stream."""
+    of, *rest = event.payload.decode(errors="replace").split(" ")
+    return (StreamId("default", rest[0]), int(rest[1])) if of == "of" else None
+
+
+MEANING = Meaning(
+    types=("Said",),
+    namespaces=("default",),
+    opens=lambda payload: [payload.decode(errors="replace").removeprefix("I am ")],
+    content=lambda _type, payload: payload,
+    origin=_origin,
+    vacancy=lambda _stream, _version, text: ("Vacant", 1, text.encode()),
+    line=lambda _log_id, event: f"{event.position} {event.payload.decode(errors='replace')[:20]}",
+    table=TALLIES,
+    events_of=lambda row: row.events,
+)
+
+
+def log_at(path: Path, *appends: Append) -> Path:
+    """A log with these appends, or more of them, and its rows."""
+    backend = SqliteBackend(path)
+    rows = backend.rows(TALLIES)
+
+    def count(transaction: Any, committed: Sequence[Committed]) -> None:
+        last = [each.events[-1] for each in committed]
+        rows.put(transaction, [Tally(*event.stream, event.position, event.version, 2.0) for event in last])
+
+    with closing(backend.open(rows, clock_us=lambda: 1_700_000_000_000_000, hook=count).log) as log:
+        for append in appends:
+            log.submit(append).result(PATIENCE_S)
+    return path
+
+
+def said(stream: StreamId, *texts: str | bytes, first: int = 1, key: str = "") -> Append:
+    """An append of an event for each text, with the key of a request if there is one."""
+    payloads = [text.encode() if isinstance(text, str) else text for text in texts]
+    events = [NewEvent(b"%016d" % number, "Said", payload) for number, payload in enumerate(payloads, first)]
+    return Append(stream, events, request=RequestKey(key, key.encode()) if key else None)
+
+
+TWO_STREAMS = (
+    said(A, "one", "two", key="k1"),
+    said(B, "eins"),
+    said(A, "three", "four", first=3, key="k2"),
+    said(B, "zwei", first=2),
+)
+
+
+def salvage(damaged: Path, check: Callable[[Path], None] = lambda _: None, **options: Any) -> tuple[Path, Salvaged]:
+    """Salvage into the folder beside; returns the new log and the report."""
+    new = damaged.parent / "new" / "new.db"
+    new.parent.mkdir(exist_ok=True)
+    nothing: Callable[[int, int], None] = lambda _done, _total: None  # noqa: E731 - of one use
+    return new, salvaged(damaged, new, MEANING, check, pages=nothing, positions=nothing, **options)
+
+
+def sealed(path: Path, *streams: StreamId) -> list[SealedEvent]:
+    """The events of these streams with their seals, as a log reads them that checks every one."""
+    backend = SqliteBackend(path)
+    with backend.verification(backend.rows(TALLIES)) as log:
+        assert not list(log.structure())
+        return [event for stream in streams for page in log.pages(stream) for event in page]
+
+
+def texts(path: Path, stream: StreamId) -> list[str]:
+    """What a stream of a log says."""
+    return [event.event.payload.decode() for event in sealed(path, stream)]
+
+
+def overwritten(path: Path, *pages: int) -> None:
+    """Overwrite pages of a file."""
+    content = bytearray(path.read_bytes())
+    for page in pages:
+        content[(page - 1) * PAGE_BYTES : page * PAGE_BYTES] = b"\xa5" * PAGE_BYTES
+    path.write_bytes(content)
+
+
+def root(path: Path, name: str) -> int:
+    """The page where a table or an index begins."""
+    return int(asked(path, "SELECT rootpage FROM sqlite_schema WHERE name = ?", name)[0][0])
+
+
+def numbers(lost: Lost) -> tuple[Any, ...]:
+    """A loss with its ranges as lists."""
+    return lost.stream, lost.kept, lost.missing.kept, lost.positions.kept, lost.remnants
+
+
+def test_a_whole_log_comes_back_with_its_seals(tmp_path: Path):
+    """The same id, secret, positions, hashes and keys of requests."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    before = path.read_bytes()
+
+    new, done = salvage(path)
+
+    assert sorted(each.name for each in new.parent.iterdir()) == ["new.db", "new.db.lock"]
+    assert done.is_whole
+    assert (done.events, done.conversations) == (6, 2)
+    assert sealed(new, A, B) == sealed(path, A, B)
+    for query in ("SELECT log_id, key, created_us FROM log", "SELECT * FROM requests"):
+        assert asked(new, query) == asked(path, query)
+    assert path.read_bytes() == before
+
+
+def test_what_is_lost_is_vacant_and_what_follows_it_is_a_remnant(tmp_path: Path):
+    """A stream ends before its first lost event; another one is whole; positions have no gaps."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    changed(path, SECURELY, "UPDATE events SET payload = x'00' WHERE position = 2")
+
+    new, done = salvage(path)
+
+    assert [numbers(lost) for lost in done.lost] == [(A, 1, [(2, 2)], [(2, 2)], 2)]
+    assert not done.unowned.count
+    assert texts(new, A) == ["one"]
+    assert texts(new, B) == ["eins", "zwei"]
+    assert texts(new, StreamId(VACANT, "from-2")) == [
+        "event 2 of default/a is lost",
+        "event 3 of default/a is not kept",
+        "event 4 of default/a is not kept",
+    ]
+    assert new.with_name(new.name + REMNANTS).read_text() == "4 three\n5 four\n"
+    assert asked(new, "SELECT key FROM requests") == []
+
+
+@pytest.mark.parametrize("position", [2, 6])
+@pytest.mark.parametrize("column", ["chain", "content_hash"])
+def test_a_hash_that_proves_nothing_is_made_again(tmp_path: Path, column: str, position: int):
+    """Of an event in the middle of its stream, and of the last one."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    whole = sealed(path, A, B)
+    changed(path, f"UPDATE events SET {column} = randomblob(length({column})) WHERE position = {position}")
+
+    new, done = salvage(path)
+
+    assert done.is_whole
+    assert sealed(new, A, B) == whole
+
+
+def test_events_that_contradict_their_chain_are_remnants(tmp_path: Path):
+    """Another event stands in the place of one: what was written behind that does not follow from it."""
+    other = log_at(tmp_path / "other.db", *TWO_STREAMS[:2], said(A, "THREE", "four", first=3))
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS[:3], said(A, "five", "six", first=5))
+    columns = "event_id, time_us, content_hash, commitment, chain, salt, payload"
+    changed(
+        path,
+        SECURELY,
+        f"ATTACH '{other}' AS other",
+        f"UPDATE events SET ({columns}) = (SELECT {columns} FROM other.events WHERE position = 4) WHERE position = 4",
+    )
+
+    new, done = salvage(path)
+
+    assert [numbers(lost) for lost in done.lost] == [(A, 2, [], [], 4)]
+    assert texts(new, A) == ["one", "two"]
+
+
+def test_a_stream_that_begins_from_a_cut_one_is_a_remnant(tmp_path: Path):
+    """One that begins from what is kept stays."""
+    path = log_at(
+        tmp_path / "log.db", *TWO_STREAMS, *(said(StreamId("default", f"of-{n}"), f"of a {n}") for n in (1, 3))
+    )
+    changed(path, SECURELY, "UPDATE events SET payload = x'00' WHERE position = 2")
+
+    new, done = salvage(path)
+
+    assert [(lost.stream, lost.kept, lost.remnants, lost.origin) for lost in done.lost] == [
+        (A, 1, 2, None),
+        (StreamId("default", "of-3"), 0, 1, A),
+    ]
+    assert texts(new, StreamId("default", "of-1")) == ["of a 1"]
+
+
+def test_a_lost_end_is_told_by_the_sealed_row(tmp_path: Path):
+    """The event and its entries in the indexes are gone."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    changed(path, SECURELY, "DELETE FROM events WHERE position >= 4")
+
+    new, done = salvage(path)
+
+    assert [numbers(lost) for lost in done.lost] == [(A, 2, [(3, 4)], [(5, 5)], 0), (B, 1, [(2, 2)], [(6, 6)], 0)]
+    assert done.unowned.kept == [(4, 4)]
+    assert asked(new, "SELECT max(position) FROM events") == [(6,)]
+
+
+def test_a_lost_end_is_told_by_the_index(tmp_path: Path):
+    """The events and the rows are gone."""
+    path = log_at(tmp_path / "log.db", *(said(A, "x" * 3_000, first=number) for number in range(1, 9)))
+    changed(path, SECURELY, "DELETE FROM tallies")
+    (last,) = (
+        number
+        for number in range(1, path.stat().st_size // PAGE_BYTES + 1)
+        if b"0000000000000008" in _page(path, number) and b"xxx" in _page(path, number)
+    )
+    overwritten(path, last)
+
+    _, done = salvage(path)
+
+    assert [numbers(lost) for lost in done.lost] == [(A, 7, [(8, 8)], [(8, 8)], 0)]
+
+
+def test_a_row_that_is_not_as_written_tells_nothing(tmp_path: Path):
+    """Its seal does not hold: the log has no such end."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    changed(path, "UPDATE tallies SET position = 40, events = 40 WHERE id = 'a'")
+
+    assert salvage(path)[1].is_whole
+
+
+def test_a_stream_without_a_name_is_named_by_its_row(tmp_path: Path):
+    """Neither the table of streams nor the index beside it has its name; the commitment says which name is right."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    overwritten(path, root(path, "streams"), root(path, "sqlite_autoindex_streams_1"))
+
+    new, done = salvage(path)
+
+    assert done.is_whole
+    assert texts(new, B) == ["eins", "zwei"]
+
+
+def test_a_stream_without_any_name_is_named_by_its_first_event(tmp_path: Path):
+    """Its row is lost, too; so is what would confirm the log's secret before."""
+    path = log_at(tmp_path / "log.db", *(said(each, f"I am {each.name}", "and more") for each in (A, B)))
+    whole = sealed(path, A, B)
+    changed(path, SECURELY, "DELETE FROM tallies")
+    overwritten(path, root(path, "streams"), root(path, "sqlite_autoindex_streams_1"), root(path, "types"))
+
+    new, done = salvage(path)
+
+    assert done.is_whole
+    assert sealed(new, A, B) == whole
+
+
+def test_types_without_names_are_those_that_are_known(tmp_path: Path):
+    """The commitment says which type is right."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    overwritten(path, root(path, "types"), root(path, "sqlite_autoindex_types_1"))
+
+    assert salvage(path)[1].is_whole
+
+
+def test_a_lost_secret_is_made_anew(tmp_path: Path):
+    """The id is also where rows say which log they are of; keys of requests are unknown, events are as they were."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    whole = sealed(path, A, B)
+    overwritten(path, root(path, "log"))
+
+    new, done = salvage(path)
+
+    assert (done.is_whole, done.is_same_log, done.has_key) == (False, True, False)
+    assert [each.chain for each in sealed(new, A, B)] == [each.chain for each in whole]
+    assert asked(new, "SELECT * FROM requests") == []
+
+
+def test_a_lost_id_is_made_anew(tmp_path: Path):
+    """Every chain begins anew, and every event is there."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    whole = sealed(path, A, B)
+    overwritten(path, root(path, "log"), root(path, "projections"))
+
+    new, done = salvage(path)
+
+    assert (done.is_whole, done.is_same_log, done.lost) == (False, False, [])
+    assert [each.event for each in sealed(new, A, B)] == [each.event for each in whole]
+
+
+def test_an_id_that_no_stream_begins_with_is_not_believed(tmp_path: Path):
+    """A bit of it is another. The table of rows has it, too; where that is lost, the id is made anew."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    ((whole,),) = asked(path, "SELECT log_id FROM log")
+    changed(path, "UPDATE log SET log_id = 'f' || substr(log_id, 2)")
+
+    assert salvage(path)[1].log_id == whole
+
+    overwritten(path, root(path, "projections"))
+    for made in (tmp_path / "new").iterdir():
+        made.unlink()
+    assert not salvage(path)[1].is_same_log
+
+
+def test_an_id_is_believed_beside_its_secret_where_no_stream_begins(tmp_path: Path):
+    """Cursors and repeats hold, though no event is kept."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    changed(path, SECURELY, "UPDATE events SET payload = x'00' WHERE version = 1")
+    identity = asked(path, "SELECT log_id, key FROM log")
+
+    new, done = salvage(path)
+
+    assert (done.events, done.is_same_log, done.has_key) == (0, True, True)
+    assert asked(new, "SELECT log_id, key FROM log") == identity
+
+
+@pytest.mark.parametrize("number", [2, 7])
+def test_an_event_is_its_streams_whatever_number_its_row_has(tmp_path: Path, number: int):
+    """The number is not part of what is proven; the name is. It may be that of another stream, which loses nothing."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS, said(A, "five", first=5))
+    changed(path, f"UPDATE events SET stream = {number} WHERE position = 7")
+
+    new, done = salvage(path)
+
+    assert done.is_whole
+    assert texts(new, A) == ["one", "two", "three", "four", "five"]
+    assert texts(new, B) == ["eins", "zwei"]
+
+
+def imitation(whole: Path, position: int, version: int, stream: StreamId = B) -> bytes:
+    """The bytes of an event under the number of stream B, with a commitment that fits: everybody can make one."""
+    ((kind, number),) = asked(whole, "SELECT type, stream FROM events WHERE stream = 2 LIMIT 1")
+    forged = RecordedEvent(position, stream, version, b"f" * 16, "Said", 1, 1_700_000_000_000_001, "", b"forged")
+    salt = b"s" * 16
+    seals = (b"h" * 16, commit_to(salt, envelope(forged), forged.payload), b"c" * 32, salt)
+    row = (None, number, version, forged.event_id, kind, 1, forged.time_us, "", *seals, forged.payload)
+    return b"before" + varint(120) + varint(position) + record(row)[0] + b"behind"
+
+
+def test_a_message_that_imitates_an_event_is_none(tmp_path: Path):
+    """It would be the next one of its stream, but for the hash of its content, which the log's secret makes."""
+    whole = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    path = log_at(whole, said(A, imitation(whole, position=8, version=3), first=5))
+    with Image(path) as image:
+        carved = [event for page in image.pages() for event in carved_events(page, image)]
+    assert b"f" * 16 in [event.event_id for event in carved]
+
+    new, done = salvage(path)
+
+    assert done.is_whole
+    assert len(sealed(new, A, B)) == 7
+
+
+def test_a_message_that_imitates_an_event_gives_no_stream_another_name(tmp_path: Path):
+    """Nor the log another id and secret, which it also brings."""
+    whole = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    secret = b"k" * 32
+    names = varint(4) + varint(2) + record([None, "default", "evil"])[0]
+    identity = record(["0" * 32, secret, 1])[0]
+    hashed = content_hash(secret, "Said", b"forged")
+    event = imitation(whole, position=8, version=1, stream=StreamId("default", "evil")).replace(b"h" * 16, hashed)
+    path = log_at(whole, said(A, names + identity + event, first=5))
+
+    new, done = salvage(path)
+
+    assert done.is_whole
+    assert texts(new, B) == ["eins", "zwei"]
+
+
+@pytest.mark.parametrize("position", [2, 1 << 40])
+def test_without_the_secret_no_position_is_believed_that_the_file_cannot_have(tmp_path: Path, position: int):
+    """An imitation of an event may stand where nothing is, and not anywhere."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    changed(path, SECURELY, "UPDATE events SET payload = x'00' WHERE position = 3")
+    log_at(path, said(A, imitation(path, position=position, version=3), first=5))
+    overwritten(path, root(path, "log"))
+
+    assert sum(lost.missing.count for lost in salvage(path)[1].lost) == 1
+    assert asked(tmp_path / "new" / "new.db", "SELECT max(position) FROM events") == [(7,)]
+
+
+def test_without_the_secret_an_imitation_has_no_position_of_an_event(tmp_path: Path):
+    """It lies on an earlier page than the event."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS[:2])
+    log_at(path, said(A, imitation(path, position=7, version=2), *("x" * 3_000 for _ in range(2)), first=3))
+    log_at(path, said(B, "zwei", first=2))
+    overwritten(path, root(path, "log"))
+
+    new, done = salvage(path)
+
+    assert not done.has_key
+    assert texts(new, B) == ["eins", "zwei"]
+
+
+def test_an_entry_of_the_index_may_name_any_position(tmp_path: Path):
+    """A bit of it is another: no event was ever there."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    content = bytearray(path.read_bytes())
+    entry = record([2, 2, 6])[0]
+    assert content.count(entry) == 1
+    content[content.index(entry) + len(entry) - 1] ^= 0x40
+    path.write_bytes(content)
+
+    assert salvage(path)[1].is_whole
+
+
+def test_a_number_is_read_although_a_bit_before_it_is_another(tmp_path: Path):
+    """The length of a cell ends where the position of its event begins."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    content = bytearray(path.read_bytes())
+    at = content.index(b"\x04\x0e\x00")
+    assert b"three" in content[at : at + 220]
+    content[at - 1] |= 0x80
+    path.write_bytes(content)
+
+    assert salvage(path)[1].is_whole
+
+
+def test_a_long_event_is_read_although_no_page_leads_to_its_next(tmp_path: Path):
+    """Its pages lie one after the other, and the commitment says so."""
+    text = "".join(f"{number} " for number in range(5_000))
+    path = log_at(tmp_path / "log.db", said(A, text))
+    content = bytearray(path.read_bytes())
+    page = content.index(b" 1500 ") // PAGE_BYTES
+    content[page * PAGE_BYTES : page * PAGE_BYTES + 4] = b"\xff" * 4
+    path.write_bytes(content)
+
+    new, done = salvage(path)
+
+    assert done.is_whole
+    assert texts(new, A) == [text]
+
+
+def test_a_log_that_a_process_owns_is_left_alone(tmp_path: Path):
+    """It may be written meanwhile."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS)
+
+    with closing(FileLock(path)), pytest.raises(LogLocked):
+        salvage(path)
+
+
+def test_nothing_is_made_beside_the_damaged_log(tmp_path: Path):
+    """Not even a lock, where there is none."""
+    whole = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    alone = tmp_path / "alone" / "log.db"
+    alone.parent.mkdir()
+    alone.write_bytes(whole.read_bytes())
+
+    assert salvage(alone)[1].is_whole
+    assert sorted(each.name for each in alone.parent.iterdir()) == ["log.db", "new"]
+
+
+def test_a_write_ahead_log_without_its_file_is_no_place_for_a_log(tmp_path: Path):
+    """SQLite would take it for that of the new one."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "new.db-wal").write_bytes(b"mine")
+
+    with pytest.raises(LogGone):
+        salvage(path)
+
+    assert (tmp_path / "new" / "new.db-wal").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("there", ["new.db", f"new.db{REMNANTS}"])
+def test_a_file_that_is_there_stays(tmp_path: Path, there: str):
+    """Neither a log nor remnants are overwritten."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    (tmp_path / "new").mkdir()
+    mine = log_at(tmp_path / "mine.db", said(A, "mine")).read_bytes()
+    (tmp_path / "new" / there).write_bytes(mine)
+
+    with pytest.raises(FileExistsError, match=there):
+        salvage(path)
+
+    assert (tmp_path / "new" / there).read_bytes() == mine
+
+
+def test_a_salvage_that_fails_leaves_nothing(tmp_path: Path):
+    """Without an event, without room, and when what is made does not pass; a later one is not in its way."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    changed(path, SECURELY, "UPDATE events SET payload = x'00' WHERE position = 2")
+    nothing = tmp_path / "nothing.db"
+    nothing.write_bytes(b"\x00" * 9_000)
+
+    def refused(_new: Path) -> None:
+        raise LogCorrupt("it does not fold")
+
+    with pytest.raises(LogCorrupt, match=r"nothing in .* proves to be an event of a log"):
+        salvage(nothing)
+    with pytest.raises(LogFull, match="MiB for a while"):
+        salvage(path, free_bytes=lambda _: 2 * path.stat().st_size)
+    with pytest.raises(LogCorrupt, match="it does not fold"):
+        salvage(path, refused)
+
+    new = tmp_path / "new" / "new.db"
+    with pytest.raises(LogUnavailable):
+        salvage(path, lambda _: new.mkdir())
+    new.rmdir()
+    assert [each.name for each in new.parent.iterdir()] == ["new.db.lock"]
+    for left in (".new", ".scratch", f"{REMNANTS}.new"):
+        new.with_name(new.name + left).write_text("of a process that was killed")
+    assert salvage(path)[1].lost
+    assert sorted(each.name for each in new.parent.iterdir()) == ["new.db", "new.db.lock", f"new.db{REMNANTS}"]
+
+
+def _page(path: Path, number: int) -> bytes:
+    return path.read_bytes()[(number - 1) * PAGE_BYTES : number * PAGE_BYTES]
