@@ -65,9 +65,10 @@ release: ## what a release consists of, in dist/, and its contract beside the pr
 bench: install ## measure, beside bare gRPC and bare SQLite
 	@.venv/bin/abridged bench
 
-quality: ## measure what windows still know, and write docs/quality.md; `make quality DATA=FOLDER` with real chats
+quality: ## measure what windows still know, and write docs/quality.md; `make quality DATA=FOLDER BEAM=FOLDER` with real chats
 	@scripts/install dev recall
 	@.venv/bin/abridged bench --only quality $(if $(DATA),--data $(DATA)) > docs/quality.md
+	@$(if $(BEAM),echo >> docs/quality.md; .venv/bin/abridged bench --only beam --data $(BEAM) >> docs/quality.md)
 
 coverage: ## branch coverage of the in-process tests
 	@scripts/install dev recall

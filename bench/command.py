@@ -50,13 +50,13 @@ NAMED_ONLY = frozenset({"open", "recall", "prepared"}) | IN_DATABASE
 
 USUAL = tuple(name for name in NAMES if name not in NAMED_ONLY)
 
-COST, QUALITY, ROOM, WRITTEN, EXTRACTION = "cost", "quality", "room", "written", "extraction"
+COST, QUALITY, ROOM, WRITTEN, EXTRACTION, BEAM = "cost", "quality", "room", "written", "extraction", "beam"
 """Measurements that count and do not time."""
 
 GROWTH, MEMORY = "growth", "memory"
 """Measurements that compare figures of one run."""
 
-ALONE = (COST, QUALITY, ROOM, WRITTEN, EXTRACTION, GROWTH, MEMORY)
+ALONE = (COST, QUALITY, ROOM, WRITTEN, EXTRACTION, BEAM, GROWTH, MEMORY)
 """Measurements without rounds."""
 
 HEADINGS = ("figure", "what", "median", "spread", "ratio", "target", "")
@@ -79,7 +79,7 @@ DISTURBED_LOAD = 0.5
     type=click.Choice((*NAMES, *ALONE)),
     multiple=True,
     help="One measurement; repeatable. `open`, `recall`, `prepared`, `shared`, `postgres`, `cost`, `quality`, `room`, "
-    "`written`, `extraction`, `growth` and `memory` run only so.",
+    "`written`, `extraction`, `beam`, `growth` and `memory` run only so.",
 )
 @click.option("--database", metavar="URL", default="", help="A PostgreSQL database for `shared` and `postgres`.")
 @click.option(
@@ -87,7 +87,8 @@ DISTURBED_LOAD = 0.5
     "data",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     envvar="ABRIDGED_SHARED_DATA",
-    help="Folder of chats (*.jsonl) for `cost`, `quality` and `room`, which generate chats too, and for `extraction`.",
+    help="Folder of chats (*.jsonl) for `cost`, `quality` and `room`, which generate chats too, and for `extraction`; "
+    "of BEAM's chats for `beam`.",
 )
 @click.option("--model", "model", metavar="OLLAMA:NAME", help="A model for `quality`, besides the built-in ones.")
 @click.option(
@@ -110,7 +111,9 @@ def bench(
     passes, beside its goals, writes that as a page of Markdown, and takes some minutes. `--only room` counts passes and
     what large windows know, with the room that a pass leaves and without, and takes some minutes. `--only written`
     counts what survives in chats that others have written, and takes half a minute. `--only extraction --data FOLDER`
-    judges extracts of real chats. `--only growth` takes the ledger and evidence through ten megabytes of hostile texts.
+    judges extracts of real chats. `--only beam --data FOLDER` counts the questions of BEAM, a public benchmark, whose
+    messages and answers a search finds, beside plain searches, and takes a quarter of an hour. `--only growth` takes
+    the ledger and evidence through ten megabytes of hostile texts.
     `--only memory` appends 100,000 messages and takes six minutes. `--only shared --database URL` measures two sidecars
     on a log in PostgreSQL. `--only postgres --database URL` measures such a log beside bare psycopg, in schemas that it
     drops, and the library `eventsourcing` where that is installed.
@@ -142,7 +145,8 @@ def bench(
 
 
 def _print_counted(what: str, data: Path | None, model: str | None, address: str) -> None:
-    """The table of `cost`, `room`, `written`, `extraction`, `growth` or `memory`, or the page of `quality`."""
+    """The table of `cost`, `room`, `written`, `extraction`, `growth` or `memory`, the page of `quality`, or `beam`'s
+    section of it."""
     from abridged.observability.logs import LogSettings, configure_logs
 
     undo = configure_logs(LogSettings(level="error", style="auto", content=False), sys.stderr)
@@ -156,6 +160,12 @@ def _print_counted(what: str, data: Path | None, model: str | None, address: str
         if data is None:
             raise click.UsageError("--only extraction judges the chats of a folder: name it with --data")
         _print(extraction.HEADINGS, tuple(extraction.rows(data)))
+    elif what == BEAM:
+        from bench.quality import beam_page, searching
+
+        if data is None:
+            raise click.UsageError("--only beam asks the questions of BEAM's chats: name their folder with --data")
+        click.echo(beam_page.section(asyncio.run(searching.counted(data, _progress))))
     elif what == ROOM:
         from bench.quality import room
 

@@ -188,14 +188,42 @@ class SidecarCalls:
         request.settings.context_length = UNLIMITED_TOKENS
         await self._stubs[0].AppendMessages(request, timeout=CALL_MAX_S)
 
+    async def told(self, conversation: str, number: int, messages: Sequence[tuple[str, str]]) -> None:
+        """Append one batch of messages, as role and text."""
+        request = _request(conversation, None, number, len(messages))
+        for message, (role, text) in zip(request.messages, messages, strict=True):
+            message.role = message_pb2.Role.Value(f"ROLE_{role.upper()}")
+            message.content = text
+        request.settings.context_length = UNLIMITED_TOKENS
+        await self._stubs[0].AppendMessages(request, timeout=CALL_MAX_S)
+
+    async def exchanges_found(self, conversation: str, query: str, mode: str, *, limit: int) -> list[range]:
+        """The messages of the first hits' exchanges. A record, which stands for many messages, has none."""
+        found = await self._searched(conversation, query, mode, page_size=limit)
+        return [range(hit.exchange.first, hit.exchange.last + 1) for hit in found.hits]
+
+    async def passages_found(self, conversation: str, query: str, mode: str, *, max_tokens: int) -> list[str]:
+        """The texts of the passages that fit in `max_tokens`."""
+        found = await self._searched(conversation, query, mode, max_tokens=max_tokens)
+        return [passage.text for hit in found.hits for passage in hit.passages]
+
     async def search_s(self, query: str, mode: str) -> float:
         """Seconds of one search of all conversations."""
-        request = conversation_service_pb2.SearchHistoryRequest(
-            query=query, mode=conversation_service_pb2.SearchMode.Value(f"SEARCH_MODE_{mode.upper()}")
-        )
         began = time.perf_counter()
-        await self._stubs[0].SearchHistory(request, timeout=CALL_MAX_S)
+        await self._searched("", query, mode)
         return time.perf_counter() - began
+
+    async def _searched(
+        self, conversation: str, query: str, mode: str, *, page_size: int = 0, max_tokens: int = 0
+    ) -> conversation_service_pb2.SearchHistoryResponse:
+        request = conversation_service_pb2.SearchHistoryRequest(
+            conversation_id=conversation,
+            query=query,
+            mode=conversation_service_pb2.SearchMode.Value(f"SEARCH_MODE_{mode.upper()}"),
+            page_size=page_size,
+            max_tokens=max_tokens,
+        )
+        return await self._stubs[0].SearchHistory(request, timeout=CALL_MAX_S)
 
     async def indexed(self) -> None:
         """Wait until everything that was appended can be found, by words and by meaning."""

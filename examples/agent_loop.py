@@ -107,13 +107,18 @@ async def expanded(chats: ConversationServiceAsyncStub, conversation_id: str, fi
 
 
 async def searched(chats: ConversationServiceAsyncStub, conversation_id: str, query: str) -> str:
-    """Numbers and snippets of what fits, best first."""
+    """Passages of the messages that fit, with their numbers, the best exchange first."""
     response = await chats.SearchHistory(
         api.SearchHistoryRequest(
-            conversation_id=conversation_id, query=query, kinds=[api.SEARCH_KIND_MESSAGE], page_size=5
+            conversation_id=conversation_id,
+            query=query,
+            kinds=[api.SEARCH_KIND_MESSAGE],
+            max_tokens=RESULT_TOKENS_MAX,
         )
     )
-    return "\n".join(f"{hit.messages.first}: {hit.snippet}" for hit in response.hits) or "Nothing was found."
+    passages = (passage for hit in response.hits for passage in hit.passages)
+    lines = [f"{p.number} {message_pb2.Role.Name(p.role)[5:].lower()}: {p.text}" for p in passages]
+    return "\n".join(lines) or "Nothing was found."
 
 
 async def scripted(body: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from abridged.service.codec.enums import ROLES
 from abridged.service.codec.values import timestamp, timestamp_us
 from abridged.service.conversations.table import ConversationTable
 from abridged.service.domain.errors import ConversationNotFound
+from abridged.service.domain.message import Role
+from abridged.service.domain.record import MessageRange
 from abridged.service.recall.errors import InvalidQuery, RecallOff
 from abridged.service.recall.index import Kind
 from abridged.service.recall.query import Query, parsed
@@ -62,7 +64,8 @@ class SearchCalls:
         found = await self.recall.search(search)
         self.metrics.searched(SearchMode(search.mode.value), seconds=time.monotonic() - began)
         return _pb.SearchHistoryResponse(
-            hits=[_hit(hit) for hit in found.hits],
+            # What a fork has of its ancestors is its own.
+            hits=[_hit(hit, search.conversation or hit.entry.conversation) for hit in found.hits],
             indexed_position=found.position,
             mode=_MODE_VALUES[search.mode],
         )
@@ -78,12 +81,13 @@ def _search(request: _pb.SearchHistoryRequest, namespace: str, best_mode: Mode) 
         conversation=request.conversation_id,
         query=_query(request.query),
         mode=_MODES.get(request.mode, best_mode),
-        limit=min(request.page_size or HITS_DEFAULT, HITS_MAX),
+        limit=min(request.page_size or (HITS_MAX if request.max_tokens else HITS_DEFAULT), HITS_MAX),
         kinds=_known("kinds", request.kinds, _KINDS.__getitem__),
         roles=_known("roles", request.roles, ROLES.to_domain),
         labels=dict(request.labels),
         since_us=_bound_us(request, "since"),
         until_us=_bound_us(request, "until"),
+        tokens_max=request.max_tokens,
     )
 
 
@@ -119,16 +123,16 @@ _SECONDS_MAX = 253_402_300_800
 """The year 10000, where a Timestamp ends."""
 
 
-def _hit(hit: Hit) -> _pb.SearchHit:
+def _hit(hit: Hit, conversation: str) -> _pb.SearchHit:
     entry = hit.entry
     is_message, is_episode = entry.kind is Kind.MESSAGE, entry.kind is Kind.EPISODE
     return _pb.SearchHit(
         kind=_KIND_VALUES[entry.kind],
-        conversation_id=entry.conversation,
-        messages=summary_pb2.MessageRange(first=entry.first, last=entry.last),
+        conversation_id=conversation,
+        messages=_range(MessageRange(entry.first, entry.last)),
         message_id=entry.source if is_message else "",
         summary_id="" if is_message else entry.source,
-        role=ROLES.to_proto(entry.role) if entry.role else message_pb2.ROLE_UNSPECIFIED,
+        role=_role(entry.role),
         time=timestamp(entry.time_us),
         snippet=hit.snippet,
         score=entry.score,
@@ -136,4 +140,14 @@ def _hit(hit: Hit) -> _pb.SearchHit:
         similarity=entry.similarity,
         short_summary=hit.record.short_summary if hit.record is not None and is_episode else "",
         long_summary=hit.record.summary if hit.record is not None and is_episode else "",
+        exchange=None if entry.exchange is None else _range(entry.exchange),
+        passages=[_pb.Passage(number=p.number, role=_role(p.role), text=p.text, tokens=p.tokens) for p in hit.passages],
     )
+
+
+def _role(role: Role | None) -> message_pb2.Role.ValueType:
+    return ROLES.to_proto(role) if role else message_pb2.ROLE_UNSPECIFIED
+
+
+def _range(messages: MessageRange) -> summary_pb2.MessageRange:
+    return summary_pb2.MessageRange(first=messages.first, last=messages.last)

@@ -13,10 +13,6 @@ from abridged.service.cli.terminal import say, say_text
 from abridged.v1.conversation_service_pb2 import SearchHistoryResponse, SearchHit, SearchMode
 from abridged.v1.message_pb2 import Role
 
-WEAK_SIMILARITY = 0.25
-"""wordllama with 256 numbers gave no unrelated pair of eight questions and ten sentences a cosine above 0.2, and those
-that fit mostly 0.36 to 0.68. Models that give more to what is unrelated are marked too rarely."""
-
 
 @click.command(short_help="Find what was said in a conversation, or in all of them.")
 @click.argument("words", nargs=-1, required=True, metavar="CONVERSATION|--all QUERY...")
@@ -33,7 +29,7 @@ def search(
 
     The best hit is first. Each says whether words, meaning or both found it; how well its words fit, in percent of the
     best hit's, in a search by words alone; and its similarity, from -1 to 1, in one by meaning. A search by meaning
-    returns what is nearest, however far: a hit without a word of the query and with little similarity is marked "weak".
+    returns what is nearest, however far: its similarity does not tell whether the answer was said at all.
     """
     conversation, query = ("", words) if everywhere else (words[0], words[1:])
     if not query:
@@ -68,9 +64,6 @@ def _why(hit: SearchHit, mode: SearchMode.ValueType, *, best: float) -> str:
         parts.append(f"{hit.score / best:.0%} of the best")
     if hit.HasField("similarity"):
         parts.append(f"similarity {hit.similarity:.2f}")
-    is_weak = hit.HasField("similarity") and hit.similarity < WEAK_SIMILARITY
     if found_by == "meaning" and mode == SearchMode.SEARCH_MODE_BOTH:
         parts.append("no word in common")
-    if found_by == "meaning" and is_weak:
-        parts.append("weak")
     return f"({', '.join(parts)})"

@@ -15,7 +15,7 @@ from typing import Any
 from abridged.service.recall.errors import RecallLocked, RecallMissing, RecallStopped
 from abridged.service.recall.passages import PIECES_MAX
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Version of the tables, of the indexed part of a text and of its spelling. An index of another version is rebuilt."""
 
 PAGE_BYTES = 16_384
@@ -44,9 +44,10 @@ CREATE TABLE conversations(
 CREATE TABLE entries(
     id INTEGER PRIMARY KEY, namespace INTEGER NOT NULL, conversation INTEGER NOT NULL, version INTEGER NOT NULL,
     kind INTEGER NOT NULL, role TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
-    source TEXT NOT NULL, time_us INTEGER NOT NULL, has_vectors INTEGER NOT NULL, text TEXT NOT NULL
+    exchange INTEGER NOT NULL, source TEXT NOT NULL, time_us INTEGER NOT NULL, superseded INTEGER NOT NULL,
+    has_vectors INTEGER NOT NULL, text TEXT NOT NULL
 );
-CREATE INDEX entries_of_conversation ON entries(conversation, kind, first);
+CREATE INDEX entries_of_conversation ON entries(conversation, kind, exchange, first);
 CREATE INDEX entries_without_vectors ON entries(id) WHERE NOT has_vectors;
 CREATE TABLE entry_labels(
     name TEXT, value TEXT, entry INTEGER, PRIMARY KEY(name, value, entry)
@@ -58,7 +59,9 @@ CREATE TABLE conversation_labels(
 CREATE INDEX labels_of_conversation ON conversation_labels(conversation);
 CREATE TABLE vectors(id INTEGER PRIMARY KEY, vector BLOB NOT NULL);
 """
-"""An entry's id is the position of its event, so that it cannot be there twice; `piece_id` is that of a vector."""
+"""An entry's id is the position of its event, so that it cannot be there twice; `piece_id` is that of a vector.
+
+`exchange` is the number of the message that a message's exchange begins with, 0 of a record."""
 
 _OF_NAMESPACE = """
 CREATE VIRTUAL TABLE words_{0} USING fts5(

@@ -24,6 +24,7 @@ from abridged.service.domain.events import (
     SummarizationCompleted,
     SummaryRevoked,
 )
+from abridged.service.domain.message import Role
 from abridged.service.domain.ranges import ranges_of
 from abridged.service.recall.file import Connection, blocks_table, create_tables_of, piece_id, words_table
 from abridged.service.recall.passages import text_of_message, text_of_record
@@ -140,9 +141,10 @@ class Index:
 
     def _add(self, recorded: RecordedEvent, entry: _Entry) -> None:
         namespace, conversation = self._ids_of(recorded.stream)
+        place = (recorded.position, namespace, conversation, recorded.version)
+        what = (*entry[:4], self._exchange_of(conversation, entry), entry.source, recorded.time_us)
         self._connection.execute(
-            "INSERT INTO entries VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
-            (recorded.position, namespace, conversation, recorded.version, *entry[:5], recorded.time_us, entry.text),
+            "INSERT INTO entries VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?)", (*place, *what, entry.text)
         )
         self._connection.execute(
             f"INSERT INTO {words_table(namespace)}(rowid, text, scope) VALUES(?, ?, ?)",
@@ -150,6 +152,32 @@ class Index:
         )
         for name, value in entry.labels.items():
             self._connection.execute("INSERT INTO entry_labels VALUES(?, ?, ?)", (name, value, recorded.position))
+
+    def _exchange_of(self, conversation: int, entry: _Entry) -> int:
+        """Return the number of the message that the exchange of an entry begins with: a user's, or the first of all."""
+        if entry.kind is not Kind.MESSAGE:
+            return 0
+        newest = self._connection.execute(
+            "SELECT max(exchange) FROM entries WHERE conversation = ? AND kind = ?", (conversation, Kind.MESSAGE)
+        ).fetchone()[0]
+        return entry.first if newest is None or entry.role == Role.USER else int(newest)
+
+    def _supersede(self, recorded: RecordedEvent) -> None:
+        """Mark the records of the conversation whose messages a later one of their kind covers."""
+        _, conversation = self._ids_of(recorded.stream)
+        self._connection.execute(
+            "UPDATE entries SET superseded = 1 WHERE conversation = ? AND kind <> ? AND NOT superseded AND EXISTS("
+            "SELECT 1 FROM entries later WHERE later.conversation = entries.conversation AND later.kind = entries.kind"
+            " AND later.id > entries.id AND later.first <= entries.first AND later.last >= entries.last)",
+            (conversation, Kind.MESSAGE),
+        )
+
+    def _restore(self, recorded: RecordedEvent) -> None:
+        """Take the marks of `_supersede` away."""
+        _, conversation = self._ids_of(recorded.stream)
+        self._connection.execute(
+            "UPDATE entries SET superseded = 0 WHERE conversation = ? AND kind <> ?", (conversation, Kind.MESSAGE)
+        )
 
     def _label(self, recorded: RecordedEvent, labels: Mapping[str, str]) -> None:
         _, conversation = self._ids_of(recorded.stream)
@@ -280,6 +308,7 @@ def _completed(index: Index, recorded: RecordedEvent, event: SummarizationComple
     first, last = min(r.first for r in record.covered), max(r.last for r in record.covered)
     kind = Kind.SUMMARY if record.episode is None else Kind.EPISODE
     index._add(recorded, _Entry(kind, "", first, last, record.id, text_of(event)))
+    index._supersede(recorded)
 
 
 def _revoked(index: Index, recorded: RecordedEvent, event: SummaryRevoked) -> None:
@@ -305,6 +334,8 @@ def _erased(index: Index, recorded: RecordedEvent, _event: ConversationErased) -
 def _forget_records(index: Index, recorded: RecordedEvent, ids: Iterable[str]) -> None:
     for record_id in ids:
         index._forget(recorded, "kind <> ? AND source = ?", Kind.MESSAGE, record_id)
+    index._restore(recorded)
+    index._supersede(recorded)
 
 
 _INDEXED: Mapping[str, Callable[[Index, RecordedEvent, Any], None]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
@@ -17,6 +18,9 @@ PIECES_MAX = 16
 """The first pieces of a text get vectors, which bounds those of a tool's huge output. Words are found in all of it."""
 
 SNIPPET_CHARS = 240
+PASSAGE_CHARS = 600
+"""Characters of a passage for a model to read: a longer one takes the room of another exchange."""
+
 PLACES_MAX = 64
 """Places of a text that are compared; bounds the work on a text that repeats a word."""
 
@@ -69,14 +73,22 @@ def _cut(text: str) -> Iterator[str]:
 
 def snippet_of(text: str, stems: Sequence[str]) -> str:
     """At most SNIPPET_CHARS of the text on one line, around the place where most of the folded `stems` begin words."""
+    return " ".join(_around(text, stems, SNIPPET_CHARS).split())
+
+
+def passage_of(text: str, stems: Sequence[str]) -> str:
+    """At most PASSAGE_CHARS of the text as it is written, around the same place."""
+    return text if len(text) <= PASSAGE_CHARS else _around(text, stems, PASSAGE_CHARS)
+
+
+def _around(text: str, stems: Sequence[str], chars: int) -> str:
     places = list(islice(_places(text, stems), PLACES_MAX))
-    best = max((at for at, _ in places), key=lambda at: _worth(places, at), default=0)
+    best = max((at for at, _ in places), key=lambda at: _worth(places, at, chars), default=0)
     start = max(0, best - _LEAD_CHARS)
     if start:
         start = text.find(" ", start, best) + 1 or start
-    shown = text[start : start + SNIPPET_CHARS]
-    lead, rest = _CUT if start else "", _CUT if start + SNIPPET_CHARS < len(text) else ""
-    return f"{lead}{' '.join(shown.split())}{rest}"
+    shown = text[start : start + chars].strip()
+    return f"{_CUT if start else ''}{shown}{_CUT if start + chars < len(text) else ''}"
 
 
 def _places(text: str, stems: Sequence[str]) -> Iterator[tuple[int, str]]:
@@ -89,6 +101,10 @@ def _places(text: str, stems: Sequence[str]) -> Iterator[tuple[int, str]]:
         yield match.start(), match[0].casefold()
 
 
-def _worth(places: Sequence[tuple[int, str]], start: int) -> int:
-    """Count the different stems that a snippet around this place shows."""
-    return len({stem for at, stem in places if start <= at < start + SNIPPET_CHARS - _LEAD_CHARS})
+def _worth(places: Sequence[tuple[int, str]], start: int, chars: int) -> float:
+    """Weigh the different stems that so many characters around this place show: a long one, and one that the text has
+    once, tells more."""
+    counts = Counter(stem for _, stem in places)
+    return sum(
+        len(stem) / counts[stem] for stem in {stem for at, stem in places if start <= at < start + chars - _LEAD_CHARS}
+    )

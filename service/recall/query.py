@@ -6,7 +6,7 @@ overlapping keys. What goes to FTS5 is made of quoted words alone, whatever the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from abridged.service.recall.errors import InvalidQuery
@@ -38,14 +38,15 @@ def parsed(text: str) -> Query:
     """The query that a caller wrote.
 
     A word is what stands between blanks; one with marks in it, such as `orders_17`, is found as it stands. Words of
-    grammar count only when there are no others. Raises InvalidQuery.
+    grammar count only when there are no others, and words that only talk about conversations, such as `mentioned`, only
+    when all others are of grammar. Raises InvalidQuery.
     """
     parts = text.split('"')
     if len(parts) % 2 == 0:
         raise InvalidQuery("has a quote that is not closed")
     phrases = [_quoted(spelled(part)) for part in parts[1::2] if spelled(part)]
     chunks = [chunk for part in parts[::2] for chunk in folded(part).split()]
-    telling = [chunk for chunk in chunks if not _is_grammar(chunk)]
+    telling = _telling(chunks)
     words = [word for chunk in (telling or ([] if phrases else chunks)) for word in _words(chunk)]
     if not words and not phrases:
         raise InvalidQuery("has no word to look for")
@@ -85,8 +86,15 @@ def _words(chunk: str) -> Iterator[str]:
         yield _quoted(" ".join(spaced))
 
 
-def _is_grammar(chunk: str) -> bool:
-    return all(run in words_of(Words.GRAMMAR) or (len(run) == 1 and not size) for run, size in script_runs(chunk))
+def _telling(chunks: Sequence[str]) -> list[str]:
+    """The chunks that say what is looked for."""
+    beyond_grammar = [chunk for chunk in chunks if not _is_of(Words.GRAMMAR, chunk)]
+    return [chunk for chunk in beyond_grammar if not _is_of(Words.TALK, chunk)] or beyond_grammar
+
+
+def _is_of(kind: Words, chunk: str) -> bool:
+    known = words_of(kind)
+    return all(run in known or (len(run) == 1 and not size) for run, size in script_runs(chunk))
 
 
 def _quoted(words: str) -> str:

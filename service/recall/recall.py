@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
@@ -13,24 +14,46 @@ from abridged.eventlog.log import EventLog
 from abridged.service.codec.events import decode
 from abridged.service.domain.conversation import Conversation, holdings
 from abridged.service.domain.errors import ConversationNotFound
-from abridged.service.domain.events import Event, SummarizationCompleted
-from abridged.service.domain.ranges import covers
-from abridged.service.domain.record import SummaryRecord
+from abridged.service.domain.events import Event, MessageAppended, SummarizationCompleted
+from abridged.service.domain.message import Role
+from abridged.service.domain.ranges import covers, merged, without
+from abridged.service.domain.record import MessageRange, SummaryRecord
 from abridged.service.recall.errors import EmbedderChanged, RecallOff, RecallStopped
 from abridged.service.recall.index import Kind, text_of
-from abridged.service.recall.passages import pieces_of, snippet_of
+from abridged.service.recall.passages import passage_of, pieces_of, snippet_of
 from abridged.service.recall.projection import Projection, require_same
 from abridged.service.recall.query import Query
-from abridged.service.recall.search import ENTRIES_MAX, Asked, Entry, Found, Mode, Search, Searcher
+from abridged.service.recall.search import ENTRIES_MAX, Asked, Entry, Found, Mode, Opening, Search, Searcher
 from abridged.service.recall.vectors import Embedder, quantized
+from abridged.service.tokenizers.estimated import EstimatingCounter
+
+FULL_HITS = 10
+"""The first hits come with the best part of their exchange beside its opening, the others with their opening alone:
+what a user says is short and tells what a long reply is about, so a budget holds more exchanges."""
+
+TOKENS_MIN = 16
+"""Less room than that is not filled any more."""
+
+_COUNT = EstimatingCounter().count
+
+
+class Passage(NamedTuple):
+    """A part of a message, or of a record's text, whose number is 0."""
+
+    number: int
+    role: Role | None
+    text: str
+    tokens: int
 
 
 class Hit(NamedTuple):
-    """An entry and the part of its text to show; `record` is None for a message."""
+    """An entry and the part of its text to show; `record` is None for a message. `passages` are in the order of the
+    chat; none unless the search asks for them."""
 
     entry: Entry
     snippet: str
     record: SummaryRecord | None
+    passages: tuple[Passage, ...] = ()
 
 
 class Hits(NamedTuple):
@@ -90,7 +113,8 @@ class Recall:
         self.projection.require(meaning=meaning)
         asked = await _asked(search.query, embedder) if meaning and embedder is not None else None
         try:
-            return await self._of_branch(search, asked) if search.conversation else await self._search(search, asked)
+            found = await (self._of_branch if search.conversation else self._search)(search, asked)
+            return await asyncio.to_thread(self._with_passages, search, found) if search.tokens_max else found
         except EmbedderChanged as changed:
             await self.projection.stop_vectors(changed)
             raise RecallStopped(str(changed)) from changed
@@ -118,24 +142,28 @@ class Recall:
         state = await self._state(StreamId(search.namespace, search.conversation))
         if state is None or not state.ancestors:
             return await self._search(search, asked)
-        records = {record.id for record in state.records}
+        records = {shown.record.id for shown in state.shown} | {r.id for r in state.records if r.episode is not None}
         found: list[Hit] = []
-        position = 0
+        position = sys.maxsize
         for held in holdings(search.conversation, state.ancestors):
-            part = replace(search, conversation=held.conversation_id, limit=ENTRIES_MAX)
-            hits, position = await self._search(part, asked)
-            for hit in hits:
-                entry = hit.entry
-                has_record = entry.kind is Kind.MESSAGE or entry.source in records
-                if has_record and entry.last <= held.numbers.last and not _is_taken_back(entry, state):
-                    found.append(hit._replace(entry=entry._replace(conversation=search.conversation)))
+            name, last = held.conversation_id, held.numbers.last
+            gone = (*state.removed, *([MessageRange(last + 1, sys.maxsize)] if last < sys.maxsize else []))
+            held_only = replace(
+                search, conversation=name, limit=ENTRIES_MAX, gone={name: merged(gone)}, records=records
+            )
+            part = await self._search(held_only, asked)
+            found += part.hits
+            position = min(position, part.position)
         found.sort(key=lambda hit: hit.entry.score, reverse=True)
         return Hits(tuple(found[: search.limit]), position)
 
     async def _search(self, search: Search, asked: Asked | None) -> Hits:
-        for entries_max in dict.fromkeys((2 * search.limit, ENTRIES_MAX)):
-            found, late = await asyncio.to_thread(self._found, search, entries_max, asked)
-            entries = await self._standing_entries(search, found.entries, late) if late else found.entries
+        for entries_max in dict.fromkeys((min(2 * search.limit, ENTRIES_MAX), ENTRIES_MAX)):
+            found, entries, gone = await self._standing_entries(search, entries_max, asked)
+            if gone:
+                # Of an exchange whose best message was rewound, another one may stand.
+                search = replace(search, gone={**search.gone, **gone})
+                found, entries, _ = await self._standing_entries(search, entries_max, asked)
             hits = await asyncio.to_thread(self._page, search, entries)
             if len(hits) == search.limit or len(found.entries) < entries_max:
                 break
@@ -154,21 +182,33 @@ class Recall:
     def _ends_after(self, position: int, stream: StreamId) -> bool:
         return any(last.position > position for last in self._log.read_stream(stream, limit=1, backward=True))
 
-    async def _standing_entries(self, search: Search, entries: Iterable[Entry], late: frozenset[str]) -> list[Entry]:
-        """The entries that are not taken back. A page that is full asks for no further state."""
+    async def _standing_entries(
+        self, search: Search, entries_max: int, asked: Asked | None
+    ) -> tuple[Found, list[Entry], dict[str, tuple[MessageRange, ...]]]:
+        """The index's answer, its entries that are not taken back, and the rewound messages of conversations where one
+        was. A page that is full asks for no further state."""
+        found, late = await asyncio.to_thread(self._found, search, entries_max, asked)
         states: dict[str, Conversation | None] = {}
         standing: list[Entry] = []
-        for entry in entries:
-            name = entry.conversation
+        gone: dict[str, tuple[MessageRange, ...]] = {}
+        for entry in found.entries:
+            name, state = entry.conversation, None
             if name in late:
                 if name not in states:
                     if len(standing) >= search.limit:
                         break
                     states[name] = await self._state(StreamId(search.namespace, name))
-                if _is_taken_back(entry, states[name]):
+                state = states[name]
+                if _is_taken_back(entry, state):
+                    if state is not None and entry.kind is Kind.MESSAGE:
+                        gone[name] = merged((*search.gone.get(name, ()), *state.removed))
                     continue
+            left_out = merged((*search.gone.get(name, ()), *(() if state is None else state.removed)))
+            if entry.exchange is not None and left_out:
+                kept = without((entry.exchange,), left_out)
+                entry = entry._replace(exchange=MessageRange(kept[0].first, kept[-1].last))
             standing.append(entry)
-        return standing
+        return found, standing, gone
 
     async def _state(self, stream: StreamId) -> Conversation | None:
         try:
@@ -176,25 +216,67 @@ class Recall:
         except ConversationNotFound:
             return None
 
+    def _with_passages(self, search: Search, found: Hits) -> Hits:
+        """The hits that have a passage in `tokens_max`, with those."""
+        left = search.tokens_max
+        hits: list[Hit] = []
+        for place, hit in enumerate(found.hits):
+            if left < TOKENS_MIN:
+                break
+            passages: list[Passage] = []
+            for passage in self._passages(search, hit, is_full=place < FULL_HITS):
+                if passage.tokens <= left:
+                    left -= passage.tokens
+                    passages.append(passage)
+            if passages:
+                hits.append(hit._replace(passages=tuple(passages)))
+        return found._replace(hits=tuple(hits))
+
+    def _passages(self, search: Search, hit: Hit, *, is_full: bool) -> Iterator[Passage]:
+        entry, stems = hit.entry, search.query.stems
+        opening = None if entry.opening is None else self._event(_stream(search, entry), entry.opening)
+        if (
+            isinstance(opening, MessageAppended)
+            and entry.opening is not None
+            and text_of(opening) == entry.opening.text
+        ):
+            yield _passage(opening.number, opening.message.role, passage_of(entry.opening.text, stems))
+        if is_full or entry.opening is None:
+            yield _passage(
+                entry.first if entry.kind is Kind.MESSAGE else 0, entry.role, passage_of(_found_in(entry), stems)
+            )
+
     def _page(self, search: Search, entries: Iterable[Entry]) -> tuple[Hit, ...]:
         return tuple(islice(self._hits(search, entries), search.limit))
 
     def _hits(self, search: Search, entries: Iterable[Entry]) -> Iterator[Hit]:
         for entry in entries:
             # The log no longer has text that was erased since it was indexed, so the answer has none of it.
-            event = self._event(StreamId(search.namespace, entry.conversation), entry)
+            event = self._event(_stream(search, entry), entry)
             if event is None or text_of(event) != entry.text:
                 continue
-            shown = entry.text if entry.piece is None else pieces_of(entry.text)[entry.piece]
             record = event.record if isinstance(event, SummarizationCompleted) else None
-            yield Hit(entry, snippet_of(shown, search.query.stems), record)
+            yield Hit(entry, snippet_of(_found_in(entry), search.query.stems), record)
 
-    def _event(self, stream: StreamId, entry: Entry) -> Event | None:
+    def _event(self, stream: StreamId, entry: Entry | Opening) -> Event | None:
         """The entry's event as the log has it now."""
         events = self._log.read_stream(stream, after=entry.version - 1, limit=1)
         if not events or events[0].position != entry.id:
             return None
         return decode(events[0].type, events[0].schema_version, events[0].payload)
+
+
+def _stream(search: Search, entry: Entry) -> StreamId:
+    return StreamId(search.namespace, entry.conversation)
+
+
+def _found_in(entry: Entry) -> str:
+    """The text of an entry, or the piece of it that is nearest in meaning."""
+    return entry.text if entry.piece is None else pieces_of(entry.text)[entry.piece]
+
+
+def _passage(number: int, role: Role | None, text: str) -> Passage:
+    return Passage(number, role, text, _COUNT(text))
 
 
 def _is_taken_back(entry: Entry, state: Conversation | None) -> bool:

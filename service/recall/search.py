@@ -1,21 +1,27 @@
-"""Reads the index: the best entries by words, by meaning, or by both.
+"""Reads the index: the best exchanges and records by words, by meaning, or by both.
 
-Both are fused by rank alone, since a rank says the same in both orders and a score does not: an entry's score is the
-sum of 1 / (60 + rank) over the orders that have it (Cormack, Clarke and Buettcher, Reciprocal Rank Fusion outperforms
+An exchange is found by the best of its messages, in each order before the two are fused: a long reply has more pieces
+than the question before it, and would stand in several places. Records that later ones have superseded are not found.
+
+Both are fused by rank alone, since a rank says the same in both orders and a score does not: a score is the sum of
+1 / (FUSION_K + rank) over the orders that have it (Cormack, Clarke and Buettcher, Reciprocal Rank Fusion outperforms
 Condorcet and individual Rank Learning Methods, SIGIR 2009).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from queue import Empty, Full, LifoQueue
 from typing import Any, NamedTuple
 
 from abridged.service.domain.message import Role
+from abridged.service.domain.ranges import covers
+from abridged.service.domain.record import MessageRange
 from abridged.service.recall.errors import RecallStopped
 from abridged.service.recall.file import Connection, blocks_table, connected, entry_of, words_table
 from abridged.service.recall.index import Kind
@@ -24,12 +30,17 @@ from abridged.service.recall.query import Query
 from abridged.service.recall.vectors import Vector, cosines
 
 HITS_MAX = 100
-"""Limit on the hits of a search, and on the entries of each order that are fused."""
+"""Limit on the hits of a search, and on the exchanges of each order that are fused."""
 
 ENTRIES_MAX = 2 * HITS_MAX
-"""Entries of both orders, if none is in both."""
+"""Hits of both orders, if none is in both."""
 
-FUSION_K = 60
+ROWS_MAX = 200
+"""The best entries by words, which are then put together by exchanges."""
+
+FUSION_K = 10
+"""The paper has 60, for orders of a thousand. Of these the first ranks tell more; docs/quality.md has the figures."""
+
 NEAR_MAX = 200
 """Pieces whose signs are nearest, which are then put in order by their steps."""
 
@@ -56,7 +67,10 @@ class Mode(Enum):
 class Search:
     """A search and its place: `conversation` is empty for all of the namespace, an empty filter filters nothing.
 
-    Times are in microseconds since the epoch, from `since_us` on and before `until_us`; 0 for no bound.
+    Times are in microseconds since the epoch, from `since_us` on and before `until_us`; 0 for no bound. `gone`
+    has the messages that are not to be found, by conversation. `records` are the ids of the records to find, None for
+    all that no later one has superseded.
+    `tokens_max` bounds the passages that the hits come with, 0 for hits without passages.
     """
 
     namespace: str
@@ -69,6 +83,9 @@ class Search:
     labels: Mapping[str, str] | None = None
     since_us: int = 0
     until_us: int = 0
+    gone: Mapping[str, tuple[MessageRange, ...]] = field(default_factory=dict)
+    records: Collection[str] | None = None
+    tokens_max: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +97,23 @@ class Asked:
     require: Callable[[str, int], None]
 
 
+class Opening(NamedTuple):
+    """The message that an exchange begins with, by the position and the version of its event."""
+
+    id: int
+    version: int
+    text: str
+
+
 class Entry(NamedTuple):
     """A message or record that was found, and where: `version` is its event's in the conversation's stream.
 
+    A message is the best of its `exchange`, whose first message is its `opening`, None if that is the message itself.
+    A record has neither.
+
     `piece` is the one that is nearest in meaning, None when words found it. `score` compares within a response only:
     by words it is FTS5's bm25, by meaning a cosine, by both the sum of their ranks. `similarity` is the cosine of the
-    nearest piece, None unless meaning found the entry.
+    nearest piece of the exchange, None unless meaning found it.
     """
 
     id: int
@@ -98,14 +126,20 @@ class Entry(NamedTuple):
     source: str
     time_us: int
     text: str
+    exchange: MessageRange | None
+    opening: Opening | None
     score: float
     piece: int | None
     similarity: float | None
     found_by: Mode
 
 
+_Unit = tuple[int, int]
+"""A conversation's number and that of an exchange, or a record's id and 0."""
+
+
 class Found(NamedTuple):
-    """Entries, best first, and how far the index was read.
+    """Entries, one an exchange, best first, and how far the index was read.
 
     Attributes:
         entries: At most as many as were asked for.
@@ -159,7 +193,9 @@ class Searcher:
                 return Found((), position, words_position)
             words = [] if search.mode is Mode.MEANING else _by_words(connection, search, scope)
             near = [] if vector is None else _by_meaning(connection, search, scope, vector)
-            ranked = fused([words, near]) if search.mode is Mode.BOTH else words or near
+            units = _units(connection, search, scope[0], {ranked.entry for ranked in (*words, *near)})
+            orders = [_by_unit(order, units) for order in (words, near)]
+            ranked = fused(orders) if search.mode is Mode.BOTH else list((orders[0] or orders[1]).values())
             return Found(tuple(_entries(connection, ranked[:entries_max])), position, words_position)
 
     def close(self) -> None:
@@ -193,22 +229,46 @@ class Searcher:
             raise RecallStopped(f"the index cannot be read ({type(error).__name__})") from error
 
 
-def fused(orders: Iterable[Sequence[_Ranked]]) -> list[_Ranked]:
+def _units(connection: Connection, search: Search, namespace: int, entries: Iterable[int]) -> dict[int, _Unit]:
+    """The unit of each entry that may be found."""
+    gone = {_number_of(connection, namespace, name): ranges for name, ranges in search.gone.items()}
+    found = connection.execute(
+        "SELECT id, conversation, kind, exchange, first, source, superseded FROM entries"
+        " WHERE id IN (SELECT value FROM json_each(?))",
+        (json.dumps(sorted(entries)),),
+    )
+    units: dict[int, _Unit] = {}
+    for entry, conversation, kind, exchange, first, source, superseded in found:
+        if kind == Kind.MESSAGE:
+            if not covers(gone.get(conversation, ()), first):
+                units[entry] = (conversation, exchange)
+        elif not superseded if search.records is None else source in search.records:
+            units[entry] = (entry, 0)
+    return units
+
+
+def _by_unit(order: Iterable[_Ranked], units: Mapping[int, _Unit]) -> dict[_Unit, _Ranked]:
+    """The best entry of each unit, in the order of these."""
+    best: dict[_Unit, _Ranked] = {}
+    for ranked in order:
+        if ranked.entry in units and len(best) < HITS_MAX:
+            best.setdefault(units[ranked.entry], ranked)
+    return best
+
+
+def fused(orders: Iterable[Mapping[_Unit, _Ranked]]) -> list[_Ranked]:
     """One order from several, by reciprocal ranks; of equals the newer entry is first."""
-    scores: dict[int, float] = {}
-    pieces: dict[int, int | None] = {}
-    similarities: dict[int, float] = {}
-    found_by: dict[int, Mode] = {}
+    scores: dict[_Unit, float] = {}
+    shown: dict[_Unit, _Ranked] = {}
     for order in orders:
-        for rank, ranked in enumerate(order, start=1):
-            scores[ranked.entry] = scores.get(ranked.entry, 0.0) + 1 / (FUSION_K + rank)
+        for rank, (unit, ranked) in enumerate(order.items(), start=1):
+            scores[unit] = scores.get(unit, 0.0) + 1 / (FUSION_K + rank)
             # Found words show the right passage better than a near piece.
-            pieces.setdefault(ranked.entry, ranked.piece)
-            found_by[ranked.entry] = Mode.BOTH if ranked.entry in found_by else ranked.found_by
-            if ranked.similarity is not None:
-                similarities[ranked.entry] = ranked.similarity
-    best = sorted(scores, key=lambda entry: (-scores[entry], -entry))
-    return [_Ranked(entry, scores[entry], pieces[entry], similarities.get(entry), found_by[entry]) for entry in best]
+            first = shown.setdefault(unit, ranked)
+            if first is not ranked:
+                shown[unit] = first._replace(similarity=ranked.similarity, found_by=Mode.BOTH)
+    made = [ranked._replace(score=scores[unit]) for unit, ranked in shown.items()]
+    return sorted(made, key=lambda ranked: (-ranked.score, -ranked.entry))
 
 
 def _scope(connection: Connection, search: Search) -> tuple[int, int] | None:
@@ -216,10 +276,15 @@ def _scope(connection: Connection, search: Search) -> tuple[int, int] | None:
     namespace = connection.execute("SELECT id FROM namespaces WHERE name = ?", (search.namespace,)).fetchone()
     if namespace is None or not search.conversation:
         return None if namespace is None else (namespace[0], 0)
-    conversation = connection.execute(
-        "SELECT id FROM conversations WHERE namespace = ? AND name = ?", (namespace[0], search.conversation)
+    conversation = _number_of(connection, namespace[0], search.conversation)
+    return None if conversation is None else (namespace[0], conversation)
+
+
+def _number_of(connection: Connection, namespace: int, conversation: str) -> int | None:
+    row = connection.execute(
+        "SELECT id FROM conversations WHERE namespace = ? AND name = ?", (namespace, conversation)
     ).fetchone()
-    return None if conversation is None else (namespace[0], conversation[0])
+    return None if row is None else int(row[0])
 
 
 def _where(search: Search) -> _Where:
@@ -271,7 +336,7 @@ def _by_words(connection: Connection, search: Search, scope: tuple[int, int]) ->
     rows = connection.execute(
         f"SELECT w.rowid AS id, {score} AS score FROM {table} w{where.join}"
         f" WHERE w.{table} MATCH ?{where.sql} ORDER BY {order} LIMIT ?",
-        (_within_scope(scope, expression), *where.values, HITS_MAX),
+        (_within_scope(scope, expression), *where.values, ROWS_MAX),
     )
     return [_Ranked(*row) for row in rows]
 
@@ -312,7 +377,7 @@ def _by_meaning(connection: Connection, search: Search, scope: tuple[int, int], 
     for piece, score in sorted(zip(steps, scores, strict=True), key=lambda scored: (-scored[1], -scored[0])):
         entry, place = entry_of(piece)
         best.setdefault(entry, _Ranked(entry, score, place, score, Mode.MEANING))
-    return list(best.values())[:HITS_MAX]
+    return list(best.values())
 
 
 def _wanted(connection: Connection, search: Search, scope: tuple[int, int]) -> Wanted:
@@ -345,11 +410,12 @@ def _wanted(connection: Connection, search: Search, scope: tuple[int, int]) -> W
 
 def _entries(connection: Connection, ranked: Sequence[_Ranked]) -> Iterator[Entry]:
     for entry, score, piece, similarity, found_by in ranked:
-        conversation, version, kind, role, first, last, source, time_us, text = connection.execute(
-            "SELECT c.name, e.version, e.kind, e.role, e.first, e.last, e.source, e.time_us, e.text"
+        number, conversation, version, kind, role, first, last, exchange, source, time_us, text = connection.execute(
+            "SELECT c.id, c.name, e.version, e.kind, e.role, e.first, e.last, e.exchange, e.source, e.time_us, e.text"
             " FROM entries e JOIN conversations c ON c.id = e.conversation WHERE e.id = ?",
             (entry,),
         ).fetchone()
+        of_exchange, opening = (None, None) if kind != Kind.MESSAGE else _exchange(connection, number, exchange)
         yield Entry(
             id=entry,
             conversation=conversation,
@@ -361,8 +427,23 @@ def _entries(connection: Connection, ranked: Sequence[_Ranked]) -> Iterator[Entr
             source=source,
             time_us=time_us,
             text=text,
+            exchange=of_exchange,
+            opening=None if opening is None or opening.id == entry else opening,
             score=score,
             piece=piece,
             similarity=similarity,
             found_by=found_by,
         )
+
+
+def _exchange(connection: Connection, conversation: int, exchange: int) -> tuple[MessageRange, Opening]:
+    of_exchange = (conversation, Kind.MESSAGE, exchange)
+    opening = connection.execute(
+        "SELECT id, version, text FROM entries WHERE conversation = ? AND kind = ? AND exchange = ?"
+        " ORDER BY first LIMIT 1",
+        of_exchange,
+    ).fetchone()
+    (last,) = connection.execute(
+        "SELECT max(first) FROM entries WHERE conversation = ? AND kind = ? AND exchange = ?", of_exchange
+    ).fetchone()
+    return MessageRange(exchange, last), Opening(*opening)

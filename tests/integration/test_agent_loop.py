@@ -55,14 +55,14 @@ async def test_an_agent_expands_what_its_summary_left_out(tmp_path):
 
 
 async def test_an_agent_searches_for_the_number_that_it_expands(tmp_path):
-    """Snippets say numbers."""
+    """Passages come with numbers."""
     async with sidecar(tmp_path, WORDS) as s:
         chat, model = await summarized(s), Model(SEARCH, ("expand_history", {"first": 2, "last": 2}))
         await searched(s, "badge", conversation_id=chat.id)
 
         answer = await turn(s.conversations, chat.id, "t1", "What is on the door's badge?", model)
 
-        assert model.bodies[1]["messages"][-1]["content"].startswith("2: ")
+        assert f"2 assistant: {SECRET}" in model.bodies[1]["messages"][-1]["content"]
         assert SECRET in answer
 
 

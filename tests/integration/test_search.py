@@ -19,13 +19,13 @@ from tests.support.command import abridged
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
-from tests.support.searching import BOTH, MEANING, WORDS, numbers, search, searched, snippets
+from tests.support.searching import BOTH, MEANING, WORDS, exchange, numbers, search, searched, snippets
 from tests.support.sidecar import call, on_ollama, said, sidecar, tool_result
 
 
 def texts(*contents: str) -> list[message_pb2.Message]:
-    """Messages with these contents, in turns."""
-    return [said(number, content) for number, content in enumerate(contents, start=1)]
+    """Messages of a user with these contents."""
+    return [exchange(number, content) for number, content in enumerate(contents, start=1)]
 
 
 TRIP = texts(
@@ -166,8 +166,8 @@ async def test_filters_leave_what_they_name(tmp_path, mode):
     """Role, kind, time, and labels of the message or of its conversation, whatever is compared."""
     async with sidecar(tmp_path, BOTH) as s:
         first = s.chat("c1", labels={"team": "north"})
-        await first.append(said(1, "red one", labels={"topic": "paint"}), said(2, "red two"), call(3, "x"))
-        await first.append(tool_result(4, "x", "red three"))
+        await first.append(said(1, "red one", labels={"topic": "paint"}), said(3, "green"), said(4, "red two"))
+        await first.append(said(5, "green"), call(6, "x"), tool_result(7, "x", "red three"))
         await s.chat("c2").append(said(1, "red four"))
         everything = await searched(s, "red", mode=mode)
         newest = max(hit.time.ToNanoseconds() for hit in everything.hits)
@@ -284,7 +284,7 @@ async def test_meaning_finds_what_has_none_of_the_words(tmp_path):
         answer = await searched(s, "ill pet")
         assert answer.mode == api.SEARCH_MODE_BOTH
         assert numbers(answer)[0] == 2
-        assert answer.hits[0].score == pytest.approx(1 / 61)
+        assert answer.hits[0].score == pytest.approx(1 / 11)
 
 
 async def test_both_fuse_by_rank(tmp_path):
@@ -295,7 +295,7 @@ async def test_both_fuse_by_rank(tmp_path):
         answer = await searched(s, "booking code")
 
         assert numbers(answer)[0] == 3
-        assert answer.hits[0].score == pytest.approx(2 / 61)
+        assert answer.hits[0].score == pytest.approx(2 / 11)
 
 
 async def test_scripts_without_spaces_are_found(tmp_path):
@@ -316,7 +316,7 @@ async def test_the_calls_of_tools_and_enveloped_results_are_found(tmp_path):
 
         assert numbers(await searched(s, "approved")) == [3]
         assert numbers(await searched(s, "eyJhbGciOi")) == []
-        assert 2 in numbers(await searched(s, "search orders"))
+        assert numbers(await searched(s, "search orders", roles=[message_pb2.ROLE_ASSISTANT])) == [2]
 
 
 async def test_the_index_is_private_and_is_made_again_when_it_is_gone(tmp_path):
@@ -417,3 +417,64 @@ async def test_searches_and_how_far_the_index_is_are_measured(tmp_path):
         assert 'abridged_recall_position{index="words"} 5.0' in metrics
         assert 'abridged_recall_behind_events{index="vectors"}' in metrics
         assert "abridged_recall_stopped 0.0" in metrics
+
+
+async def test_an_exchange_is_one_hit_with_its_range(tmp_path):
+    """By the best of its messages, to the last one before the user's next."""
+    async with sidecar(tmp_path, WORDS) as s:
+        await s.chat().append(said(1, "who painted the red door"), call(2, "x"), tool_result(3, "x", "red red red"))
+        await s.chat().append(said(4, "Anna painted it red"), said(5, "and the red roof"), said(6, "Ben did"))
+
+        hits = (await searched(s, "red")).hits
+
+        assert {(hit.exchange.first, hit.exchange.last) for hit in hits} == {(1, 4), (5, 6)}
+        assert {hit.messages.first for hit in hits} <= {1, 3, 4, 5}
+        assert not any(hit.passages for hit in hits)
+
+
+async def test_words_that_only_talk_about_conversations_weigh_nothing(tmp_path):
+    """They count when there are no others."""
+    async with sidecar(tmp_path, WORDS) as s:
+        await s.chat().append(*texts("I mentioned a different question", "the red door", "mentioned"))
+
+        assert numbers(await searched(s, "the different question mentioned about a red door")) == [2]
+        assert sorted(numbers(await searched(s, "mentioned"))) == [1, 3]
+
+
+@pytest.mark.parametrize("mode", [api.SEARCH_MODE_WORDS, MEANING, api.SEARCH_MODE_BOTH])
+async def test_passages_fit_in_the_tokens_that_were_asked_for(tmp_path, mode):
+    """The opening of each exchange, and what was found; a long text around what was found, each with its place."""
+    long = "nothing of the kind " * 200
+    async with sidecar(tmp_path, BOTH) as s:
+        chat = s.chat(context_length=100_000)
+        await chat.append(said(1, "And what about that one?"), said(2, f"{long} The door is red. {long}"))
+        await chat.append(*(exchange(number, f"A door of number {number}.") for number in range(3, 30)))
+
+        all_ = await searched(s, "red door colour", mode=mode, max_tokens=5_000)
+        few = await searched(s, "red door colour", mode=mode, max_tokens=40)
+
+        passages = [(passage.number, passage.text) for hit in all_.hits for passage in hit.passages]
+        assert len(all_.hits) == 28
+        assert (1, "And what about that one?") in passages
+        assert all(hit.passages for hit in few.hits)
+        assert 0 < sum(passage.tokens for hit in few.hits for passage in hit.passages) <= 40
+        if mode == api.SEARCH_MODE_WORDS:
+            (cut,) = (text for number, text in passages if number == 2)
+            assert "The door is red." in cut
+            assert len(cut) <= 602
+
+
+async def test_an_exchange_that_goes_on_after_a_fork_is_found_by_what_the_fork_has_of_it(tmp_path):
+    """A better message of it is of the source alone."""
+    async with sidecar(tmp_path, WORDS) as s:
+        chat = s.chat("main")
+        await chat.append(said(1, "a lentil among many other words"))
+        request = api.ForkConversationRequest(conversation_id="main", fork_id="branch")
+        await s.conversations.ForkConversation(request)
+        await chat.append(said(2, "lentil lentil"))
+
+        (hit,) = (await searched(s, "lentil", conversation_id="branch", max_tokens=100)).hits
+
+        assert (hit.conversation_id, hit.messages.first) == ("branch", 1)
+        assert (hit.exchange.first, hit.exchange.last) == (1, 1)
+        assert [passage.number for passage in hit.passages] == [1]

@@ -10,7 +10,7 @@ import pytest
 from abridged.service.bootstrap.recall import index_path
 from abridged.v1 import conversation_service_pb2 as api
 from tests.support.held_index import held_index
-from tests.support.searching import BOTH, MEANING, numbers, search, searched
+from tests.support.searching import BOTH, MEANING, exchange, numbers, search, searched
 from tests.support.sidecar import Sidecar, said, sidecar
 
 MODES = [api.SEARCH_MODE_WORDS, MEANING, api.SEARCH_MODE_BOTH]
@@ -40,7 +40,7 @@ async def summary_ids(s: Sidecar, mode: int) -> set[str]:
 async def test_rewound_messages_are_no_hits_while_the_index_still_has_them(tmp_path, mode, conversation_id):
     """Whatever is compared, and wherever."""
     async with sidecar(tmp_path, BOTH) as s:
-        await s.chat().append(*(said(n, f"zebra number {n}") for n in range(1, 11)))
+        await s.chat().append(*(exchange(n, f"zebra number {n}") for n in range(1, 11)))
         await s.chat("c2").append(said(1, "zebra elsewhere"))
         before = await searched(s, "zebra", mode=mode, conversation_id=conversation_id, page_size=100)
         assert {*range(1, 11)} <= set(numbers(before))
@@ -91,7 +91,7 @@ async def test_a_rewind_takes_its_records_out_of_a_late_index_too(tmp_path):
 async def test_what_was_taken_back_is_no_hit_after_a_restart_either(tmp_path, mode):
     """The index is where the last run left it, and no state is in memory."""
     async with sidecar(tmp_path, BOTH) as s:
-        await s.chat().append(*(said(n, f"zebra number {n}") for n in range(1, 11)))
+        await s.chat().append(*(exchange(n, f"zebra number {n}") for n in range(1, 11)))
         before = await searched(s, "zebra", page_size=100)
 
     with held_index(index_of(tmp_path)):
@@ -108,8 +108,8 @@ async def test_what_was_taken_back_is_no_hit_after_a_restart_either(tmp_path, mo
 async def test_a_page_is_filled_with_what_stands(tmp_path, conversation_id):
     """The best hits are taken back, more than a page has candidates at first: the next ones are on it."""
     async with sidecar(tmp_path, BOTH) as s:
-        await s.chat().append(*(said(n, "zebra with many other words " * 3) for n in range(1, 6)))
-        await s.chat().append(*(said(n, "zebra") for n in range(6, 31)))
+        await s.chat().append(*(exchange(n, "zebra with many other words " * 3) for n in range(1, 6)))
+        await s.chat().append(*(exchange(n, "zebra") for n in range(6, 31)))
         best = await searched(s, "zebra", mode=api.SEARCH_MODE_WORDS, conversation_id=conversation_id, page_size=5)
         assert min(numbers(best)) > 5
 
@@ -121,10 +121,27 @@ async def test_a_page_is_filled_with_what_stands(tmp_path, conversation_id):
         assert sorted(numbers(late)) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("mode", MODES)
+async def test_the_rest_of_an_exchange_is_a_hit_when_its_best_message_was_rewound(tmp_path, mode):
+    """And its range ends with what stands."""
+    async with sidecar(tmp_path, BOTH) as s:
+        await s.chat().append(said(1, "a zebra among other words"), said(2, "so many other words"), said(3, "zebra"))
+        await s.chat().append(said(4, "zebra zebra"), said(5, "horse"), said(6, "donkey"))
+        before = (await searched(s, "zebra", mode=mode)).hits
+        assert {(1, 2), (3, 4)} <= {(hit.exchange.first, hit.exchange.last) for hit in before}
+
+        with held_index(index_of(tmp_path)):
+            await rewind(s, 3)
+
+            hits = (await search(s, "zebra", mode=mode)).hits
+
+        assert {(hit.messages.first, hit.exchange.first, hit.exchange.last) for hit in hits} == {(1, 1, 2), (3, 3, 3)}
+
+
 async def test_a_closed_conversation_is_searched_as_before(tmp_path):
     """Closing takes no text back, and a rewind before it stays one."""
     async with sidecar(tmp_path, BOTH) as s:
-        await s.chat().append(*(said(n, f"zebra number {n}") for n in range(1, 11)))
+        await s.chat().append(*(exchange(n, f"zebra number {n}") for n in range(1, 11)))
         await searched(s, "zebra")
 
         with held_index(index_of(tmp_path)):

@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 from abridged.v1 import conversation_service_pb2 as api
-from abridged.v1 import event_log_service_pb2
+from abridged.v1 import event_log_service_pb2, message_pb2
 from tests.support.patience import PATIENCE_S
-from tests.support.sidecar import Sidecar
+from tests.support.sidecar import Sidecar, said
 
 WORDS: dict[str, Any] = {"recall.index": "words"}
 """Settings under which words are indexed."""
@@ -17,6 +17,11 @@ BOTH: dict[str, Any] = {"recall.index": "both", "recall.dimension": 64}
 """Settings under which words and meaning are."""
 
 MEANING = api.SEARCH_MODE_MEANING
+
+
+def exchange(number: int, content: str) -> message_pb2.Message:
+    """Message `number`, of the user: an exchange of its own."""
+    return said(number, content, role=message_pb2.ROLE_USER)
 
 
 async def search(s: Sidecar, query: str, *, conversation_id: str = "", **fields: Any) -> Any:

@@ -19,7 +19,7 @@ from abridged.eventlog.log import Append, EventLog
 from abridged.eventlog.memory import MemoryEventLog
 from abridged.eventlog.sqlite.log import SqliteEventLog
 from abridged.service.codec.events import EVENT_TYPES, decode, encode
-from abridged.service.domain.events import ConversationRewound, MessageAppended, SummarizationCompleted
+from abridged.service.domain.events import ConversationRewound, MessageAppended, SummarizationCompleted, SummaryRevoked
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.record import EpisodeFigures, MessageRange, Provenance, RecordContext, SummaryRecord
 from abridged.service.domain.tokens import TokenSource
@@ -195,18 +195,17 @@ async def test_an_index_of_another_log_is_made_again(log, tmp_path):
         assert positions(await find(recall, "red green blue")) == [1]
 
 
-async def test_an_episode_is_found_by_its_short_and_by_its_long_summary(log, tmp_path):
-    """They need not share a word."""
-    chat(log, "hello", "there")
+def record_of(summary: str, last: int, **fields: Any) -> SummarizationCompleted:
+    """A record of messages 1 to `last`, as the log has it; its id is `r<last>`."""
     record = SummaryRecord(
-        id="r1",
+        id=f"r{last}",
         create_time_us=1,
         depth=0,
         parent_id="",
-        summary="A violet river.",
+        summary=summary,
         key_points=(),
         context=RecordContext(),
-        covered=(MessageRange(1, 2),),
+        covered=(MessageRange(1, last),),
         tokens_before=9,
         tokens_after=5,
         model="extractive:default",
@@ -215,16 +214,66 @@ async def test_an_episode_is_found_by_its_short_and_by_its_long_summary(log, tmp
         provenance=Provenance.EXTRACTIVE,
         attempts=0,
         latency_ms=0,
-        short_summary="An orange stone.",
-        episode=EpisodeFigures(),
+        **fields,
     )
-    append(log, StreamId("default", "c1"), [SummarizationCompleted("p1", record, TokenSource.ESTIMATE)])
+    return SummarizationCompleted(f"p{last}", record, TokenSource.ESTIMATE)
+
+
+async def test_an_episode_is_found_by_its_short_and_by_its_long_summary(log, tmp_path):
+    """They need not share a word."""
+    chat(log, "hello", "there")
+    completed = record_of("A violet river.", 2, short_summary="An orange stone.", episode=EpisodeFigures())
+    append(log, StreamId("default", "c1"), [completed])
 
     async with indexed(log, tmp_path / "index", embedder=WordLlamaEmbedder(64)) as recall:
         for query in ("violet", "orange"):
             (hit,) = (await find(recall, query)).hits
-            assert (hit.entry.id, hit.entry.kind, hit.record) == (3, Kind.EPISODE, record)
+            assert (hit.entry.id, hit.entry.kind, hit.record) == (3, Kind.EPISODE, completed.record)
             assert (await find(recall, query, mode=Mode.MEANING)).hits[0].entry.id == 3
+
+
+@pytest.mark.parametrize("mode", Mode)
+async def test_a_record_that_a_later_one_covers_is_found_no_longer(log, tmp_path, mode):
+    """Until the later one is revoked; episodes stand side by side."""
+    stream = StreamId("default", "c1")
+    chat(log, *["red"] * 4)
+    append(log, stream, [record_of("An old river.", 2), record_of("A new river.", 4)])
+    append(log, stream, [record_of("A river.", 3, short_summary="A stone.", episode=EpisodeFigures())])
+
+    async with indexed(log, tmp_path / "index", embedder=WordLlamaEmbedder(64)) as recall:
+
+        async def sources() -> set[str]:
+            hits = (await find(recall, "river", mode=mode)).hits
+            return {hit.entry.source for hit in hits if hit.record}
+
+        assert await sources() == {"r4", "r3"}
+
+        append(log, stream, [SummaryRevoked("r4", revoked_ids=("r4",), shown_ids=("r2",))])
+        async with asyncio.timeout(PATIENCE_S):
+            await recall.projection.caught_up()
+        assert await sources() == {"r2", "r3"}
+
+
+@pytest.mark.parametrize("mode", Mode)
+async def test_an_exchange_is_one_hit_by_its_best_message(log, tmp_path, mode):
+    """However many pieces of its replies are near; its opening comes with it, and its range."""
+    replies = ["a stone", f"{'stone ' * 900}", "so it is"]
+    chat(log, "which stone is blue", "red", name="c1")
+    append(
+        log,
+        StreamId("default", "c1"),
+        [
+            MessageAppended(number, Message(f"m{number}", Role.ASSISTANT, text), 5, TokenSource.ESTIMATE, "estimate")
+            for number, text in enumerate(replies, 3)
+        ],
+    )
+
+    async with indexed(log, tmp_path / "index", embedder=WordLlamaEmbedder(64)) as recall:
+        hits = (await find(recall, "blue stone", mode=mode)).hits
+
+        assert [hit.entry.exchange for hit in hits] == [MessageRange(1, 1), MessageRange(2, 5)]
+        assert hits[1].entry.opening is not None
+        assert hits[1].entry.opening.text == "red"
 
 
 async def test_a_file_that_is_no_index_is_made_again(log, tmp_path):

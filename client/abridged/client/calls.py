@@ -264,14 +264,18 @@ def originals(
     return Listing("ConversationService/ExpandSummary", request, lambda page: (*page.too_large, *page.messages))
 
 
-def search(conversation_id: str, query: str, *, mode: str = "", limit: int = 10) -> Call[SearchHistoryResponse]:
-    """Return the best entries for the query, best first; an empty id searches all conversations. `mode` is one of
-    SEARCH_MODES."""
+def search(
+    conversation_id: str, query: str, *, mode: str = "", limit: int = 0, max_tokens: int = 0
+) -> Call[SearchHistoryResponse]:
+    """Return the best exchanges and records for the query, best first; an empty id searches all conversations. `mode`
+    is one of SEARCH_MODES. With `max_tokens` they have passages to read, as many as fit; without it and `limit` there
+    are ten."""
     request = _pb.SearchHistoryRequest(
         conversation_id=conversation_id,
         query=query,
         mode=SearchMode.Value(f"SEARCH_MODE_{(mode or 'unspecified').upper()}"),
         page_size=limit,
+        max_tokens=max_tokens,
     )
     return Call("ConversationService/SearchHistory", request, _whole)
 

@@ -2796,6 +2796,7 @@ class SearchHistoryRequest(_message.Message):
     SINCE_FIELD_NUMBER: _builtins.int
     UNTIL_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    MAX_TOKENS_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation; empty for all conversations of the caller's namespace."""
     query: _builtins.str
@@ -2803,7 +2804,11 @@ class SearchHistoryRequest(_message.Message):
     mode: Global___SearchMode.ValueType
     """The index to compare."""
     page_size: _builtins.int
-    """Most hits to return; 0 means 10, more than 100 means 100."""
+    """Most hits to return; 0 means 10, or with max_tokens as many as fit, more than 100 means 100."""
+    max_tokens: _builtins.int
+    """Most tokens, as estimated, of all passages together: the hits come with passages, and those without one are left
+    out. 0 for hits without passages.
+    """
     @_builtins.property
     def kinds(self) -> _containers.RepeatedScalarFieldContainer[Global___SearchKind.ValueType]:
         """Only hits of these kinds; empty for all."""
@@ -2836,18 +2841,53 @@ class SearchHistoryRequest(_message.Message):
         since: _timestamp_pb2.Timestamp | None = ...,
         until: _timestamp_pb2.Timestamp | None = ...,
         page_size: _builtins.int = ...,
+        max_tokens: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since", "until", b"until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "kinds", b"kinds", "labels", b"labels", "mode", b"mode", "page_size", b"page_size", "query", b"query", "roles", b"roles", "since", b"since", "until", b"until"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "kinds", b"kinds", "labels", b"labels", "max_tokens", b"max_tokens", "mode", b"mode", "page_size", b"page_size", "query", b"query", "roles", b"roles", "since", b"since", "until", b"until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SearchHistoryRequest: _TypeAlias = SearchHistoryRequest  # noqa: Y015
 
 @_typing.final
+class Passage(_message.Message):
+    """Passage is a part of a message, or of a record's text."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """The message's number: ExpandSummary returns the whole of it, and what stands around it. 0 for a record."""
+    role: _message_pb2.Role.ValueType
+    """The message's role; unspecified for a record."""
+    text: _builtins.str
+    """All of a text that is short, else at most 600 characters of it, as they are written, around what was found."""
+    tokens: _builtins.int
+    """Its tokens, as estimated."""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        role: _message_pb2.Role.ValueType = ...,
+        text: _builtins.str = ...,
+        tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "role", b"role", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Passage: _TypeAlias = Passage  # noqa: Y015
+
+@_typing.final
 class SearchHit(_message.Message):
-    """SearchHit is a message, a record or an episode that was found."""
+    """SearchHit is a message, the best of its exchange, or a record or an episode that was found."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -2864,6 +2904,8 @@ class SearchHit(_message.Message):
     LONG_SUMMARY_FIELD_NUMBER: _builtins.int
     FOUND_BY_FIELD_NUMBER: _builtins.int
     SIMILARITY_FIELD_NUMBER: _builtins.int
+    EXCHANGE_FIELD_NUMBER: _builtins.int
+    PASSAGES_FIELD_NUMBER: _builtins.int
     kind: Global___SearchKind.ValueType
     """A message or a record."""
     conversation_id: _builtins.str
@@ -2877,7 +2919,7 @@ class SearchHit(_message.Message):
     snippet: _builtins.str
     """About 240 characters of its text, on one line, around what was found."""
     score: _builtins.float
-    """How well it fits: compares hits of one response, the higher the better. By BOTH the sum of 1 / (60 + rank)."""
+    """How well it fits: compares hits of one response, the higher the better. By BOTH the sum of 1 / (10 + rank)."""
     short_summary: _builtins.str
     """The episode in one or two sentences; empty for other hits."""
     long_summary: _builtins.str
@@ -2896,6 +2938,16 @@ class SearchHit(_message.Message):
     def time(self) -> _timestamp_pb2.Timestamp:
         """When it was appended, or committed."""
 
+    @_builtins.property
+    def exchange(self) -> _summary_pb2.MessageRange:
+        """The exchange of the message; unset for a record."""
+
+    @_builtins.property
+    def passages(self) -> _containers.RepeatedCompositeFieldContainer[Global___Passage]:
+        """What to read of it, in the order of the chat, if max_tokens asks for that: the message that the exchange begins
+        with, and, of the first ten hits, the message that was found.
+        """
+
     def __init__(
         self,
         *,
@@ -2912,10 +2964,12 @@ class SearchHit(_message.Message):
         long_summary: _builtins.str = ...,
         found_by: Global___SearchMode.ValueType = ...,
         similarity: _builtins.float | None = ...,
+        exchange: _summary_pb2.MessageRange | None = ...,
+        passages: _abc.Iterable[Global___Passage] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_similarity", b"_similarity", "messages", b"messages", "similarity", b"similarity", "time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_similarity", b"_similarity", "exchange", b"exchange", "messages", b"messages", "similarity", b"similarity", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_similarity", b"_similarity", "conversation_id", b"conversation_id", "found_by", b"found_by", "kind", b"kind", "long_summary", b"long_summary", "message_id", b"message_id", "messages", b"messages", "role", b"role", "score", b"score", "short_summary", b"short_summary", "similarity", b"similarity", "snippet", b"snippet", "summary_id", b"summary_id", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_similarity", b"_similarity", "conversation_id", b"conversation_id", "exchange", b"exchange", "found_by", b"found_by", "kind", b"kind", "long_summary", b"long_summary", "message_id", b"message_id", "messages", b"messages", "passages", b"passages", "role", b"role", "score", b"score", "short_summary", b"short_summary", "similarity", b"similarity", "snippet", b"snippet", "summary_id", b"summary_id", "time", b"time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__similarity: _TypeAlias = _typing.Literal["similarity"]  # noqa: Y015
     _WhichOneofArgType__similarity: _TypeAlias = _typing.Literal["_similarity", b"_similarity"]  # noqa: Y015

@@ -464,8 +464,10 @@ class ConversationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SearchHistory(self, request, context):
-        """SearchHistory finds messages, records and episodes of a conversation, or of all of the caller's, by words, by
-        meaning, or by both. A query is words, and "phrases" in double quotes that must occur; nothing in it is an operator. The index
+        """SearchHistory finds exchanges, records and episodes of a conversation, or of all of the caller's, by words, by
+        meaning, or by both. An exchange, from a user's message to the last one before the user's next, is one hit, as good as
+        its best message; of records those in use are found. A query is words, and "phrases" in double quotes that must occur
+        in a message; nothing in it is an operator. With max_tokens the response has what to read, with the place of it. The index
         follows the log: what was appended up to indexed_position was searched. What was rewound, revoked or erased before
         the call is never returned, however far the index is.
         No side effects. Errors: INVALID_ARGUMENT (also a query without a word, or with an open quote), NOT_FOUND,

@@ -204,8 +204,10 @@ class ConversationServiceStub:
     Connections have no maximum age. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
     """
     SearchHistory: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.SearchHistoryRequest, _conversation_service_pb2.SearchHistoryResponse]
-    """SearchHistory finds messages, records and episodes of a conversation, or of all of the caller's, by words, by
-    meaning, or by both. A query is words, and "phrases" in double quotes that must occur; nothing in it is an operator. The index
+    """SearchHistory finds exchanges, records and episodes of a conversation, or of all of the caller's, by words, by
+    meaning, or by both. An exchange, from a user's message to the last one before the user's next, is one hit, as good as
+    its best message; of records those in use are found. A query is words, and "phrases" in double quotes that must occur
+    in a message; nothing in it is an operator. With max_tokens the response has what to read, with the place of it. The index
     follows the log: what was appended up to indexed_position was searched. What was rewound, revoked or erased before
     the call is never returned, however far the index is.
     No side effects. Errors: INVALID_ARGUMENT (also a query without a word, or with an open quote), NOT_FOUND,
@@ -388,8 +390,10 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     Connections have no maximum age. Errors: NOT_FOUND, OUT_OF_RANGE (a version that the conversation does not have).
     """
     SearchHistory: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SearchHistoryRequest, _conversation_service_pb2.SearchHistoryResponse]  # type: ignore[assignment]
-    """SearchHistory finds messages, records and episodes of a conversation, or of all of the caller's, by words, by
-    meaning, or by both. A query is words, and "phrases" in double quotes that must occur; nothing in it is an operator. The index
+    """SearchHistory finds exchanges, records and episodes of a conversation, or of all of the caller's, by words, by
+    meaning, or by both. An exchange, from a user's message to the last one before the user's next, is one hit, as good as
+    its best message; of records those in use are found. A query is words, and "phrases" in double quotes that must occur
+    in a message; nothing in it is an operator. With max_tokens the response has what to read, with the place of it. The index
     follows the log: what was appended up to indexed_position was searched. What was rewound, revoked or erased before
     the call is never returned, however far the index is.
     No side effects. Errors: INVALID_ARGUMENT (also a query without a word, or with an open quote), NOT_FOUND,
@@ -749,8 +753,10 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.SearchHistoryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.SearchHistoryResponse, _abc.Awaitable[_conversation_service_pb2.SearchHistoryResponse]]:
-        """SearchHistory finds messages, records and episodes of a conversation, or of all of the caller's, by words, by
-        meaning, or by both. A query is words, and "phrases" in double quotes that must occur; nothing in it is an operator. The index
+        """SearchHistory finds exchanges, records and episodes of a conversation, or of all of the caller's, by words, by
+        meaning, or by both. An exchange, from a user's message to the last one before the user's next, is one hit, as good as
+        its best message; of records those in use are found. A query is words, and "phrases" in double quotes that must occur
+        in a message; nothing in it is an operator. With max_tokens the response has what to read, with the place of it. The index
         follows the log: what was appended up to indexed_position was searched. What was rewound, revoked or erased before
         the call is never returned, however far the index is.
         No side effects. Errors: INVALID_ARGUMENT (also a query without a word, or with an open quote), NOT_FOUND,

@@ -1,0 +1,95 @@
+"""The section of docs/quality.md on searches of BEAM's chats: its goals, and the tables by category, misses first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from bench.quality.beam import HALVES, SCORED
+from bench.quality.examined import Share
+from bench.quality.rivals import RIVALS
+from bench.quality.searching import BUDGETS, FIRST, MODES, NEWEST, Counted, Counts
+
+GOALS: Final = (("sources", FIRST, (0.74, 0.82)), ("answers", BUDGETS, (0.75, 0.88)))
+"""Goals of mode BOTH on the chats that were only scored."""
+
+SOURCES: Final = (*(name for rival in RIVALS for name in (rival, f"{rival}, exchanges")), *MODES)
+ANSWERS: Final = (*RIVALS, *MODES)
+
+_INTRODUCTION: Final = """\
+## Searches of BEAM's chats
+
+[BEAM](https://github.com/mohammadtavakoli78/BEAM) is a public benchmark of long chats with questions that name the
+messages they rest on. Fetch it, and run
+
+```
+abridged bench --only beam --data BEAM/chats/100K
+```
+
+A sidecar gets each chat in a window that never fills, so without records, and is asked each question by SearchHistory.
+BM25 and cosine search whole messages, in the same run with the same vectors; as "exchanges" their hits are put together
+by exchanges, without anything else. A question counts as found if one of its messages is in one of the first hits. An
+answer stands where all of its values do: its numbers, and words with a capital inside a sentence, that its messages
+have and the question has not. No judge is asked. Chats 1 to 10 were read by whoever wrote the code; the others are only
+scored."""
+
+_ANSWERS_NOTE: Final = "BM25 and cosine read passages of one to three sentences, best first."
+
+
+def section(counts: Counts) -> str:
+    """The whole section."""
+    parts = [_INTRODUCTION, *_goals(counts)]
+    for half in HALVES:
+        by_category = {category: found for (of, category), found in counts.items() if of == half and found.sources}
+        if not by_category:
+            continue
+        parts += [
+            f"### A source among the first {FIRST[0]} / {FIRST[1]} hits, chats {half}",
+            _table(by_category, "sources", SOURCES),
+            f"### The answer within {BUDGETS[0]:,} / {BUDGETS[1]:,} tokens of what is found, chats {half}",
+            _ANSWERS_NOTE,
+            _table(by_category, "answers", (NEWEST, *ANSWERS)),
+        ]
+    return "\n\n".join(parts)
+
+
+def _goals(counts: Counts) -> Iterator[str]:
+    scored = [found for (half, _), found in counts.items() if half == SCORED]
+    if not scored:
+        return
+    lines = ["| what | goal | measured | best rival |  |", "| --- | --- | --- | --- | --- |"]
+    for kind, of, goals in GOALS:
+        for place, (limit, goal) in enumerate(zip(of, goals, strict=True)):
+            what = f"a source in the first {limit}" if kind == "sources" else f"the answer within {limit:,} tokens"
+            found = _sum(scored, kind, MODES[-1], place).value
+            rivals = [name for name in (SOURCES if kind == "sources" else ANSWERS) if name not in MODES]
+            best = max(_sum(scored, kind, name, place).value for name in rivals)
+            verdict = "met" if found >= goal else "**missed**"
+            lines.append(f"| {what} | at least {goal:.2f} | {found:.3f} | {best:.3f} | {verdict} |")
+    yield "\n".join(lines)
+
+
+def _table(by_category: dict[str, Counted], kind: str, names: Sequence[str]) -> str:
+    """A row a category, those with most misses of mode BOTH first, and their sum."""
+    asked = {category: found for category, found in by_category.items() if getattr(found, kind)}
+    worst = sorted(asked, key=lambda category: (_sum([asked[category]], kind, MODES[-1], 0).value, category))
+    lines = [("category", "questions", *names), ("---",) * (len(names) + 2)]
+    lines += [(category.replace("_", " "), *_cells([asked[category]], kind, names)) for category in worst]
+    lines.append(("all", *_cells(list(asked.values()), kind, names)))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cells(found: Sequence[Counted], kind: str, names: Sequence[str]) -> Iterator[str]:
+    yield str(_sum(found, kind, names[0], 0).whole)
+    for name in names:
+        first, second = (_sum(found, kind, name, place) for place in range(2))
+        yield f"{first.part} / {second.part}"
+
+
+def _sum(found: Iterable[Counted], kind: str, name: str, place: int) -> Share:
+    total = Share()
+    for one in found:
+        shares = getattr(one, kind)
+        if name in shares:
+            total.add(shares[name][place].part, shares[name][place].whole)
+    return total

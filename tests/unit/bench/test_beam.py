@@ -1,0 +1,109 @@
+"""The measurement of searches on BEAM: what it reads, what counts as found, and its page, on a made-up chat."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bench.command import bench
+from bench.quality.beam import SCORED, SEEN, beam_chats, stands
+from bench.quality.beam_page import section
+from bench.quality.rivals import exchanges, plain_passages
+from bench.quality.searching import counted
+
+TALK = [
+    ("user", "My rowing boat is called Heron and it leaks."),
+    ("assistant", "Then dry it, sand it and use epoxy. A boat that leaks is a boat that is used."),
+    ("user", "The regatta in Malmoe begins on June 14, and I need a crew of 5."),
+    ("assistant", "Ask the rowing club. A crew can be found in a week, and a boat can be mended in two."),
+]
+ASKED = {
+    "information_extraction": [
+        {"question": "When does the regatta begin?", "answer": "It begins on June 14.", "source_chat_ids": [2]}
+    ],
+    "contradiction_resolution": [
+        {
+            "question": "Does my boat leak?",
+            "ideal_answer": "1) yes 2) no",
+            "source_chat_ids": {"first": [0], "then": [[2]]},
+        }
+    ],
+    "abstention": [{"question": "Which wine did I order?", "ideal_response": "Nothing is known of it."}],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder like BEAM's, with the same chat twice: one that may be read, and one that is only scored."""
+    said = [{"role": role, "id": place, "content": text} for place, (role, text) in enumerate(TALK)]
+    for number in ("2", "11"):
+        chat = tmp_path / "100K" / number
+        (chat / "probing_questions").mkdir(parents=True)
+        (chat / "chat.json").write_text(json.dumps([{"turns": [said[:2], said[2:]]}]))
+        (chat / "probing_questions" / "probing_questions.json").write_text(json.dumps(ASKED))
+    return tmp_path / "100K"
+
+
+def test_a_question_has_its_sources_by_number_and_the_values_of_its_answer(folder):
+    """However the sources are nested; the marks of a list are no values, nor is what the question says."""
+    seen, scored = beam_chats(folder)
+
+    assert [(chat.name, chat.half) for chat in (seen, scored)] == [("2", SEEN), ("11", SCORED)]
+    assert [(q.category, sorted(q.sources), q.values) for q in seen.questions] == [
+        ("information_extraction", [3], ("June", "14")),
+        ("contradiction_resolution", [1, 3], ()),
+        ("abstention", [], ()),
+    ]
+
+
+def test_an_answer_stands_where_all_of_its_values_do():
+    """By themselves, and not within a longer one."""
+    assert stands(("14", "June"), "June 14.")
+    assert not stands(("14", "June"), "June 140")
+    assert not stands(("14", "June"), "on 14")
+
+
+def test_an_exchange_is_a_users_message_with_all_up_to_the_next():
+    """Those before the first one are an exchange, too."""
+    talk = [("assistant", "a"), ("user", "b"), ("assistant", "c"), ("tool", "d"), ("user", "e")]
+
+    assert ["".join(text for _, text in exchange) for exchange in exchanges(talk)] == ["a", "bcd", "e"]
+
+
+def test_a_plain_passage_is_of_whole_sentences():
+    """Nothing of the text is lost."""
+    text = "One sentence of some length. " * 30
+
+    passages = list(plain_passages(text))
+
+    assert len(passages) > 1
+    assert all(passage.endswith(".") for passage in passages)
+    assert "".join(passages).replace(" ", "") == text.replace(" ", "")
+
+
+async def test_every_question_with_sources_is_asked_in_each_way(folder):
+    """Of a real sidecar, and of the rivals."""
+    counts = await counted(folder, lambda _: None)
+
+    assert {key for key in counts if key[0] == SEEN} == {
+        (SEEN, "information_extraction"),
+        (SEEN, "contradiction_resolution"),
+    }
+    found = counts[SCORED, "information_extraction"]
+    assert set(found.sources) == {"BM25", "BM25, exchanges", "cosine", "cosine, exchanges", "words", "meaning", "both"}
+    assert all([share.part for share in shares] == [1, 1] for shares in found.sources.values())
+    assert all(share.whole == 1 for shares in found.answers.values() for share in shares)
+    assert [share.part for share in found.answers["both"]] == [1, 1]
+    page = section(counts)
+    assert "| a source in the first 5 | at least 0.74 | 1.000 | 1.000 | met |" in page
+    assert "| information extraction | 1 | 1 / 1 |" in page
+
+
+def test_the_chats_of_beam_have_to_be_named():
+    """This repository has none of them."""
+    result = CliRunner().invoke(bench, ["--only", "beam"], env={"ABRIDGED_SHARED_DATA": ""})
+
+    assert (result.exit_code, "--data" in result.output) == (2, True)
