@@ -6,8 +6,9 @@ One connection, on the writer's thread, writes and checkpoints; a few read-only 
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
@@ -35,10 +36,13 @@ from abridged.eventlog.sqlite.file import (
     flush_recovered,
     has_room,
     journal_of,
+    wal_of,
     wal_reset_warning,
 )
+from abridged.eventlog.sqlite.gaps import Gaps
 from abridged.eventlog.sqlite.reader import SqliteReader
 from abridged.eventlog.sqlite.sql import driver_of
+from abridged.eventlog.sqlite.wal import pages_in
 from abridged.eventlog.sqlite.writer import SqliteWriter
 from abridged.eventlog.stored_log import StoredEventLog
 
@@ -66,10 +70,13 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
         on_fatal: Callable[[Exception], None] | None,
         warnings: tuple[Notice, ...],
         flush_found: Callable[[], None] | None,
+        gaps: Gaps,
         resources: ExitStack,
     ) -> None:
         self.warnings = warnings
         self._path = path
+        self._gaps = gaps
+        self._purging = threading.Lock()
         self._resources = resources
         self._namespace_heads: dict[str, int] = {}
         writer = SqliteWriter(
@@ -112,6 +119,7 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
             resources.enter_context(owned(path))
             _require_fit(path, check)
             create_private(path)
+            gaps = resources.enter_context(closing(Gaps(path)))
             flush_found = _flushed_or_due(path)
             writer, connection, in_memory = _connected(path, resources)
             reader = SqliteReader(reader_engine(path, index_in_memory=in_memory))
@@ -139,6 +147,7 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
                 on_fatal=on_fatal,
                 warnings=() if warning is None else (warning,),
                 flush_found=flush_found,
+                gaps=gaps,
                 resources=resources.pop_all(),
             )
 
@@ -163,10 +172,22 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
         self.write(written)
 
     def purge(self) -> bool:
-        """See EventLog: of the file the writer's connection leaves nothing, but the write-ahead log has older pages."""
-        with self._writing:
-            self._reading()
-            return self._writer.checkpoint()
+        """See EventLog: the write-ahead log has older pages, and pages have old bytes in their gaps.
+
+        Appends go on while the file's gaps are zeroed, because nothing is copied into it meanwhile. The pages that they
+        wrote follow between two groups of appends.
+        """
+        with self._purging, ExitStack() as held:
+            pin = held.enter_context(self._reading().pinned())
+            with self._writing:
+                if not self._writer.checkpoint():
+                    return False
+                pin()
+            self._gaps.zero()
+            with self._writing:
+                written = pages_in(wal_of(self._path))
+                held.close()
+                return self._writer.purge(lambda: self._gaps.zero(written))
 
     def full(self) -> str:
         return "" if has_room(self._path) else f"{self._path.name} has no room on its volume"
@@ -178,7 +199,8 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
         return self._namespace_heads.setdefault(namespace, reader.head_of(namespace)) if head is None else head
 
     def _release(self) -> None:
-        with self._writing:
+        self._gaps.stop()
+        with self._purging, self._writing:
             self._writer.close()
             self._resources.close()
 

@@ -51,6 +51,7 @@ _NAMESPACE_HEAD = (
     "), 0) FROM streams AS s WHERE s.namespace = ?"
 )
 
+_PIN = "SELECT count(*) FROM sqlite_schema"
 _FIRST_STREAMS = "SELECT s.namespace, s.name FROM streams AS s ORDER BY s.id LIMIT ?"
 
 T = TypeVar("T")
@@ -130,6 +131,13 @@ class SqliteReader(EventReader):
         """Run `query` in one short snapshot."""
         with translating(), self._engine.begin() as connection:
             return query(connection)
+
+    @contextmanager
+    def pinned(self) -> Iterator[Callable[[], None]]:
+        """Yield a function that keeps the file as it is from its call until the end of the context: SQLite copies
+        nothing into a file of which a snapshot has no page from the write-ahead log, which must be empty then."""
+        with translating(), self._engine.begin() as connection:
+            yield lambda: connection.exec_driver_sql(_PIN).close()
 
     def first_streams(self, limit: int) -> list[StreamId]:
         with self._cursor() as cursor:

@@ -39,6 +39,11 @@ class _Wal(NamedTuple):
         self.file.seek(self._begin(number))
         return self.file.read(FRAME_BYTES), self.file.read(self.page_bytes)
 
+    def page_number(self, number: int) -> int:
+        """The number of a frame's page in the database."""
+        self.file.seek(self._begin(number))
+        return int.from_bytes(self.file.read(4), "big")
+
     def _begin(self, number: int) -> int:
         return HEADER_BYTES + number * (FRAME_BYTES + self.page_bytes)
 
@@ -106,6 +111,14 @@ def is_begun(path: Path) -> bool:
 def is_near(one: bytes, other: bytes) -> bool:
     """Whether both are the same but for one bit, which damage may have flipped."""
     return (int.from_bytes(one, "big") ^ int.from_bytes(other, "big")).bit_count() <= 1
+
+
+def pages_in(path: Path) -> set[int]:
+    """The numbers of the pages in the write-ahead log in `path`, of every transaction since it was last cut to nothing,
+    also of one that was taken back. Nothing may write to it meanwhile."""
+    with path.open("rb") as file:
+        wal = _begun(file, path.stat().st_size)
+        return set() if wal is None else {wal.page_number(frame) for frame in range(wal.frames)}
 
 
 class _Damaged(Exception):

@@ -59,6 +59,7 @@ _LAST_POSITION = "SELECT coalesce(max(position), 0) FROM events"
 _TYPES = "SELECT name, id FROM types"
 _LAST_STREAM = "SELECT coalesce(max(id), 0) FROM streams"
 _CHECKPOINT = "PRAGMA wal_checkpoint(TRUNCATE)"
+_DROP_PAGES = "PRAGMA shrink_memory"
 _BUSY_TIMEOUT = "PRAGMA busy_timeout = {}"
 
 
@@ -201,6 +202,21 @@ class SqliteWriter:
             self._translated(error)
             return False
         return busy == 0
+
+    def purge(self, zero: Callable[[], None]) -> bool:
+        """Cut the write-ahead log to nothing, run `zero` on the file while nobody can write to it, and drop the pages
+        in memory, which have what it overwrote; False if a reader was in the way. Raises as `write` does."""
+        if not self.checkpoint():
+            return False
+
+        def alone(_connection: Connection) -> None:
+            if self._wal.stat().st_size:
+                raise LogUnavailable("another program writes to the log")
+            zero()
+
+        self.write(alone)
+        self._driver.execute(_DROP_PAGES)
+        return True
 
     def close(self) -> None:
         """Checkpoint, except after a failure: copying half of the write-ahead log would ruin the file.

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from abridged.eventlog.event import RecordedEvent, StreamId
+from abridged.eventlog.sqlite.gaps import Gaps
 from abridged.service.codec.events import UnknownEvent, decode
 from abridged.service.domain.events import (
     ConversationErased,
@@ -71,6 +73,7 @@ class Index:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._gaps = Gaps(Path(connection.filename))
         self._ids: dict[StreamId, tuple[int, int]] = {}
         self._forgot = False
 
@@ -97,15 +100,23 @@ class Index:
         except BaseException:
             self._ids.clear()
             raise
-        self.purge()
+        if self._forgot:
+            self._forgot = not self._cut()
 
     def purge(self) -> bool:
-        """Cut what was forgotten from the write-ahead log, which still has the overwritten pages; False while a reader
-        is in the way."""
-        if self._forgot:
-            ((busy, *_),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            self._forgot = bool(busy)
-        return not self._forgot
+        """Leave no byte of what was forgotten in the file's pages and its write-ahead log; False while a reader is in
+        the way. Raises as `Gaps.zero` does."""
+        if not self._cut():
+            return False
+        self._gaps.zero()
+        # The pages in memory have what was overwritten, and a change of one would write it again.
+        self._connection.execute("PRAGMA shrink_memory").fetchall()
+        return True
+
+    def _cut(self) -> bool:
+        """Cut the write-ahead log, which has the overwritten pages, to nothing; False while a reader is in the way."""
+        ((busy, *_),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return not busy
 
     def unembedded(self, limit: int) -> list[Unembedded]:
         """The oldest entries without vectors."""
@@ -124,6 +135,7 @@ class Index:
 
     def close(self) -> None:
         self._connection.close()
+        self._gaps.close()
 
     def _made(self, name: str) -> str:
         row = self._connection.execute("SELECT value FROM made WHERE name = ?", (name,)).fetchone()

@@ -134,8 +134,9 @@ class Recall:
 
     async def close(self) -> None:
         """Stop, and release the file."""
-        await self.projection.close()
+        # Closing the projection gives up the process's lock on the file.
         self._searcher.close()
+        await self.projection.close()
 
     async def _of_branch(self, search: Search, asked: Asked | None) -> Hits:
         """The hits in one conversation; for a fork, with what it has of its ancestors, as its own."""

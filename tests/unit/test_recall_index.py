@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +20,13 @@ from abridged.eventlog.log import Append, EventLog
 from abridged.eventlog.memory import MemoryEventLog
 from abridged.eventlog.sqlite.log import SqliteEventLog
 from abridged.service.codec.events import EVENT_TYPES, decode, encode
-from abridged.service.domain.events import ConversationRewound, MessageAppended, SummarizationCompleted, SummaryRevoked
+from abridged.service.domain.events import (
+    ConversationErased,
+    ConversationRewound,
+    MessageAppended,
+    SummarizationCompleted,
+    SummaryRevoked,
+)
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.record import EpisodeFigures, MessageRange, Provenance, RecordContext, SummaryRecord
 from abridged.service.domain.tokens import TokenSource
@@ -306,6 +313,29 @@ async def test_what_is_forgotten_is_gone_from_the_file(log, tmp_path):
         assert [part for part in secrets if part in left] == []
         assert b"kept" in left
         assert positions(await find(recall, "password kept", mode=Mode.BOTH)) == [1]
+
+
+@pytest.mark.parametrize(
+    "seed",
+    # With the first SQLite 3.54 leaves text in the gaps of pages.
+    [100, 108, 121, *(pytest.param(seed, marks=pytest.mark.hostile) for seed in range(200, 300))],
+)
+async def test_no_erased_text_is_left_where_pages_were_balanced(log, tmp_path, seed):
+    """Texts of all lengths of many conversations, which are erased one after the other."""
+    chance = random.Random(seed)
+    streams = [StreamId("default", f"c{number:03d}") for number in range(20)]
+    for stream in chance.sample([*streams] * 8, 160):
+        chat(
+            log,
+            f"kestrelwing-{stream.name} " + "x" * chance.choice([10, 100, 400, 900, 1500, 3000, 6000]),
+            name=stream.name,
+        )
+    async with indexed(log, tmp_path / "index") as recall:
+        for stream in chance.sample(streams, 10):
+            await recall.projection.forgotten(append(log, stream, [ConversationErased(stream.name, 8, "e", 1)]))
+
+            word = f"kestrelwing-{stream.name} ".encode()
+            assert not [each for each in tmp_path.iterdir() if word in each.read_bytes()]
 
 
 async def signs_of(embedder: WordLlamaEmbedder, *texts: str) -> list[bytes]:
