@@ -20,7 +20,8 @@ __all__ = ["FoldedConversation", "LogLinesRefused", "replay"]
 
 
 def replay(lines: str | Path | bytes, *, namespace: str = "default") -> Mapping[str, FoldedConversation]:
-    """Fold a log that `abridged log export` wrote: its conversations in a namespace by id, oldest first.
+    """Fold a log that `abridged log export` wrote: its conversations in a namespace by id, oldest first, without those
+    that were erased.
 
     `lines` are a file's path or the lines themselves. Each conversation is as a sidecar with default settings shows it
     at the end of the log; nothing is asked and nothing is written. Raises LogLinesRefused, which names the line, for

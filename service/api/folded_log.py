@@ -76,7 +76,9 @@ FoldedLog = Mapping[StreamId, FoldedConversation]
 
 
 def folded_log(settings: Settings, lines: BinaryIO, walked: Walked) -> FoldedLog:
-    """Fold the lines of an export, whole or not at all. Memory holds the log. Raises LogLinesRefused.
+    """Fold the lines of an export, whole or not at all, without the conversations that are erased in it.
+
+    Memory holds the log. Raises LogLinesRefused.
 
     `settings` have the policy for what holds passes back; events say all else.
     """
@@ -85,7 +87,10 @@ def folded_log(settings: Settings, lines: BinaryIO, walked: Walked) -> FoldedLog
     filled(log, head, lines, walked)
     policies = Policies(settings.policy_for, client_fields=frozenset(settings.client_policy_fields))
     encoder = EventEncoder(head.log_id)
-    return {key: FoldedConversation(log, encoder, policies, key, _state(log, key)) for key in _streams(log)}
+    states = {key: _state(log, key) for key in _streams(log)}
+    return {
+        key: FoldedConversation(log, encoder, policies, key, state) for key, state in states.items() if not state.erased
+    }
 
 
 def _streams(log: EventLog) -> Iterator[StreamId]:

@@ -14,7 +14,7 @@ from abridged.eventlog.event import StreamId
 from abridged.service.bootstrap.backends import stored_backend
 from abridged.service.bootstrap.core import open_core
 from abridged.service.config.settings import Settings
-from abridged.service.conversations.log_copy import LogLinesRefused, Walked, filled, head_of_lines, unfoldable
+from abridged.service.conversations.log_copy import LogLinesRefused, Walked, filled, head_of_lines, refused, unfoldable
 from abridged.service.conversations.rebuild import RebuildReport, Rebuilt
 
 
@@ -26,11 +26,11 @@ def imported(settings: Settings, environ: Mapping[str, str], lines: BinaryIO, wa
     head = head_of_lines(lines)
     done: list[Rebuilt] = []
 
-    def refused(stream: StreamId, error: Exception) -> None:
-        raise LogLinesRefused(f"conversation {stream.namespace}/{stream.name}: {error}") from error
+    def left_out(stream: StreamId, error: Exception) -> None:
+        raise refused(stream, error) from error
 
     def check(copy: Backend) -> None:
-        done.append(asyncio.run(folded(settings, environ, copy, RebuildReport(left_out=refused))))
+        done.append(asyncio.run(folded(settings, environ, copy, RebuildReport(left_out=left_out))))
 
     stored_backend(settings.log).copy(head.log_id, lambda log: filled(log, head, lines, walked), check)
     return done[0]

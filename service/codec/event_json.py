@@ -15,9 +15,12 @@ from google.protobuf.message import EncodeError
 from abridged.eventlog.event import EVENT_ID_BYTES, RecordedEvent, StreamId
 from abridged.service.codec.events import UnknownEvent, current_form, decode, parsed
 from abridged.service.codec.values import timestamp, timestamp_us
-from abridged.service.domain.events import ConversationForked, ConversationOpened, Event
+from abridged.service.domain.events import ConversationErased, ConversationForked, ConversationOpened, Event
 from abridged.service.text.nested_json import strictly_parsed
 from abridged.v1 import event_pb2
+
+_OPENING = frozenset({ConversationOpened.__name__, ConversationForked.__name__})
+_Naming = ConversationOpened | ConversationForked | ConversationErased
 
 _Event = event_pb2.Event
 _BODIES = {
@@ -87,9 +90,10 @@ def event_of_line(text: str, *, log_id: str) -> tuple[RecordedEvent, Event]:
         decoded = decode(event.type, event.schema_version, event.payload)
     except (UnknownEvent, ValueError) as error:
         raise ValueError(f"this version cannot read the event: {error}") from error
-    opens = decoded.conversation_id if isinstance(decoded, ConversationOpened | ConversationForked) else ""
-    if opens != (event.stream.name if event.version == 1 else ""):
-        raise ValueError("the first event of a conversation, and no other, opens it by its id")
+    if (event.type in _OPENING) != (event.version == 1):
+        raise ValueError("the first event of a conversation, and no other, opens it")
+    if isinstance(decoded, _Naming) and decoded.conversation_id != event.stream.name:
+        raise ValueError("the event names another conversation than its own")
     return event, decoded
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import BinaryIO, NamedTuple
 
-from abridged.eventlog.errors import EventLogError, LogCorrupt
+from abridged.eventlog.errors import EventLogError, LogCorrupt, StreamCorrupt
 from abridged.eventlog.event import NewEvent, RecordedEvent, StreamId
 from abridged.eventlog.log import APPEND_EVENTS_MAX, PAGE_EVENTS_MAX, Append, AppendResult, EventLog
 from abridged.eventlog.verification import LogVerification
@@ -134,9 +134,16 @@ def _events(head: Head, lines: BinaryIO) -> Iterator[tuple[int, RecordedEvent]]:
         )
 
 
+def refused(stream: StreamId, error: Exception) -> LogLinesRefused:
+    """Name the conversation whose events were read, and contradict each other."""
+    return LogLinesRefused(f"conversation {stream.namespace}/{stream.name}: {error}")
+
+
 def unfoldable(log: EventLog, error: Exception) -> LogLinesRefused:
     """Name the line of the first event, by conversation, that does not follow from those before it. `error` is what
     the fold of all of them has met."""
+    if isinstance(error, StreamCorrupt):
+        return refused(error.stream, error)
     seen: dict[StreamId, None] = {}
     after = 0
     while page := log.read_all(after=after, limit=PAGE_EVENTS_MAX):

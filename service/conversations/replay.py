@@ -9,10 +9,10 @@ from typing import NamedTuple, Protocol
 from abridged.eventlog.errors import StreamCorrupt
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import EventLog
-from abridged.service.codec.events import decode
+from abridged.service.codec.events import ERASED, decode
 from abridged.service.conversations.snapshots import Snapshot
 from abridged.service.domain.conversation import Ancestor, Conversation, Holding, holdings, initial_state
-from abridged.service.domain.events import ConversationForked, MessageAppended
+from abridged.service.domain.events import ConversationErased, ConversationForked, ErasedEvent, MessageAppended
 from abridged.service.domain.fold import Originals, fold
 from abridged.service.domain.ranges import common, covers
 from abridged.service.domain.record import MessageRange
@@ -48,9 +48,9 @@ class Replayed(NamedTuple):
 def replayed(log: EventLog, key: StreamId, *, head: int = 0, snapshot: Snapshot | None = None) -> Replayed:
     """The conversation in a stream that has at least `head` events, folded from a snapshot of it or from the beginning.
 
-    Raises StreamCorrupt if the stream is not as written or ends earlier, UnknownEvent if a newer version of the program
-    wrote one of its events; for a fork also if the streams of its ancestors are not. Memory grows with the
-    conversation's window and its number of events.
+    Raises StreamCorrupt if the stream is not as written or ends earlier, or was erased in part without an event that
+    says so; UnknownEvent if a newer version of the program wrote one of its events; for a fork also if the streams of
+    its ancestors are not. Memory grows with the conversation's window and its number of events.
     """
     positions: dict[bytes, int] = {}
 
@@ -60,22 +60,37 @@ def replayed(log: EventLog, key: StreamId, *, head: int = 0, snapshot: Snapshot 
             yield recorded
 
     state = snapshot.state if snapshot else initial_state()
-    return Replayed(evolved(log, key, state, noted()), positions, snapshot.position if snapshot else 0)
+    state = evolved(log, key, state, noted())
+    if state.is_blanked:
+        raise StreamCorrupt("an erased event without an erasure", key)
+    return Replayed(state, positions, snapshot.position if snapshot else 0)
 
 
 def evolved(log: StreamReader, key: StreamId, state: Conversation, stream: Iterable[RecordedEvent]) -> Conversation:
-    """The state after more events of the stream. The first event of a fork is folded from the state of its parent."""
+    """The state after more events of the stream. The first event of a fork is folded from the state of its parent.
+
+    Raises StreamCorrupt for a fork that was not erased with its parent.
+    """
     events = ((decode(r.type, r.schema_version, r.payload), r.time_us) for r in stream)
     for event, at_us in events:
         if isinstance(event, ConversationForked):
             parent = StreamId(key.namespace, event.parent_id)
             before = recorded_events(log, parent, head=event.parent_event_version)
             state = evolved(log, parent, initial_state(), islice(before, event.parent_event_version))
-            state = fold([(event, at_us)], state)
+            if not (state.is_blanked or state.erased):
+                state = fold([(event, at_us)], state)
+            elif _is_erased(log, key):
+                state = fold([(ErasedEvent(), at_us)])
+            else:
+                raise StreamCorrupt("the conversation that it was forked from was erased", key, 1)
         else:
             originals = originals_of(log, key, state.ancestors)
             return fold(chain(((event, at_us),), events), state, originals=originals)
     return state
+
+
+def _is_erased(log: StreamReader, key: StreamId) -> bool:
+    return any(r.type == ConversationErased.__name__ and r.payload != ERASED for r in recorded_events(log, key))
 
 
 def recorded_events(log: StreamReader, key: StreamId, *, head: int = 0, after: int = 0) -> Iterator[RecordedEvent]:
@@ -119,7 +134,8 @@ def _held_originals(
         if recorded.type != MessageAppended.__name__:
             continue
         event = decode(recorded.type, recorded.schema_version, recorded.payload)
-        assert isinstance(event, MessageAppended)
+        if not isinstance(event, MessageAppended):
+            raise StreamCorrupt(f"position {recorded.position} was erased", stream, recorded.version)
         if event.number > ranges[-1].last:
             return
         if covers(tuple(ranges), event.number):

@@ -13,11 +13,12 @@ from abridged.eventlog.errors import LogCorrupt
 from abridged.eventlog.event import SealedEvent, StreamId
 from abridged.eventlog.rows import Fault
 from abridged.eventlog.verification import FAILURES_MAX, RANGES_MAX, LogVerification, Loss, Ranges, listed
-from abridged.service.codec.events import ERASING, UnknownEvent, content_of
+from abridged.service.codec.events import ERASED, ERASING, UnknownEvent, content_of
 from abridged.service.conversations.replay import PAGE_EVENTS, evolved
 from abridged.service.conversations.snapshots import ConversationSnapshots, Snapshot
 from abridged.service.conversations.table import ConversationTable, ListQuery, is_row_of
 from abridged.service.domain.conversation import initial_state
+from abridged.service.domain.events import ConversationErased
 
 
 class Damage(NamedTuple):
@@ -114,6 +115,26 @@ def _require_rows(log: LogVerification, table: ConversationTable | None) -> None
         raise LogCorrupt(f"the read table: {error}") from error
 
 
+class _Contents:
+    """The events of a stream whose content was taken out though no later event says so, and those that have theirs
+    though a later one erases it."""
+
+    def __init__(self) -> None:
+        self.taken_out, self.put_back, self._readable = Ranges(RANGES_MAX), Ranges(RANGES_MAX), Ranges(RANGES_MAX)
+
+    def add(self, sealed: SealedEvent) -> None:
+        """Note the next event."""
+        event = sealed.event
+        if is_blanked(sealed.salt):
+            self.taken_out.add(event.position)
+        elif event.type in ERASING:
+            self.taken_out = Ranges(RANGES_MAX)
+            if event.type == ConversationErased.__name__:
+                self.put_back, self._readable = self._readable, Ranges(RANGES_MAX)
+        if event.payload != ERASED:
+            self._readable.add(event.position)
+
+
 def _of_conversation(
     log: LogVerification,
     table: ConversationTable | None,
@@ -127,7 +148,7 @@ def _of_conversation(
     if damage:
         yield Damage(where, damage, of_table=True)
     version = position = 0
-    repeatable, taken_out = Ranges(RANGES_MAX), Ranges(RANGES_MAX)
+    repeatable, contents = Ranges(RANGES_MAX), _Contents()
     unknown: LogCorrupt | None = None
     try:
         for page in log.pages(stream):
@@ -135,10 +156,7 @@ def _of_conversation(
                 version, position = sealed.event.version, sealed.event.position
                 if not log.has_content(sealed, content_of(sealed.event.type, sealed.event.payload)):
                     repeatable.add(position)
-                if sealed.event.type in ERASING:
-                    taken_out = Ranges(RANGES_MAX)
-                elif is_blanked(sealed.salt):
-                    taken_out.add(position)
+                contents.add(sealed)
                 state = evolved(log, stream, state, (sealed.event,))
                 if snapshot == Snapshot(state, version, position, sealed.chain):
                     snapshot = None
@@ -155,10 +173,13 @@ def _of_conversation(
     if repeatable.count:
         named = listed(repeatable.kept, repeatable.dropped)
         yield Damage(where, f"position {named}: sent again, it would be appended a second time")
-    if taken_out.count:
-        named = listed(taken_out.kept, taken_out.dropped)
-        yield Damage(where, f"position {named}: its content was taken out, and no later event says so", is_lost=True)
+    if contents.taken_out.count:
+        named = listed(contents.taken_out.kept, contents.taken_out.dropped)
+        yield Damage(where, f"position {named}: its content was taken out, and no later event says so")
         return
+    if contents.put_back.count and not state.purge_due:
+        named = listed(contents.put_back.kept, contents.put_back.dropped)
+        yield Damage(where, f"position {named}: its content was erased, and is there again")
     if unknown is not None:
         yield Damage(where, f"{unknown}; {_INTACT.format(version)}")
         return

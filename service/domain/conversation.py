@@ -221,6 +221,11 @@ class Conversation(NamedTuple):
     redaction: Redaction = NO_REDACTION
 
     @property
+    def is_blanked(self) -> bool:
+        """Whether the events so far were erased, and the one that says so is still to come."""
+        return self.is_open and not self.id
+
+    @property
     def is_open(self) -> bool:
         """Whether the conversation exists; a closed one does."""
         return self.event_version > 0

@@ -66,14 +66,13 @@ def fold(
 ) -> Conversation:
     """The state after `events`, each with its time in microseconds, from `state` or from the beginning.
 
-    The events of a fork begin with `state` as that of the conversation that it was forked from. Where the first event
+    The events of a fork begin with `state` as that of the conversation that it was forked from. From an event on that
     was erased, those that follow are on their way there too: they only count, up to ConversationErased.
 
     `originals` is called for messages that come back into the window, and for no others.
     """
     state = state or initial_state()
-    # Only a conversation whose opening was erased has events and no id.
-    erased = state.is_open and not state.id
+    erased = state.is_blanked
     joining: list[MessageAppended] = []
     joining_us = 0
     for event, at_us in events:
@@ -111,6 +110,8 @@ _CHANGED_BY_A_MESSAGE: Final = 9
 
 assert Conversation._fields[_CHANGED_BY_A_MESSAGE - 1] == "messages_since_pass", "what a message changes comes first"
 
+_NOTHING_FOLLOWS: Final = "nothing but TextPurged follows an erasure"
+
 _RareEvent = (
     ConversationOpened
     | ConversationForked
@@ -136,6 +137,7 @@ _RareEvent = (
 
 
 def _applied(state: Conversation, event: _RareEvent, at_us: int, originals: Iterable[MessageAppended]) -> Conversation:
+    assert not state.erased or isinstance(event, TextPurged | ErasedEvent), _NOTHING_FOLLOWS
     if isinstance(event, WayBackEvent):
         return after_way_back(state, event, originals)
     match event:
@@ -181,7 +183,8 @@ def _applied(state: Conversation, event: _RareEvent, at_us: int, originals: Iter
         case TitleChanged():
             return state._replace(title=event.title)
         case ErasedEvent():
-            return state if state.is_open else state._replace(created_us=at_us)
+            created_us = state.created_us if state.is_open else at_us
+            return initial_state()._replace(event_version=state.event_version, created_us=created_us)
         case ConversationErased():
             return _erased(state, event)
         case TextPurged():
@@ -194,6 +197,7 @@ def _messages_appended(state: Conversation, joining: Messages[MessageAppended], 
     """The hot path of a fold: one or more messages rebuild the leading fields. A message never lowers the ratio, so the
     lowest stays.
     """
+    assert not state.erased, _NOTHING_FOLLOWS
     exact = estimated = system = system_tokens = 0
     pinned: list[int] = []
     for event in joining:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from abridged.eventlog.chain import Verified, genesis, verify_chain
+from abridged.eventlog.chain import Verified, genesis, is_blanked, verify_chain
 from abridged.eventlog.snapshots import StoredSnapshot
 from abridged.eventlog.verification import LogVerification
 from tests.support.event_logs import DURABLE, NOTES, OTHER, A, B, Clock, append, event, event_id
@@ -73,3 +73,17 @@ def test_a_check_reads_rows_and_snapshots(check: LogVerification):
     assert check.fault is None
     assert check.snapshots is not None
     assert check.snapshots.version_of(A) == 7
+
+
+def test_a_blanked_event_is_in_order_without_a_content(checked: Checked):
+    """Its stream is walked to its end; a hash by which a content could be guessed is no part of it."""
+    opened = checked.place.open(checked.place.rows(NOTES), clock_us=Clock(), hook=lambda *_: None)
+    opened.log.blank(B, {2: b"nothing"})
+    opened.log.close()
+
+    with checked.place.verification(checked.place.rows(NOTES)) as check:
+        first, second = [sealed for page in check.pages(B) for sealed in page]
+        assert list(check.structure()) == []
+        assert (is_blanked(first.salt), is_blanked(second.salt), second.event.payload) == (False, True, b"nothing")
+        assert check.has_content(second, b"content")
+        assert not check.has_content(second._replace(content_hash=first.content_hash), b"content")

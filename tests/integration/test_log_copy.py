@@ -117,7 +117,7 @@ BROKEN: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
     ),
     "of a conversation by another name": (
         lambda lines: [lines[0], edited(lines[1], conversationId="other"), *lines[2:]],
-        "line 2: the first event of a conversation, and no other, opens it by its id",
+        "line 2: the event names another conversation than its own",
     ),
     "with an opening in the middle": (
         lambda lines: [*lines[:2], edited(lines[2], type=json.loads(lines[1])["type"]), *lines[3:]],

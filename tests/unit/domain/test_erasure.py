@@ -8,7 +8,14 @@ from abridged.service.domain.commands import ConfirmPurge, EraseConversation
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.decide import decide
 from abridged.service.domain.errors import ConversationIsErased
-from abridged.service.domain.events import ErasedEvent, Event, MessageAppended, TextPurged
+from abridged.service.domain.events import (
+    ConversationErased,
+    ConversationReopened,
+    ErasedEvent,
+    Event,
+    MessageAppended,
+    TextPurged,
+)
 from abridged.service.domain.fold import fold
 from abridged.service.domain.policy import Policy, ProfileName
 from abridged.service.domain.profiles.profile import DecisionContext
@@ -55,6 +62,13 @@ def test_what_is_erased_takes_nothing_but_the_word_that_it_is_purged():
     purged = fold([(event, 2) for event in _decided(state, ConfirmPurge(state.purge_due))], state)
     assert purged.purge_due == 0
     assert _decided(purged, ConfirmPurge(state.purge_due)) == []
+
+
+@pytest.mark.parametrize("event", [ConversationReopened(), appended(8)])
+def test_no_fold_goes_on_after_an_erasure(event: Event):
+    """A log that says so was not written by a sidecar."""
+    with pytest.raises(AssertionError, match="nothing but TextPurged follows an erasure"):
+        fold([(ConversationErased("c", 7, "e", 2), 5), (event, 6)])
 
 
 def test_what_has_changed_since_stays():
