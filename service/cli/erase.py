@@ -1,4 +1,4 @@
-"""`abridged erase`: erases conversations for good, after it has counted them."""
+"""`abridged erase` and `abridged redact`: take conversations, or messages, away for good, after a count."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from abridged.service.cli.options import Invocation, label_of, sidecar_options
 from abridged.service.cli.plain_json import as_json
 from abridged.service.cli.sidecar import call
 from abridged.service.cli.terminal import say
-from abridged.v1.conversation_service_pb2 import Erasure
+from abridged.v1.conversation_service_pb2 import Erasure, RedactMessagesResponse
 
 
 @click.command(short_help="Erase conversations for good.")
@@ -61,9 +61,62 @@ def erase(
         say(f"{'would erase' if dry_run else 'erased'} {_counts(counted)}")
 
 
+@click.command(short_help="Take the texts of messages away for good.")
+@click.argument("conversation")
+@click.argument("numbers", type=click.IntRange(1), nargs=-1, required=True)
+@click.option("--forks", is_flag=True, help="In what was forked from CONVERSATION since, too.")
+@click.option("--dry-run", is_flag=True, help="Only count.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json_", is_flag=True, help="Print the counts as JSON.")
+@sidecar_options
+@click.pass_obj
+def redact(
+    invocation: Invocation,
+    *,
+    conversation: str,
+    numbers: tuple[int, ...],
+    forks: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json_: bool,
+) -> None:
+    """Take the texts of the messages of CONVERSATION with these NUMBERS away, and the summaries that were made of them.
+
+    It counts first and asks. Windows show `[redacted]` in their place, and the summaries are made again without them.
+    What other messages say of it stays. Copies that were made before are not touched. Needs the scope `erase`.
+    """
+
+    def redacted(*, dry_run: bool) -> RedactMessagesResponse:
+        return call(
+            invocation,
+            lambda client: client.redact(conversation, numbers, forks=forks, dry_run=dry_run),
+            hints=_HINTS,
+        )
+
+    counted = redacted(dry_run=True)
+    if not dry_run and counted.messages:
+        if not yes and not click.confirm(f"Redact {_texts(counted)} for good?", err=True):
+            raise CommandFailed("nothing was redacted")
+        counted = redacted(dry_run=False)
+    if as_json_:
+        say(as_json(counted))
+    elif not counted.messages:
+        say("nothing to redact")
+    else:
+        say(f"{'would redact' if dry_run else 'redacted'} {_texts(counted)}")
+
+
 _HINTS = {"CONVERSATION_HAS_FORKS": "`--forks` erases them too"}
 
 
 def _counts(erasure: Erasure) -> str:
-    conversations = f"{erasure.conversations:,} conversation{'s' if erasure.conversations != 1 else ''}"
-    return f"{conversations} with {erasure.messages:,} message{'s' if erasure.messages != 1 else ''}"
+    return f"{_number(erasure.conversations, 'conversation')} with {_number(erasure.messages, 'message')}"
+
+
+def _texts(answer: RedactMessagesResponse) -> str:
+    summaries = f"{answer.summaries:,} {'summary' if answer.summaries == 1 else 'summaries'}"
+    return f"{_number(answer.messages, 'message')} and {summaries} in {_number(answer.conversations, 'conversation')}"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' if count != 1 else ''}"

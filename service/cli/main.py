@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, str] = {
     "fork": "abridged.service.cli.repairs:fork",
     "close": "abridged.service.cli.repairs:close",
     "reopen": "abridged.service.cli.repairs:reopen",
+    "redact": "abridged.service.cli.erase:redact",
     "erase": "abridged.service.cli.erase:erase",
     "search": "abridged.service.cli.search:search",
     "summarize": "abridged.service.cli.summarize:summarize",

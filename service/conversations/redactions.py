@@ -35,9 +35,11 @@ class Redactions:
         self._conversations = conversations
         self._table = table
         self._erasures = erasures
+        self._running: set[asyncio.Task[list[MessagesRedacted]]] = set()
 
     async def of(self, key: StreamId, numbers: Sequence[int], *, forks: bool, dry_run: bool) -> Redacted:
-        """Redact messages, and with `forks` in those conversations, too, that were forked from this one since.
+        """Redact messages, and with `forks` in those conversations, too, that were forked from this one since; also when
+        the caller is gone.
 
         Returns when no byte of them is left. Raises MessageNotFound, MessageOfAncestor, ConversationHasForks,
         ConversationNotFound or an EventLogError.
@@ -51,16 +53,25 @@ class Redactions:
             states = [(await self._conversations.state(fork), shared) for fork, shared in sharing.items()]
             events = [redaction(each, some) for each, some in (*states, (state, numbers))]
             return _counted([event for event in events if event is not None])
+        redacting = asyncio.get_running_loop().create_task(self._redacted_each(key, numbers, sharing))
+        self._running.add(redacting)
+        redacting.add_done_callback(self._running.discard)
+        done = await asyncio.shield(redacting)
+        for each in await self._with_forks(key):
+            await self._erasures.purged(each)
+        return _counted(done)
+
+    async def _redacted_each(
+        self, key: StreamId, numbers: Sequence[int], sharing: Mapping[StreamId, Sequence[int]]
+    ) -> list[MessagesRedacted]:
         done: list[MessagesRedacted] = []
-        left: Mapping[StreamId, Sequence[int]] = {**sharing, key: numbers}
+        left = {**sharing, key: numbers}
         while left:
             for each, some in left.items():
                 done += await self._redacted(each, RedactMessages(tuple(some)))
             # Another fork may have begun meanwhile, from the state before.
-            left = await self._sharing(key, numbers)
-        for each in await self._with_forks(key):
-            await self._erasures.purged(each)
-        return _counted(done)
+            left = {**await self._sharing(key, numbers)}
+        return done
 
     async def _with_forks(self, key: StreamId) -> list[StreamId]:
         return those_with_forks([key], await asyncio.to_thread(self._table.forks))

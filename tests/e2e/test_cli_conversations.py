@@ -122,3 +122,17 @@ def test_an_erasure_counts_asks_and_erases(cli):
     counted = json.loads(cli("erase", "three", "--dry-run", "--json").out)
     assert counted == {"conversations": "1", "messages": "1", "erasureId": ""}
     assert cli("erase").code == 2
+
+
+def test_a_redaction_counts_asks_and_redacts(cli):
+    """By number; the conversation goes on."""
+    for text in ("my name is Ada", "my number is 4711"):
+        cli("append", "one", text)
+
+    assert cli("redact", "one", "2", "--dry-run").out == "would redact 1 message and 0 summaries in 1 conversation\n"
+    unsure = cli("redact", "one", "2", stdin="n\n")
+    assert (unsure.code, "nothing was redacted" in unsure.err) == (1, True)
+    assert cli("redact", "one", "2", stdin="y\n").out == "redacted 1 message and 0 summaries in 1 conversation\n"
+    assert cli("redact", "one", "2", "--yes").out == "nothing to redact\n"
+    window = cli("context", "one").out
+    assert ("Ada" in window, "4711" in window, "[redacted]" in window) == (True, False, True)
