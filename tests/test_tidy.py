@@ -45,6 +45,7 @@ BROAD_EXCEPTS: dict[str, str] = {
     "service/passes/reactor.py": "one broken pass does not stop the others",
     "service/passes/claims.py": "a renewal that fails does not end those of other passes",
     "service/passes/lookout.py": "a damaged conversation does not keep others waiting",
+    "service/conversations/purges.py": "whatever is in the way of a purge, it is tried again",
     "service/conversations/following.py": "events that cannot be read now do not end the following",
     "service/passes/preparations.py": "one broken preparation does not stop the others",
     "service/recall/projection.py": "what the index cannot follow stops it, loudly, and nothing else",

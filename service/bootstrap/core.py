@@ -37,6 +37,7 @@ from abridged.service.conversations.conversations import Conversations, OnLoaded
 from abridged.service.conversations.counting import Counting
 from abridged.service.conversations.erasures import Erasures
 from abridged.service.conversations.policies import Policies
+from abridged.service.conversations.purges import Purges
 from abridged.service.conversations.rebuild import Rebuild
 from abridged.service.conversations.table import ConversationTable
 from abridged.service.domain.commands import ChangeSettings
@@ -79,6 +80,7 @@ class Core:
     executor: ThreadPoolExecutor
     conversations: Conversations
     reactor: Reactor
+    purges: Purges
     erasures: Erasures
     changes: Changes
     counter: ModelCounters
@@ -128,8 +130,7 @@ def open_core(
     changes, listeners = Changes(), _Listeners()
     conversations = _conversations(opened, policies, counter, listeners, now_us)
     resources.push_async_callback(conversations.log.finish)
-    erasures = Erasures(opened.log, conversations, opened.table, new_id=new_id)
-    resources.push_async_callback(erasures.stop)
+    purges = _purges(opened, conversations, resources)
     claims = Claims(opened.leases, owner=new_id(), lease_s=lease_s)
     reactor = _reactor(settings, opened, conversations, summarizers, counter, telemetry, claims)
     models = _chat_models(settings, providers, conversations, resources)
@@ -139,7 +140,7 @@ def open_core(
         lambda key, state, _: changes.notify(key, state),
         reactor.changed,
         lambda key, state, _: models.changed(key, state),
-        erasures.changed,
+        purges.changed,
         *_titles(settings, providers, tracing, telemetry, conversations, counter, resources),
         lambda _key, _state, events: telemetry.changed(events),
     )
@@ -150,7 +151,8 @@ def open_core(
         executor=executor,
         conversations=conversations,
         reactor=reactor,
-        erasures=erasures,
+        purges=purges,
+        erasures=Erasures(opened.log, conversations, opened.table, purges, new_id=new_id),
         changes=changes,
         counter=counter,
         models=models,
@@ -243,6 +245,12 @@ def _conversations(
         on_caught_up=listeners.caught_up if opened.leases is not None else None,
         cache=cache,
     )
+
+
+def _purges(opened: OpenLog, conversations: Conversations, resources: AsyncExitStack) -> Purges:
+    purges = Purges(opened.log, conversations, opened.table)
+    resources.push_async_callback(purges.stop)
+    return purges
 
 
 def _reactor(

@@ -44,8 +44,8 @@ from abridged.service.bootstrap.descriptors import for_connections
 from abridged.service.bootstrap.rebuild import rebuild_if_due
 from abridged.service.bootstrap.recall import forgotten, lacking, open_recall
 from abridged.service.config.settings import ServerSettings, Settings
-from abridged.service.conversations.erasures import Forgotten
 from abridged.service.conversations.following import Following
+from abridged.service.conversations.purges import Forgotten
 from abridged.service.conversations.redactions import Redactions
 from abridged.service.conversations.time_to_live import erase_unchanged
 from abridged.service.passes.stand_ins import StandIns
@@ -92,7 +92,7 @@ class Sidecar:
             # After HTTP, because gRPC cannot release an address before it has served.
             addresses = self.grpc.listen(self.server.listen)
             self.core.reactor.start(attention)
-            await self.core.erasures.start(self.forgotten)
+            await self.core.purges.start(self.forgotten)
             await self.grpc.start()
             if self.recall is not None:
                 self.recall.projection.start()
@@ -247,7 +247,7 @@ def servicers(
             RecordCalls(core.conversations, pages),
             RuleCalls(core.conversations, pages),
             AmendmentCalls(core.conversations, core.policies),
-            ErasureCalls(core.erasures, Redactions(core.conversations, core.table, core.erasures)),
+            ErasureCalls(core.erasures, Redactions(core.conversations, core.table, core.purges)),
             WatchCalls(core.conversations, watching),
             SearchCalls(recall, lacking(settings), core.table, core.metrics, watching.noticing),
         ),

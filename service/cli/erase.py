@@ -49,8 +49,8 @@ def erase(
         return await client.erase_matching(labels=wanted, user_id=user_id, dry_run=dry_run)
 
     counted = call(invocation, lambda client: erased(client, dry_run=True), hints=_HINTS)
-    if not dry_run and counted.conversations:
-        if not yes and not click.confirm(f"Erase {_counts(counted)} for good?", err=True):
+    if not dry_run:
+        if counted.conversations and not yes and not click.confirm(f"Erase {_counts(counted)} for good?", err=True):
             raise CommandFailed("nothing was erased")
         counted = call(invocation, lambda client: erased(client, dry_run=False), hints=_HINTS)
     if as_json_:
@@ -94,8 +94,8 @@ def redact(
         )
 
     counted = redacted(dry_run=True)
-    if not dry_run and counted.messages:
-        if not yes and not click.confirm(f"Redact {_texts(counted)} for good?", err=True):
+    if not dry_run:
+        if counted.messages and not yes and not click.confirm(f"Redact {_texts(counted)} for good?", err=True):
             raise CommandFailed("nothing was redacted")
         counted = redacted(dry_run=False)
     if as_json_:

@@ -86,7 +86,7 @@ def _place(command: Decorated) -> Decorated:
     return click.argument("place", metavar="[LOG]", required=False, type=_Place())(_name(command))
 
 
-@click.group(short_help="Check, back up, export or import a log, or rebuild its read table or search index.")
+@click.group(short_help="Check, back up, salvage, copy or rebuild a log.")
 def log() -> None:
     """Work on a LOG: a file, or the postgresql:// URL of a database, with its name there. No sidecar may be using the
     file, but for a backup and for figures."""

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from abridged.eventlog.event import StreamId
 from abridged.service.conversations.conversations import Conversations
-from abridged.service.conversations.erasures import Erasures, those_with_forks
+from abridged.service.conversations.erasures import those_with_forks
+from abridged.service.conversations.purges import Purges
 from abridged.service.conversations.table import ConversationTable
 from abridged.service.domain.amendments import redaction
 from abridged.service.domain.commands import RedactMessages
@@ -31,11 +32,10 @@ class Redacted(NamedTuple):
 class Redactions:
     """Redacts messages of one log, on its event loop."""
 
-    def __init__(self, conversations: Conversations, table: ConversationTable, erasures: Erasures) -> None:
+    def __init__(self, conversations: Conversations, table: ConversationTable, purges: Purges) -> None:
         self._conversations = conversations
         self._table = table
-        self._erasures = erasures
-        self._running: set[asyncio.Task[list[MessagesRedacted]]] = set()
+        self._purges = purges
 
     async def of(self, key: StreamId, numbers: Sequence[int], *, forks: bool, dry_run: bool) -> Redacted:
         """Redact messages, and with `forks` in those conversations, too, that were forked from this one since. It goes
@@ -53,12 +53,9 @@ class Redactions:
             states = [(await self._conversations.state(fork), shared) for fork, shared in sharing.items()]
             events = [redaction(each, some) for each, some in (*states, (state, numbers))]
             return _counted([event for event in events if event is not None])
-        redacting = asyncio.get_running_loop().create_task(self._redacted_each(key, numbers, sharing))
-        self._running.add(redacting)
-        redacting.add_done_callback(self._running.discard)
-        done = await asyncio.shield(redacting)
+        done = await self._purges.carried_out(self._redacted_each(key, numbers, sharing))
         for each in await self._with_forks(key):
-            await self._erasures.purged(each)
+            await self._purges.purged(each)
         return _counted(done)
 
     async def _redacted_each(

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from abridged.service.conversations.erasures import Erasures
+from abridged.service.conversations.purges import Purges
 from abridged.service.domain.commands import ConfirmPurge, RedactMessages
 from abridged.service.domain.redaction import REDACTED
 from tests.unit.conversations.test_conversations import KEY, Bench
@@ -34,9 +34,9 @@ async def purged(bench: Bench, meanwhile: Callable[[], Awaitable[object]]) -> No
         for step in steps:
             await step()
 
-    erasures = Erasures(bench.log, bench.conversations, bench.table, new_id=lambda: "e")
-    await erasures.start(forgotten)
-    await erasures.purged(KEY)
+    purges = Purges(bench.log, bench.conversations, bench.table)
+    await purges.start(forgotten)
+    await purges.purged(KEY)
 
 
 async def never_after(reached: asyncio.Event) -> None:
@@ -66,10 +66,10 @@ async def test_a_redaction_that_comes_during_a_purge_is_purged_too(is_killed: bo
     await redacted(bench, 1)
     if is_killed:
         blanked = asyncio.Event()
-        erasures = Erasures(bench.log, bench.conversations, bench.table, new_id=lambda: "e")
-        await erasures.start(lambda _: never_after(blanked))
+        purges = Purges(bench.log, bench.conversations, bench.table)
+        await purges.start(lambda _: never_after(blanked))
         await blanked.wait()
-        await erasures.stop()
+        await purges.stop()
 
     await purged(bench, lambda: redacted(bench, 2))
 
