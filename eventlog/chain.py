@@ -138,11 +138,16 @@ def is_blanked(salt: bytes) -> bool:
     return len(salt) > SALT_BYTES
 
 
-def check_commitment(event: RecordedEvent, salt: bytes, commitment: bytes) -> None:
-    """Raise StreamCorrupt unless the event matches its commitment, or if it was blanked the one in its salt."""
+def is_bound(event: RecordedEvent, salt: bytes, commitment: bytes) -> bool:
+    """Whether the event matches its commitment, or if it was blanked the one in its salt."""
     if is_blanked(salt):
         salt, commitment = salt[:SALT_BYTES], salt[SALT_BYTES:]
-    if commit_to(salt, envelope(event), event.payload) != commitment:
+    return commit_to(salt, envelope(event), event.payload) == commitment
+
+
+def check_commitment(event: RecordedEvent, salt: bytes, commitment: bytes) -> None:
+    """Raise StreamCorrupt unless the event matches its commitment, or if it was blanked the one in its salt."""
+    if not is_bound(event, salt, commitment):
         raise StreamCorrupt(f"position {event.position} is not what was written", event.stream, event.version)
 
 

@@ -19,6 +19,21 @@ VACANT = ".lost"
 """The namespace of vacancies, which no credential can name."""
 
 
+class Rest(NamedTuple):
+    """The rest of a stream's events, some of which take the contents of earlier ones away.
+
+    Attributes:
+        left: Returns the payload that is left of an event; called for each in order.
+        erasure: Type, schema version and payload of the event that says that the whole stream is erased; None for one
+            that is not.
+        erased_at: The version of that event; 0 if it is lost, and something else tells that the stream was erased.
+    """
+
+    left: Callable[[RecordedEvent], bytes]
+    erasure: tuple[str, int, bytes] | None = None
+    erased_at: int = 0
+
+
 class Meaning(NamedTuple):
     """The meaning of the events, which their owner knows.
 
@@ -30,9 +45,13 @@ class Meaning(NamedTuple):
         origin: Returns the stream that an event's own begins from and the version up to which, if it begins from one.
         vacancy: Returns type, schema version and payload of an event that tells why a position is vacant. It gets its
             own stream and version, and the text.
+        erasing: The types of events that take the contents of earlier ones away.
+        rest: Returns what is left of the events of a stream, which need not be all; by the flag it is known to be
+            erased.
         line: Returns an event of the log with this id as a line of text.
         table: The table of rows beside the events.
         events_of: Returns the number of a stream's events by its row.
+        is_erased: Returns whether a stream was erased, by its row.
     """
 
     types: Sequence[str]
@@ -41,9 +60,12 @@ class Meaning(NamedTuple):
     content: Callable[[str, bytes], bytes]
     origin: Callable[[RecordedEvent], tuple[StreamId, int] | None]
     vacancy: Callable[[StreamId, int, str], tuple[str, int, bytes]]
+    erasing: Collection[str]
+    rest: Callable[[StreamId, Iterable[RecordedEvent], bool], Rest]
     line: Callable[[str, RecordedEvent], str]
     table: RowTable[Any]
     events_of: Callable[[Any], int]
+    is_erased: Callable[[Any], bool]
 
 
 class Lost(NamedTuple):
@@ -56,6 +78,7 @@ class Lost(NamedTuple):
         positions: Their positions, as far as an index knows them.
         remnants: Events that are proven and do not follow from those that are kept. They are in a file beside the log.
         origin: The stream that this one begins from, if that has lost what it begins with.
+        is_erased: Whether the stream was erased: the new log has the event that says so, and none of its remnants.
     """
 
     stream: StreamId | int
@@ -64,6 +87,7 @@ class Lost(NamedTuple):
     positions: Ranges
     remnants: int
     origin: StreamId | None = None
+    is_erased: bool = False
 
 
 class Salvaged(NamedTuple):

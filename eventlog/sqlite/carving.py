@@ -32,8 +32,9 @@ _SEEN_MAX: Final = 50_000
 
 _NUMBER = rb"[\x01-\x06\x08\x09]"
 _TEXT = rb"(?:[\x0d-\x7f]|[\x81-\xff][\x00-\x7f])"
-_SEALS = b"\x2c\x4c\x4c\x2c"
-"""The types of a content hash, a commitment, a chain hash and a salt, one after the other."""
+_SEALS = rb"(?:\x2c\x4c\x4c\x2c|\x0c\x4c\x4c\x6c)"
+"""The types of a content hash, a commitment, a chain hash and a salt, one after the other; of a blanked event the first
+is empty, and the last is followed by a commitment."""
 
 _EVENT = re.compile(
     rb"[\x0e-\x12]\x00" + _NUMBER * 2 + b"\x2c" + _NUMBER * 3 + _TEXT + _SEALS + rb"[\x80-\xff]{0,3}[\x00-\x7f]"
@@ -70,7 +71,7 @@ class Carved(NamedTuple):
 def carved_events(page: bytes, image: Image) -> Iterator[Carved]:
     """Yield the events on a page of `image`, and what looks like one."""
     directory = None
-    for seals in re.finditer(re.escape(_SEALS), page):
+    for seals in re.finditer(_SEALS, page):
         for before in _HEADERS_BEFORE_SEALS:
             begin = seals.start() - before
             if begin < 1 or _EVENT.match(page, begin) is None:

@@ -2,18 +2,24 @@
 
 A stream keeps its events up to the first that is missing, and none if it begins from a stream that does not keep what
 it begins with. How far a stream went, and whose a lost position was, its sealed row tells, and the index of versions.
+
+What an event of a stream takes away stays away, in whatever copy it was found. An erased stream of which an event is
+missing is kept as a stub: the event that says that it is erased, alone.
 """
 
 from __future__ import annotations
 
+import json
+import secrets
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from hashlib import blake2b
 from itertools import groupby
 from typing import Final
 
-from abridged.eventlog.chain import LogIdentity, envelope, genesis, link
-from abridged.eventlog.event import NUMBER_MAX, RecordedEvent, SealedEvent, StreamId
-from abridged.eventlog.salvage import Lost
+from abridged.eventlog.chain import SALT_BYTES, LogIdentity, blanked, commit_to, envelope, genesis, is_blanked, link
+from abridged.eventlog.event import EVENT_ID_BYTES, NUMBER_MAX, RecordedEvent, SealedEvent, StreamId
+from abridged.eventlog.salvage import Lost, Meaning, Rest
 from abridged.eventlog.sqlite.proof import Proof
 from abridged.eventlog.stored_event import Row
 from abridged.eventlog.verification import Ranges
@@ -42,8 +48,15 @@ SELECT stream, version, position FROM places AS p
 WHERE position <= ? AND NOT EXISTS (SELECT 1 FROM found AS e WHERE e.stream = p.stream)
 AND NOT EXISTS (SELECT 1 FROM found AS e WHERE e.position = p.position) ORDER BY stream, version
 """
+_TAKEN = "SELECT DISTINCT stream FROM found WHERE length(salt) > ? OR type IN (SELECT value FROM json_each(?))"
+_SAID = "SELECT max(version) FROM found WHERE stream = ? AND version <= ? AND type IN (SELECT value FROM json_each(?))"
+_BLANK = "UPDATE found SET payload = ?, content_hash = x'', salt = ? WHERE position = ?"
 _REQUESTS = """
-SELECT r.* FROM requests AS r JOIN found AS e ON e.position = r.last_position
+SELECT r.stream, r.key, CASE WHEN EXISTS (
+    SELECT 1 FROM found AS b WHERE b.stream = r.stream AND length(b.salt) > ?
+    AND b.position BETWEEN r.first_position AND r.last_position
+) THEN x'' ELSE r.content_hash END, r.first_position, r.last_position, r.last_version
+FROM requests AS r JOIN found AS e ON e.position = r.last_position
 WHERE e.stream = r.stream AND e.version = r.last_version AND r.first_position BETWEEN 1 AND r.last_position
 """
 
@@ -51,23 +64,29 @@ WHERE e.stream = r.stream AND e.version = r.last_version AND r.first_position BE
 class Judgement:
     """The fate of each stream that `proof` knows of, and of each position up to `head`.
 
-    `origin` is that of Meaning. `first_us` is the time of the first event.
+    `first_us` is the time of the first event.
     """
 
     def __init__(
         self,
         proof: Proof,
         scratch: sqlite3.Connection,
-        origin: Callable[[RecordedEvent], tuple[StreamId, int] | None],
+        meaning: Meaning,
     ) -> None:
         self._proof = proof
         self._scratch = scratch
-        self._origin = origin
+        self._meaning = meaning
+        self._erasing = json.dumps([*meaning.erasing])
         fresh = LogIdentity.new(proof.identity.log_id)
         self.identity = LogIdentity(fresh.log_id, proof.identity.key or fresh.key)
         self.lost: list[Lost] = []
         self._kept: dict[int, int] = {}
         self._by_name: dict[StreamId, int] = {}
+        self._said: dict[int, int] = {}
+        self._erased: set[StreamId] = set()
+        self._stubs: dict[int, RecordedEvent] = {}
+        self._taken = {number for (number,) in scratch.execute(_TAKEN, (SALT_BYTES, self._erasing))}
+        self._enter_erased()
         self._names = proof.names()
         self._place_ends()
         self.head, self.first_us = self._ends()
@@ -78,22 +97,33 @@ class Judgement:
     def kept_events(self) -> Iterator[tuple[int, SealedEvent]]:
         """The events that are kept, by position, each with its stream's number."""
         for row in self._scratch.execute(_BY_POSITION):
-            if row[_VERSION] <= self._kept[row[_STREAM]]:
-                yield row[_STREAM], self._sealed(row)
+            number, version = row[_STREAM], row[_VERSION]
+            stub = self._stubs.get(number)
+            if stub is not None and stub.position == row[0]:
+                yield number, _sealed_anew(stub)
+            elif version <= self._kept[number]:
+                sealed = self._proof.sealed(row)
+                is_said = version < self._said.get(number, 0)
+                # Blanked by an event that is not kept, which no later one would say.
+                yield number, sealed if is_said or not is_blanked(sealed.salt) else _sealed_anew(sealed.event)
 
     def kept_streams(self) -> dict[int, StreamId]:
         """The streams of which events are kept, by number."""
-        return {number: self._proof.streams[number] for number, kept in self._kept.items() if kept}
+        return {
+            number: self._proof.streams[number] for number, kept in self._kept.items() if kept or number in self._stubs
+        }
 
     def remnants(self) -> Iterator[RecordedEvent]:
         """The events that are proven and not kept, stream by stream."""
         for number, kept in self._kept.items():
+            if number in self._stubs:
+                continue
             for row in self._scratch.execute(_OF_STREAM, (number, kept)):
-                yield self._sealed(row).event
+                yield self._proof.sealed(row).event
 
     def requests(self) -> Iterator[Row]:
         """The keys of requests whose events are kept."""
-        return (row for row in self._scratch.execute(_REQUESTS) if row[-1] <= self._kept[row[0]])
+        return (row for row in self._scratch.execute(_REQUESTS, (SALT_BYTES,)) if row[-1] <= self._kept[row[0]])
 
     def vacancy(self, position: int) -> tuple[str, bool]:
         """Tell why the position is vacant, and whether it is known whose it was."""
@@ -102,6 +132,21 @@ class Judgement:
                 name = self._names.get(number)
                 return f"event {version} of {'/'.join(name) if name else f'stream {number}'} {what}", True
         return "an event is lost", False
+
+    def _enter_erased(self) -> None:
+        """Enter an erasure for each stream of which nothing but its row is left, which says that it is erased, in the
+        place of its last event: its name stays taken."""
+        for stream in self._proof.erased.difference(self._proof.streams.values()):
+            erasure = self._meaning.rest(stream, (), True).erasure
+            assert erasure is not None, "a stream that is known to be erased has an erasure"
+            position, time_us = self._proof.ends[stream][1], self._scratch.execute(_ENDS).fetchone()[1]
+            event_id = blake2b(str(position).encode(), digest_size=EVENT_ID_BYTES).digest()
+            event_type, schema_version, payload = erasure
+            self._proof.enter(
+                _sealed_anew(
+                    RecordedEvent(position, stream, 1, event_id, event_type, schema_version, time_us, "", payload)
+                )
+            )
 
     def _place_ends(self) -> None:
         """Enter what sealed rows tell of the ends of streams among what the index of versions tells, which no seal
@@ -124,7 +169,19 @@ class Judgement:
         return head, first_us
 
     def _judge(self, number: int, stream: StreamId) -> None:
+        is_erased = stream in self._proof.erased
+        rest = self._take_out(number, stream, is_erased=is_erased) if is_erased or number in self._taken else None
         kept, origin = self._followed(number, stream)
+        if origin in self._erased and (rest is None or rest.erasure is None):
+            rest = self._take_out(number, stream, is_erased=True)
+        is_erased = rest is not None and rest.erasure is not None
+        if rest is not None and is_erased:
+            self._erased.add(stream)
+            if not 0 < rest.erased_at <= kept:
+                self._stubs[number] = self._stub(number, rest)
+                kept = 0
+        if rest is not None:
+            self._said[number] = self._scratch.execute(_SAID, (number, kept, self._erasing)).fetchone()[0] or 0
         self._kept[number] = self._by_name[stream] = kept
         missing, found, last = Ranges(), 0, 0
         for row in self._scratch.execute(_OF_STREAM, (number, 0)):
@@ -135,17 +192,42 @@ class Judgement:
             end += 1
         _add(missing, last + 1, end + 1)
         if missing.count or kept < found:
-            self._lose(number, Lost(stream, kept, missing, Ranges(), found - kept, origin))
+            remnants = 0 if number in self._stubs else found - kept
+            self._lose(number, Lost(stream, kept, missing, Ranges(), remnants, origin, is_erased))
+
+    def _take_out(self, number: int, stream: StreamId, *, is_erased: bool) -> Rest:
+        """Blank what the events of a stream have taken away, in whatever copy it was found."""
+        rest = self._meaning.rest(stream, (sealed.event for sealed in self._of_stream(number)), is_erased)
+        rows = []
+        for sealed in self._of_stream(number):
+            left = rest.left(sealed.event)
+            if left != sealed.event.payload:
+                rows += blanked([sealed], stream, {sealed.event.version: left})
+        self._scratch.executemany(_BLANK, [(row.event.payload, row.salt, row.event.position) for row in rows])
+        return rest
+
+    def _stub(self, number: int, rest: Rest) -> RecordedEvent:
+        """The event that says that a stream was erased, as its only one: where that is found, or else in the place of
+        the last one."""
+        assert rest.erasure is not None, "the stream is erased"
+        *_, last = (s.event for s in self._of_stream(number) if s.event.version <= (rest.erased_at or NUMBER_MAX))
+        event_type, schema_version, payload = rest.erasure
+        return last._replace(version=1, type=event_type, schema_version=schema_version, payload=payload)
+
+    def _of_stream(self, number: int) -> Iterator[SealedEvent]:
+        return map(self._proof.sealed, self._scratch.execute(_OF_STREAM, (number, 0)))
 
     def _followed(self, number: int, stream: StreamId) -> tuple[int, StreamId | None]:
         """The number of a stream's first events, none of which is missing and which do not contradict each other; and
         the stream that it begins from, if that does not keep what it begins with."""
-        rows = map(self._sealed, self._scratch.execute(_OF_STREAM, (number, 0)))
+        rows = self._of_stream(number)
         chain = stored = genesis(self.identity.log_id, stream)
         kept, this = 0, next(rows, None)
         while this is not None and this.event.version == kept + 1:
-            begins_from = self._origin(this.event) if not kept else None
-            if begins_from is not None and self._by_name.get(begins_from[0], 0) < begins_from[1]:
+            begins_from = self._meaning.origin(this.event) if not kept else None
+            if begins_from is not None and (
+                begins_from[0] in self._erased or self._by_name.get(begins_from[0], 0) < begins_from[1]
+            ):
                 return 0, begins_from[0]
             following = next(rows, None)
             fits = this.chain in (_linked(chain, this), _linked(stored, this))
@@ -183,20 +265,11 @@ class Judgement:
         place = self._scratch.execute(_PLACE_OF, (number, version, self.head)).fetchone()
         return place[0] if place else 0
 
-    def _sealed(self, row: Row) -> SealedEvent:
-        position, number, version, event_id, event_type, schema_version, time_us, trace_context, payload, *seals = row
-        event = RecordedEvent(
-            position,
-            self._proof.streams[number],
-            version,
-            event_id,
-            event_type,
-            schema_version,
-            time_us,
-            trace_context,
-            payload,
-        )
-        return SealedEvent(event, *seals)
+
+def _sealed_anew(event: RecordedEvent) -> SealedEvent:
+    """The event with a commitment to what it has now."""
+    salt = secrets.token_bytes(SALT_BYTES)
+    return SealedEvent(event, b"", salt, commit_to(salt, envelope(event), event.payload), b"")
 
 
 def _linked(before: bytes, sealed: SealedEvent) -> bytes:

@@ -2,7 +2,8 @@
 
 An event is proven if its commitment fits its envelope and payload. The names of its stream and type are part of the
 envelope, so that whichever name fits is the right one. Bytes that no page's directory leads to, as a message may have
-them that imitates an event, must also have their content's hash under the log's secret.
+them that imitates an event, must also have their content's hash under the log's secret. A blanked event has no such
+hash: the chain must lead to it, or from it, whose hashes nobody knows who only writes messages.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Float
 
-from abridged.eventlog.chain import LogIdentity, commit_to, content_hash, envelope, genesis, link
+from abridged.eventlog.chain import LogIdentity, content_hash, envelope, genesis, is_blanked, is_bound, link
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.row_columns import columns_of
 from abridged.eventlog.rows import seal_of
@@ -23,7 +24,7 @@ from abridged.eventlog.salvage import Meaning
 from abridged.eventlog.sqlite.carving import Carved, carved_events, carved_identities, carved_names, cells
 from abridged.eventlog.sqlite.image import Image
 from abridged.eventlog.sqlite.sources import EVENT_BYTES_MIN
-from abridged.eventlog.stored_event import NOT_AS_WRITTEN
+from abridged.eventlog.stored_event import NOT_AS_WRITTEN, Row
 
 GUESSES_MAX: Final = 100_000
 """Names of rows that are tried for streams that have lost theirs, each with every type: a few seconds."""
@@ -32,12 +33,22 @@ _SCRATCH = """
 CREATE TABLE found (position INTEGER PRIMARY KEY, stream INTEGER, version INTEGER, event_id BLOB, type TEXT,
     schema_version INTEGER, time_us INTEGER, trace_context TEXT, payload BLOB, content_hash BLOB, salt BLOB,
     commitment BLOB, chain BLOB, UNIQUE (stream, version), UNIQUE (stream, event_id));
+CREATE TABLE loose (namespace TEXT, name TEXT, position INTEGER, version INTEGER, event_id BLOB, type TEXT,
+    schema_version INTEGER, time_us INTEGER, trace_context TEXT, payload BLOB, content_hash BLOB, salt BLOB,
+    commitment BLOB, chain BLOB, PRIMARY KEY (position, commitment, salt));
 CREATE TABLE places (position INTEGER PRIMARY KEY, stream INTEGER, version INTEGER);
 CREATE TABLE requests (stream INTEGER, key TEXT, content_hash BLOB, first_position INTEGER, last_position INTEGER,
     last_version INTEGER, PRIMARY KEY (stream, key));
 """
 _FOUND = "INSERT OR IGNORE INTO found VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_KNOWN = "SELECT 1 FROM found WHERE position = ? AND commitment = ?"
+_KNOWN = "SELECT 1 FROM found WHERE position = ? AND commitment = ? AND length(salt) >= ?"
+_BLANK = "UPDATE found SET payload = ?, content_hash = ?, salt = ? WHERE position = ? AND commitment = ?"
+_LOOSE = "INSERT OR IGNORE INTO loose VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ALL_LOOSE = (
+    "SELECT * FROM loose ORDER BY namespace, name, version",
+    "SELECT * FROM loose ORDER BY namespace, name, version DESC",
+)
+_AT = "SELECT * FROM found WHERE stream = ? AND version = ?"
 _PLACE = "INSERT OR IGNORE INTO places VALUES (?, ?, ?)"
 _REQUEST = "INSERT OR IGNORE INTO requests VALUES (?, ?, ?, ?, ?, ?)"
 _PLACES_BY_STREAM = "CREATE INDEX places_by_stream ON places (stream, version)"
@@ -57,7 +68,8 @@ class Proof:
 
     `identity` is that of the damaged log as far as events confirm it: an id or a secret that none does is empty. Where
     no stream begins, the id is believed that stands beside a secret that is confirmed.
-    `ends` has, by the sealed rows of streams, the number of their events and the last position.
+    `ends` has, by the sealed rows of streams, the number of their events and the last position; `erased` are those
+    streams that a row says to be erased.
     """
 
     def __init__(
@@ -75,6 +87,7 @@ class Proof:
         self._guesses_left = GUESSES_MAX
         self.streams: dict[int, StreamId] = {}
         self.ends: dict[StreamId, tuple[int, int]] = {}
+        self.erased: set[StreamId] = set()
         self.identity = LogIdentity("", b"")
         self.created_us = 0
 
@@ -93,6 +106,9 @@ class Proof:
             self._collect_openings()
             self._identify(identities)
             self._collect_events()
+        for query in _ALL_LOOSE:
+            for row in self._scratch.execute(query):
+                self._take_loose(row)
         self._scratch.execute(_PLACES_BY_STREAM)
 
     def _collect_events(self) -> None:
@@ -159,6 +175,8 @@ class Proof:
         stream = StreamId(row[0], row[1])
         end = self._meaning.events_of(row), row[2]
         self.ends[stream] = max(end, self.ends.get(stream, end))
+        if self._meaning.is_erased(row):
+            self.erased.add(stream)
 
     def _identify(self, identities: Iterable[tuple[str, bytes, int]]) -> None:
         """Read placed events until one confirms the id, and one the secret, of those that were found: whoever imitates
@@ -181,20 +199,82 @@ class Proof:
         self.identity = LogIdentity(log_id or ("" if is_begun else of_secret), secret)
 
     def _take(self, carved: Carved, *, only_placed: bool) -> None:
-        if self._scratch.execute(_KNOWN, (carved.places[0][0], carved.commitment)).fetchone():
+        if self._scratch.execute(_KNOWN, (carved.places[0][0], carved.commitment, len(carved.salt))).fetchone():
             return
         proven = self._proven(carved)
-        if proven is None or not (proven.is_placed or (not only_placed and self._is_own(proven.sealed))):
+        if proven is None:
             return
-        position, stream, *rest = self._remembered(carved, proven).event
-        seals = (carved.content_hash, carved.salt, carved.commitment, carved.chain)
+        if not proven.is_placed and self._needs_chain(proven.sealed):
+            (position, stream, *rest), *seals = proven.sealed
+            self._scratch.execute(_LOOSE, (*stream, position, *rest, *seals))
+        elif proven.is_placed or (not only_placed and self._is_own(proven.sealed)):
+            self._put(self._remembered(carved, proven))
+
+    def _needs_chain(self, sealed: SealedEvent) -> bool:
+        """Whether an event that no directory names is proven by the chain alone: a blanked one, and without the secret
+        one that takes other contents away."""
+        if self.identity.key or is_blanked(sealed.salt):
+            return is_blanked(sealed.salt)
+        event = sealed.event
+        return event.type in self._meaning.erasing or bool(self._meaning.rest(event.stream, (event,), False).erasure)
+
+    def _put(self, sealed: SealedEvent) -> None:
+        """Keep an event. A blanked one takes the place of what it was before."""
+        (position, stream, *rest), *seals = sealed
+        if is_blanked(sealed.salt):
+            blank = sealed.event.payload, sealed.content_hash, sealed.salt, position, sealed.commitment
+            self._scratch.execute(_BLANK, blank)
         self._scratch.execute(_FOUND, (position, self._numbers[stream], *rest, *seals))
+
+    def enter(self, sealed: SealedEvent) -> None:
+        """Enter an event for a stream of which none is proven."""
+        stream = sealed.event.stream
+        known = (number for number, names in self._streams.items() if stream in names and number not in self.streams)
+        number = self._numbers[stream] = next(known, max(self.streams) + 1)
+        self.streams[number] = stream
+        self._put(sealed)
+
+    def _take_loose(self, row: Row) -> None:
+        """Take an event that no directory names if its own before it was blanked has its commitment, or the
+        chain leads to it from the event before, or from it to the one behind."""
+        namespace, name, position, *rest = row
+        number = self._numbers.get(StreamId(namespace, name))
+        if number is None:
+            return
+        sealed = self.sealed((position, number, *rest))
+        version, own = sealed.event.version, envelope(sealed.event)
+        before, there, behind = (
+            [self.sealed(found) for found in self._scratch.execute(_AT, (number, each))]
+            for each in (version - 1, version, version + 1)
+        )
+        if (
+            any(each.commitment == sealed.commitment for each in there)
+            or any(link(each.chain, own, sealed.commitment) == sealed.chain for each in before)
+            or any(link(sealed.chain, envelope(each.event), each.commitment) == each.chain for each in behind)
+        ):
+            self._put(sealed)
+
+    def sealed(self, row: Row) -> SealedEvent:
+        """The event of a row of `found`."""
+        position, number, version, event_id, event_type, schema_version, time_us, trace_context, payload, *seals = row
+        event = RecordedEvent(
+            position,
+            self.streams[number],
+            version,
+            event_id,
+            event_type,
+            schema_version,
+            time_us,
+            trace_context,
+            payload,
+        )
+        return SealedEvent(event, *seals)
 
     def _proven(self, carved: Carved) -> _Proven | None:
         """The event with the names that its commitment confirms; None if none does."""
         for event, is_placed in self._readings(carved):
             with suppress(*NOT_AS_WRITTEN):
-                if commit_to(carved.salt, envelope(event), event.payload) == carved.commitment:
+                if is_bound(event, carved.salt, carved.commitment):
                     seals = (carved.content_hash, carved.salt, carved.commitment, carved.chain)
                     return _Proven(SealedEvent(event, *seals), is_placed)
         if carved.stream not in self.streams:

@@ -19,7 +19,16 @@ from typing import IO, Final
 
 from sqlalchemy import create_engine
 
-from abridged.eventlog.chain import SALT_BYTES, LogIdentity, commit_to, content_hash, envelope, genesis, link
+from abridged.eventlog.chain import (
+    SALT_BYTES,
+    LogIdentity,
+    commit_to,
+    content_hash,
+    envelope,
+    genesis,
+    is_blanked,
+    link,
+)
 from abridged.eventlog.errors import LogCorrupt, LogFull
 from abridged.eventlog.event import EVENT_ID_BYTES, RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.salvage import REMNANTS, VACANT, Meaning, Salvaged
@@ -76,7 +85,7 @@ def salvaged(
             proof.collect()
             if not proof.streams:
                 raise LogCorrupt(f"nothing in {damaged} proves to be an event of a log")
-            judgement = Judgement(proof, scratch, meaning.origin)
+            judgement = Judgement(proof, scratch, meaning)
             done = _Salvage(proof, judgement, meaning).written(new, positions)
             lines = resources.enter_context(_lines(path.with_name(f"{remnants.name}.new")))
             for recorded in judgement.remnants():
@@ -144,6 +153,8 @@ class _Salvage:
         event = sealed.event
         before = self._chains.get(number) or genesis(self._identity.log_id, event.stream)
         chain = self._chains[number] = link(before, envelope(event), sealed.commitment)
+        if is_blanked(sealed.salt):
+            return sealed._replace(content_hash=b"", chain=chain)
         digest = content_hash(self._identity.key, event.type, self._proof.content_of(sealed))
         return sealed._replace(content_hash=digest, chain=chain)
 

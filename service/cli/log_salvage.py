@@ -56,6 +56,8 @@ def _losses(lost: Lost, new: Path) -> str:
         parts.append(f"events {_numbers(lost.missing)}{at}")
     if lost.origin is not None:
         parts.append(f"it begins from {_named(lost.origin)}, which has lost what it begins with")
+    if lost.is_erased:
+        return "; ".join([*parts, "it was erased, and stays so"])
     kept = f"its first {lost.kept:,} events are kept" if lost.kept else "none of its events is kept"
     behind = f", {lost.remnants:,} others are in {new.name}{REMNANTS}" if lost.remnants else ""
     return f"{'; '.join(parts) or 'its events contradict each other'}; {kept}{behind}"

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 
-from abridged.eventlog.event import RecordedEvent, StreamId
-from abridged.eventlog.salvage import VACANT, Meaning
+from abridged.eventlog.event import NUMBER_MAX, RecordedEvent, StreamId
+from abridged.eventlog.salvage import VACANT, Meaning, Rest
 from abridged.service.codec.event_json import event_line
-from abridged.service.codec.events import EVENT_TYPES, UnknownEvent, content_of, decode, encode, parsed
+from abridged.service.codec.events import ERASED, ERASING, EVENT_TYPES, UnknownEvent, content_of, decode, encode, parsed
+from abridged.service.conversations.purges import redacted_payload
 from abridged.service.conversations.row import READ_TABLE, Row
-from abridged.service.domain.events import ConversationForked, ConversationOpened, Settings, SettingsChanged
+from abridged.service.domain.events import (
+    ConversationErased,
+    ConversationForked,
+    ConversationOpened,
+    Event,
+    MessageAppended,
+    Settings,
+    SettingsChanged,
+)
+from abridged.service.domain.redaction import Blanking
 
 
 def _origin(event: RecordedEvent) -> tuple[StreamId, int] | None:
@@ -21,8 +32,41 @@ def _origin(event: RecordedEvent) -> tuple[StreamId, int] | None:
         forked = decode(event.type, event.schema_version, event.payload)
     except UnknownEvent:  # the fold says so
         return None
-    assert isinstance(forked, ConversationForked)
+    if not isinstance(forked, ConversationForked):  # it is blanked
+        return None
     return StreamId(event.stream.namespace, forked.parent_id), forked.parent_event_version
+
+
+def _rest(stream: StreamId, events: Iterable[RecordedEvent], is_erased: bool) -> Rest:
+    """The rest of a conversation's events, of which some may be missing."""
+    erased_at = messages = 0
+    erasure: tuple[str, int, bytes] | None = None
+
+    def readable() -> Iterator[tuple[int, Event]]:
+        nonlocal erased_at, erasure, is_erased, messages
+        for recorded in events:
+            messages += recorded.type == MessageAppended.__name__
+            is_erased = is_erased or recorded.payload == ERASED
+            if recorded.type == ConversationErased.__name__:
+                erased_at = recorded.version
+                erasure = recorded.type, recorded.schema_version, recorded.payload
+            with suppress(UnknownEvent):
+                yield recorded.version, decode(recorded.type, recorded.schema_version, recorded.payload)
+
+    blanking = Blanking.of(readable())
+    if erasure is None and is_erased:
+        erasure = encode(ConversationErased(stream.name, messages, erasure_id="", conversations=1))
+    if erasure is not None:
+        end = erased_at or NUMBER_MAX
+        return Rest(lambda event: ERASED if event.version < end else event.payload, erasure, erased_at)
+    return Rest(partial(_left, blanking))
+
+
+def _left(blanking: Blanking, recorded: RecordedEvent) -> bytes:
+    try:
+        return redacted_payload(blanking, recorded)
+    except UnknownEvent:  # the fold says so
+        return recorded.payload
 
 
 def _vacancy(stream: StreamId, version: int, text: str) -> tuple[str, int, bytes]:
@@ -42,6 +86,10 @@ def _events_of(row: Row) -> int:
     return row.event_version
 
 
+def _is_erased(row: Row) -> bool:
+    return bool(row.erased)
+
+
 def meaning_of(namespaces: Collection[str]) -> Meaning:
     """The meaning of a log's events, whose conversations are in these namespaces, or in others that it names."""
     return Meaning(
@@ -51,7 +99,10 @@ def meaning_of(namespaces: Collection[str]) -> Meaning:
         content=content_of,
         origin=_origin,
         vacancy=_vacancy,
+        erasing=ERASING,
+        rest=_rest,
         line=event_line,
         table=READ_TABLE,
         events_of=_events_of,
+        is_erased=_is_erased,
     )

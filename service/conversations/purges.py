@@ -24,7 +24,7 @@ from abridged.service.conversations.replay import recorded_events
 from abridged.service.conversations.table import ConversationTable
 from abridged.service.domain.commands import ConfirmPurge
 from abridged.service.domain.conversation import Conversation
-from abridged.service.domain.events import Event, MessagesRedacted, SummarizationCompleted
+from abridged.service.domain.events import Event
 from abridged.service.domain.redaction import Blanking
 
 T = TypeVar("T")
@@ -186,16 +186,11 @@ class Purges:
         row = self._table.row(key)
         if row is not None and row.erased:
             return Blanked(row.purge_due, self._put_blanks(key, row.purge_due, _erased), of_erased=True)
-        redactions: dict[int, MessagesRedacted] = {}
-        records: set[str] = set()
-        for recorded in recorded_events(self._log, key):
-            event = decode(recorded.type, recorded.schema_version, recorded.payload)
-            if isinstance(event, SummarizationCompleted):
-                records.add(event.record.id)
-            elif isinstance(event, MessagesRedacted):
-                redactions[recorded.version] = event
-        end = max(redactions, default=0)
-        return Blanked(end, self._put_blanks(key, end, partial(_left, Blanking(redactions, records))))
+        recorded = recorded_events(self._log, key)
+        blanking = Blanking.of(
+            (each.version, decode(each.type, each.schema_version, each.payload)) for each in recorded
+        )
+        return Blanked(blanking.end, self._put_blanks(key, blanking.end, partial(redacted_payload, blanking)))
 
     def _put_blanks(self, key: StreamId, end: int, left: Callable[[RecordedEvent], bytes]) -> bool:
         """Put the payloads that are `left` in the places of those before version `end`. Return whether any changed."""
@@ -214,7 +209,8 @@ def _erased(_recorded: RecordedEvent) -> bytes:
     return ERASED
 
 
-def _left(blanking: Blanking, recorded: RecordedEvent) -> bytes:
+def redacted_payload(blanking: Blanking, recorded: RecordedEvent) -> bytes:
+    """The payload that redactions leave of the next event of their stream. Raises UnknownEvent."""
     event = decode(recorded.type, recorded.schema_version, recorded.payload)
     left = blanking.left(recorded.version, event)
     return recorded.payload if left == event else encode(left)[2]

@@ -8,7 +8,7 @@ the messages do not change: conversations may have been forked from there.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -56,20 +56,37 @@ NO_REDACTION: Final = Redaction()
 
 
 class Blanking:
-    """Walks the events of a stream in order, to say what is left of each.
+    """Walks the events of a stream in order, to say what is left of each. Some may be missing, and the first of the
+    messages with them: then all that follow are taken for later ones.
 
-    `redactions` are all of the stream, by version; `own_records` the ids of the records that were committed in it.
+    `end` is the version of the last redaction, 0 without one. `redactions` are all of the stream, by version;
+    `own_records` the ids of the records that were committed in it.
     Other records are of before it was forked.
     """
 
     def __init__(self, redactions: Mapping[int, MessagesRedacted], own_records: Collection[str]) -> None:
+        self.end = max(redactions, default=0)
+        self._last = 0
         self._walks = [_Walk(version, event, own_records=own_records) for version, event in sorted(redactions.items())]
+
+    @classmethod
+    def of(cls, events: Iterable[tuple[int, Event]]) -> Blanking:
+        """The walk for the redactions among a stream's events, which each come with their version."""
+        redactions: dict[int, MessagesRedacted] = {}
+        records: set[str] = set()
+        for version, event in events:
+            if isinstance(event, SummarizationCompleted):
+                records.add(event.record.id)
+            elif isinstance(event, MessagesRedacted):
+                redactions[version] = event
+        return cls(redactions, records)
 
     def left(self, version: int, event: Event) -> Event:
         """Return the rest of the next event, which has this version."""
+        is_next, self._last = version == self._last + 1, version
         for walk in self._walks:
             if version < walk.version:
-                event = walk.left(event)
+                event = walk.left(event, is_next=is_next)
         return event
 
 
@@ -83,7 +100,8 @@ class _Walk:
         self._redaction = Redaction(ranges_of(event.numbers), tuple(set(event.revoked_ids) - self._later))
         self._has_begun = False
 
-    def left(self, event: Event) -> Event:
+    def left(self, event: Event, *, is_next: bool) -> Event:
+        self._has_begun = self._has_begun or not is_next
         match event:
             case ConversationForked():
                 self._has_begun = self._numbers[0] <= event.message_version

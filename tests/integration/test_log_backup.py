@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from abridged.service.bootstrap.recall import index_path
+from abridged.v1 import conversation_service_pb2 as api
 from tests.support.command import PROGRAM, abridged, abridged_process
 from tests.support.flipped_bits import FILE, built_log, flipped
+from tests.support.refusal import refused
 from tests.support.searching import WORDS, numbers, searched, snippets
 from tests.support.sidecar import said, sidecar
 
@@ -303,3 +305,24 @@ async def test_an_index_that_is_ahead_of_its_log_is_made_again(tmp_path):
         await s.chat().append(said(2, "The otter swims at dusk."))
         assert snippets(await searched(s, "zebra")) == []
         assert numbers(await searched(s, "otter")) == [2]
+
+
+async def test_a_backup_of_a_log_with_an_erased_conversation_is_restored(tmp_path):
+    """It is erased there too, and of its text neither file has a word."""
+    path, copy, back = tmp_path / FILE, tmp_path / "copy.db", tmp_path / "back" / FILE
+    back.parent.mkdir()
+    async with sidecar(tmp_path) as s:
+        for name in ("erased", "left"):
+            await s.chat(name).append(*(said(n, f"{name} kestrelwing" if name == "erased" else "hi") for n in (1, 2)))
+        await s.conversations.EraseConversation(api.EraseConversationRequest(conversation_id="erased"))
+        ran = await asyncio.to_thread(abridged, "log", "backup", str(path), str(copy))
+        assert ran.code == 0, ran
+
+    assert abridged("log", "restore", str(copy), str(back)).code == 0
+
+    assert abridged("log", "verify", str(back)).code == 0
+    assert b"kestrelwing" not in copy.read_bytes() + back.read_bytes()
+    async with sidecar(back.parent) as s:
+        async with refused("NOT_FOUND", "CONVERSATION_ERASED"):
+            await s.chat("erased").append(said(3))
+        assert (await s.chat("left").append(said(3))).message_version == 3

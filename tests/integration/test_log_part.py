@@ -148,6 +148,28 @@ def test_conditions_that_nothing_meets_are_refused(log):
     assert "is no time such as" in refused(log, "--since", "yesterday").err
 
 
+def test_an_erased_conversation_is_in_no_part(tmp_path):
+    """Also if it is named; the whole log has what is left of it, and no word of its text."""
+    asyncio.run(_erased(tmp_path))
+    log = tmp_path / FILE
+
+    assert chats_in(part(log, "--label", "colour=red")) == {"left"}
+    assert chats_in(part(log, "--until", "2100-01-01")) == {"left"}
+    assert chats_in(part(log, "--conversation", "default/left")) == {"left"}
+    assert "no conversation meets the conditions" in refused(log, "--conversation", "default/erased").err
+    assert chats_in(part(log)) == {"erased", "left"}
+    assert "kestrelwing" not in json.dumps(part(log))
+
+
+async def _erased(folder: Path) -> None:
+    async with sidecar(folder) as s:
+        for name in ("erased", "left"):
+            chat = s.chat(name, labels={"colour": "red"})
+            await chat.append(*(said(n, "kestrelwing" if n == 1 else "a heron") for n in range(1, 4)))
+        await s.conversations.RedactMessages(api.RedactMessagesRequest(conversation_id="left", numbers=[1]))
+        await s.conversations.EraseConversation(api.EraseConversationRequest(conversation_id="erased"))
+
+
 def test_lines_of_the_whole_log_do_not_belong_to_a_part(tmp_path, log):
     """Nor those of another part: each names its log."""
     lines = abridged("log", "export", str(log), "--label", "colour=blue").out.splitlines(keepends=True)

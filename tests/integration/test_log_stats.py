@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from abridged.service.bootstrap.recall import index_path
+from abridged.v1 import conversation_service_pb2 as api
 from tests.support.command import abridged
 from tests.support.flipped_bits import FILE
 from tests.support.searching import WORDS, searched
@@ -55,6 +56,24 @@ async def test_the_figures_are_those_of_the_events(tmp_path):
     assert sizes["search index"] == sum(file.stat().st_size for file in tmp_path.glob(f"{index_path(path).name}*"))
     assert f"{served['events']:,} events in 2 conversations with 33 messages" in told.out
     assert CANARY not in told.out + json.dumps([served, at_rest])
+
+
+async def test_an_erased_conversation_counts_with_what_is_left_of_it(tmp_path):
+    """Its events keep their types and places; so are the figures beside it."""
+    async with sidecar(tmp_path) as s:
+        for name in ("erased", "left"):
+            await s.chat(name).append(*(said(n, f"{CANARY} {n}") for n in range(1, 4)))
+        await s.idle()
+        before = await asyncio.to_thread(stats, tmp_path / FILE)
+        await s.conversations.EraseConversation(api.EraseConversationRequest(conversation_id="erased"))
+
+    after = stats(tmp_path / FILE)
+
+    assert (after["conversations"], after["messages"], after["events"]) == (2, 6, before["events"] + 2)
+    assert after["payloadBytes"] < before["payloadBytes"]
+    sizes = [{each["conversationId"]: each for each in found["largest"]} for found in (before, after)]
+    assert sizes[0]["left"] == sizes[1]["left"]
+    assert sizes[1]["erased"]["messages"] == 3
 
 
 def test_there_are_no_figures_without_a_log(tmp_path):

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from abridged.eventlog.chain import commit_to, content_hash, envelope
+from abridged.eventlog.chain import commit_to, content_hash, envelope, is_blanked
 from abridged.eventlog.errors import LogCorrupt, LogFull, LogGone, LogLocked, LogUnavailable
 from abridged.eventlog.event import NewEvent, RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.log import Append, Committed, RequestKey
 from abridged.eventlog.rows import RowTable
-from abridged.eventlog.salvage import REMNANTS, VACANT, Lost, Meaning, Salvaged
+from abridged.eventlog.salvage import REMNANTS, VACANT, Lost, Meaning, Rest, Salvaged
 from abridged.eventlog.sqlite.backend import SqliteBackend
 from abridged.eventlog.sqlite.carving import carved_events
 from abridged.eventlog.sqlite.file import FileLock
@@ -49,38 +49,70 @@ def _origin(event: RecordedEvent) -> tuple[StreamId, int] | None:
     return (StreamId("default", rest[0]), int(rest[1])) if of == "of" else None
 
 
+ERASED_WEIGHT = 3.0
+"""Of the row of an erased stream."""
+
+GONE = b"gone"
+"""The payload of an event of an erased stream."""
+
+HIDDEN = b"hidden"
+
+
+def _rest(_stream: StreamId, events: Iterable[RecordedEvent], is_erased: bool) -> Rest:
+    """`Erased` erases its stream, and `Hid` the events whose versions it has."""
+    erased_at, hidden = 0, set[int]()
+    for event in events:
+        is_erased = is_erased or event.payload == GONE
+        if event.type == "Erased":
+            erased_at = event.version
+        elif event.type == "Hid":
+            hidden |= set(map(int, event.payload.split()))
+    if is_erased or erased_at:
+        end = erased_at or 1 << 40
+        return Rest(lambda event: GONE if event.version < end else event.payload, ("Erased", 1, b"all"), erased_at)
+    return Rest(lambda event: HIDDEN if event.version in hidden else event.payload)
+
+
 MEANING = Meaning(
-    types=("Said",),
+    types=("Said", "Erased", "Hid"),
     namespaces=("default",),
     opens=lambda payload: [payload.decode(errors="replace").removeprefix("I am ")],
     content=lambda _type, payload: payload,
     origin=_origin,
     vacancy=lambda _stream, _version, text: ("Vacant", 1, text.encode()),
+    erasing=("Erased", "Hid"),
+    rest=_rest,
     line=lambda _log_id, event: f"{event.position} {event.payload.decode(errors='replace')[:20]}",
     table=TALLIES,
     events_of=lambda row: row.events,
+    is_erased=lambda row: row.weight == ERASED_WEIGHT,
 )
 
 
-def log_at(path: Path, *appends: Append) -> Path:
-    """A log with these appends, or more of them, and its rows."""
+def log_at(path: Path, *appends: Append, blanks: Mapping[StreamId, Mapping[int, bytes]] | None = None) -> Path:
+    """A log with these appends, or more of them, and its rows; after them it is blanked."""
     backend = SqliteBackend(path)
     rows = backend.rows(TALLIES)
 
     def count(transaction: Any, committed: Sequence[Committed]) -> None:
         last = [each.events[-1] for each in committed]
-        rows.put(transaction, [Tally(*event.stream, event.position, event.version, 2.0) for event in last])
+        weights = {"Erased": ERASED_WEIGHT}
+        tallies = [Tally(*e.stream, e.position, e.version, weights.get(e.type, 2.0)) for e in last]
+        rows.put(transaction, tallies)
 
     with closing(backend.open(rows, clock_us=lambda: 1_700_000_000_000_000, hook=count).log) as log:
         for append in appends:
             log.submit(append).result(PATIENCE_S)
+        for stream, payloads in (blanks or {}).items():
+            log.blank(stream, payloads)
+            assert log.purge()
     return path
 
 
-def said(stream: StreamId, *texts: str | bytes, first: int = 1, key: str = "") -> Append:
+def said(stream: StreamId, *texts: str | bytes, first: int = 1, key: str = "", kind: str = "Said") -> Append:
     """An append of an event for each text, with the key of a request if there is one."""
     payloads = [text.encode() if isinstance(text, str) else text for text in texts]
-    events = [NewEvent(b"%016d" % number, "Said", payload) for number, payload in enumerate(payloads, first)]
+    events = [NewEvent(b"%016d" % number, kind, payload) for number, payload in enumerate(payloads, first)]
     return Append(stream, events, request=RequestKey(key, key.encode()) if key else None)
 
 
@@ -312,7 +344,7 @@ def test_an_id_that_no_stream_begins_with_is_not_believed(tmp_path: Path):
     """A bit of it is another. The table of rows has it, too; where that is lost, the id is made anew."""
     path = log_at(tmp_path / "log.db", *TWO_STREAMS)
     ((whole,),) = asked(path, "SELECT log_id FROM log")
-    changed(path, "UPDATE log SET log_id = 'f' || substr(log_id, 2)")
+    changed(path, "UPDATE log SET log_id = 'x' || substr(log_id, 2)")
 
     assert salvage(path)[1].log_id == whole
 
@@ -347,13 +379,13 @@ def test_an_event_is_its_streams_whatever_number_its_row_has(tmp_path: Path, num
     assert texts(new, B) == ["eins", "zwei"]
 
 
-def imitation(whole: Path, position: int, version: int, stream: StreamId = B) -> bytes:
+def imitation(whole: Path, position: int, version: int, stream: StreamId = B, kind: str = "Said") -> bytes:
     """The bytes of an event under the number of stream B, with a commitment that fits: everybody can make one."""
-    ((kind, number),) = asked(whole, "SELECT type, stream FROM events WHERE stream = 2 LIMIT 1")
-    forged = RecordedEvent(position, stream, version, b"f" * 16, "Said", 1, 1_700_000_000_000_001, "", b"forged")
+    ((number,),) = asked(whole, "SELECT id FROM types WHERE name = ?", kind)
+    forged = RecordedEvent(position, stream, version, b"f" * 16, kind, 1, 1_700_000_000_000_001, "", b"forged")
     salt = b"s" * 16
     seals = (b"h" * 16, commit_to(salt, envelope(forged), forged.payload), b"c" * 32, salt)
-    row = (None, number, version, forged.event_id, kind, 1, forged.time_us, "", *seals, forged.payload)
+    row = (None, 2, version, forged.event_id, number, 1, forged.time_us, "", *seals, forged.payload)
     return b"before" + varint(120) + varint(position) + record(row)[0] + b"behind"
 
 
@@ -522,6 +554,212 @@ def test_a_salvage_that_fails_leaves_nothing(tmp_path: Path):
         new.with_name(new.name + left).write_text("of a process that was killed")
     assert salvage(path)[1].lost
     assert sorted(each.name for each in new.parent.iterdir()) == ["new.db", "new.db.lock", f"new.db{REMNANTS}"]
+
+
+TAKEN = (
+    *TWO_STREAMS,
+    said(A, "all", first=5, kind="Erased"),
+    said(B, "2", first=3, kind="Hid"),
+    said(B, "drei", first=4),
+)
+BLANKS = {A: dict.fromkeys(range(1, 5), GONE), B: {2: HIDDEN}}
+"""What TAKEN takes away: all of A before version 5, and version 2 of B."""
+
+
+def test_blanked_events_come_back_blanked(tmp_path: Path):
+    """With their seals and the keys of their requests, as they were."""
+    path = log_at(tmp_path / "log.db", *TAKEN, blanks=BLANKS)
+
+    new, done = salvage(path)
+
+    assert done.is_whole
+    assert texts(new, A) == [*["gone"] * 4, "all"]
+    assert texts(new, B) == ["eins", "hidden", "2", "drei"]
+    assert sealed(new, A, B) == sealed(path, A, B)
+    assert asked(new, "SELECT * FROM requests") == asked(path, "SELECT * FROM requests")
+
+
+@pytest.mark.parametrize("is_older_first", [True, False])
+def test_a_blanked_event_wins_over_what_it_was(tmp_path: Path, is_older_first: bool):
+    """Wherever both are found; what is kept is the one that was blanked, not another one made of the older."""
+    path = log_at(tmp_path / "log.db", *TAKEN)
+    older = path.read_bytes()
+    log_at(path, blanks=BLANKS)
+    whole = sealed(path, A, B)
+    newer = path.read_bytes()
+    path.write_bytes(older + newer if is_older_first else newer + older)
+    assert b"zwei" in path.read_bytes()
+
+    new, done = salvage(path)
+
+    assert done.is_whole
+    assert sealed(new, A, B) == whole
+    assert asked(new, "SELECT hex(content_hash) FROM requests") == [("",), ("",)]
+
+
+def test_a_blanked_event_that_no_page_names_wins_over_what_it_was(tmp_path: Path):
+    """It has the same commitment, which is all that is known of it: those beside it are lost, and what took it away."""
+    path = log_at(tmp_path / "log.db", said(B, "eins"), said(A, "one", "two", "three"))
+    changed(path, SECURELY, "UPDATE events SET payload = x'00' WHERE position IN (2, 4)")
+    older = path.read_bytes()
+    log_at(path, blanks={A: {2: HIDDEN}})
+    newer = bytearray(path.read_bytes())
+    page = newer.index(HIDDEN) // PAGE_BYTES * PAGE_BYTES
+    newer[page + 3 : page + 5] = bytes(2)
+    path.write_bytes(older + newer)
+
+    new, _ = salvage(path)
+
+    assert new.with_name(new.name + REMNANTS).read_text() == "3 hidden\n"
+
+
+def test_what_an_event_takes_away_is_not_brought_back(tmp_path: Path):
+    """The process was killed before it blanked anything."""
+    path = log_at(tmp_path / "log.db", *TAKEN)
+
+    new, done = salvage(path)
+
+    assert done.is_whole
+    assert texts(new, A) == [*["gone"] * 4, "all"]
+    assert texts(new, B) == ["eins", "hidden", "2", "drei"]
+    assert [is_blanked(each.salt) for each in sealed(new, B)] == [False, True, False, False]
+    assert asked(new, "SELECT hex(content_hash) FROM requests") == [("",), ("",)]
+
+
+def test_a_remnant_has_nothing_that_was_taken_away(tmp_path: Path):
+    """Version 1 of B is lost."""
+    path = log_at(tmp_path / "log.db", *TAKEN)
+    changed(path, SECURELY, "UPDATE events SET payload = x'00' WHERE position = 3")
+
+    new, _ = salvage(path)
+
+    assert new.with_name(new.name + REMNANTS).read_text() == "6 hidden\n8 2\n9 drei\n"
+
+
+@pytest.mark.parametrize("lost", [1, 2, 7])
+def test_an_erased_stream_stays_erased_whatever_of_it_is_lost(tmp_path: Path, lost: int):
+    """Its name is taken, and nothing is told of it: also where only a blanked event says that it was erased."""
+    path = log_at(tmp_path / "log.db", *TAKEN, blanks={A: dict.fromkeys(range(1, 5), GONE)} if lost == 7 else None)
+    changed(path, SECURELY, f"UPDATE events SET payload = x'00' WHERE position = {lost}")
+
+    new, done = salvage(path)
+
+    (stub,) = sealed(new, A)
+    assert (stub.event.version, stub.event.type, stub.event.payload) == (1, "Erased", b"all")
+    assert [(each.stream, each.kept, each.remnants, each.is_erased) for each in done.lost] == [(A, 0, 0, True)]
+    assert texts(new, B) == ["eins", "hidden", "2", "drei"]
+    assert not new.with_name(new.name + REMNANTS).exists()
+    assert asked(new, "SELECT key FROM requests") == []
+
+
+@pytest.mark.parametrize("version", [1, 5])
+def test_a_row_says_that_a_stream_was_erased(tmp_path: Path, version: int):
+    """Where the event that says so is lost, and where all are."""
+    path = log_at(tmp_path / "log.db", *TAKEN)
+    of_a = "stream = 1 AND version >= " + str(version)
+    changed(path, SECURELY, f"UPDATE events SET payload = x'00' WHERE {of_a}")
+
+    new, done = salvage(path)
+
+    (stub,) = sealed(new, A)
+    assert (stub.event.version, stub.event.type) == (1, "Erased")
+    assert [(each.stream, each.is_erased) for each in done.lost] == [(A, True)]
+    assert texts(new, B) == ["eins", "hidden", "2", "drei"]
+    assert b"three" not in new.read_bytes()
+
+
+def test_what_begins_from_an_erased_stream_is_erased(tmp_path: Path):
+    """It was erased before, though nothing of it says so."""
+    fork = StreamId("default", "fork")
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS, said(fork, "of a 2", "secret"), TAKEN[4])
+
+    new, done = salvage(path)
+
+    assert texts(new, fork) == ["all"]
+    assert [(each.stream, each.is_erased) for each in done.lost] == [(fork, True)]
+
+
+def test_a_stream_that_is_cut_before_what_took_away_is_sealed_anew(tmp_path: Path):
+    """No event of the new log would say why it is blanked."""
+    path = log_at(tmp_path / "log.db", *TAKEN, blanks=BLANKS)
+    changed(path, SECURELY, "UPDATE events SET payload = x'00' WHERE position = 8")
+
+    new, _ = salvage(path)
+
+    assert texts(new, B) == ["eins", "hidden"]
+    assert [is_blanked(each.salt) for each in sealed(new, B)] == [False, False]
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2, 4])
+def test_blanked_events_that_no_page_names_are_proven_by_the_chain(tmp_path: Path, lost: int):
+    """The directory of their page is gone; what is known beside them says that they are real."""
+    other = said(StreamId("default", "c"), "x" * 3_000)
+    path = log_at(tmp_path / "log.db", *TAKEN, other, blanks=BLANKS)
+    if lost:
+        changed(path, SECURELY, f"UPDATE events SET payload = x'00' WHERE position = {lost}")
+    content = bytearray(path.read_bytes())
+    page = content.index(HIDDEN) // PAGE_BYTES * PAGE_BYTES
+    assert content[page] == 13
+    assert content[page : page + PAGE_BYTES].count(GONE) == 4 - bool(lost)
+    content[page + 3 : page + 5] = bytes(2)
+    path.write_bytes(content)
+
+    new, done = salvage(path)
+
+    assert done.is_whole is not bool(lost)
+    assert texts(new, B) == ["eins", "hidden", "2", "drei"]
+    assert texts(new, A) == (["all"] if lost else [*["gone"] * 4, "all"])
+
+
+def test_without_the_secret_an_imitation_takes_nothing_away(tmp_path: Path):
+    """It would erase a stream that somebody else has written."""
+    path = log_at(tmp_path / "log.db", *TWO_STREAMS, said(StreamId("default", "c"), "all", kind="Erased"))
+    log_at(path, said(A, imitation(path, position=9, version=3, kind="Erased"), first=5))
+    overwritten(path, root(path, "log"))
+
+    new, done = salvage(path)
+
+    assert not done.has_key
+    assert texts(new, B) == ["eins", "zwei"]
+
+
+def test_without_the_secret_the_chain_leads_to_what_takes_away(tmp_path: Path):
+    """Though no directory names it."""
+    path = log_at(tmp_path / "log.db", *TAKEN, said(StreamId("default", "c"), "x" * 3_000))
+    overwritten(path, root(path, "log"))
+    content = bytearray(path.read_bytes())
+    page = content.index(b"zwei") // PAGE_BYTES * PAGE_BYTES
+    content[page + 3 : page + 5] = bytes(2)
+    path.write_bytes(content)
+
+    new, done = salvage(path)
+
+    assert not done.has_key
+    assert texts(new, B) == ["eins", "hidden", "2", "drei"]
+    assert texts(new, A) == [*["gone"] * 4, "all"]
+
+
+@pytest.mark.parametrize("position", [6, 8])
+def test_a_message_that_imitates_a_blanked_event_is_none(tmp_path: Path, position: int):
+    """Neither in the place of an event nor behind the last one: it has a commitment to what it says, and no hash of the
+    log's own that would say otherwise."""
+    whole = log_at(tmp_path / "log.db", *TWO_STREAMS)
+    version, event_id = (2, b"%016d" % 2) if position == 6 else (3, b"f" * 16)
+    ((kind, time_us),) = asked(whole, "SELECT type, time_us FROM events WHERE position = 6")
+    forged = RecordedEvent(position, B, version, event_id, "Said", 1, time_us, "", b"forged")
+    salt = b"s" * 16
+    seals = (b"", b"o" * 32, b"c" * 32, salt + commit_to(salt, envelope(forged), forged.payload))
+    row = (None, 2, version, event_id, kind, 1, time_us, "", *seals, forged.payload)
+    path = log_at(whole, said(A, b"before" + varint(120) + varint(position) + record(row)[0] + b"behind", first=5))
+    with Image(path) as image:
+        carved = [event for page in image.pages() for event in carved_events(page, image)]
+    assert seals in [(each.content_hash, each.commitment, each.chain, each.salt) for each in carved]
+
+    new, done = salvage(path)
+
+    assert done.is_whole
+    assert texts(new, B) == ["eins", "zwei"]
+    assert sealed(new, A) == sealed(path, A)
 
 
 def _page(path: Path, number: int) -> bytes:
