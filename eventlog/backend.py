@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from abridged.eventlog.leases import Leases
@@ -102,32 +101,6 @@ class StoredBackend(Backend, Protocol):
 
         `fill` appends to it, and `check`, which may open it in its place until then, raises what forbids it. Raises
         FileExistsError for a log that is there, and what `open` raises; nothing is in its place then.
-        """
-        ...
-
-    def backup(self, to: Path, check: Callable[[StoredBackend], None], copied: Callable[[int, int], None]) -> bool:
-        """Make the file `to` as a copy of the log's, whole or not at all, while a process may go on writing the log. It
-        has every event that was acknowledged before, and none without those before it.
-
-        `check` looks at the copy and raises what forbids it; `copied` is called with the pages that are done, and their
-        total. Returns False, and has done nothing, where a log has no file. Raises FileExistsError for a file that is
-        there, LogFull without room for it, LogLocked while another process makes it.
-        """
-        ...
-
-    def restore(
-        self,
-        backup: Path,
-        check: Callable[[StoredBackend], None],
-        copied: Callable[[int, int], None],
-        *,
-        replaces: bool,
-    ) -> bool:
-        """Give a copy of the file `backup` the place of the log, whole or not at all, after `check`, as for `backup`.
-
-        Returns False, and has done nothing, where a log has no file. A log that is there is kept beside the new one if
-        it `replaces` it; otherwise, and where one is kept so already, FileExistsError is raised. Raises LogLocked while
-        a process owns either file, LogForeign for a backup that is no log, LogFull without room for it.
         """
         ...
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
-from pathlib import Path
 from typing import Any, TypeVar
 
-from abridged.eventlog.backend import Backend, Kept, Notice, Opened, StoredBackend
+from abridged.eventlog.backend import Backend, Kept, Notice, Opened
 from abridged.eventlog.errors import EventLogError
 from abridged.eventlog.log import AppendHook, EventLog
 from abridged.eventlog.postgres import sql
@@ -125,21 +124,6 @@ class PostgresBackend:
     def copy(self, log_id: str, fill: Callable[[EventLog], None], check: Callable[[Backend], None]) -> None:
         made = PostgresBackend(self._url, self._name, copy_of=log_id)
         copied(self._address, self._name, log_id, fill, lambda: check(made))
-
-    def backup(self, to: Path, check: Callable[[StoredBackend], None], copied: Callable[[int, int], None]) -> bool:
-        del to, check, copied
-        return False
-
-    def restore(
-        self,
-        backup: Path,
-        check: Callable[[StoredBackend], None],
-        copied: Callable[[int, int], None],
-        *,
-        replaces: bool,
-    ) -> bool:
-        del backup, check, copied, replaces
-        return False
 
     def rewrite(self, rows: PostgresRows[Any], *, goes_on: Callable[[], bool] = lambda: True) -> bool:
         """See StoredBackend. No page of the rows is one of the events, so that only the rows go."""

@@ -102,9 +102,15 @@ class SqliteBackend:
     def copy(self, log_id: str, fill: Callable[[EventLog], None], check: Callable[[Backend], None]) -> None:
         copied(self._path, log_id, fill, lambda new: check(SqliteBackend(new)))
 
-    def backup(self, to: Path, check: Callable[[StoredBackend], None], copied: Callable[[int, int], None]) -> bool:
+    def backup(self, to: Path, check: Callable[[StoredBackend], None], copied: Callable[[int, int], None]) -> None:
+        """Make the file `to` as a copy of the log's, whole or not at all, while a process may go on writing the log. It
+        has every event that was acknowledged before, and none without those before it.
+
+        `check` looks at the copy and raises what forbids it; `copied` is called with the pages that are done, and their
+        total. Raises FileExistsError for a file that is there or comes meanwhile, LogFull without room for it,
+        LogLocked while another process makes it, LogUnsafe for a volume without hard links.
+        """
         backed_up(self._path, to, Copying(lambda new: check(SqliteBackend(new)), copied))
-        return True
 
     def restore(
         self,
@@ -113,9 +119,14 @@ class SqliteBackend:
         copied: Callable[[int, int], None],
         *,
         replaces: bool,
-    ) -> bool:
+    ) -> None:
+        """Give a copy of the file `backup` the place of the log, whole or not at all, after `check`, as for `backup`.
+
+        A log that is there is kept beside the new one if it `replaces` it; otherwise, and where one is kept so already,
+        FileExistsError is raised. Raises LogLocked while a process owns either file, LogForeign for a backup that is no
+        log, LogFull without room for it.
+        """
         restored(self._path, backup, Copying(lambda new: check(SqliteBackend(new)), copied), replaces=replaces)
-        return True
 
     def salvage(
         self,

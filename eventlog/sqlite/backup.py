@@ -7,7 +7,6 @@ beside its place, checked there, and only then takes that name, so that a proces
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import sqlite3
 import time
@@ -17,17 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from abridged.eventlog.errors import LogFull, LogLocked
+from abridged.eventlog.errors import LogFull, LogLocked, LogUnsafe
+from abridged.eventlog.sqlite.copy import made_beside
 from abridged.eventlog.sqlite.engine import address_of, owned, refuse_foreign, unwritten
 from abridged.eventlog.sqlite.errors import opening, translating
 from abridged.eventlog.sqlite.file import (
     NO_ROOM,
     PRIVATE_MODE,
     FileLock,
-    copy_of,
     flush_folder,
     has_room,
-    lock_of,
     refuse_empty,
     replaced_of,
     wal_index_of,
@@ -40,6 +38,9 @@ PAGES_AT_ONCE = 2_048
 
 _COPY_SETTINGS = ("PRAGMA journal_mode = off", "PRAGMA synchronous = off")
 """A copy that fails is removed, and a complete one is flushed before it takes its name."""
+
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
+"""The system's errors for a hard link on a volume without any."""
 
 _BEGIN = ("BEGIN", "SELECT count(*) FROM sqlite_schema")
 """The transaction reads from its first read on."""
@@ -54,20 +55,20 @@ class Copying(NamedTuple):
 
 
 def backed_up(path: Path, to: Path, copying: Copying) -> None:
-    """See StoredBackend.backup."""
+    """See SqliteBackend.backup."""
     path, to = path.resolve(), to.resolve()
     if to.exists():
         raise FileExistsError(f"there is a file {to}")
-    with _made_beside(to) as (new, descriptor):
+    with made_beside(to) as (new, descriptor):
         with opening(path), _read_whole(path) as log:
             _copy(log, new, descriptor, copying.copied)
         copying.check(new)
-        new.replace(to)
+        _link(new, to)
         flush_folder(to)
 
 
 def restored(path: Path, backup: Path, copying: Copying, *, replaces: bool) -> None:
-    """See StoredBackend.restore."""
+    """See SqliteBackend.restore."""
     path, backup = path.resolve(), backup.resolve(strict=True)
     refuse_empty(backup)
     with ExitStack() as resources:
@@ -75,7 +76,7 @@ def restored(path: Path, backup: Path, copying: Copying, *, replaces: bool) -> N
             refuse_foreign(path)
             resources.enter_context(closing(FileLock(path)))
         _require_place(path, replaces=replaces)
-        new, descriptor = resources.enter_context(_made_beside(path))
+        new, descriptor = resources.enter_context(made_beside(path))
         if not os.geteuid():
             # Root may restore the logs of other users.
             owner = (path if path.exists() else path.parent).stat()
@@ -83,7 +84,21 @@ def restored(path: Path, backup: Path, copying: Copying, *, replaces: bool) -> N
         with opening(backup), owned(backup), _reading(unwritten(backup)) as source:
             _copy(source, new, descriptor, copying.copied)
         copying.check(new)
+        _require_place(path, replaces=replaces)
         _put_in_place(new, path)
+
+
+def _link(new: Path, to: Path) -> None:
+    """Give the file `new` the name `to`, too. Raises FileExistsError for a file that has it by now, and LogUnsafe on a
+    volume without hard links, where it would be taken from that file."""
+    try:
+        os.link(new, to)
+    except FileExistsError as error:
+        raise FileExistsError(f"there is a file {to}") from error
+    except OSError as error:
+        if error.errno in _NO_LINKS:
+            raise LogUnsafe(f"the volume of {to.parent} has no hard links: make the backup on another one") from error
+        raise
 
 
 def _require_place(path: Path, *, replaces: bool) -> None:
@@ -101,10 +116,11 @@ def _put_in_place(new: Path, path: Path) -> None:
     """Give `new` the place of the log in `path`, which is kept beside it with its write-ahead log.
 
     No two files can change their names at once, and SQLite would copy the old write-ahead log into the new file. So
-    there is a write-ahead log, an empty one at last, as long as the log's own file is away: a start is refused then.
+    there is a write-ahead log, an empty one at last, as long as the log's own file is away: a start is refused then. An
+    empty file is not kept, since a log that was replaced before may be.
     """
     wal, kept = wal_of(path), replaced_of(path)
-    if path.exists():
+    if path.exists() and path.stat().st_size:
         wal.touch(PRIVATE_MODE)
         flush_folder(path)
         path.replace(kept)
@@ -121,28 +137,6 @@ def _put_in_place(new: Path, path: Path) -> None:
     for beside in (wal, wal_index_of(path)):
         beside.unlink(missing_ok=True)
     flush_folder(path)
-
-
-@contextmanager
-def _made_beside(place: Path) -> Iterator[tuple[Path, int]]:
-    """Yield an empty file for the copy that is to have `place`, and its descriptor; it is removed unless it has moved.
-
-    Raises LogLocked while another process makes one, and takes over what a killed one has left.
-    """
-    new = copy_of(place)
-    with ExitStack() as resources:
-        with opening(new):
-            descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
-        resources.callback(os.close, descriptor)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise LogLocked(f"another process makes the copy {new}") from error
-        os.fchmod(descriptor, PRIVATE_MODE)
-        os.ftruncate(descriptor, 0)
-        for beside in (new, wal_of(new), wal_index_of(new), lock_of(new)):
-            resources.callback(beside.unlink, missing_ok=True)
-        yield new, descriptor
 
 
 @contextmanager

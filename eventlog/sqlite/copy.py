@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
+from abridged.eventlog.errors import LogLocked
 from abridged.eventlog.log import EventLog
 from abridged.eventlog.sqlite.engine import owned
 from abridged.eventlog.sqlite.errors import opening
-from abridged.eventlog.sqlite.file import copy_of, flush_folder, lock_of, refuse_orphan, wal_index_of, wal_of
+from abridged.eventlog.sqlite.file import (
+    PRIVATE_MODE,
+    copy_of,
+    flush_folder,
+    lock_of,
+    refuse_orphan,
+    wal_index_of,
+    wal_of,
+)
 from abridged.eventlog.sqlite.log import SqliteEventLog
 from abridged.eventlog.sqlite.rewrite import settle
 
@@ -34,14 +44,53 @@ def placing(path: Path) -> Iterator[Path]:
         with opening(path):
             resources.enter_context(owned(path))
         refuse_orphan(path)
+        new, _ = resources.enter_context(made_beside(path))
+        # A backup to this place owns no more than its copy.
         if path.exists() and path.stat().st_size:
             raise FileExistsError(os.fspath(path))
-        new = copy_of(path)
-        for beside in (new, wal_of(new), wal_index_of(new), lock_of(new)):
-            beside.unlink(missing_ok=True)
-            resources.callback(beside.unlink, missing_ok=True)
         yield new
         with opening(path):
             settle(new)
             new.replace(path)
             flush_folder(path)
+
+
+@contextmanager
+def made_beside(place: Path) -> Iterator[tuple[Path, int]]:
+    """Yield an empty file for the copy that is to have `place`, and its descriptor. The file loses its name afterwards,
+    and what SQLite has made beside it is removed.
+
+    Raises LogLocked while another process makes one, and takes over what a killed one has left.
+    """
+    new = copy_of(place)
+    beside = (wal_of(new), wal_index_of(new), lock_of(new))
+    with ExitStack() as resources:
+        with opening(new):
+            descriptor = _locked(new)
+        resources.callback(os.close, descriptor)
+        for file in (new, *beside):
+            resources.callback(file.unlink, missing_ok=True)
+        for file in beside:
+            file.unlink(missing_ok=True)
+        os.fchmod(descriptor, PRIVATE_MODE)
+        os.ftruncate(descriptor, 0)
+        yield new, descriptor
+
+
+def _locked(new: Path) -> int:
+    """Open or create the file `new`, which has no other name, and lock it; return its descriptor. Raises LogLocked."""
+    while True:
+        descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise LogLocked(f"another process makes the copy {new}") from error
+        # Whoever had the lock may have given the file another name: it is complete then, and not to be written.
+        with suppress(FileNotFoundError):
+            opened = os.fstat(descriptor)
+            if os.path.samestat(opened, new.stat()):
+                if opened.st_nlink == 1:
+                    return descriptor
+                new.unlink()
+        os.close(descriptor)

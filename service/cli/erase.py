@@ -48,11 +48,11 @@ def erase(
             return await client.erase(conversation, forks=forks, dry_run=dry_run)
         return await client.erase_matching(labels=wanted, user_id=user_id, dry_run=dry_run)
 
-    counted = call(invocation, lambda client: erased(client, dry_run=True), hints=_HINTS)
+    counted = call(invocation, lambda client: erased(client, dry_run=True), hints=_HINTS_OF_ERASURE)
     if not dry_run:
         if counted.conversations and not yes and not click.confirm(f"Erase {_counts(counted)} for good?", err=True):
             raise CommandFailed("nothing was erased")
-        counted = call(invocation, lambda client: erased(client, dry_run=False), hints=_HINTS)
+        counted = call(invocation, lambda client: erased(client, dry_run=False), hints=_HINTS_OF_ERASURE)
     if as_json_:
         say(as_json(counted))
     elif not counted.conversations:
@@ -90,7 +90,7 @@ def redact(
         return call(
             invocation,
             lambda client: client.redact(conversation, numbers, forks=forks, dry_run=dry_run),
-            hints=_HINTS,
+            hints=_HINTS_OF_REDACTION,
         )
 
     counted = redacted(dry_run=True)
@@ -106,7 +106,8 @@ def redact(
         say(f"{'would redact' if dry_run else 'redacted'} {_texts(counted)}")
 
 
-_HINTS = {"CONVERSATION_HAS_FORKS": "`--forks` erases them too"}
+_HINTS_OF_ERASURE = {"CONVERSATION_HAS_FORKS": "`--forks` erases them too"}
+_HINTS_OF_REDACTION = {"CONVERSATION_HAS_FORKS": "`--forks` redacts them there too"}
 
 
 def _counts(erasure: Erasure) -> str:

@@ -301,14 +301,14 @@ def backup(invocation: Invocation, *, places: Sequence[LogSettings], name: str |
         raise click.UsageError("a backup is one file: abridged log backup [LOG] FILE")
     settings = configuration(invocation).settings
     source = _of(of_log[0] if of_log else None, name, settings)
-    # These two commands alone copy files.
+    if source.url is not None:
+        _copied_by_lines(settings, source, to)
+        return
+    # A backup and a restore alone copy files.
     from abridged.service.cli.log_backup import backed_up
 
     with _as_served(settings, source) as found:
-        if summary := backed_up(found, to.path, _Progress):
-            say(f"ok: {summary}")
-            return
-    _copied_by_lines(settings, source, to)
+        say(f"ok: {backed_up(found, to.path, _Progress)}")
 
 
 @log.command()

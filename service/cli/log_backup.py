@@ -10,9 +10,9 @@ from threading import Event
 
 from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.errors import LogLocked
-from abridged.service.bootstrap.backends import stored_backend
+from abridged.service.bootstrap.backends import file_backend
 from abridged.service.bootstrap.recall import forget_index
-from abridged.service.cli.failures import CommandFailed
+from abridged.service.cli.failures import RESTORE_OR_SALVAGE, CommandFailed
 from abridged.service.cli.log_verification import verified
 from abridged.service.config.settings import Settings
 
@@ -27,10 +27,10 @@ Progress = Callable[[str], Callable[[int, int], None]]
 
 
 def backed_up(settings: Settings, to: Path, progress: Progress) -> str:
-    """Make the file `to` as a copy of the log of `settings`; return its contents in a line, empty for a log without a
-    file. Raises CommandFailed, and an EventLogError or OSError.
+    """Make `to` as a copy of the file of the log of `settings`; return its contents in a line.
 
-    A thread of low priority does it, so that whoever serves the log goes first. An interrupt ends it.
+    A thread of low priority does it, so that whoever serves the log goes first. An interrupt ends it. Raises
+    CommandFailed, and an EventLogError or OSError.
     """
     interrupted = Event()
 
@@ -57,12 +57,12 @@ class _Interrupted(Exception):
 
 
 def _backed_up(settings: Settings, to: Path, progress: Progress) -> str:
-    log = stored_backend(settings.log)
+    log = file_backend(settings.log.path)
     summaries: list[str] = []
 
     def check(copy: StoredBackend) -> None:
-        hint = f"no backup was made; restore the last one, or copy {log} with its -wal and see docs/production.md"
-        summaries.append(verified(copy, FINDINGS_MAX, progress("events checked"), name=str(log), hint=hint))
+        hint = f"no backup was made; {RESTORE_OR_SALVAGE}"
+        summaries.append(_verified(copy, progress, str(log), hint))
 
     try:
         log.backup(to, check, progress("pages"))
@@ -75,14 +75,12 @@ def _backed_up(settings: Settings, to: Path, progress: Progress) -> str:
 
 def restored(settings: Settings, backup: Path, progress: Progress, *, replaces: bool) -> str:
     """Give a copy of the file `backup` the place of the log of `settings`, which loses its search index; return its
-    contents in a line, empty for a log without a file. Raises CommandFailed, and an EventLogError, RecallLocked or
-    OSError."""
-    log = stored_backend(settings.log)
+    contents in a line. Raises CommandFailed, and an EventLogError, RecallLocked or OSError."""
+    log = file_backend(settings.log.path)
     summaries: list[str] = []
 
     def check(copy: StoredBackend) -> None:
-        hint = f"restore another backup; {log} is as it was"
-        summaries.append(verified(copy, FINDINGS_MAX, progress("events checked"), name=str(backup), hint=hint))
+        summaries.append(_verified(copy, progress, str(backup), f"restore another backup; {log} is as it was"))
         forget_index(settings)
 
     try:
@@ -91,3 +89,9 @@ def restored(settings: Settings, backup: Path, progress: Progress, *, replaces: 
         hint = "move it away" if replaces else "--replace moves it aside, or name another place"
         raise CommandFailed(str(error), hint=hint) from error
     return "".join(summaries)
+
+
+def _verified(copy: StoredBackend, progress: Progress, name: str, hint: str) -> str:
+    """Return the contents of the copy of the file `name` in a line. Raises as `verified` does."""
+    see_all = f"`abridged log verify {name} --all` prints them"
+    return verified(copy, FINDINGS_MAX, progress("events checked"), name=name, hint=hint, see_all=see_all)

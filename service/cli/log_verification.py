@@ -23,13 +23,14 @@ def verified(
     *,
     name: str = "",
     hint: str = RESTORE,
+    see_all: str = "--all prints them",
 ) -> str:
     """Return the log's contents in a line. Print the damage, at most `lines_max` lines about conversations.
 
     Raises CommandFailed if anything is, and an EventLogError or OSError if the log cannot be checked. It gives the log
-    this `name`, if any, and for damage to events this `hint`.
+    this `name`, if any, and for damage to events this `hint`; `see_all` says how to see the lines that are left out.
     """
-    found = _Findings(lines_max)
+    found = _Findings(lines_max, see_all)
     rows = backend.rows(READ_TABLE)
     with backend.verification(rows) as log:
         fault = log.fault
@@ -56,15 +57,16 @@ def verified(
 
 
 class _Findings:
-    """Prints the damage, at most `lines_max` lines about conversations, and counts it.
+    """Prints the damage, at most `lines_max` lines about conversations, and counts it; `see_all` tells of the rest.
 
     `damaged` counts conversations that are not whole, `lost` those of whose events some are damaged.
     """
 
-    def __init__(self, lines_max: int) -> None:
+    def __init__(self, lines_max: int, see_all: str) -> None:
         self.count = self.damaged = self.lost = 0
         self.in_events = False
         self._lines_left = lines_max
+        self._see_all = see_all
         self._unprinted = 0
         self._last = ""
 
@@ -86,7 +88,7 @@ class _Findings:
     def end(self) -> None:
         """Print how many findings had no line."""
         if self._unprinted:
-            say(f"and {self._unprinted:,} more findings of conversations; --all prints them")
+            say(f"and {self._unprinted:,} more findings of conversations; {self._see_all}")
 
 
 def _served(service: Service, found: _Findings, conversations: int, nameless: int) -> tuple[str, ...]:

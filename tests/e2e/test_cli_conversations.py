@@ -136,3 +136,6 @@ def test_a_redaction_counts_asks_and_redacts(cli):
     assert cli("redact", "one", "2", "--yes").out == "nothing to redact\n"
     window = cli("context", "one").out
     assert ("Ada" in window, "4711" in window, "[redacted]" in window) == (True, False, True)
+    cli("fork", "one", "two")
+    refused = cli("redact", "one", "1", "--yes")
+    assert (refused.code, "`--forks` redacts them there too" in refused.err) == (1, True)

@@ -38,6 +38,27 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)), -1))
 """
 """The command, whose files may have so many bytes."""
 
+WITHOUT_LINKS = f"""
+import errno, sys
+def link(event, arguments):
+    if event == "os.link":
+        raise OSError(errno.EPERM, "Operation not permitted")
+sys.addaudithook(link)
+{PROGRAM}
+"""
+"""The command, on a volume without hard links."""
+
+BESIDE_ONE_THAT_ENDS = f"""
+import os, sys
+new, done = sys.argv.pop(1), sys.argv.pop(1)
+def lock(event, arguments):
+    if event == "fcntl.flock" and not os.path.exists(done):
+        os.rename(new, done)
+sys.addaudithook(lock)
+{PROGRAM}
+"""
+"""The command, while another one gives its copy the name of a backup after this one has opened it."""
+
 STEPS_MAX = 40
 
 
@@ -120,6 +141,28 @@ def test_a_backup_replaces_no_file(tmp_path, log):
     assert names_in(tmp_path) == {"log", "there", "backup.db"}
 
 
+def test_a_backup_that_another_process_completes_is_not_written_again(tmp_path, log):
+    """The copy that was opened is another's backup by the time it is locked."""
+    new, done = tmp_path / "backup.db.new", tmp_path / "done.db"
+    new.write_bytes(b"precious")
+
+    ran = abridged_process(
+        str(new), str(done), "log", "backup", str(log), str(tmp_path / "backup.db"), program=BESIDE_ONE_THAT_ENDS
+    )
+
+    assert (ran.code, ran.out[:4]) == (0, "ok: "), ran
+    assert done.read_bytes() == b"precious"
+    assert names_in(tmp_path) == {"log", "done.db", "backup.db"}
+
+
+def test_a_backup_needs_hard_links(tmp_path, log):
+    """A volume without them is named; a rename would replace a file that comes meanwhile."""
+    refused = abridged_process("log", "backup", str(log), str(tmp_path / "backup.db"), program=WITHOUT_LINKS)
+
+    assert (refused.code, f"the volume of {tmp_path} has no hard links" in refused.err) == (1, True), refused
+    assert names_in(tmp_path) == {"log"}
+
+
 def test_a_copy_without_room_is_not_there(tmp_path, killed, log, backup):
     """Neither the backup nor the restored log, in whichever part of the copy the disk is full; the old log stays."""
     source = killed.parent.parent / FILE
@@ -153,7 +196,7 @@ def test_a_damaged_log_is_not_backed_up(tmp_path, killed):
     refused = abridged("log", "backup", str(path), str(tmp_path / "backup.db"))
 
     assert (refused.code, "damaged  default/chat" in refused.out) == (1, True), refused
-    assert (f"{path} is damaged" in refused.err, "no backup was made" in refused.err) == (True, True)
+    assert (f"{path} is damaged" in refused.err, "no backup was made; restore a backup" in refused.err) == (True, True)
     assert names_in(tmp_path) == {"damaged"}
 
 
@@ -188,6 +231,17 @@ def test_a_log_is_replaced_on_demand_and_kept(log, backup):
     refused = abridged("log", "restore", str(backup), str(log), "--replace")
     assert (refused.code, "there is a log that was replaced before" in refused.err) == (1, True)
     assert bytes_in(log.parent) == before
+
+
+def test_an_empty_file_does_not_take_the_place_of_the_log_that_was_kept(log, backup):
+    """It is no log to keep, so that nothing is in the way of a second restore."""
+    assert abridged("log", "restore", str(backup), str(log), "--replace").code == 0
+    kept = bytes_in(log.parent)
+
+    for replace in ((), ("--replace",)):
+        log.write_bytes(b"")
+        assert abridged("log", "restore", str(backup), str(log), *replace).code == 0
+        assert bytes_in(log.parent) == kept
 
 
 def test_a_log_that_no_sidecar_starts_on_is_replaced(tmp_path, killed, backup):

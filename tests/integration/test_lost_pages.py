@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from abridged.eventlog.errors import EventLogError, LogFailed
 from abridged.service.cli.main import main
 from abridged.v1 import event_log_service_pb2 as event_log
+from tests.support.command import abridged
 from tests.support.flipped_bits import FILE
 from tests.support.read_tables import asked, changed, grown
 from tests.support.sidecar import said, sidecar
@@ -154,6 +155,16 @@ def test_output_has_a_bound_that_a_flag_lifts(tmp_path: Path, large: Path):
     assert "and 200 more findings of conversations; --all prints them" in short.ran.stdout
     assert len(long.named) == 300
     assert short.ran.stderr == long.ran.stderr
+
+
+def test_a_backup_of_what_is_damaged_says_where_all_of_it_is(tmp_path: Path, large: Path):
+    """Twenty lines of 300, and the command that prints them, which a backup and a restore do not."""
+    path = _overwritten(large, tmp_path / "log", next(_roots(large, "types")))
+
+    for command in (("backup", str(path), str(tmp_path / "new.db")), ("restore", str(path), str(tmp_path / "new.db"))):
+        ran = abridged("log", *command)
+        assert ran.code == 1
+        assert f"and 280 more findings of conversations; `abridged log verify {path} --all` prints them" in ran.out
 
 
 def test_a_damaged_chain_hash_blames_its_own_event(tmp_path: Path, large: Path):

@@ -1,4 +1,4 @@
-"""A copy of a log's file that takes several steps, between which the log goes on."""
+"""A copy of a log's file that takes several steps, between which the log goes on, and others want its place."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from abridged.eventlog.errors import LogLocked
 from abridged.eventlog.event import NewEvent, StreamId
-from abridged.eventlog.log import Append
-from abridged.eventlog.sqlite.backup import PAGES_AT_ONCE, Copying, backed_up
+from abridged.eventlog.log import Append, EventLog
+from abridged.eventlog.sqlite.backup import PAGES_AT_ONCE, Copying, backed_up, restored
+from abridged.eventlog.sqlite.copy import copied as made_by_lines
 from abridged.eventlog.sqlite.log import SqliteEventLog
 from tests.support.patience import PATIENCE_S
 
@@ -18,7 +22,7 @@ PAYLOAD_BYTES = 500_000
 STEPS = 3
 
 
-def noted(log: SqliteEventLog, count: int, size: int) -> None:
+def noted(log: EventLog, count: int, size: int) -> None:
     """Append events of the given size."""
     for _ in range(count):
         event = NewEvent(os.urandom(16), "noted", os.urandom(size))
@@ -46,3 +50,100 @@ def test_commits_between_two_steps_are_not_in_the_copy_and_do_not_begin_it_again
     with closing(sqlite3.connect(tmp_path / "b.db")) as copy:
         assert copy.execute("SELECT count(*), max(position) FROM events").fetchall() == [(before, before)]
         assert copy.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log of one event."""
+    with closing(SqliteEventLog.open(tmp_path / "a.db", clock_us=lambda: time.time_ns() // 1_000)) as opened:
+        noted(opened, 1, 10)
+    return tmp_path / "a.db"
+
+
+def unreported(done: int, total: int) -> None:
+    """Report nothing."""
+
+
+def test_a_file_that_comes_during_a_backup_is_not_replaced(tmp_path: Path, log: Path) -> None:
+    """It has its contents afterwards, and the copy is gone."""
+    to = tmp_path / "b.db"
+
+    def check(_: Path) -> None:
+        to.write_bytes(b"precious")
+
+    with pytest.raises(FileExistsError, match=f"there is a file {to}"):
+        backed_up(log, to, Copying(check, unreported))
+
+    assert to.read_bytes() == b"precious"
+    assert not (tmp_path / "b.db.new").exists()
+
+
+def test_a_log_that_is_set_aside_during_a_restore_is_not_replaced(tmp_path: Path, log: Path) -> None:
+    """The restore is refused, and the log in its place stays."""
+    backed_up(log, tmp_path / "b.db", Copying(lambda _: None, unreported))
+    before, kept = log.read_bytes(), tmp_path / "a.db.replaced"
+
+    def check(_: Path) -> None:
+        kept.write_bytes(b"precious")
+
+    with pytest.raises(FileExistsError, match="a log that was replaced before"):
+        restored(log, tmp_path / "b.db", Copying(check, unreported), replaces=True)
+
+    assert (kept.read_bytes(), log.read_bytes()) == (b"precious", before)
+
+
+def log_id_in(path: Path) -> str:
+    """The id of a log whose file is whole."""
+    with closing(sqlite3.connect(path)) as copy:
+        assert copy.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        ((log_id,),) = copy.execute("SELECT log_id FROM log").fetchall()
+        return str(log_id)
+
+
+def test_an_import_to_the_place_of_a_backup_is_refused(tmp_path: Path, log: Path) -> None:
+    """The backup goes on with its own file."""
+    to, checked = tmp_path / "b.db", []
+
+    def check(new: Path) -> None:
+        with pytest.raises(LogLocked, match="another process makes the copy"):
+            made_by_lines(to, "a" * 32, lambda new: noted(new, 1, 10), lambda _: None)
+        checked.append(log_id_in(new))
+
+    backed_up(log, to, Copying(check, unreported))
+
+    assert [log_id_in(to)] == [log_id_in(log)] == checked
+
+
+def test_a_backup_to_the_place_of_an_import_is_refused(tmp_path: Path, log: Path) -> None:
+    """The import goes on with its own file."""
+    to = tmp_path / "b.db"
+
+    def fill(new: EventLog) -> None:
+        with pytest.raises(LogLocked, match="another process makes the copy"):
+            backed_up(log, to, Copying(lambda _: None, unreported))
+        noted(new, 1, 10)
+
+    made_by_lines(to, "a" * 32, fill, lambda _: None)
+
+    assert log_id_in(to) == "a" * 32
+
+
+def test_an_import_takes_over_what_a_killed_one_has_left(tmp_path: Path, log: Path) -> None:
+    """Its file and the write-ahead log of that."""
+    for name in ("b.db.new", "b.db.new-wal"):
+        (tmp_path / name).write_bytes(log.read_bytes())
+
+    made_by_lines(tmp_path / "b.db", "a" * 32, lambda new: noted(new, 1, 10), lambda _: None)
+
+    assert sorted(path.name for path in tmp_path.iterdir() if "b.db" in path.name) == ["b.db", "b.db.lock"]
+
+
+def test_a_backup_with_two_names_is_not_written_again(tmp_path: Path, log: Path) -> None:
+    """A process that was killed between giving the one and taking the other leaves both."""
+    (tmp_path / "b.db.new").write_bytes(b"precious")
+    (tmp_path / "moved.db").hardlink_to(tmp_path / "b.db.new")
+
+    backed_up(log, tmp_path / "b.db", Copying(lambda _: None, unreported))
+
+    assert (tmp_path / "moved.db").read_bytes() == b"precious"
+    assert not (tmp_path / "b.db.new").exists()
