@@ -71,12 +71,13 @@ def open_recall(
 
 async def forgotten(settings: Settings, recall: Recall | None, position: int) -> None:
     """Return when the search index has followed the log up to this position and its file is purged. One that no sidecar
-    follows is removed: a start with it makes it again. Raises LogUnavailable when it follows the log no longer."""
+    follows is removed: a start with it makes it again. Raises LogUnavailable when it follows the log no longer, or its
+    file cannot be purged now."""
     if recall is not None:
         try:
             await recall.projection.forgotten(position)
         except RecallStopped as error:
-            raise LogUnavailable(f"the search index has stopped: {error}") from error
+            raise LogUnavailable(f"the search index has not forgotten: {error}") from error
     elif (path := _path(settings)) is not None:
         await asyncio.to_thread(remove, path)
 

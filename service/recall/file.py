@@ -15,7 +15,7 @@ from typing import Any
 from abridged.service.recall.errors import RecallLocked, RecallMissing, RecallStopped
 from abridged.service.recall.passages import PIECES_MAX
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Version of the tables, of the indexed part of a text and of its spelling. An index of another version is rebuilt."""
 
 PAGE_BYTES = 16_384
@@ -49,6 +49,7 @@ CREATE TABLE entries(
 );
 CREATE INDEX entries_of_conversation ON entries(conversation, kind, exchange, first);
 CREATE INDEX entries_without_vectors ON entries(id) WHERE NOT has_vectors;
+CREATE INDEX entries_superseded ON entries(namespace, id, conversation) WHERE superseded;
 CREATE TABLE entry_labels(
     name TEXT, value TEXT, entry INTEGER, PRIMARY KEY(name, value, entry)
 ) WITHOUT ROWID;

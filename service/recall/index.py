@@ -174,21 +174,24 @@ class Index:
         ).fetchone()[0]
         return entry.first if newest is None or entry.role == Role.USER else int(newest)
 
-    def _supersede(self, recorded: RecordedEvent) -> None:
-        """Mark the records of the conversation whose messages a later one of their kind covers."""
+    def _supersede(self, recorded: RecordedEvent, kind: Kind, first: int, last: int) -> None:
+        """Mark the earlier records of this kind whose messages the event's record, of `first` to `last`, covers."""
         _, conversation = self._ids_of(recorded.stream)
         self._connection.execute(
-            "UPDATE entries SET superseded = 1 WHERE conversation = ? AND kind <> ? AND NOT superseded AND EXISTS("
-            "SELECT 1 FROM entries later WHERE later.conversation = entries.conversation AND later.kind = entries.kind"
-            " AND later.id > entries.id AND later.first <= entries.first AND later.last >= entries.last)",
-            (conversation, Kind.MESSAGE),
+            "UPDATE entries SET superseded = 1 WHERE conversation = ? AND kind = ? AND exchange = 0 AND first >= ?"
+            " AND last <= ? AND id < ? AND NOT superseded",
+            (conversation, kind, first, last, recorded.position),
         )
 
-    def _restore(self, recorded: RecordedEvent) -> None:
-        """Take the marks of `_supersede` away."""
+    def _supersede_again(self, recorded: RecordedEvent) -> None:
+        """Mark anew the records of the conversation whose messages a later one of their kind covers."""
         _, conversation = self._ids_of(recorded.stream)
         self._connection.execute(
-            "UPDATE entries SET superseded = 0 WHERE conversation = ? AND kind <> ?", (conversation, Kind.MESSAGE)
+            "UPDATE entries SET superseded = EXISTS(SELECT 1 FROM entries later"
+            " WHERE later.conversation = entries.conversation AND later.kind = entries.kind AND later.exchange = 0"
+            " AND later.first <= entries.first AND later.last >= entries.last AND later.id > entries.id)"
+            " WHERE conversation = ? AND kind IN (?, ?)",
+            (conversation, Kind.SUMMARY, Kind.EPISODE),
         )
 
     def _label(self, recorded: RecordedEvent, labels: Mapping[str, str]) -> None:
@@ -320,7 +323,7 @@ def _completed(index: Index, recorded: RecordedEvent, event: SummarizationComple
     first, last = min(r.first for r in record.covered), max(r.last for r in record.covered)
     kind = Kind.SUMMARY if record.episode is None else Kind.EPISODE
     index._add(recorded, _Entry(kind, "", first, last, record.id, text_of(event)))
-    index._supersede(recorded)
+    index._supersede(recorded, kind, first, last)
 
 
 def _revoked(index: Index, recorded: RecordedEvent, event: SummaryRevoked) -> None:
@@ -343,11 +346,11 @@ def _erased(index: Index, recorded: RecordedEvent, _event: ConversationErased) -
     index._label(recorded, {})
 
 
-def _forget_records(index: Index, recorded: RecordedEvent, ids: Iterable[str]) -> None:
+def _forget_records(index: Index, recorded: RecordedEvent, ids: Collection[str]) -> None:
     for record_id in ids:
         index._forget(recorded, "kind <> ? AND source = ?", Kind.MESSAGE, record_id)
-    index._restore(recorded)
-    index._supersede(recorded)
+    if ids:
+        index._supersede_again(recorded)
 
 
 _INDEXED: Mapping[str, Callable[[Index, RecordedEvent, Any], None]] = {

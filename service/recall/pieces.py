@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
     """Filters on rows; an empty collection or 0 filters nothing.
 
     `either` has pairs of entries and conversations: a row must be of one of them, for each pair. `entries` are those
-    that a row must be of, for each member.
+    that a row must be of, for each member; `unwanted` those that it must not be of.
     """
 
     conversation: int = 0
@@ -54,6 +54,7 @@ class Wanted(NamedTuple):
     until_us: int = 0
     either: Collection[tuple[Collection[int], Collection[int]]] = ()
     entries: Collection[Collection[int]] = ()
+    unwanted: Collection[int] = ()
 
 
 class Near(NamedTuple):
@@ -84,6 +85,7 @@ def nearest(blocks: Iterable[bytes], vector: Vector, wanted: Wanted, limit: int)
     import numpy as np
 
     signs = np.frombuffer(_padded(vector.signs), dtype="<u8")
+    unwanted = np.array(sorted(wanted.unwanted), np.int64)
     form = np.dtype(
         [
             ("id", "<i8"),
@@ -100,7 +102,7 @@ def nearest(blocks: Iterable[bytes], vector: Vector, wanted: Wanted, limit: int)
     too_far = len(signs) * 64 + 1
     for chunk in _chunks(blocks):
         rows = np.frombuffer(chunk, dtype=form)
-        keep = _mask(rows, wanted)
+        keep = _mask(rows, wanted, unwanted)
         if keep is not None:
             rows = rows[keep]
         found = np.zeros(len(rows), np.uint16)
@@ -132,8 +134,8 @@ def _chunks(blocks: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(held)
 
 
-def _mask(rows: Any, wanted: Wanted) -> Any:
-    """Return the wanted rows as a mask; None for all."""
+def _mask(rows: Any, wanted: Wanted, unwanted: Any) -> Any:
+    """Return the wanted rows as a mask; None for all. `unwanted` is an ascending array of the filter's."""
     import numpy as np
 
     conditions: list[Any] = []
@@ -151,4 +153,7 @@ def _mask(rows: Any, wanted: Wanted) -> Any:
     for entries, conversations in wanted.either:
         conditions.append(np.isin(entry, list(entries)) | np.isin(rows["conversation"], list(conversations)))
     conditions.extend(np.isin(entry, list(entries)) for entries in wanted.entries)
+    if len(unwanted):
+        places = np.minimum(np.searchsorted(unwanted, entry), len(unwanted) - 1)
+        conditions.append(unwanted[places] != entry)
     return np.logical_and.reduce(conditions) if conditions else None

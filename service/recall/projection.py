@@ -143,14 +143,21 @@ class Projection:
             raise RecallStopped(self.progress.stopped)
 
     async def forgotten(self, position: int) -> None:
-        """Return when every event up to this position is indexed, and the file has nothing of what those erased. Raises
-        RecallStopped."""
+        """Return when every event up to this position is indexed, and the file has nothing of what those erased.
+
+        Raises LogClosed, and RecallStopped also where the file cannot be written now.
+        """
+        import apsw
+
         async with self._moved:
             while not self._words_stopped and self._position < position:
                 await self._moved.wait()
         self.require(meaning=False)
-        while not await self._in_thread(self._index.purge):
-            await self._sleep(self._pace.retry_s)
+        try:
+            while not await self._in_thread(self._index.purge):
+                await self._sleep(self._pace.retry_s)
+        except (apsw.Error, OSError, LogUnavailable) as error:
+            raise RecallStopped(f"the index cannot be purged ({type(error).__name__})") from error
 
     async def stop(self) -> None:
         """End the running tasks; a batch under way is finished or undone. May be called twice."""

@@ -13,7 +13,7 @@ from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventLog
 from abridged.service.codec.events import decode
 from abridged.service.domain.conversation import Conversation, holdings
-from abridged.service.domain.errors import ConversationNotFound
+from abridged.service.domain.errors import ConversationIsErased, ConversationNotFound
 from abridged.service.domain.events import Event, MessageAppended, SummarizationCompleted
 from abridged.service.domain.message import Role
 from abridged.service.domain.ranges import covers, merged, without
@@ -89,7 +89,7 @@ class Recall:
     def __init__(
         self, log: EventLog, projection: Projection, state_of: Callable[[StreamId], Awaitable[Conversation]]
     ) -> None:
-        """`state_of` returns a conversation as it is now, or raises ConversationNotFound."""
+        """`state_of` returns a conversation as it is now, or raises ConversationNotFound or ConversationIsErased."""
         self._log = log
         self._state_of = state_of
         self._searcher = Searcher(projection.path)
@@ -103,8 +103,9 @@ class Recall:
     async def search(self, search: Search) -> Hits:
         """The best entries that say in the log what the index has of them, and that nothing has taken back.
 
-        However late the index is: what was rewound or revoked before the call is no hit. Raises RecallOff,
-        RecallStopped, EmbedderAway, and LogCorrupt for an entry whose event is damaged.
+        However late the index is: what was rewound, revoked, redacted or erased before the call is no hit. Raises
+        RecallOff, RecallStopped, EmbedderAway, LogCorrupt for an entry whose event is damaged, and
+        ConversationNotFound and ConversationIsErased for the conversation that the search names.
         """
         meaning = search.mode is not Mode.WORDS
         embedder = self.projection.embedder
@@ -140,15 +141,15 @@ class Recall:
 
     async def _of_branch(self, search: Search, asked: Asked | None) -> Hits:
         """The hits in one conversation; for a fork, with what it has of its ancestors, as its own."""
-        state = await self._state(StreamId(search.namespace, search.conversation))
-        if state is None or not state.ancestors:
+        state = await self._state_of(StreamId(search.namespace, search.conversation))
+        if not state.ancestors:
             return await self._search(search, asked)
         records = {shown.record.id for shown in state.shown} | {r.id for r in state.records if r.episode is not None}
         found: list[Hit] = []
         position = sys.maxsize
         for held in holdings(search.conversation, state.ancestors):
             name, last = held.conversation_id, held.numbers.last
-            gone = (*state.removed, *([MessageRange(last + 1, sys.maxsize)] if last < sys.maxsize else []))
+            gone = (*_gone(state), *([MessageRange(last + 1, sys.maxsize)] if last < sys.maxsize else []))
             held_only = replace(
                 search, conversation=name, limit=ENTRIES_MAX, gone={name: merged(gone)}, records=records
             )
@@ -186,7 +187,7 @@ class Recall:
     async def _standing_entries(
         self, search: Search, entries_max: int, asked: Asked | None
     ) -> tuple[Found, list[Entry], dict[str, tuple[MessageRange, ...]]]:
-        """The index's answer, its entries that are not taken back, and the rewound messages of conversations where one
+        """The index's answer, its entries that are not taken back, and the gone messages of conversations where one
         was. A page that is full asks for no further state."""
         found, late = await asyncio.to_thread(self._found, search, entries_max, asked)
         states: dict[str, Conversation | None] = {}
@@ -202,19 +203,20 @@ class Recall:
                 state = states[name]
                 if _is_taken_back(entry, state):
                     if state is not None and entry.kind is Kind.MESSAGE:
-                        gone[name] = merged((*search.gone.get(name, ()), *state.removed))
+                        gone[name] = merged((*search.gone.get(name, ()), *_gone(state)))
                     continue
-            left_out = merged((*search.gone.get(name, ()), *(() if state is None else state.removed)))
+            left_out = merged((*search.gone.get(name, ()), *(() if state is None else _gone(state))))
             if entry.exchange is not None and left_out:
                 kept = without((entry.exchange,), left_out)
-                entry = entry._replace(exchange=MessageRange(kept[0].first, kept[-1].last))
+                opening = None if kept[0].first > entry.exchange.first else entry.opening
+                entry = entry._replace(exchange=MessageRange(kept[0].first, kept[-1].last), opening=opening)
             standing.append(entry)
         return found, standing, gone
 
     async def _state(self, stream: StreamId) -> Conversation | None:
         try:
             return await self._state_of(stream)
-        except ConversationNotFound:
+        except (ConversationNotFound, ConversationIsErased):
             return None
 
     def _with_passages(self, search: Search, found: Hits) -> Hits:
@@ -280,12 +282,17 @@ def _passage(number: int, role: Role | None, text: str) -> Passage:
     return Passage(number, role, text, _COUNT(text))
 
 
+def _gone(state: Conversation) -> tuple[MessageRange, ...]:
+    """The messages that were rewound or redacted."""
+    return merged((*state.removed, *state.redaction.messages))
+
+
 def _is_taken_back(entry: Entry, state: Conversation | None) -> bool:
     if state is None:
         return True
     if entry.kind is Kind.MESSAGE:
-        return covers(state.removed, entry.first)
-    return any(record.id == entry.source for record in state.revoked)
+        return covers(state.removed, entry.first) or state.redaction.has(entry.first)
+    return entry.source in state.redaction.record_ids or any(record.id == entry.source for record in state.revoked)
 
 
 async def _asked(query: Query, embedder: Embedder) -> Asked:

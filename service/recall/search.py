@@ -20,7 +20,6 @@ from queue import Empty, Full, LifoQueue
 from typing import Any, NamedTuple
 
 from abridged.service.domain.message import Role
-from abridged.service.domain.ranges import covers
 from abridged.service.domain.record import MessageRange
 from abridged.service.recall.errors import RecallStopped
 from abridged.service.recall.file import Connection, blocks_table, connected, entry_of, words_table
@@ -53,6 +52,16 @@ COUNTED_TO = (256, 1_024, POSTINGS_MAX)
 
 CONNECTIONS_KEPT_MAX = 4
 """The number of threads that read."""
+
+_GONE = """
+SELECT e.id FROM json_each(?) gone CROSS JOIN entries e ON e.conversation = ? AND e.kind = ?
+AND e.exchange BETWEEN coalesce(
+    (SELECT max(exchange) FROM entries WHERE conversation = ? AND kind = ? AND exchange <= gone.value ->> 0), 0
+) AND gone.value ->> 1
+AND e.first BETWEEN gone.value ->> 0 AND gone.value ->> 1
+"""
+"""The messages in ranges. Exchanges are in the order of their messages, and the index has them in this order: that of a
+range's first message is the last to begin before it."""
 
 
 class Mode(Enum):
@@ -108,8 +117,8 @@ class Opening(NamedTuple):
 class Entry(NamedTuple):
     """A message or record that was found, and where: `version` is its event's in the conversation's stream.
 
-    A message is the best of its `exchange`, whose first message is its `opening`, None if that is the message itself.
-    A record has neither.
+    A message is the best of its `exchange`, whose first message is its `opening`, None if that is the message itself,
+    or is taken back. A record has neither.
 
     `piece` is the one that is nearest in meaning, None when words found it. `score` compares within a response only:
     by words it is FTS5's bm25, by meaning a cosine, by both the sum of their ranks. `similarity` is the cosine of the
@@ -193,7 +202,7 @@ class Searcher:
                 return Found((), position, words_position)
             words = [] if search.mode is Mode.MEANING else _by_words(connection, search, scope)
             near = [] if vector is None else _by_meaning(connection, search, scope, vector)
-            units = _units(connection, search, scope[0], {ranked.entry for ranked in (*words, *near)})
+            units = _units(connection, {ranked.entry for ranked in (*words, *near)})
             orders = [_by_unit(order, units) for order in (words, near)]
             ranked = fused(orders) if search.mode is Mode.BOTH else list((orders[0] or orders[1]).values())
             return Found(tuple(_entries(connection, ranked[:entries_max])), position, words_position)
@@ -229,29 +238,23 @@ class Searcher:
             raise RecallStopped(f"the index cannot be read ({type(error).__name__})") from error
 
 
-def _units(connection: Connection, search: Search, namespace: int, entries: Iterable[int]) -> dict[int, _Unit]:
-    """The unit of each entry that may be found."""
-    gone = {_number_of(connection, namespace, name): ranges for name, ranges in search.gone.items()}
+def _units(connection: Connection, entries: Iterable[int]) -> dict[int, _Unit]:
+    """The unit of each entry."""
     found = connection.execute(
-        "SELECT id, conversation, kind, exchange, first, source, superseded FROM entries"
-        " WHERE id IN (SELECT value FROM json_each(?))",
+        "SELECT id, conversation, kind, exchange FROM entries WHERE id IN (SELECT value FROM json_each(?))",
         (json.dumps(sorted(entries)),),
     )
-    units: dict[int, _Unit] = {}
-    for entry, conversation, kind, exchange, first, source, superseded in found:
-        if kind == Kind.MESSAGE:
-            if not covers(gone.get(conversation, ()), first):
-                units[entry] = (conversation, exchange)
-        elif not superseded if search.records is None else source in search.records:
-            units[entry] = (entry, 0)
-    return units
+    return {
+        entry: (conversation, exchange) if kind == Kind.MESSAGE else (entry, 0)
+        for entry, conversation, kind, exchange in found
+    }
 
 
 def _by_unit(order: Iterable[_Ranked], units: Mapping[int, _Unit]) -> dict[_Unit, _Ranked]:
     """The best entry of each unit, in the order of these."""
     best: dict[_Unit, _Ranked] = {}
     for ranked in order:
-        if ranked.entry in units and len(best) < HITS_MAX:
+        if len(best) < HITS_MAX:
             best.setdefault(units[ranked.entry], ranked)
     return best
 
@@ -287,7 +290,23 @@ def _number_of(connection: Connection, namespace: int, conversation: str) -> int
     return None if row is None else int(row[0])
 
 
-def _where(search: Search) -> _Where:
+def _left_out(connection: Connection, search: Search, scope: tuple[int, int]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """Selections of the entries in the scope that are not to be found, and their values."""
+    namespace, conversation = scope
+    within, of_scope = (" AND conversation = ?", (conversation,)) if conversation else ("", ())
+    if search.records is None:
+        superseded = "SELECT id FROM entries INDEXED BY entries_superseded WHERE superseded AND namespace = ?"
+        yield superseded + within, (namespace, *of_scope)
+    else:
+        others = "SELECT id FROM entries WHERE kind IN (?, ?) AND source NOT IN (SELECT value FROM json_each(?))"
+        records = (Kind.SUMMARY, Kind.EPISODE, json.dumps(sorted(search.records)))
+        yield others + within, (*records, *of_scope)
+    for name, ranges in search.gone.items():
+        of_messages = (_number_of(connection, namespace, name), Kind.MESSAGE)
+        yield _GONE, (json.dumps([(r.first, r.last) for r in ranges]), *of_messages, *of_messages)
+
+
+def _where(connection: Connection, search: Search, scope: tuple[int, int]) -> _Where:
     """The filters, as conditions on the entry of a row of words; without any the entry is not even looked up."""
     conditions: list[str] = []
     values: list[Any] = []
@@ -308,6 +327,9 @@ def _where(search: Search) -> _Where:
         )
         values += [*label, *label]
     join = " CROSS JOIN entries e ON e.id = w.rowid" if conditions else ""
+    for selection, of_selection in _left_out(connection, search, scope):
+        conditions.append(f"w.rowid NOT IN ({selection})")
+        values += of_selection
     return _Where(join, "".join(f" AND {condition}" for condition in conditions), tuple(values))
 
 
@@ -322,7 +344,7 @@ def _by_words(connection: Connection, search: Search, scope: tuple[int, int]) ->
     table = words_table(scope[0])
     telling, common = _rare_words(connection, table, search.query)
     phrases = search.query.phrases
-    where = _where(search)
+    where = _where(connection, search, scope)
     if telling:
         ranking = [word for word in telling if word not in phrases]
         # A text that has the phrases need not have the words: they only rank it.
@@ -405,6 +427,9 @@ def _wanted(connection: Connection, search: Search, scope: tuple[int, int]) -> W
             found(f"SELECT rowid FROM {table} WHERE {table} MATCH ?", _within_scope(scope, phrase))
             for phrase in search.query.phrases
         ],
+        unwanted=[
+            entry for selection, values in _left_out(connection, search, scope) for entry in found(selection, *values)
+        ],
     )
 
 
@@ -438,12 +463,12 @@ def _entries(connection: Connection, ranked: Sequence[_Ranked]) -> Iterator[Entr
 
 def _exchange(connection: Connection, conversation: int, exchange: int) -> tuple[MessageRange, Opening]:
     of_exchange = (conversation, Kind.MESSAGE, exchange)
-    opening = connection.execute(
-        "SELECT id, version, text FROM entries WHERE conversation = ? AND kind = ? AND exchange = ?"
+    first, *opening = connection.execute(
+        "SELECT first, id, version, text FROM entries WHERE conversation = ? AND kind = ? AND exchange = ?"
         " ORDER BY first LIMIT 1",
         of_exchange,
     ).fetchone()
     (last,) = connection.execute(
         "SELECT max(first) FROM entries WHERE conversation = ? AND kind = ? AND exchange = ?", of_exchange
     ).fetchone()
-    return MessageRange(exchange, last), Opening(*opening)
+    return MessageRange(first, last), Opening(*opening)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -36,9 +36,15 @@ async def untouched(stream: StreamId) -> Conversation:
 
 
 @asynccontextmanager
-async def indexed(log: Any, path: Path, **options: Any) -> AsyncIterator[Recall]:
+async def indexed(
+    log: Any,
+    path: Path,
+    *,
+    state_of: Callable[[StreamId], Awaitable[Conversation]] = untouched,
+    **options: Any,
+) -> AsyncIterator[Recall]:
     """The index of a log, caught up with it."""
-    recall = Recall(log, Projection(log, path, pace=AT_ONCE, **{"embedder": None, **options}), untouched)
+    recall = Recall(log, Projection(log, path, pace=AT_ONCE, **{"embedder": None, **options}), state_of)
     try:
         recall.projection.start()
         async with asyncio.timeout(PATIENCE_S):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +17,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from abridged.eventlog.errors import LogUnavailable
 from abridged.eventlog.event import NewEvent, RecordedEvent, StreamId
 from abridged.eventlog.log import Append, EventLog
 from abridged.eventlog.memory import MemoryEventLog
 from abridged.eventlog.sqlite.log import SqliteEventLog
+from abridged.service.bootstrap.recall import forgotten
 from abridged.service.codec.events import EVENT_TYPES, decode, encode
+from abridged.service.config.settings import Settings
+from abridged.service.domain.conversation import Ancestor, Conversation
+from abridged.service.domain.errors import ConversationIsErased, ConversationNotFound
 from abridged.service.domain.events import (
     ConversationErased,
     ConversationRewound,
     MessageAppended,
+    MessagesRedacted,
     SummarizationCompleted,
     SummaryRevoked,
 )
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.record import EpisodeFigures, MessageRange, Provenance, RecordContext, SummaryRecord
+from abridged.service.domain.redaction import Redaction
 from abridged.service.domain.tokens import TokenSource
 from abridged.service.recall.embedders import WordLlamaEmbedder
 from abridged.service.recall.errors import EmbedderAway, EmbedderChanged, RecallStopped
-from abridged.service.recall.file import connected
-from abridged.service.recall.index import _INDEXED, _UNINDEXED, Kind
+from abridged.service.recall.file import connected, opened
+from abridged.service.recall.index import _INDEXED, _UNINDEXED, Index, Kind
 from abridged.service.recall.passages import PIECES_MAX
 from abridged.service.recall.pieces import Wanted, nearest
 from abridged.service.recall.projection import Projection
@@ -68,10 +77,10 @@ def log() -> MemoryEventLog:
 
 
 async def find(
-    recall: Recall, query: str, *, mode: Mode = Mode.WORDS, conversation: str = "", limit: int = 100
+    recall: Recall, query: str, *, mode: Mode = Mode.WORDS, conversation: str = "", tokens_max: int = 0
 ) -> Hits:
     """A search in the namespace `default`."""
-    return await recall.search(Search("default", conversation, parsed(query), mode, 100))
+    return await recall.search(Search("default", conversation, parsed(query), mode, 100, tokens_max=tokens_max))
 
 
 def positions(hits: Hits) -> list[int]:
@@ -338,6 +347,20 @@ async def test_no_erased_text_is_left_where_pages_were_balanced(log, tmp_path, s
             assert not [each for each in tmp_path.iterdir() if word in each.read_bytes()]
 
 
+async def test_a_file_that_cannot_be_purged_now_is_an_error_of_the_index(log, tmp_path):
+    """Whoever purges tries again, as for a log that is away."""
+    position = chat(log, *["red"] * 50)
+    path = tmp_path / "index"
+    async with indexed(log, path) as recall:
+        # Shorter than the index of it in memory says.
+        os.truncate(path.with_name(f"{path.name}-wal"), 5_000)
+
+        with pytest.raises(RecallStopped, match="IOError"):
+            await recall.projection.forgotten(position)
+        with pytest.raises(LogUnavailable, match="IOError"):
+            await forgotten(Settings(), recall, position)
+
+
 async def signs_of(embedder: WordLlamaEmbedder, *texts: str) -> list[bytes]:
     """The signs of the texts' vectors."""
     return [vector.signs for vector in quantized(await embedder.embed(texts)) if vector is not None]
@@ -395,6 +418,162 @@ async def test_what_the_log_does_not_say_any_more_is_never_returned(log, tmp_pat
 
     async with indexed(erased, path) as recall:
         assert positions(await find(recall, "red")) == [2]
+
+
+@pytest.mark.parametrize("error", [ConversationNotFound, ConversationIsErased])
+@pytest.mark.parametrize("mode", Mode)
+async def test_a_late_index_finds_what_stands_beside_an_erased_conversation(log, tmp_path, mode, error):
+    """A search of the namespace leaves it out; one that names it fails."""
+
+    async def state_of(stream: StreamId) -> Conversation:
+        if stream.name == "c1":
+            raise error("c1")
+        return Conversation()
+
+    chat(log, "red secret")
+    chat(log, "red apple", name="c2")
+    async with indexed(log, tmp_path / "index", state_of=state_of, embedder=WordLlamaEmbedder(64)) as recall:
+        await recall.projection.stop()
+        append(log, StreamId("default", "c1"), [ConversationErased("c1", 1, "e", 1)])
+
+        assert positions(await find(recall, "red", mode=mode)) == [2]
+        with pytest.raises(error):
+            await find(recall, "red", mode=mode, conversation="c1")
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("conversation", ["", "c1"])
+async def test_a_late_index_shows_no_redacted_text(log, tmp_path, mode, conversation):
+    """No message, no record, no opening of an exchange that goes on: the log has the text until it is blanked."""
+
+    async def state_of(_stream: StreamId) -> Conversation:
+        return Conversation(redaction=Redaction((MessageRange(1, 2),), ("r2",)))
+
+    stream = StreamId("default", "c1")
+    chat(log, "red secret", "a stone, and a secret")
+    reply = Message("m3", Role.ASSISTANT, "red red reply")
+    append(log, stream, [MessageAppended(3, reply, 5, TokenSource.ESTIMATE, "estimate"), record_of("red secret", 2)])
+    async with indexed(log, tmp_path / "index", state_of=state_of, embedder=WordLlamaEmbedder(64)) as recall:
+        await recall.projection.stop()
+        append(log, stream, [MessagesRedacted((1, 2), ("r2",))])
+
+        (hit,) = (await find(recall, "red", mode=mode, conversation=conversation, tokens_max=500)).hits
+
+        assert (hit.entry.id, hit.entry.exchange) == (3, MessageRange(3, 3))
+        assert "secret" not in " ".join(passage.text for passage in hit.passages)
+        assert "secret" not in hit.snippet
+
+
+async def test_an_exchange_begins_with_its_first_message_that_is_not_redacted(log, tmp_path):
+    """In an index that has caught up as in a late one."""
+    stream = StreamId("default", "c1")
+    chat(log, "red secret")
+    reply = Message("m2", Role.ASSISTANT, "red red reply")
+    append(log, stream, [MessageAppended(2, reply, 5, TokenSource.ESTIMATE, "estimate"), MessagesRedacted((1,))])
+
+    async with indexed(log, tmp_path / "index") as recall:
+        (hit,) = (await find(recall, "red")).hits
+
+        assert (hit.entry.id, hit.entry.exchange, hit.entry.opening) == (2, MessageRange(2, 2), None)
+
+
+@pytest.mark.parametrize("mode", Mode)
+async def test_a_fork_finds_what_it_shares_among_better_ones_of_its_source(log, tmp_path, mode):
+    """However many messages came after the fork, and records that it does not show."""
+
+    async def state_of(stream: StreamId) -> Conversation:
+        return Conversation(ancestors=(Ancestor("c1", 1, 1),) if stream.name == "branch" else ())
+
+    stream = StreamId("default", "c1")
+    chat(log, "the river was long and we spoke about many other things there", *["river"] * 250)
+    append(log, stream, [record_of("river", last) for last in range(2, 252)])
+    async with indexed(log, tmp_path / "index", state_of=state_of, embedder=WordLlamaEmbedder(64)) as recall:
+        assert positions(await find(recall, "river", mode=mode, conversation="branch")) == [1]
+
+
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize("conversation", ["", "c1"])
+async def test_superseded_records_take_no_place_of_what_is_found(log, tmp_path, mode, conversation):
+    """However many would be better."""
+    chat(log, "the river was long and we spoke about many other things there")
+    append(log, StreamId("default", "c1"), [record_of("river", last) for last in range(1, 302)])
+
+    async with indexed(log, tmp_path / "index", embedder=WordLlamaEmbedder(64)) as recall:
+        assert set(positions(await find(recall, "river", mode=mode, conversation=conversation))) == {1, 302}
+
+
+marked = st.tuples(st.integers(1, 6), st.integers(0, 4), st.booleans(), st.none() | st.integers(0, 9))
+
+
+@settings(max_examples=40)
+@given(steps=st.lists(marked, min_size=1, max_size=10))
+def test_a_record_is_superseded_while_a_later_one_of_its_kind_covers_it(tmp_path_factory, steps):
+    """Whatever is revoked between them."""
+    log, stream = MemoryEventLog(clock_us=lambda: 1), StreamId("default", "c1")
+    records: dict[str, tuple[int, MessageRange, bool]] = {}
+    for place, (first, more, is_episode, revoked) in enumerate(steps, start=1):
+        name, covered = f"r{place}", MessageRange(first, first + more)
+        completed = record_of("river", place, episode=EpisodeFigures() if is_episode else None)
+        append(log, stream, [replace(completed, record=replace(completed.record, covered=(covered,)))])
+        records[name] = (place, covered, is_episode)
+        if revoked is not None and f"r{revoked}" in records:
+            append(log, stream, [SummaryRevoked(f"r{revoked}", (f"r{revoked}",), ())])
+            del records[f"r{revoked}"]
+    path = tmp_path_factory.mktemp("recall") / "index"
+
+    steps_of(path, log)
+
+    connection = connected(path, writes=False)
+    try:
+        superseded = {name for (name,) in connection.execute("SELECT source FROM entries WHERE superseded")}
+    finally:
+        connection.close()
+    assert superseded == {
+        name
+        for name, (place, covered, is_episode) in records.items()
+        if any(
+            later > place and other.first <= covered.first and other.last >= covered.last and kind == is_episode
+            for later, other, kind in records.values()
+        )
+    }
+
+
+def steps_of(path: Path, log: MemoryEventLog) -> int:
+    """Index a log; returns the steps that SQLite took for it, in hundreds."""
+    steps = 0
+
+    def count() -> bool:
+        nonlocal steps
+        steps += 1
+        return False
+
+    connection = opened(path, log.log_id, log.head(), report=print)
+    connection.set_progress_handler(count, 100)
+    index = Index(connection)
+    try:
+        index.apply(log.read_all(after=index.position, limit=10_000), log.head())
+    finally:
+        index.close()
+    return steps
+
+
+def test_a_conversation_of_many_records_is_indexed_in_good_time(tmp_path):
+    """Twice as many cost about twice as much, and a rewind that takes none back next to nothing."""
+    indexing, rewinding = [], []
+    for count in (200, 400):
+        log, path = MemoryEventLog(clock_us=lambda: 1), tmp_path / str(count)
+        completed = [record_of("river", last) for last in range(1, count + 1)]
+        one = [
+            replace(each, record=replace(each.record, covered=(MessageRange(place, place),)))
+            for place, each in enumerate(completed)
+        ]
+        append(log, StreamId("default", "c1"), one)
+        indexing.append(steps_of(path, log))
+        append(log, StreamId("default", "c1"), [ConversationRewound(to=count)])
+        rewinding.append(steps_of(path, log))
+
+    assert indexing[1] < 2.5 * indexing[0]
+    assert rewinding[1] < rewinding[0] + 10
 
 
 class Erased:

@@ -28,6 +28,7 @@ wanted = st.builds(
     until_us=st.integers(0, 4),
     either=st.lists(st.tuples(some, some), max_size=2),
     entries=st.lists(some, max_size=2),
+    unwanted=some,
 )
 
 
@@ -42,6 +43,7 @@ def is_wanted(row: Row, by: Wanted) -> bool:
         and (not by.until_us or row.time_us < by.until_us)
         and all(entry in entries or row.conversation in conversations for entries, conversations in by.either)
         and all(entry in entries for entries in by.entries)
+        and entry not in by.unwanted
     )
 
 
