@@ -116,7 +116,7 @@ class Blanked(NamedTuple):
 
 
 def blanked(events: Iterable[SealedEvent], stream: StreamId, payloads: Mapping[int, bytes]) -> list[Blanked]:
-    """Those of the stream's `events` that get other payloads, by version. Raises StreamCorrupt if one is not there.
+    """The stream's `events` that get other payloads, by version. Raises StreamCorrupt if one is not there.
 
     What an event's own commitment binds cannot be guessed any more: its salt gives way to a new one, which the
     commitment to the new payload follows.

@@ -194,7 +194,7 @@ class Erasures:
 
 
 def those_with_forks(keys: Iterable[StreamId], forks: Mapping[StreamId, Sequence[StreamId]]) -> list[StreamId]:
-    """These conversations and what was forked from them, each before the one that it was forked from."""
+    """Conversations with what was forked from them, each before the one that it was forked from."""
     found = dict.fromkeys(keys)
     waiting = list(found)
     for key in waiting:

@@ -76,7 +76,7 @@ def part_of_log(log: LogVerification, table: ConversationTable, choice: Choice) 
 
 def lines_of_part(log: LogVerification, part: Part, walked: Walked) -> Iterator[str]:
     """Yield the lines of the part, each with its end. Raises LogCorrupt at the first damage of the log, which is read
-    whole. Memory holds a page of events."""
+    up to the last event of the part. Memory holds a page of events."""
     count, part_id = log.event_count(), _part_id(log.log_id, part)
     of_log = {"logId": log.log_id, "events": count}
     yield json.dumps({"format": FORMAT, "logId": part_id, "events": part.events, "partOf": of_log}) + "\n"

@@ -78,7 +78,7 @@ class Redactions:
         return [event for event in events if isinstance(event, MessagesRedacted)]
 
     async def _sharing(self, key: StreamId, numbers: Sequence[int]) -> dict[StreamId, list[int]]:
-        """Those of the messages that forks of the conversation have, and that are not redacted there, by fork."""
+        """The forks that have some of the messages, which are not redacted there, each with these."""
         found: dict[StreamId, list[int]] = {}
         for fork in await self._with_forks(key):
             if fork == key:

@@ -181,9 +181,9 @@ class ConversationTable:
         """The conversations with a requested pass that has not ended, by namespace and id."""
         return self._rows.marked_streams("pending", after=after, limit=limit)
 
-    def purging(self, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[StreamId]:
+    def purging(self) -> list[StreamId]:
         """The conversations of which the files may still have what was erased, by namespace and id."""
-        return self._rows.marked_streams("purging", after=after, limit=limit)
+        return self._rows.marked_streams("purging")
 
     def forks_of(self, key: StreamId) -> list[StreamId]:
         """The conversations that were forked from this one, without those that are erased."""
