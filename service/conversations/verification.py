@@ -111,6 +111,7 @@ def _require_rows(log: LogVerification, table: ConversationTable | None) -> None
         if table is not None:
             table.attention()
             table.calibrations()
+            table.purging()
     except LogCorrupt as error:
         raise LogCorrupt(f"the read table: {error}") from error
 
