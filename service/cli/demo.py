@@ -62,7 +62,7 @@ def demo(invocation: Invocation) -> None:
             summarizer = asyncio.run(_summarizer(settings))
             settings = configuration(invocation, forced | summarizer).settings
             with explained(settings.log):
-                run(_play(settings))
+                run(_play(settings, found.settings.ollama.first_byte_timeout_s * REPORT_SHARE))
         except asyncio.CancelledError as error:
             raise click.Abort from error
 
@@ -133,7 +133,7 @@ def _end_on_sigterm() -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
-async def _play(settings: Settings) -> None:
+async def _play(settings: Settings, reported_every_s: float) -> None:
     """Play the conversation, and on a terminal keep the sidecar running."""
     _end_on_sigterm()
     # Imported late: it loads the whole server.
@@ -147,7 +147,7 @@ async def _play(settings: Settings) -> None:
             sidecar,
             bundled_conversation(),
             context_length=CONTEXT_LENGTH,
-            reported_every_s=settings.ollama.first_byte_timeout_s * REPORT_SHARE,
+            reported_every_s=reported_every_s,
             started_s=time.monotonic() - started,
             pause_s=PAUSE_S if interactive else 0.0,
             program=program if interactive else "",
