@@ -236,11 +236,11 @@ async def test_the_search_index_needs_no_room_either(disk: Disk):
 
 
 async def hits(disk: Disk) -> int:
-    """How many messages a search for their word finds."""
+    """How many messages are in the exchanges that a search for their word finds."""
     async with disk.channel() as channel:
         found = await ConversationServiceStub(channel).SearchHistory(
             conversation_service_pb2.SearchHistoryRequest(conversation_id="c", query=WORD, page_size=2 * MESSAGES),
             timeout=CALL_S,
             wait_for_ready=True,
         )
-    return len(found.hits)
+    return sum(hit.exchange.last - hit.exchange.first + 1 for hit in found.hits)
