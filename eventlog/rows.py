@@ -165,12 +165,8 @@ class MemoryRows(Generic[R]):
 
     def having(self, mark: str, namespace: str, value: Any) -> list[StreamId]:
         (column,) = self._marks[mark]
-        return [
-            key for key in self.marked_streams(mark) if key.namespace == namespace and self._has(key, column, value)
-        ]
-
-    def _has(self, key: StreamId, column: str, value: Any) -> bool:
-        return bool(getattr(self._rows[key], column) == value)
+        found = (row for row in self._all() if row.namespace == namespace and getattr(row, column) == value)
+        return sorted(StreamId(*row[:2]) for row in found)
 
     def tally(self, mark: str) -> Counter[Any]:
         (column,) = self._marks[mark]

@@ -24,7 +24,7 @@ _LOCAL_MAX = {
     _INDEX_INTERIOR: (PAGE_BYTES - 12) * 64 // 255 - 23,
 }
 _LOCAL_MIN: Final = (PAGE_BYTES - 12) * 32 // 255 - 23
-"""Of a record that goes on elsewhere, at least so many bytes are on its page; https://sqlite.org/fileformat2.html."""
+"""The least bytes on its own page of a record that goes on elsewhere; https://sqlite.org/fileformat2.html."""
 
 _VARINT_BYTES_MAX = 9
 _SEEN_MAX: Final = 50_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from abridged.eventlog.errors import LogCorrupt
@@ -14,9 +13,7 @@ from abridged.service.cli.failures import RESTORE, CommandFailed, Misconfigured
 from abridged.service.cli.terminal import say
 from abridged.service.config.settings import Settings
 from abridged.service.config.sources import environment
-from abridged.service.conversations.log_copy import LogLinesRefused
-
-Walked = Callable[[int, int], None]
+from abridged.service.conversations.log_copy import LogLinesRefused, Walked
 
 
 def salvage_log(settings: Settings, damaged: Path, *, pages: Walked, positions: Walked) -> str:

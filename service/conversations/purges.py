@@ -41,7 +41,7 @@ when it does not follow the log."""
 _log = structlog.get_logger()
 
 
-class Blanked(NamedTuple):
+class BlankedUpTo(NamedTuple):
     """The version of the newest event of a stream that takes contents away, 0 without one, whether any before it was
     still to be blanked, and whether the conversation is erased."""
 
@@ -129,7 +129,7 @@ class Purges:
 
         Raises LogUnavailable while a reader is in the way. Damage to one of them is not in the way of the others.
         """
-        due: dict[StreamId, Blanked] = {}
+        due: dict[StreamId, BlankedUpTo] = {}
         for key in keys:
             with self._unless_damaged(key):
                 due[key] = await asyncio.to_thread(self._blank, key)
@@ -149,7 +149,7 @@ class Purges:
                 if await self._is_confirmed(key, blanked):
                     self._end(key)
 
-    async def _is_confirmed(self, key: StreamId, blanked: Blanked) -> bool:
+    async def _is_confirmed(self, key: StreamId, blanked: BlankedUpTo) -> bool:
         """Say that the conversation is purged. Return whether nothing is due any more: another redaction may have
         followed, here or, if nothing was left to confirm, in another process."""
         command = ConfirmPurge(blanked.version)
@@ -178,19 +178,19 @@ class Purges:
             due.set_exception(error)
             due.exception()  # it is no fault if nobody waits
 
-    def _blank(self, key: StreamId) -> Blanked:
+    def _blank(self, key: StreamId) -> BlankedUpTo:
         """Blank what the events of a stream have taken away from those before them.
 
         The first events come first: from a first event on that is erased, a fold goes on to the erasure.
         """
         row = self._table.row(key)
         if row is not None and row.erased:
-            return Blanked(row.purge_due, self._put_blanks(key, row.purge_due, _erased), of_erased=True)
+            return BlankedUpTo(row.purge_due, self._put_blanks(key, row.purge_due, _erased), of_erased=True)
         recorded = recorded_events(self._log, key)
         blanking = Blanking.of(
             (each.version, decode(each.type, each.schema_version, each.payload)) for each in recorded
         )
-        return Blanked(blanking.end, self._put_blanks(key, blanking.end, partial(redacted_payload, blanking)))
+        return BlankedUpTo(blanking.end, self._put_blanks(key, blanking.end, partial(redacted_payload, blanking)))
 
     def _put_blanks(self, key: StreamId, end: int, left: Callable[[RecordedEvent], bytes]) -> bool:
         """Put the payloads that are `left` in the places of those before version `end`. Return whether any changed."""

@@ -77,7 +77,7 @@ def snippet_of(text: str, stems: Sequence[str]) -> str:
 
 
 def passage_of(text: str, stems: Sequence[str]) -> str:
-    """At most PASSAGE_CHARS of the text as it is written, around the same place."""
+    """Return at most PASSAGE_CHARS of the text as it is written, around the same place."""
     return text if len(text) <= PASSAGE_CHARS else _around(text, stems, PASSAGE_CHARS)
 
 
@@ -102,7 +102,7 @@ def _places(text: str, stems: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _worth(places: Sequence[tuple[int, str]], start: int, chars: int) -> float:
-    """Weigh the different stems that so many characters around this place show: a long one, and one that the text has
+    """Weigh the different stems among the characters around this place: a long one, and one that the text has
     once, tells more."""
     counts = Counter(stem for _, stem in places)
     return sum(

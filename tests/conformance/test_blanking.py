@@ -57,7 +57,7 @@ def test_a_repeat_is_known_by_its_id_whatever_its_content(at: Trial, payload: by
 
 
 def test_a_request_is_known_by_its_key_whatever_its_content(at: Trial):
-    """Its hash is one of the content, too; that of a later request stays."""
+    """The hash of a request is one of the content, too; that of a later request stays."""
     at.append(event(7, SECRET), request=RequestKey("r", SECRET))
     at.append(event(8), request=RequestKey("s", b"8"))
     at.log.blank(A, {3: b""})

@@ -106,7 +106,7 @@ def test_a_record_shows_its_model_calls_and_their_tokens(tmp_path):
 
 
 def test_an_erasure_counts_asks_and_erases(cli):
-    """By id or by label; without a yes nothing is done, and a fork is not forgotten."""
+    """The command erases by id or by label; without a yes it does nothing, and it asks about forks."""
     for name in ("one", "two", "three"):
         cli("append", name, "hello", "--label", f"team={'a' if name != 'three' else 'b'}")
     cli("fork", "one", "four")
@@ -125,7 +125,7 @@ def test_an_erasure_counts_asks_and_erases(cli):
 
 
 def test_a_redaction_counts_asks_and_redacts(cli):
-    """By number; the conversation goes on."""
+    """The command redacts by number; the conversation goes on."""
     for text in ("my name is Ada", "my number is 4711"):
         cli("append", "one", text)
 

@@ -1,4 +1,4 @@
-"""What a model is asked after a bad answer, and what a pass says of it, over the whole path and in both dialects."""
+"""Questions to a model after a bad answer, and the words of a pass about it, over the whole path, in both dialects."""
 
 from __future__ import annotations
 

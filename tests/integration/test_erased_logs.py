@@ -155,7 +155,7 @@ def test_a_log_with_erased_conversations_comes_back_from_its_lines(tmp_path, log
 
 
 async def _views(folder: Path, settings: dict[str, Any]) -> Any:
-    """What a sidecar shows of all conversations; it refuses a repeat and a new message of what was erased."""
+    """A sidecar's views of all conversations; it refuses a repeat and a new message of what was erased."""
     async with sidecar(folder, settings) as s:
         for name in (GONE, FORK):
             for number in (1, 99):

@@ -125,7 +125,7 @@ CONTENT = [
 
 @pytest.mark.parametrize("name", CONTENT)
 async def test_every_call_for_an_erased_conversation_says_so(tmp_path, name: str):
-    """Its id is not used again."""
+    """The sidecar uses its id for no other."""
     async with sidecar(tmp_path) as s:
         await sung(s, turns=10)
         await erased(s)
@@ -144,7 +144,7 @@ async def test_every_call_for_an_erased_conversation_says_so(tmp_path, name: str
 
 
 async def test_erasing_twice_says_that_nothing_was_left(tmp_path):
-    """And erasing what is not there says that."""
+    """Another refusal names a conversation that is not there."""
     async with sidecar(tmp_path) as s:
         await sung(s, turns=10)
         await erased(s)
@@ -187,7 +187,7 @@ async def test_forks_are_erased_with_what_they_were_forked_from_or_not_at_all(tm
 
 
 async def test_a_fork_is_erased_alone(tmp_path):
-    """Its parent stays whole."""
+    """The parent stays whole."""
     async with sidecar(tmp_path) as s:
         chat = await sung(s, turns=10)
         await s.conversations.ForkConversation(api.ForkConversationRequest(conversation_id="c1", fork_id="c2"))
@@ -199,7 +199,7 @@ async def test_a_fork_is_erased_alone(tmp_path):
 
 
 async def test_conversations_are_erased_by_label_and_by_user(tmp_path):
-    """Those that match, and no other; each event says how many the call erased."""
+    """The sidecar erases those that match, and no other; each event says how many the call erased."""
     async with sidecar(tmp_path) as s:
         for number, (user, team) in enumerate([("ada", "x"), ("ada", "y"), ("bob", "x"), ("bob", "y")], 1):
             labels = {"user": user, "team": team}
@@ -235,7 +235,7 @@ async def test_a_credential_needs_the_scope_to_erase(tmp_path):
 
 
 async def test_an_erasure_in_postgresql_leaves_no_row_of_it_to_any_sidecar(tmp_path):
-    """What the server keeps of old rows is the server's; no query finds any, and no sidecar on the log."""
+    """The server keeps old rows as long as it will; no query finds one, and no sidecar on the log."""
     url = schema_url(tmp_path)
     async with sidecar(tmp_path, {"log.url": url}) as one, sidecar(tmp_path, {"log.url": url}) as two:
         await sung(one)
@@ -309,7 +309,7 @@ async def test_an_erasure_goes_on_without_its_caller(tmp_path):
 
 
 async def test_damage_to_one_conversation_is_not_in_the_way_of_another(tmp_path):
-    """Its own erasure says so, and is not tried again and again."""
+    """The erasure of the damaged one ends, and is not tried again and again."""
     async with sidecar(tmp_path) as s:
         await sung(s, "damaged", turns=10)
         await sung(s, "whole", turns=10)

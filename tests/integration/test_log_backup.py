@@ -36,7 +36,7 @@ import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)), -1))
 {PROGRAM}
 """
-"""The command, whose files may have so many bytes."""
+"""The command under a limit on the size of its files, in bytes."""
 
 WITHOUT_LINKS = f"""
 import errno, sys
@@ -245,7 +245,7 @@ def test_an_empty_file_does_not_take_the_place_of_the_log_that_was_kept(log, bac
 
 
 def test_a_log_that_no_sidecar_starts_on_is_replaced(tmp_path, killed, backup):
-    """What is damaged is not read, neither its file nor its write-ahead log."""
+    """The restore reads nothing of the damaged log, neither its file nor its write-ahead log."""
     shutil.copytree(killed.parent, tmp_path / "log")
     log = tmp_path / "log" / FILE
     with log.open("r+b") as file:

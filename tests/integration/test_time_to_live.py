@@ -61,7 +61,7 @@ async def test_a_year_leaves_what_changed_within_the_time_to_live(tmp_path):
 
 
 async def test_a_sidecar_erases_by_itself(tmp_path):
-    """As its setting says, from its start on."""
+    """The setting holds from its start on."""
     async with sidecar(tmp_path, {"log.time_to_live_s": 0.05}) as s:
         await s.chat().append(said(1))
         async with asyncio.timeout(PATIENCE_S):
