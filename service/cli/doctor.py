@@ -195,9 +195,7 @@ async def _embedder(settings: Settings) -> Finding:
     except (SettingUnusable, EmbedderAway) as error:
         hint = "until it responds vectors lag and searches by meaning fail; `ollama pull` fetches a missing model"
         return Finding(WARN, f"search: {name} does not embed: {error}", hint)
-    return Finding(
-        OK, f"search: {name} embeds, {dimension} numbers a text" if name else "search: the extra is installed"
-    )
+    return Finding(OK, f"search: {name} embeds, {dimension} numbers a text" if name else "search: by words")
 
 
 def _index_findings(info: GetServerInfoResponse) -> Iterator[Finding]:

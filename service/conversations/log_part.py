@@ -53,14 +53,14 @@ class Part(NamedTuple):
 
 
 class ConversationMissing(LookupError):
-    """The log has no conversation of this name."""
+    """The log has no conversation of this name, or it was erased."""
 
 
 def part_of_log(log: LogVerification, table: ConversationTable, choice: Choice) -> Part:
     """Choose conversations by their rows in `table`. Raises ConversationMissing, and LogCorrupt for a row that is not
     as written. Memory holds the names of all."""
     streams = log.streams()
-    if missing := choice.names - streams.keys():
+    if missing := {name for name in choice.names if name not in streams or _row(table, name).erased}:
         raise ConversationMissing(min(f"{stream.namespace}/{stream.name}" for stream in missing))
     chosen = [stream for stream in choice.names or streams if choice.accepts(_row(table, stream))]
     found: dict[StreamId, int] = {}

@@ -156,7 +156,7 @@ def test_an_erased_conversation_is_in_no_part(tmp_path):
     assert chats_in(part(log, "--label", "colour=red")) == {"left"}
     assert chats_in(part(log, "--until", "2100-01-01")) == {"left"}
     assert chats_in(part(log, "--conversation", "default/left")) == {"left"}
-    assert "no conversation meets the conditions" in refused(log, "--conversation", "default/erased").err
+    assert "there is no conversation default/erased" in refused(log, "--conversation", "default/erased").err
     assert chats_in(part(log)) == {"erased", "left"}
     assert "kestrelwing" not in json.dumps(part(log))
 
