@@ -980,6 +980,8 @@ def _configure(place: Place, setting: str) -> None:
     place.run(f"ALTER SYSTEM SET {name} = {value}")
     place.run("SELECT pg_reload_conf()")
     _until(lambda: place.ask(f"SELECT current_setting('{name}') = {value}") == [(True,)])
+    # The checkpointer alone makes commits wait for standbys, and reads the setting before its next checkpoint.
+    place.run("CHECKPOINT")
 
 
 def _cancel_wait(place: Place) -> None:
