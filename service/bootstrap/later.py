@@ -7,7 +7,6 @@ from collections.abc import Callable
 from importlib import import_module
 
 LATER = (
-    "protovalidate",
     "abridged.service.summarizer.by_extraction",
     "abridged.service.summarizer.by_model",
     "abridged.service.bootstrap.own_forms",
@@ -16,7 +15,7 @@ LATER = (
     "abridged.service.summarizer.finds",
     "abridged.service.summarizer.texts",
 )
-"""Modules that are imported where they are used; the first is for the first call."""
+"""Modules that are imported where they are used."""
 
 
 def load_the_rest(is_stopping: Callable[[], bool]) -> None:

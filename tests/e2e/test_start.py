@@ -35,7 +35,6 @@ NOT_BY_A_START = {
     "httpx",  # the first call of a model
     "numpy",
     "opentelemetry.sdk",
-    "protovalidate",
     "psycopg",
     "pygments",
     "rich",  # structlog and httpx try it

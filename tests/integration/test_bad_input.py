@@ -21,8 +21,8 @@ from abridged.eventlog import errors as log_errors
 from abridged.eventlog.snapshots import NotSetAside
 from abridged.observability.logs import LogSettings, configure_logs
 from abridged.service.api import errors as edge_errors
+from abridged.service.api.field_rules import PATTERNS
 from abridged.service.api.rich_status import retry_ms
-from abridged.service.api.validation import PATTERNS
 from abridged.service.domain import errors as domain_errors
 from abridged.v1 import (
     conversation_pb2 as conversation,
