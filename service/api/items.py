@@ -75,14 +75,14 @@ class Items:
     def begun(self, item: _Item, serve: Serve, after: asyncio.Task[Any] | None) -> asyncio.Task[Any]:
         """Serve the request once `after` has ended; the task returns the outcome, or the status."""
         task = asyncio.create_task(self._timed(item, serve, after))
-        # Not by the task itself: one that is cancelled before its first step runs none of its code.
-        task.add_done_callback(lambda _: self.let_go(item))
-        task.add_done_callback(lambda done: self._ended(_code_of(done)))
-        return task
 
-    def let_go(self, item: _Item) -> None:
-        """Give back the room of a request."""
-        self._tenant.room.let_go(item.size)
+        def over(ended: asyncio.Task[Any]) -> None:
+            self._tenant.room.let_go(item.size)
+            self._ended(_code_of(ended))
+
+        # Not by the task itself: one that is cancelled before its first step runs none of its code.
+        task.add_done_callback(over)
+        return task
 
     async def _timed(self, item: _Item, serve: Serve, after: asyncio.Task[Any] | None) -> Any:
         began_s, stages, code = time.perf_counter(), begin_stages(), "CANCELLED"
@@ -133,37 +133,56 @@ async def in_order(
     Raises ServerStopping when `stopping` is set and everything that was read has been yielded.
     """
     under_way: deque[asyncio.Task[Any]] = deque()
-    newest: dict[str, asyncio.Task[Any]] = {}
+    moved, has_room = asyncio.Event(), asyncio.Event()
+    # One task reads all: a task and a wait for each request would cost as much as the rest of its way through here.
+    reading = asyncio.create_task(_read(items, serve, key, under_way, moved, has_room, window))
+    reading.add_done_callback(lambda _: moved.set())
     stop = asyncio.create_task(stopping.wait())
-    reading: asyncio.Task[_Item | None] | None = None
-    more = True
+    stop.add_done_callback(lambda _: reading.cancel())
     try:
-        while True:
-            if reading is None and more and len(under_way) < window and not stop.done():
-                reading = asyncio.create_task(items.next())
-            waited = {task for task in (reading, under_way[0] if under_way else None) if task is not None}
-            if not waited:
-                break
-            await asyncio.wait(waited | ({stop} if reading is not None else set()), return_when=asyncio.FIRST_COMPLETED)
-            if reading is not None and reading.done():
-                item = reading.result()
-                reading = None
-                more = item is not None
-                if item is not None:
-                    under_way.append(_begun(items, item, serve, key, newest))
-            elif reading is not None and stop.done():
-                await _unread(items, reading)
-                reading = None
-            if under_way and under_way[0].done():
-                yield under_way.popleft().result()
-        if more:
+        while under_way or not reading.done():
+            if not under_way:
+                moved.clear()
+                await moved.wait()
+                continue
+            outcome = await under_way[0]
+            under_way.popleft()
+            has_room.set()
+            yield outcome
+        if reading.cancelled():
             raise ServerStopping
+        reading.result()
     finally:
         stop.cancel()
+        reading.cancel()
         for task in under_way:
             task.cancel()
-        if reading is not None:
-            await _unread(items, reading)
+        await asyncio.wait((reading,))
+
+
+async def _read(
+    items: Items,
+    serve: Serve,
+    key: Callable[[Any], str],
+    under_way: deque[asyncio.Task[Any]],
+    moved: asyncio.Event,
+    has_room: asyncio.Event,
+    window: int,
+) -> None:
+    """Begin to serve what comes, while fewer than `window` are under way, until no more come.
+
+    A request whose reading is cancelled is not served, and its sender gets no result for it.
+    """
+    newest: dict[str, asyncio.Task[Any]] = {}
+    while True:
+        while len(under_way) >= window:
+            has_room.clear()
+            await has_room.wait()
+        item = await items.next()
+        if item is None:
+            return
+        under_way.append(_begun(items, item, serve, key, newest))
+        moved.set()
 
 
 def _begun(
@@ -180,12 +199,3 @@ def _begun(
 
     task.add_done_callback(forget)
     return task
-
-
-async def _unread(items: Items, reading: asyncio.Task[_Item | None]) -> None:
-    """End a read; a request that it has already read is not served, and its sender gets no result for it."""
-    reading.cancel()
-    await asyncio.wait((reading,))
-    read = None if reading.cancelled() else reading.result()
-    if read is not None:
-        items.let_go(read)
