@@ -133,7 +133,7 @@ def open_core(
     purges = _purges(opened, conversations, resources)
     claims = Claims(opened.leases, owner=new_id(), lease_s=lease_s)
     reactor = _reactor(settings, opened, conversations, summarizers, counter, telemetry, claims)
-    models = _chat_models(settings, providers, conversations, resources)
+    models = _chat_models(settings, providers, conversations, counter, resources)
     listeners.on_loaded = reactor.loaded
     listeners.on_caught_up = (changes.notify, reactor.caught_up)
     listeners.on_changed = (
@@ -320,12 +320,14 @@ def _chat_models(
     settings: Settings,
     providers: Providers,
     conversations: Conversations,
+    counter: ModelCounters,
     resources: AsyncExitStack,
 ) -> ChatModels:
     tasks: set[asyncio.Task[None]] = set()
 
     async def update(key: StreamId) -> None:
-        await conversations.execute(key, lambda state: ChangeSettings(models.resolved(state.settings)))
+        factor = await models.recounted(await conversations.state(key))
+        await conversations.execute(key, lambda state: ChangeSettings(models.updated(state.settings, factor)))
 
     def learned(model: str) -> None:
         task = asyncio.get_running_loop().create_task(models.learned(model, update))
@@ -346,7 +348,8 @@ def _chat_models(
     )
     resources.push_async_callback(close)
     resources.push_async_callback(lengths.close)
-    models = ChatModels(lengths, conversations.counting)
+    models = ChatModels(lengths, conversations.counting, on_exact=learned)
+    counter.on_ready = learned
     return models
 
 

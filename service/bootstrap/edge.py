@@ -338,5 +338,5 @@ def _facts(settings: Settings, core: Core) -> ServerFacts:
         },
         started_us=core.now_us(),
         counter=core.counter.name,
-        counts_exactly=settings.tokens.is_exact,
+        counts_exactly=core.counter.counts_exactly,
     )

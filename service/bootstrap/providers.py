@@ -18,7 +18,7 @@ from abridged.service.models.preference import PreferredModel
 from abridged.service.models.provider import OpenProvider, Surroundings
 from abridged.service.summarizer.summarizer import is_extractive
 from abridged.service.tokenizers.choice import counter_named
-from abridged.service.tokenizers.exact import require_exact
+from abridged.service.tokenizers.exact import reads_tokenizers, require_exact
 from abridged.service.tokenizers.model_counters import ModelCounters
 
 Traced = Callable[[SummaryModel], SummaryModel]
@@ -39,17 +39,18 @@ def host_labels(settings: Settings) -> tuple[str, ...]:
 
 
 def model_counters(group: TokenSettings, providers: Providers) -> ModelCounters:
-    """The counter of the settings, and models' own tokenizers if they are asked for.
+    """The counter of the settings, and models' own tokenizers where they can be had.
 
     Raises UnknownCounter, and TokenizerMissing without the extra that the settings need.
     """
-    if group.is_exact:
+    if group.tokenizer_files:
         require_exact()
     return ModelCounters(
         counter_named(group.counter_name),
         files=group.tokenizer_files,
-        fetch=providers.tokenizer_json if group.exact else None,
+        fetch=providers.tokenizer_json if group.exact and reads_tokenizers() else None,
         now_s=time.monotonic,
+        embedded=group.exact,
     )
 
 

@@ -75,8 +75,8 @@ def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], objec
     if settings.recall.index == "both":
         yield "recall.index", "", require_installed
     yield "tokens.counter", "", partial(counter_named, settings.tokens.counter_name)
-    if settings.tokens.is_exact:
-        yield "tokens.exact" if settings.tokens.exact else "tokens.tokenizer_files", "", require_exact
+    if settings.tokens.tokenizer_files:
+        yield "tokens.tokenizer_files", "", require_exact
 
 
 def _check_raw_schema(path: Path) -> None:

@@ -361,18 +361,18 @@ class TokenSettings(SettingsGroup):
 
     counter: Literal["estimate", "bpe"] = Field(
         default="estimate",
-        description="`estimate` by script class, or the embedded `bpe` (package extra `bpe`): OpenAI's o200k, exact "
-        "for its models (gpt-4o, gpt-4.1, gpt-5, o1, o3, o4, gpt-oss) and an estimate for all others.",
+        description="For models whose own tokenizer cannot be had: `estimate` by the vocabulary that a model's name "
+        "stands for, or the embedded `bpe` (package extra `bpe`): OpenAI's o200k.",
     )
     exact: bool = Field(
-        default=False,
-        description="Count with each chat model's own tokenizer, rebuilt from Ollama's description of the model "
-        "(package extra `exact`); what cannot be rebuilt is counted by `tokens.counter`.",
+        default=True,
+        description="Count with each chat model's own tokenizer where it can be had: OpenAI's (package extra `bpe`), "
+        "or rebuilt from Ollama's description of the model (package extra `exact`).",
     )
     tokenizer_files: Mapping[str, Path] = Field(
         default={},
         description="Table from a glob on the chat model's name to its `tokenizer.json` (package extra `exact`); it "
-        "comes before Ollama's description.",
+        "comes before the others.",
     )
     default_context_length: int = Field(
         default=8_192, ge=512, le=16_777_216, description="Used if the model's own is unknown."
@@ -384,12 +384,7 @@ class TokenSettings(SettingsGroup):
     @property
     def counter_name(self) -> str:
         """The counter as events name it, with its vocabulary."""
-        return "bpe:o200k" if self.counter == "bpe" else self.counter
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether any model may be counted by its own tokenizer."""
-        return self.exact or bool(self.tokenizer_files)
+        return f"{self.counter}:o200k"
 
 
 class RecallSettings(SettingsGroup):

@@ -1,7 +1,8 @@
 """Derives settings from a conversation's chat model: context length and calibration, as far as known.
 
 A conversation opens at once with what is known. Once the model's server has described the model, an event updates the
-conversations that wait for it.
+conversations that wait for it. So does one when the model's tokenizer is ready: the estimates of the window are counted
+again, and the calibration factor becomes that of their counts.
 """
 
 from __future__ import annotations
@@ -31,11 +32,23 @@ _log = structlog.get_logger()
 
 
 class ChatModels:
-    """Resolves settings of new and changed conversations. Lives on one event loop."""
+    """Resolves settings of new and changed conversations. Lives on one event loop.
 
-    def __init__(self, context_lengths: ContextLengths, counting: Counting) -> None:
+    `on_exact` is called with the model of a conversation that has estimates beside the model's own tokenizer.
+    """
+
+    def __init__(
+        self,
+        context_lengths: ContextLengths,
+        counting: Counting,
+        *,
+        on_exact: Callable[[str], None] = lambda _model: None,
+    ) -> None:
         self._context_lengths = context_lengths
         self._counting = counting
+        self._on_exact = on_exact
+        self._estimated: dict[StreamId, str] = {}
+        self._recounted: dict[StreamId, str] = {}
         self._taught: dict[str, dict[str, Taught]] = {}
         self._waiting: dict[StreamId, str] = {}
 
@@ -53,6 +66,16 @@ class ChatModels:
         length, source = self._context_lengths.of(settings.model, requested=settings.requested_context_length)
         prompt = settings.system_prompt and self._counting.prompt(settings.system_prompt, settings.model)
         return replace(settings, context_length=length, context_length_source=source, system_prompt=prompt)
+
+    def updated(self, settings: Settings, factor: float | None) -> Settings:
+        """The settings as `resolved`, with the factor of recounted estimates if there is one."""
+        resolved = self.resolved(settings)
+        return resolved if factor is None else replace(resolved, calibration_factor=factor)
+
+    async def recounted(self, state: Conversation) -> float | None:
+        """Return the factor by which the window's estimates are what the model's own tokenizer counts; None without
+        such a tokenizer, or without estimates."""
+        return await self._counting.factor_of_estimates(state.window, state.settings.model)
 
     def opening(self, namespace: str, settings: Settings) -> Settings:
         """The settings of a new conversation, including what its namespace's usage reports have taught."""
@@ -72,6 +95,16 @@ class ChatModels:
             self._waiting[key] = settings.model
             # The description may have arrived during the conversation's first commit.
             self._context_lengths.remind(settings.model)
+        self._await_tokenizer(key, state)
+
+    def _await_tokenizer(self, key: StreamId, state: Conversation) -> None:
+        model = state.settings.model
+        if not model or not state.estimated_tokens or self._recounted.get(key) == model:
+            self._estimated.pop(key, None)
+        elif len(self._estimated) < WAITING_MAX:
+            self._estimated[key] = model
+            if self._counting.is_exact(model):
+                self._on_exact(model)
 
     def _learn(self, namespace: str, model: str, taught: Taught) -> None:
         known = self._taught.setdefault(namespace, {})
@@ -81,13 +114,25 @@ class ChatModels:
         known[model] = taught
 
     async def learned(self, model: str, update: Callable[[StreamId], Awaitable[None]]) -> None:
-        """Update the conversations that wait for `model`; one that cannot be written now keeps waiting."""
-        for key in [key for key, waits_for in self._waiting.items() if waits_for == model]:
-            if self._waiting.pop(key, None) is None:
+        """Update the conversations that wait for what is known of `model` now; one that cannot be written keeps
+        waiting."""
+        exact = self._counting.is_exact(model)
+        for key in [key for key, waits_for in {**self._waiting, **self._estimated}.items() if waits_for == model]:
+            waited = self._waiting.pop(key, None)
+            estimated = self._estimated.pop(key, None) if exact else None
+            if waited is None and estimated is None:
                 continue
+            if exact:
+                self._note_recounted(key, model)
             try:
                 await update(key)
             except (DomainError, EventLogError) as error:
                 _log.warning("settings.not_updated", conversation_id=key.name, error_type=type(error).__name__)
+                self._recounted.pop(key, None)
                 if isinstance(error, EventLogError):
                     self._waiting.setdefault(key, model)
+
+    def _note_recounted(self, key: StreamId, model: str) -> None:
+        if len(self._recounted) >= WAITING_MAX:
+            del self._recounted[next(iter(self._recounted))]
+        self._recounted[key] = model

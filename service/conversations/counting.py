@@ -6,14 +6,21 @@ or if the model's tokenizer arrived meanwhile, the message is counted again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from abridged.observability.stages import Stage, stage
 from abridged.service.domain.commands import CountedMessage
-from abridged.service.domain.events import SystemPrompt
+from abridged.service.domain.events import MessageAppended, SystemPrompt
 from abridged.service.domain.message import Message
-from abridged.service.domain.tokens import TokenCount, TokenCounter, TokenSource, message_tokens
+from abridged.service.domain.tokens import (
+    FACTOR_MAX,
+    FACTOR_MIN,
+    TokenCount,
+    TokenCounter,
+    TokenSource,
+    message_tokens,
+)
 from abridged.service.turn import run_off_loop
 
 COUNTED_CHARS = 50
@@ -50,6 +57,20 @@ class Counting:
         counter = self.by_model(model)
         tokens = message_tokens(prompt.message, counter, model=model)
         return replace(prompt, tokens=tokens.tokens, source=tokens.source)
+
+    def is_exact(self, model: str) -> bool:
+        """Whether the model's own tokenizer counts its messages now."""
+        return self.counter.of(model).source_for(model) is TokenSource.TOKENIZER
+
+    async def factor_of_estimates(self, window: Iterable[MessageAppended], model: str) -> float | None:
+        """The tokens of the window's estimated messages by the model's own tokenizer, for one of their estimates; None
+        without that tokenizer, or without estimates."""
+        estimated = [m for m in window if m.source is TokenSource.ESTIMATE]
+        if not estimated or not self.is_exact(model):
+            return None
+        counted = await self.counted([m.message for m in estimated], model)
+        ratio = sum(c.cost.tokens for c in counted) / sum(m.tokens for m in estimated)
+        return min(FACTOR_MAX, max(FACTOR_MIN, ratio))
 
     async def credited(self, messages: tuple[CountedMessage, ...], model: str) -> tuple[CountedMessage, ...]:
         """The counts by the counter of the conversation's `model`, marked as exact if that has its own vocabulary."""

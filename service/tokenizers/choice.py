@@ -1,4 +1,4 @@
-"""Token counters by name, as in settings. Names are stable, because events contain them."""
+"""Token counters by name: `estimate` or `bpe`, with the vocabulary. Names are stable, because events contain them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from typing import Final
 from abridged.service.domain.tokens import TokenCounter
 from abridged.service.tokenizers.embedded import VOCABULARIES, EmbeddedCounter
 from abridged.service.tokenizers.errors import UnknownCounter
-from abridged.service.tokenizers.estimated import EstimatingCounter
+from abridged.service.tokenizers.estimated import EstimatingCounter, estimated_vocabularies
 
-_BPE_PREFIX: Final = "bpe:"
-
-COUNTER_NAMES: Final = (EstimatingCounter.name, *(_BPE_PREFIX + vocabulary for vocabulary in VOCABULARIES))
+COUNTER_NAMES: Final = (
+    *(f"estimate:{vocabulary}" for vocabulary in estimated_vocabularies()),
+    *(f"bpe:{vocabulary}" for vocabulary in VOCABULARIES),
+)
 
 
 def counter_named(name: str) -> TokenCounter:
     """The counter with that name. Raises UnknownCounter, or TokenizerMissing if its extra is not installed."""
-    if name == EstimatingCounter.name:
-        return EstimatingCounter()
-    vocabulary = name.removeprefix(_BPE_PREFIX)
-    if name.startswith(_BPE_PREFIX) and vocabulary in VOCABULARIES:
-        return EmbeddedCounter(vocabulary)
-    raise UnknownCounter(f"unknown token counter {name!r}; known are {', '.join(COUNTER_NAMES)}")
+    if name not in COUNTER_NAMES:
+        raise UnknownCounter(f"unknown token counter {name!r}; known are {', '.join(COUNTER_NAMES)}")
+    kind, _, vocabulary = name.partition(":")
+    return EstimatingCounter(vocabulary) if kind == "estimate" else EmbeddedCounter(vocabulary)

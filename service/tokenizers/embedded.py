@@ -10,33 +10,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
+from functools import cache
 from importlib.util import find_spec
 from typing import Final, Protocol
 
 from abridged.service.domain.tokens import TokenCounter, TokenSource
 from abridged.service.tokenizers.errors import TokenizerMissing
+from abridged.service.tokenizers.vocabularies import vocabulary_of
 
 VOCABULARIES: Final = {"o200k": "o200k_base", "cl100k": "cl100k_base"}
 """Vocabularies: our names and the library's."""
-
-_MODELS: Final = {
-    "o200k": (
-        "gpt-4o*",
-        "chatgpt-4o*",
-        "gpt-4.1*",
-        "gpt-4.5*",
-        "gpt-5*",
-        "gpt-oss*",
-        "o1",
-        "o1-*",
-        "o3",
-        "o3-*",
-        "o4-*",
-    ),
-    "cl100k": ("gpt-4", "gpt-4-*", "gpt-3.5-*", "gpt-35-*"),
-}
-"""Globs on the names of models with each vocabulary, without provider and path. Source: tiktoken's table."""
 
 _PIECE_CHARS_MAX: Final = 50_000
 """A character is at most four tokens, one per byte, so no piece exceeds the library's 200,000 tokens."""
@@ -59,7 +42,7 @@ class EmbeddedCounter:
         _require_library()
         self.name = f"bpe:{vocabulary}"
         self._library_name = VOCABULARIES[vocabulary]
-        self._models = _MODELS[vocabulary]
+        self._vocabulary = vocabulary
         self._encoding: _Encoding | None = None
         self._loading = threading.Lock()
 
@@ -72,9 +55,7 @@ class EmbeddedCounter:
 
     def source_for(self, model: str) -> TokenSource:
         """TOKENIZER for the vocabulary's own models, on any server, otherwise ESTIMATE."""
-        name = model.lower().rpartition("/")[2]
-        names = (name, name.partition(":")[2])
-        exact = any(fnmatchcase(n, glob) for n in names for glob in self._models)
+        exact = vocabulary_of(model) == self._vocabulary
         return TokenSource.TOKENIZER if exact else TokenSource.ESTIMATE
 
     def of(self, _model: str) -> TokenCounter:
@@ -88,6 +69,19 @@ class EmbeddedCounter:
 
                 self._encoding = bpe_openai.get_encoding(self._library_name)
             return self._encoding
+
+
+def is_embedded(vocabulary: str) -> bool:
+    """Whether the vocabulary can be counted with here: it is in the library, and its extra is installed."""
+    return vocabulary in VOCABULARIES and find_spec("bpe_openai") is not None
+
+
+@cache
+def embedded_counter(vocabulary: str) -> EmbeddedCounter:
+    """The vocabulary's counter, loaded: that takes a second, once."""
+    counter = EmbeddedCounter(vocabulary)
+    counter.count("loaded")
+    return counter
 
 
 def _require_library() -> None:

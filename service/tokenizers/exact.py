@@ -15,9 +15,14 @@ TOKENIZER_BYTES_MAX: Final = 64_000_000
 """Largest tokenizer.json; that of Gemma 3 has 33 MB."""
 
 
+def reads_tokenizers() -> bool:
+    """Whether the extra is installed."""
+    return find_spec("tokenizers") is not None
+
+
 def require_exact() -> None:
     """Raise TokenizerMissing unless the extra is installed."""
-    if find_spec("tokenizers") is None:
+    if not reads_tokenizers():
         raise TokenizerMissing(
             "exact counts need the package extra `exact`: scripts/install exact, or pip install 'PATH[exact]'"
         )

@@ -17,9 +17,11 @@ from typing import Final
 import structlog
 
 from abridged.service.domain.tokens import TokenCounter, TokenSource
+from abridged.service.tokenizers.embedded import embedded_counter, is_embedded
 from abridged.service.tokenizers.errors import VocabularyAway, VocabularyUnknown
 from abridged.service.tokenizers.estimated import EstimatingCounter
 from abridged.service.tokenizers.exact import TOKENIZER_BYTES_MAX, ExactCounter
+from abridged.service.tokenizers.vocabularies import vocabulary_of
 
 Fetch = Callable[[str], Awaitable[str]]
 """Returns the tokenizer.json of a model. Raises VocabularyUnknown, or VocabularyAway if it can be asked again."""
@@ -47,12 +49,21 @@ _log = structlog.get_logger()
 class ModelCounters:
     """`default`, and in its place the own tokenizer of each model that has one.
 
-    `files` are paths of tokenizer.json by globs on models' names, and come before `fetch`. `want` and `close` are
-    called on the event loop, the rest in any thread.
+    `files` are paths of tokenizer.json by globs on models' names, and come before an `embedded` vocabulary, which comes
+    before `fetch`. `want` and `close` are called on the event loop, the rest in any thread.
     """
 
+    on_ready: Callable[[str], None] = staticmethod(lambda _model: None)
+    """Called on the event loop with a model whose tokenizer has been learned."""
+
     def __init__(
-        self, default: TokenCounter, *, files: Mapping[str, Path], fetch: Fetch | None, now_s: Callable[[], float]
+        self,
+        default: TokenCounter,
+        *,
+        files: Mapping[str, Path],
+        fetch: Fetch | None,
+        now_s: Callable[[], float],
+        embedded: bool = False,
     ) -> None:
         self.name = default.name
         self.count = default.count
@@ -60,14 +71,20 @@ class ModelCounters:
         self._default = default
         self._files = files
         self._fetch = fetch
+        self._embedded = embedded
         self._now_s = now_s
-        self._known: dict[str, ExactCounter] = {}
+        self._known: dict[str, TokenCounter] = {}
         self._learning: dict[str, asyncio.Task[None]] = {}
         self._reasons: dict[str, tuple[str, float]] = {}
         self._building = asyncio.Semaphore(1)
 
+    @property
+    def counts_exactly(self) -> bool:
+        """Whether any model may be counted by its own tokenizer."""
+        return bool(self._files) or self._fetch is not None or self._embedded
+
     def of(self, model: str) -> TokenCounter:
-        return self._known.get(_key(model), self._default)
+        return self._known.get(_key(model)) or self._default.of(model)
 
     def reason(self, model: str) -> str:
         """Return why an estimate counts the model's tokens, for an operator; empty if its own tokenizer counts them."""
@@ -76,7 +93,9 @@ class ModelCounters:
             return ""
         if key in self._learning:
             return "its tokenizer is being read"
-        return self._reasons.get(key, ("exact counts are not asked for: tokens.exact", 0.0))[0]
+        return self._reasons.get(key, ("exact counts need tokens.exact, and the package extra `exact` or `bpe`", 0.0))[
+            0
+        ]
 
     def want(self, model: str) -> None:
         """Learn the model's tokenizer, unless that is under way, done, or failed lately."""
@@ -84,12 +103,12 @@ class ModelCounters:
         if not key or key in self._known or key in self._learning or self._now_s() < self._again_at(key):
             return
         path = next((path for glob, path in self._files.items() if fnmatchcase(key, _key(glob))), None)
-        if path is None and self._fetch is None:
+        if path is None and self._fetch is None and not self._embeds(key):
             return
         if len(self._known) + len(self._learning) >= KEPT_MAX:
             self._failed(key, f"{KEPT_MAX} other models have theirs", again_s=ASK_AGAIN_S)
             return
-        self._learning[key] = asyncio.create_task(self._learn(key, path), name=f"tokenizer {key}")
+        self._learning[key] = asyncio.create_task(self._learn(model, path), name=f"tokenizer {key}")
 
     async def close(self) -> None:
         """Learn no more."""
@@ -97,13 +116,11 @@ class ModelCounters:
             task.cancel()
         await asyncio.gather(*self._learning.values(), return_exceptions=True)
 
-    async def _learn(self, key: str, path: Path | None) -> None:
+    async def _learn(self, model: str, path: Path | None) -> None:
+        key = _key(model)
         try:
             async with self._building:
-                found = await (asyncio.to_thread(_read, path) if path is not None else self._fetched(key))
-                counter = await asyncio.to_thread(_built, key, found)
-            if path is None:
-                _require_plausible(counter)
+                counter = await self._learned(key, path)
         except VocabularyUnknown as error:
             self._failed(key, str(error), again_s=float("inf"))
         except VocabularyAway as error:
@@ -112,8 +129,21 @@ class ModelCounters:
             self._known[key] = counter
             self._reasons.pop(key, None)
             _log.info("tokenizer.ready", model=key, counter=counter.name)
+            self.on_ready(model)
         finally:
             self._learning.pop(key, None)
+
+    async def _learned(self, key: str, path: Path | None) -> TokenCounter:
+        if path is not None:
+            return await asyncio.to_thread(_built, key, await asyncio.to_thread(_read, path))
+        if self._embeds(key):
+            return await asyncio.to_thread(embedded_counter, vocabulary_of(key))
+        counter = await asyncio.to_thread(_built, key, await self._fetched(key))
+        _require_plausible(counter)
+        return counter
+
+    def _embeds(self, key: str) -> bool:
+        return self._embedded and is_embedded(vocabulary_of(key))
 
     async def _fetched(self, key: str) -> str:
         assert self._fetch is not None, "what has neither file nor server is not learned"
@@ -121,8 +151,9 @@ class ModelCounters:
 
     def _failed(self, key: str, reason: str, *, again_s: float) -> None:
         if self._reasons.pop(key, ("", 0.0))[0] != reason:
-            remedy = f"messages stay counted by {self.name}; tokens.tokenizer_files may name a tokenizer.json"
-            _log.warning("tokenizer.missing", model=key, hint=f"{reason}: {remedy}")
+            counter = self._default.of(key).name
+            remedy = f"messages stay counted by {counter}; tokens.tokenizer_files may name a tokenizer.json"
+            _log.info("tokenizer.missing", model=key, hint=f"{reason}: {remedy}")
         if len(self._reasons) >= REASONS_MAX:
             del self._reasons[next(iter(self._reasons))]
         self._reasons[key] = (reason, self._now_s() + again_s)

@@ -314,7 +314,7 @@ async def test_counts_say_who_counted(tmp_path):
     assert [c.tokens for c in counted.messages] == [of_text + 4, 77]
     assert counted.total_tokens == 2 * of_text + 4 + 77
     assert [c.source for c in counted.messages] == [event_pb2.TOKEN_SOURCE_ESTIMATE, event_pb2.TOKEN_SOURCE_CALLER]
-    assert (counted.counter, counted.calibration_factor) == ("estimate", 1.0)
+    assert (counted.counter, counted.calibration_factor) == ("estimate:o200k", 1.0)
 
 
 async def test_estimates_are_corrected_by_what_usage_reports_have_taught(tmp_path):

@@ -24,7 +24,7 @@ except TokenizerMissing as missing:
 NEVER_LOADED = """
 import sys
 from abridged.service.tokenizers.choice import counter_named
-counter_named("bpe:o200k"), counter_named("estimate").count("text")
+counter_named("bpe:o200k"), counter_named("estimate:o200k").count("text")
 print("bpe_openai" in sys.modules)
 """
 
@@ -36,7 +36,7 @@ def test_every_name_gives_the_counter_of_that_name() -> None:
     assert [counter_named(name).name for name in COUNTER_NAMES] == list(COUNTER_NAMES)
 
 
-@pytest.mark.parametrize("name", ["", "bpe", "bpe:", "o200k", "bpe:gpt9", "Estimate"])
+@pytest.mark.parametrize("name", ["", "bpe", "bpe:", "o200k", "bpe:gpt9", "estimate", "Estimate:o200k"])
 def test_an_unknown_name_is_refused(name: str) -> None:
     """A misspelt setting is not silently an estimate."""
     with pytest.raises(UnknownCounter):

@@ -55,10 +55,10 @@ async def test_a_model_is_estimated_until_its_tokenizer_is_known():
         await w.learned()
         counter = w.counters.of("ollama:m")
 
-        assert before == ("estimate", "its tokenizer is being read")
+        assert before == ("estimate:o200k", "its tokenizer is being read")
         assert counter.name.startswith("tokenizer:")
         assert counter.source_for("ollama:m") is TokenSource.TOKENIZER
-        assert (w.counters.reason("m"), w.counters.of("other").name, w.asked) == ("", "estimate", ["m"])
+        assert (w.counters.reason("m"), w.counters.of("other").name, w.asked) == ("", "estimate:o200k", ["m"])
         await w.learned("m", "ollama:m")
         assert w.asked == ["m"]
 
@@ -72,7 +72,7 @@ async def test_what_cannot_be_rebuilt_is_said_and_not_asked_for_again():
         await w.learned("m")
 
         assert (w.asked, w.counters.reason("m")) == (["m"], "the pre-tokenizer 'x' is not known")
-        assert w.counters.of("m").name == "estimate"
+        assert w.counters.of("m").name == "estimate:o200k"
 
 
 async def test_a_server_that_was_away_is_asked_again_after_a_while():
@@ -108,7 +108,7 @@ async def test_clients_cannot_fill_the_memory_with_tokenizers():
         await w.learned(*(f"m{n}" for n in range(KEPT_MAX + 1)))
 
         assert len(w.asked) == KEPT_MAX
-        assert w.counters.of(f"m{KEPT_MAX}").name == "estimate"
+        assert w.counters.of(f"m{KEPT_MAX}").name == "estimate:o200k"
         assert "other models" in w.counters.reason(f"m{KEPT_MAX}")
 
 
@@ -117,5 +117,5 @@ async def test_nothing_is_learned_unless_it_is_asked_for():
     async with world(asks=False) as w:
         await w.learned("m", "")
 
-        assert w.counters.of("m").name == "estimate"
+        assert w.counters.of("m").name == "estimate:o200k"
         assert "tokens.exact" in w.counters.reason("m")
