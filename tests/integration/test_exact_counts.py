@@ -68,7 +68,7 @@ async def test_a_models_own_tokenizer_counts_as_soon_as_it_is_known(tmp_path):
 async def recounted(chat: Chat) -> conversation_pb2.TokenUsage:
     """The usage once the estimates of the window have been counted again."""
     async with asyncio.timeout(PATIENCE_S):
-        usage = (await chat.state()).usage
+        usage: conversation_pb2.TokenUsage = (await chat.state()).usage
         while usage.calibration_factor == 1.0:
             usage = (await chat.state()).usage
     return usage
