@@ -127,6 +127,7 @@ def _summarizers(
             window_default=_window(settings, asked),
             counter=counter,
             timing=Timing(time.monotonic, asyncio.sleep, random.Random()),
+            after_chat=summarizer.after_chat,
         )
 
     wanted = _OnFirstUse(model.name, by_model)

@@ -307,6 +307,12 @@ class SummarizerSettings(SettingsGroup):
         "`context.raw`. Types are object, array, string, integer, number and boolean; every string needs `maxLength` "
         "or `enum`, every array `maxItems`, and every property is required. One without a bound is refused at start.",
     )
+    after_chat: bool = Field(
+        default=False,
+        description="Ask a chat's own model after the chat's own messages, as they were last sent, so that its server "
+        "has them in its cache. For chats with the first of `models` on the same server, without tools; with Ollama, "
+        "`ollama.num_ctx` must be the chat's. The messages are not framed as quotations.",
+    )
     temperature: float = Field(default=0.2, ge=0, le=2, description="Sampling temperature.")
     num_predict: Annotated[int, AfterValidator(_room_for_an_answer)] = Field(
         default=0,

@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from abridged.service.domain.message import Message
+
 OnProgress = Callable[[int], None]
 """Called with the number of output characters so far; never with text."""
 
@@ -99,6 +101,7 @@ class CompletionRequest:
         attempt: The call's number in its pass, from 1.
         conversation_id: For spans only, like the fields below it.
         compacted: Whether the prompt holds a record in place of older messages.
+        chat: Messages of the chat that the question is about, which come between the system text and the question.
     """
 
     system: str
@@ -115,6 +118,7 @@ class CompletionRequest:
     prompt_name: str = ""
     prompt_version: str = ""
     compacted: bool = False
+    chat: tuple[Message, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

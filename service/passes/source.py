@@ -19,6 +19,7 @@ from abridged.service.domain.ranges import covers, partitioned, ranges_of, witho
 from abridged.service.domain.receipt import Leaving
 from abridged.service.domain.record import FormName, MessageRange
 from abridged.service.domain.rules import NO_RULES_FOUND, RuleFinds
+from abridged.service.domain.sent_chat import sent_up_to
 from abridged.service.domain.sizes import ledger_limits, ledger_tokens, ledger_tokens_max, rules_tokens_max
 from abridged.service.domain.tokens import TokenCounter, calibrated_tokens
 from abridged.service.summarizer.summarizer import PassWork
@@ -50,6 +51,7 @@ class PassSource:
                 overlap=await self._chat(key, state, plan.overlap) if plan.overlap else (),
                 merged=merged,
                 redone=_redone(state, plan),
+                sent=partial(sent_up_to, state, plan),
             ),
         )
 

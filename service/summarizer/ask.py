@@ -14,7 +14,7 @@ from typing import Any
 from abridged.service.domain.chunks import output_tokens_max
 from abridged.service.domain.events import ErrorClass
 from abridged.service.domain.policy import Policy
-from abridged.service.domain.tokens import TokenCounter
+from abridged.service.domain.tokens import TokenCounter, message_tokens
 from abridged.service.models.figures import TokenFactor
 from abridged.service.models.model import (
     AnswerLooped,
@@ -205,7 +205,7 @@ class Asker:
         if self._left_s <= 0:
             cause = f"the {self._settings.deadline_s:g} s of the pass are up"
             raise PassFailed(ErrorClass.TRANSPORT, retryable=True, cause=cause, asked=self._asked)
-        prompt_tokens = await asyncio.to_thread(self._count, prompt.system, user)
+        prompt_tokens = await asyncio.to_thread(self._count, prompt, user)
         request = CompletionRequest(
             system=prompt.system,
             user=user,
@@ -222,6 +222,7 @@ class Asker:
             prompt_name=prompt.name,
             prompt_version=prompt.version,
             compacted=source.continues,
+            chat=prompt.chat,
         )
         self._started()
         self._try_began_s = self._timing.clock_s()
@@ -275,8 +276,9 @@ class Asker:
                 raise
             return digest_of(output, summary_tokens)
 
-    def _count(self, *texts: str) -> int:
-        return sum(self._counter.count(text) for text in texts)
+    def _count(self, prompt: Prompt, user: str) -> int:
+        chat = sum(message_tokens(message, self._counter, model="").tokens for message in prompt.chat)
+        return chat + self._counter.count(prompt.system) + self._counter.count(user)
 
     def _learn_tokens(self, *, counted: int, tokens: int) -> None:
         """Learn from the first answer of a model whose tokens are not known yet."""

@@ -28,7 +28,8 @@ from abridged.service.turn import at_length
 class ModelSummarizer:
     """A Summarizer that asks `model`, within its context, for a draft of the plan's form.
 
-    `window_default` is the context of a model that does not report one, in tokens.
+    `window_default` is the context of a model that does not report one, in tokens. With `after_chat` the model of a
+    chat is asked after the chat's own messages, which its server may have in its cache.
     """
 
     def __init__(
@@ -40,8 +41,10 @@ class ModelSummarizer:
         window_default: int,
         counter: TokenCounter,
         timing: Timing,
+        after_chat: bool = False,
     ) -> None:
         self._model = model
+        self._after_chat = after_chat
         self._settings = settings
         self._forms = forms
         self._window_tokens = window_default
@@ -91,6 +94,7 @@ class ModelSummarizer:
             counter=self._counter,
             window_tokens=window_tokens,
             answer_tokens_max=self._settings.num_predict,
+            chat=await at_length(work.sent) if self._after_chat and self._is_model_of(work) else (),
         )
         reading = _Reading(questions, asker, observer)
         try:
@@ -113,6 +117,10 @@ class ModelSummarizer:
             template=form.prompt,
         )
         return replace(summary, attempts=asker.attempts, tried=asker.tried)
+
+    def _is_model_of(self, work: PassWork) -> bool:
+        """Whether the chat is with this model: by the name with its provider, or without."""
+        return work.chat_model in (self._model.name, self._model.name.partition(":")[2])
 
     async def has_time(self) -> bool:
         """Whether the model is available and idle, as far as its server says."""

@@ -9,15 +9,17 @@ from typing import Self
 
 from abridged.service.domain.chunks import cut_text, grouped, part_tokens_max, source_room, writable_tokens
 from abridged.service.domain.events import ErrorClass, MessageAppended
+from abridged.service.domain.message import Message
 from abridged.service.domain.policy import ToolOutput
 from abridged.service.domain.record import SummaryRecord
-from abridged.service.domain.tokens import TokenCounter
+from abridged.service.domain.tokens import TokenCounter, message_tokens
 from abridged.service.grounding.support import Concordance, concordance_of
 from abridged.service.prompts.prompt import (
     Prompt,
     PromptInput,
     PromptTemplate,
     partial_summary,
+    prompt_after,
     prompt_of,
     transcript_entry,
 )
@@ -67,6 +69,7 @@ class Limits:
 class Questions:
     """Prompts for one source, and what their answers are judged by. The work grows with the source.
 
+    `chat` are the chat's own messages, if they are to be asked about as they were sent, in place of a transcript.
     `cost` returns the tokens of a draft in the window; `window_tokens` is what the model holds of prompt and answer,
     `answer_tokens_max` what it may write, 0 for no bound.
     """
@@ -80,11 +83,14 @@ class Questions:
         counter: TokenCounter,
         window_tokens: int,
         answer_tokens_max: int = 0,
+        chat: tuple[Message, ...] = (),
     ) -> None:
         self._work = work
         self._form = form
         self._cost = cost
         self._count = counter.count
+        self._chat = chat
+        self._chat_tokens = sum(message_tokens(m, counter, model="").tokens for m in chat)
         self._window_tokens = window_tokens
         self._overlap = self._overlap_entries()
         wanted = min(work.plan.summary_tokens_max, answer_tokens_max or work.plan.summary_tokens_max)
@@ -148,6 +154,8 @@ class Questions:
             cut.extend((text, message if len(texts) == 1 else _with_text(message, text)) for text in texts)
         groups = grouped([count(entry) for entry, _ in cut], limit=limit)
         parts = [Part.of(cut[start:end], () if start else self._overlap) for start, end in groups]
+        if len(parts) > 1 or self._chat_tokens > limits.whole:
+            self._chat = ()
         return parts or [Part((), (), self._overlap)]
 
     def of_whole(self, part: Part, room: Room) -> tuple[Prompt, Source]:
@@ -159,8 +167,9 @@ class Questions:
             room.content_tokens,
             part.overlap,
             self._statements,
+            chat=self._chat,
         )
-        return prompt, self._source(part.messages, prompt.system, skeleton=self.skeleton)
+        return prompt, self._source(part.messages, prompt.system or prompt.user, skeleton=self.skeleton)
 
     def of_part(self, part: Part, room: Room) -> tuple[Prompt, Source]:
         """The question about one of several parts, which is not compared with the record that the pass replaces."""
@@ -245,20 +254,19 @@ class Questions:
         summary_tokens: int,
         overlap: tuple[str, ...] = (),
         statements: tuple[str, ...] = (),
+        chat: tuple[Message, ...] = (),
     ) -> Prompt:
-        return prompt_of(
-            template,
-            PromptInput(
-                entries=entries,
-                previous=previous,
-                total_messages=len(self._work.messages),
-                total_tokens=sum(m.tokens for m in self._work.messages),
-                depth=self._work.plan.depth,
-                summary_tokens_max=summary_tokens,
-                overlap=overlap,
-                statements=statements,
-            ),
+        source = PromptInput(
+            entries=entries,
+            previous=previous,
+            total_messages=len(self._work.messages),
+            total_tokens=sum(m.tokens for m in self._work.messages),
+            depth=self._work.plan.depth,
+            summary_tokens_max=summary_tokens,
+            overlap=overlap,
+            statements=statements,
         )
+        return prompt_after(chat, template, source) if chat else prompt_of(template, source)
 
     def _source(
         self,

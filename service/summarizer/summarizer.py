@@ -13,6 +13,7 @@ from abridged.service.domain.conversation import ShownRecord
 from abridged.service.domain.events import CAUSE_CHARS_MAX, ErrorClass, MessageAppended, PassPlan
 from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from abridged.service.domain.mechanical import is_mechanical
+from abridged.service.domain.message import Message
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.receipt import NOTHING_LEAVES, Leaving
 from abridged.service.domain.record import (
@@ -132,6 +133,8 @@ class PassWork:
         leaving: Names and sentences of everything that leaves the window.
         rules: The standing rules of these, counted so too, and those that have been taken back.
         redone: How often a model may have been asked for this range before, in passes that made no record of it.
+        sent: Returns the chat's messages as its model was last sent them, up to the end of the source; none if they
+            do not say all of it.
         in_ledger: The identifiers, case folded, that a ledger would show beside a record of this text and tokens.
     """
 
@@ -148,6 +151,7 @@ class PassWork:
     leaving: Leaving = NOTHING_LEAVES
     rules: RuleFinds = NO_RULES_FOUND
     redone: int = 0
+    sent: Callable[[], tuple[Message, ...]] = tuple
     in_ledger: Callable[[str, int], frozenset[str]] = lambda _text, _tokens: frozenset()
 
     @property

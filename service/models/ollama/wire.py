@@ -11,6 +11,7 @@ from typing import Any
 
 from abridged.service.models.http.fields import count_of, name_of, seconds_of
 from abridged.service.models.http.lines import StreamedAnswer
+from abridged.service.models.messages import messages_of
 from abridged.service.models.model import (
     AnswerLooped,
     CompletionRequest,
@@ -33,8 +34,6 @@ CUT_SLACK_TOKENS = 3
 
 def chat_body(request: CompletionRequest, *, model: str, num_ctx: int, think: bool | None) -> bytes:
     """The body of POST /api/chat; omits `think` and the schema if they are None."""
-    messages = [{"role": "system", "content": request.system}] if request.system else []
-    messages.append({"role": "user", "content": request.user})
     options = {
         "num_ctx": num_ctx,
         "num_predict": request.output_tokens_max,
@@ -43,7 +42,7 @@ def chat_body(request: CompletionRequest, *, model: str, num_ctx: int, think: bo
         "repeat_penalty": request.repeat_penalty,
     }
     body: dict[str, Any] = _common(model, num_ctx) | {
-        "messages": messages,
+        "messages": messages_of(request, "ollama"),
         "stream": True,
         "truncate": False,
         "options": options,

@@ -13,6 +13,7 @@ from typing import Any
 
 from abridged.service.models.http.fields import count_of, name_of
 from abridged.service.models.http.lines import StreamedAnswer
+from abridged.service.models.messages import messages_of
 from abridged.service.models.model import (
     CompletionRequest,
     ModelMissing,
@@ -33,8 +34,6 @@ _BUILD = re.compile(r"[-@:](\d[\d-]*|latest)")
 
 def chat_body(request: CompletionRequest, *, model: str, dialect: Dialect) -> bytes:
     """The body of POST /chat/completions, with the fields that `dialect` says."""
-    messages = [{"role": "system", "content": request.system}] if request.system else []
-    messages.append({"role": "user", "content": request.user})
     optional: dict[str, Any] = {
         "stream_options": {"include_usage": True},
         "temperature": request.temperature,
@@ -45,7 +44,7 @@ def chat_body(request: CompletionRequest, *, model: str, dialect: Dialect) -> by
         optional["repeat_penalty"] = request.repeat_penalty
     body: dict[str, Any] = {
         "model": model,
-        "messages": messages,
+        "messages": messages_of(request, "openai"),
         "stream": True,
         dialect.limit: request.output_tokens_max,
         **{name: value for name, value in optional.items() if name not in dialect.left_out},

@@ -45,6 +45,7 @@ class Engine:
         parameters.verbosity = -1
         parameters.hostnames = ["127.0.0.1"]
         parameters.port = 0
+        parameters.endpoint_metrics = True
         self._server = xllamacpp.Server(parameters)
         self.address: str = self._server.listening_address
 
