@@ -10,7 +10,7 @@ MODELS_NAMED_MAX = 3
 HOSTS_NAMED_MAX = 4
 METHODS_MAX = 40
 TIMED_METHODS_MAX = 2
-EVENT_TYPES_MAX = 24
+EVENT_TYPES_MAX = 26
 CALL_SERIES_MAX = 100
 """Once this many pairs of method and code exist, new ones are counted under `_OTHER` and their code."""
 

@@ -19,6 +19,7 @@ from abridged.service.conversations.row import Row
 from abridged.service.conversations.table import ConversationTable, ListQuery
 from abridged.service.domain.commands import ChangeSettings, ReportUsage
 from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.errors import ConversationIsArchived
 from abridged.service.domain.events import SummarizationRequested, UsageReported
 from abridged.service.telemetry.telemetry import Telemetry
 from abridged.v1 import conversation_pb2, conversation_service_pb2
@@ -47,7 +48,11 @@ class ConversationCalls:
 
     async def GetConversation(self, request: _pb.GetConversationRequest, context: Any) -> _pb.GetConversationResponse:
         key = key_of(request.conversation_id)
-        return _pb.GetConversationResponse(conversation=await self._view(key, await self._conversations.state(key)))
+        try:
+            return _pb.GetConversationResponse(conversation=await self._view(key, await self._conversations.state(key)))
+        except ConversationIsArchived:
+            row = await asyncio.to_thread(self._table.row, key)
+            return _pb.GetConversationResponse(conversation=_of_row(row) if row is not None else None)
 
     async def ListConversations(
         self, request: _pb.ListConversationsRequest, context: Any
@@ -112,8 +117,12 @@ class ConversationCalls:
     def _listed(self, query: ListQuery) -> tuple[list[Row], list[conversation_pb2.Conversation]]:
         """One row more than is shown at most, and what is shown of the first."""
         rows = self._table.page(query)
-        shown = (wire.conversation_view(row, settings_from_bytes(row.settings)) for row in rows[: query.limit - 1])
+        shown = map(_of_row, rows[: query.limit - 1])
         return rows, fitting(shown, lambda view: view.ByteSize())
 
     async def _view(self, key: StreamId, state: Conversation) -> conversation_pb2.Conversation:
         return await conversation_shown(self._conversations, self._policies, key, state)
+
+
+def _of_row(row: Row) -> conversation_pb2.Conversation:
+    return wire.conversation_view(row, settings_from_bytes(row.settings))

@@ -214,7 +214,12 @@ STATUSES: Mapping[type[Exception], _Row] = {
     domain.ConversationHasForks: _Row(_DENIED, "CONVERSATION_HAS_FORKS", ("forks",)),
     domain.MessageOfAncestor: _Row(_DENIED, "MESSAGE_OF_ANCESTOR", ("number", "holder")),
     domain.ForksTooDeep: _Row(_DENIED, "FORKS_TOO_DEEP", ("limit",)),
+    domain.ConversationIsArchived: _Row(
+        _DENIED, "CONVERSATION_ARCHIVED", ("file",), resource=("conversation", "conversation_id")
+    ),
     domain.ConversationIsClosed: _Row(_DENIED, "CONVERSATION_CLOSED"),
+    domain.ConversationIsOpen: _Row(_DENIED, "CONVERSATION_OPEN", resource=("conversation", "conversation_id")),
+    domain.ArchiveUnusable: _Row(_DENIED, "ARCHIVE_UNUSABLE", ("file",)),
     domain.EpisodeNotFound: _Row(_C.NOT_FOUND, "EPISODE_NOT_FOUND", resource=("episode", "episode_id")),
     domain.SummaryNotFound: _Row(_C.NOT_FOUND, "SUMMARY_NOT_FOUND", resource=("summary", "summary_id")),
     domain.PassNotFound: _Row(_C.NOT_FOUND, "SUMMARIZATION_NOT_FOUND", resource=("summarization", "pass_id")),

@@ -76,7 +76,7 @@ FoldedLog = Mapping[StreamId, FoldedConversation]
 
 
 def folded_log(settings: Settings, lines: BinaryIO, walked: Walked) -> FoldedLog:
-    """Fold the lines of an export, whole or not at all, without the conversations that are erased in it.
+    """Fold the lines of an export, whole or not at all, without the conversations that are erased or archived in it.
 
     Memory holds the log. Raises LogLinesRefused.
 
@@ -89,7 +89,9 @@ def folded_log(settings: Settings, lines: BinaryIO, walked: Walked) -> FoldedLog
     encoder = EventEncoder(head.log_id)
     states = {key: _state(log, key) for key in _streams(log)}
     return {
-        key: FoldedConversation(log, encoder, policies, key, state) for key, state in states.items() if not state.erased
+        key: FoldedConversation(log, encoder, policies, key, state)
+        for key, state in states.items()
+        if not (state.erased or state.archive_file)
     }
 
 

@@ -35,6 +35,8 @@ METHOD_SCOPES: Mapping[str, str] = {
     "abridged.v1.ConversationService/EraseConversation": "erase",
     "abridged.v1.ConversationService/EraseConversations": "erase",
     "abridged.v1.ConversationService/RedactMessages": "erase",
+    "abridged.v1.ConversationService/ArchiveConversations": "admin",
+    "abridged.v1.ConversationService/UnarchiveConversation": "admin",
     "abridged.v1.ConversationService/ListEpisodes": "read",
     "abridged.v1.ConversationService/GetEpisode": "read",
     "abridged.v1.ConversationService/ListRules": "read",
@@ -78,7 +80,7 @@ class Method:
 
     @property
     def reads(self) -> bool:
-        return self.scope not in ("append", "erase")
+        return self.scope not in ("append", "erase", "admin")
 
 
 UNKNOWN = Method(OTHER, "", is_open=False)

@@ -210,7 +210,7 @@ def conversation_view(
         message_version=shown.message_version,
         event_version=shown.event_version,
         settings=requested_settings(settings),
-        usage=usage_of(shown, settings),
+        usage=None if shown.archive_file else usage_of(shown, settings),
         window_messages=shown.window_messages,
         messages_since_pass=shown.messages_since_pass,
         live_summary_id=shown.live_summary_id,
@@ -229,6 +229,7 @@ def conversation_view(
         title=shown.title,
         closed=bool(shown.closed),
         forked_from=shown.forked_from,
+        archive_file=shown.archive_file,
     )
 
 

@@ -28,6 +28,8 @@ from abridged.service.bootstrap.providers import Providers, host_labels, model_c
 from abridged.service.bootstrap.summarizers import summarizers_of, texts_of
 from abridged.service.codec.events import EVENT_TYPES
 from abridged.service.config.settings import Settings
+from abridged.service.conversations.archive_folder import ArchiveFolder
+from abridged.service.conversations.archives import Archives
 from abridged.service.conversations.cache import ConversationCache
 from abridged.service.conversations.changes import Changes
 from abridged.service.conversations.chat_models import ChatModels
@@ -82,6 +84,7 @@ class Core:
     reactor: Reactor
     purges: Purges
     erasures: Erasures
+    archives: Archives
     changes: Changes
     counter: ModelCounters
     models: ChatModels
@@ -124,13 +127,12 @@ def open_core(
     telemetry = Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content)
     report = CommitReport(metrics, tracing, clock_ns=time.time_ns)
     opened = open_log(backend or backend_of(settings.log), report, policies, resources, on_fatal, now_us)
-
     # Closed before the log, in which running model calls may still end.
     resources.push_async_callback(providers.close)
     changes, listeners = Changes(), _Listeners()
     conversations = _conversations(opened, policies, counter, listeners, now_us)
     resources.push_async_callback(conversations.log.finish)
-    purges = _purges(opened, conversations, resources)
+    purges = _purges(opened, conversations, settings, resources)
     claims = Claims(opened.leases, owner=new_id(), lease_s=lease_s)
     reactor = _reactor(settings, opened, conversations, summarizers, counter, telemetry, claims)
     models = _chat_models(settings, providers, conversations, counter, resources)
@@ -153,6 +155,7 @@ def open_core(
         reactor=reactor,
         purges=purges,
         erasures=Erasures(opened.log, conversations, opened.table, purges, new_id=new_id),
+        archives=Archives(opened.log, conversations, opened.table, purges),
         changes=changes,
         counter=counter,
         models=models,
@@ -247,8 +250,8 @@ def _conversations(
     )
 
 
-def _purges(opened: OpenLog, conversations: Conversations, resources: AsyncExitStack) -> Purges:
-    purges = Purges(opened.log, conversations, opened.table)
+def _purges(opened: OpenLog, conversations: Conversations, settings: Settings, resources: AsyncExitStack) -> Purges:
+    purges = Purges(opened.log, conversations, opened.table, ArchiveFolder(settings.log.archive_dir))
     resources.push_async_callback(purges.stop)
     return purges
 

@@ -16,6 +16,7 @@ from abridged.observability.facts import LogMeasured, RecallMeasured
 from abridged.service.api.admission import Admission, Limits
 from abridged.service.api.amendments import AmendmentCalls
 from abridged.service.api.appends import AppendCalls, RequestLimits
+from abridged.service.api.archives import ArchiveCalls
 from abridged.service.api.auth import Authenticator, Grant
 from abridged.service.api.contexts import ContextCalls
 from abridged.service.api.conversation_servicer import ConversationServicer
@@ -47,7 +48,7 @@ from abridged.service.config.settings import ServerSettings, Settings
 from abridged.service.conversations.following import Following
 from abridged.service.conversations.purges import Forgotten
 from abridged.service.conversations.redactions import Redactions
-from abridged.service.conversations.time_to_live import erase_unchanged
+from abridged.service.conversations.retention import archive_unchanged, erase_unchanged
 from abridged.service.passes.stand_ins import StandIns
 from abridged.service.recall.recall import Recall
 from abridged.service.version import VERSION
@@ -134,7 +135,9 @@ def assembled(
     if core.conversations.is_shared:
         _follow(core, resources)
     if settings.log.time_to_live_s:
-        _erase_unchanged(settings.log.time_to_live_s, core, started, resources)
+        _keep_up(partial(erase_unchanged, core.erasures), settings.log.time_to_live_s, core, started, resources)
+    if settings.log.archive_after_s:
+        _keep_up(partial(archive_unchanged, core.archives), settings.log.archive_after_s, core, started, resources)
     server, validation = settings.server, Validation()
     admission = admission_of(settings)
     recall = open_recall(settings, core.log, core.conversations.state, resources)
@@ -176,12 +179,20 @@ def _follow(core: Core, resources: AsyncExitStack) -> None:
     resources.callback(asyncio.create_task(following.run()).cancel)
 
 
-def _erase_unchanged(after_s: float, core: Core, started: asyncio.Event, resources: AsyncExitStack) -> None:
-    async def erasing() -> None:
-        await started.wait()
-        await erase_unchanged(core.erasures, after_s=after_s, now_us=core.now_us)
+def _keep_up(
+    retention: Callable[..., Awaitable[None]],
+    after_s: float,
+    core: Core,
+    started: asyncio.Event,
+    resources: AsyncExitStack,
+) -> None:
+    """Have conversations leave that have not changed for a time, from the start on."""
 
-    resources.callback(asyncio.create_task(erasing()).cancel)
+    async def leaving() -> None:
+        await started.wait()
+        await retention(after_s=after_s, now_us=core.now_us)
+
+    resources.callback(asyncio.create_task(leaving()).cancel)
 
 
 def admission_of(settings: Settings) -> Admission:
@@ -210,20 +221,7 @@ def servicers(
     validation: Validation,
 ) -> Servicers:
     """The services of `core` and of its index. `resources` closes what they hold; `stopping` ends the streams."""
-    wake_up = CommitWakeUp(core.log)
-    resources.callback(wake_up.close)
-    watching = Watching(
-        core.log,
-        core.executor,
-        wake_up,
-        core.board,
-        stopping,
-        core.now_us,
-        time.monotonic,
-        Timing(),
-        core.conversations.log.noticing,
-        core.conversations.reached,
-    )
+    watching = _watching(core, resources, stopping)
     server = settings.server
     stand_ins = StandIns(core.conversations, core.reactor, core.changes)
     contexts = ContextCalls(core.conversations, stand_ins, core.changes, core.policies, admission)
@@ -247,6 +245,7 @@ def servicers(
             RecordCalls(core.conversations, pages),
             RuleCalls(core.conversations, pages),
             AmendmentCalls(core.conversations, core.policies),
+            ArchiveCalls(core.archives, core.conversations, core.policies),
             ErasureCalls(core.erasures, Redactions(core.conversations, core.table, core.purges)),
             WatchCalls(core.conversations, watching),
             SearchCalls(recall, lacking(settings), core.table, core.metrics, watching.noticing),
@@ -269,6 +268,23 @@ def servicers(
             admission=admission,
             stopping=stopping,
         ),
+    )
+
+
+def _watching(core: Core, resources: AsyncExitStack, stopping: asyncio.Event) -> Watching:
+    wake_up = CommitWakeUp(core.log)
+    resources.callback(wake_up.close)
+    return Watching(
+        core.log,
+        core.executor,
+        wake_up,
+        core.board,
+        stopping,
+        core.now_us,
+        time.monotonic,
+        Timing(),
+        core.conversations.log.noticing,
+        core.conversations.reached,
     )
 
 

@@ -38,6 +38,8 @@ COMMANDS: Mapping[str, str] = {
     "reopen": "abridged.service.cli.repairs:reopen",
     "redact": "abridged.service.cli.erase:redact",
     "erase": "abridged.service.cli.erase:erase",
+    "archive": "abridged.service.cli.archive:archive",
+    "unarchive": "abridged.service.cli.archive:unarchive",
     "search": "abridged.service.cli.search:search",
     "summarize": "abridged.service.cli.summarize:summarize",
     "doctor": "abridged.service.cli.doctor:doctor",

@@ -14,12 +14,14 @@ from abridged.service.cli.sidecar import call
 from abridged.service.cli.terminal import excerpt, say, width
 from abridged.service.codec.events import fact_of
 from abridged.service.domain.events import (
+    ConversationArchived,
     ConversationClosed,
     ConversationErased,
     ConversationForked,
     ConversationOpened,
     ConversationReopened,
     ConversationRewound,
+    ConversationUnarchived,
     ErasedEvent,
     MessageAppended,
     MessagesPinned,
@@ -166,9 +168,13 @@ def _fact_text(event: DomainEvent, *, chars_max: int) -> str:
         case ConversationErased():
             return f"erased, with {event.messages:,} messages"
         case TextPurged():
-            return "nothing of what was erased is left"
+            return "nothing of what was taken out is left"
+        case ConversationArchived():
+            return f"archived in {event.file}, with {event.messages:,} messages"
+        case ConversationUnarchived():
+            return "the archived content is back"
         case ErasedEvent():
-            return "an event whose content was erased"
+            return "an event whose content was erased or archived"
         case _:
             assert_never(event)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from types import MappingProxyType
 
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as Proto
@@ -38,7 +39,7 @@ COUNTS_KEPT = 4_096
 """Encoded token counts that are remembered: nearly all are those of short messages."""
 
 ERASED = event_pb2.ErasedContent(erased=True).SerializeToString()
-"""The payload of an event whose content was erased, whatever its type."""
+"""The payload of an event whose content was erased or archived, whatever its type."""
 
 _NUMBER = tag(event_pb2.MessageAppended.NUMBER_FIELD_NUMBER, VARINT)
 _MESSAGE = tag(event_pb2.MessageAppended.MESSAGE_FIELD_NUMBER, LENGTH_DELIMITED)
@@ -182,6 +183,7 @@ _CHANGED_IDS = {
     "shown_ids": "shown_summary_ids",
     "short_ids": "short_summary_ids",
 }
+_ARCHIVED = MessageMap(domain.ConversationArchived, event_pb2.ConversationArchived, apart=("labels",))
 _FORMS: dict[str, Form] = {
     "ConversationOpened": MessageMap(domain.ConversationOpened, event_pb2.ConversationOpened, settings=SETTINGS),
     "SettingsChanged": MessageMap(domain.SettingsChanged, event_pb2.SettingsChanged, settings=SETTINGS),
@@ -252,6 +254,11 @@ _FORMS: dict[str, Form] = {
     "ConversationReopened": MessageMap(domain.ConversationReopened, event_pb2.ConversationReopened),
     "TitleChanged": MessageMap(domain.TitleChanged, event_pb2.TitleChanged, record_id="summary_id"),
     "ConversationErased": MessageMap(domain.ConversationErased, event_pb2.ConversationErased),
+    "ConversationArchived": Conversion(
+        lambda event: _ARCHIVED.to_proto(event, labels=dict(event.labels)),
+        lambda proto: _ARCHIVED.to_domain(proto, labels=MappingProxyType(dict(proto.labels))),
+    ),
+    "ConversationUnarchived": MessageMap(domain.ConversationUnarchived, event_pb2.ConversationUnarchived),
     "TextPurged": MessageMap(domain.TextPurged, event_pb2.TextPurged),
 }
 """The form of each type's current version."""
@@ -271,7 +278,13 @@ _PARSERS: Mapping[tuple[str, int], Callable[[bytes], Proto]] = {
 
 EVENT_TYPES = tuple(_FORMS)
 
-ERASING = frozenset({domain.ConversationErased.__name__, domain.MessagesRedacted.__name__})
+ERASING = frozenset(
+    {
+        domain.ConversationErased.__name__,
+        domain.ConversationArchived.__name__,
+        domain.MessagesRedacted.__name__,
+    }
+)
 """Types of events that take the contents of earlier ones away."""
 
 

@@ -247,11 +247,28 @@ class LogSettings(SettingsGroup):
         description="Seconds without an event after which a conversation is erased for good, its forks too; 0 for "
         "never. The sidecar looks once an hour.",
     )
+    archive_dir: Path | None = Field(
+        default=None,
+        description="The folder for archives, made 0700: one file with all text of each archived conversation. Each "
+        "sidecar of a database needs the same one.",
+    )
+    archive_after_s: Annotated[float, Field(ge=0)] = Field(
+        default=0.0,
+        description="Seconds without an event after which a closed conversation's content moves from the log into a "
+        "file of `log.archive_dir`; 0 for never. The sidecar looks once an hour.",
+    )
 
     @property
     def file(self) -> Path | None:
         """The log's file; None for a log that has none."""
         return self.path if self.backend == "sqlite" and self.url is None else None
+
+    @model_validator(mode="after")
+    def _may_archive(self) -> Self:
+        """Archives are plain lines, so whatever else keeps plain text out of files has to be refused here."""
+        if self.archive_after_s and self.archive_dir is None:
+            raise PydanticCustomError("archive", "needs a folder; set log.archive_dir", {"field": "archive_after_s"})
+        return self
 
     @model_validator(mode="after")
     def _is_in_one_place(self) -> Self:

@@ -20,6 +20,7 @@ from abridged.eventlog.log import Append, AppendResult, EventLog, Outcome, Reque
 from abridged.observability.stages import Stage, stage
 from abridged.service.codec.events import UnknownEvent, decode, encode, sent_content
 from abridged.service.codec.state import KeptWindow
+from abridged.service.codec.values import settings_from_bytes
 from abridged.service.conversations.replay import (
     PAGE_EVENTS,
     Replayed,
@@ -43,6 +44,7 @@ from abridged.service.domain.events import (
     SummarizationRequested,
     SummaryRevoked,
 )
+from abridged.service.domain.fold import archived_fork
 from abridged.service.domain.message import Message
 from abridged.service.domain.record import MessageRange
 
@@ -103,7 +105,7 @@ class ConversationLog:
             self._snapshots.doubted.discard(key)
             self._beyond.pop(key, None)
             self._grown(self._snapshots, key, found.state, len(found.positions))
-        return found.state
+        return found.state._replace(before_archiving=())
 
     async def caught_up(self, key: StreamId, state: Conversation) -> Conversation | None:
         """The conversation after the events that the log has beyond `state`; `state` itself without any.
@@ -140,11 +142,12 @@ class ConversationLog:
             await self._snapshots.finish((key, state) for key, state in states if state is not None)
 
     async def outline(self, key: StreamId) -> Conversation:
-        """The figures of a conversation by its row, without any content; not open if there is no such conversation."""
+        """The figures of a conversation by its row, without any content; not open if there is no such conversation. An
+        archived one is all there."""
         row = await asyncio.to_thread(self._table.row, key)
         if row is None:
             return initial_state()
-        return initial_state()._replace(
+        outline = initial_state()._replace(
             event_version=row.event_version,
             updated_us=row.updated_us,
             message_version=row.message_version,
@@ -153,7 +156,11 @@ class ConversationLog:
             closed=bool(row.closed),
             erased=bool(row.erased),
             purge_due=row.purge_due,
+            archive_file=row.archive_file,
         )
+        if not row.archive_file:
+            return outline
+        return outline._replace(settings=settings_from_bytes(row.settings), ancestors=archived_fork(row.forked_from))
 
     async def forget(self, key: StreamId, *, before: int) -> None:
         """Drop the conversation's snapshots, and write none any more of a state with fewer events."""
@@ -411,6 +418,8 @@ class ConversationLog:
     def _grown(self, snapshots: SnapshotWriter, key: StreamId, state: Conversation, events: int) -> None:
         """Count events beyond the conversation's snapshot, and offer a new one when it is due."""
         beyond = self._beyond.pop(key, 0) + events
+        if state.archive_file:
+            return
         if is_due(state, beyond) and snapshots.offer(key, state):
             beyond = 0
         if len(self._beyond) >= COUNTED_MAX:
@@ -439,7 +448,11 @@ class ConversationLog:
         if last is None or last.time_us != state.updated_us:
             return None
         first = next(tail, None)
-        return state if first is None else evolved(self._log, key, state, chain((first,), tail))
+        if first is None:
+            return state
+        newer = evolved(self._log, key, state, chain((first,), tail))
+        # It was unarchived: what it was before, its stream alone says.
+        return None if newer.is_blanked else newer._replace(before_archiving=())
 
     def _resumed(self, key: StreamId, row: Row) -> Replayed | None:
         """The conversation from its snapshot on; None without one that fits the log and leads to its row."""

@@ -47,15 +47,17 @@ from abridged.service.conversations.table import Projected
 from abridged.service.domain.amendments import needed
 from abridged.service.domain.commands import (
     AppendMessages,
+    ArchiveConversation,
     ChangeSettings,
     Command,
     ConfirmPurge,
     CountedMessage,
     EraseConversation,
     ForkConversation,
+    UnarchiveConversation,
 )
 from abridged.service.domain.conversation import Conversation, holdings
-from abridged.service.domain.decide import decide, require_not_erased, require_possible, require_version
+from abridged.service.domain.decide import decide, require_content, require_possible, require_version
 from abridged.service.domain.errors import (
     ConversationExists,
     ConversationNotFound,
@@ -79,6 +81,9 @@ from abridged.service.turn import TURN_WEIGHT_MAX, run_off_loop
 ATTEMPTS_MAX = 5
 
 _NOTHING_SENT = SentMessages({})
+
+OfFigures = EraseConversation | ArchiveConversation | UnarchiveConversation | ConfirmPurge
+"""Commands that need no content of their conversation."""
 
 OnLoaded = Callable[[StreamId, Conversation], None]
 """Called on the event loop with a state that was read from the log, or brought up to it."""
@@ -130,7 +135,7 @@ class Conversations:
             state = await self._caught_up(key, state)
         if not state.is_open:
             raise ConversationNotFound(key.name)
-        require_not_erased(state)
+        require_content(state)
         return state
 
     async def reached(self, key: StreamId, version: int) -> None:
@@ -202,11 +207,9 @@ class Conversations:
                 await self._reload(key, refused=state)
             raise LogUnavailable("others keep writing the same events")
 
-    async def end(
-        self, key: StreamId, command: EraseConversation | ConfirmPurge, *, require: Callable[[], Awaitable[None]]
-    ) -> list[Event]:
-        """Erase a conversation, or say that it is purged: by its figures alone, because its events may be unreadable.
-        Return its events, none if there was nothing to do.
+    async def end(self, key: StreamId, command: OfFigures, *, require: Callable[[], Awaitable[None]]) -> list[Event]:
+        """Erase, archive or unarchive a conversation, or say that it is purged: by its figures alone, because its
+        events may be unreadable. Return its events, none if there was nothing to do.
 
         `require` is called in the conversation's turn, in which nothing is forked from it, and raises what forbids it.
         Raises ConversationNotFound, or an EventLogError.
@@ -219,6 +222,8 @@ class Conversations:
                 state = await self.log.outline(key)
                 if not state.is_open:
                     raise ConversationNotFound(key.name)
+                if isinstance(command, UnarchiveConversation):
+                    state = state._replace(before_archiving=(command.before,))
                 events = await self._decided(key, state, command)
                 if not events:
                     await self._confirm()
@@ -246,7 +251,7 @@ class Conversations:
         async with queue.turn:
             await queue.settled()
             existing = await self._current(fork)
-            require_not_erased(existing)
+            require_content(existing)
             if existing.is_open:
                 if not _is_fork(existing, now, to):
                     raise ConversationExists(fork_id)
@@ -267,13 +272,13 @@ class Conversations:
             # Whoever erases the parent looks for forks in its turn: that one finds this fork, or this one the erasure.
             parents = self._queue(parent)
             async with parents.turn:
-                require_not_erased(await self.log.outline(parent))
+                require_content(await self.log.outline(parent))
                 try:
                     after, _ = await self._commit(fork, queue, then, events, _NOTHING_SENT, originals)
                 except (WrongExpectedVersion, KnownEvents) as error:
                     raise ConversationExists(fork_id) from error
             # Another sidecar may have erased it meanwhile; it finds this fork then, and erases it too.
-            require_not_erased(await self.log.outline(parent))
+            require_content(await self.log.outline(parent))
         return after, events
 
     def may_prepare(self, state: Conversation) -> bool:
@@ -345,7 +350,7 @@ class Conversations:
             refused: dict[str, int] | None = None
             for attempts_left in reversed(range(ATTEMPTS_MAX)):
                 state = await self._current(key)
-                require_not_erased(state)
+                require_content(state)
                 self._settings(state, request)
                 inherited = await self._inherited(key, state, request, sent)
                 own = [m for m in request.messages if m.id not in inherited]
@@ -493,7 +498,7 @@ class Conversations:
 
     def _committed(self, key: StreamId, after: Conversation, events: Sequence[Event]) -> None:
         """Keep the state that a commit led to, even if the caller was gone before it was on disk."""
-        if after.erased:
+        if after.erased or after.archive_file:
             self._cache.drop(key)
         else:
             self._cache.put(key, after)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
@@ -13,20 +13,18 @@ import structlog
 
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventFilter, EventLog
-from abridged.eventlog.salvage import VACANT
 from abridged.service.codec.events import decode
 from abridged.service.conversations.conversations import Conversations
-from abridged.service.conversations.purges import Purges
+from abridged.service.conversations.purges import Purges, archived_in
 from abridged.service.conversations.row import Row
 from abridged.service.conversations.table import ConversationTable, ListQuery
+from abridged.service.conversations.unchanged import ROWS_PAGE, unchanged_rows
 from abridged.service.domain.commands import EraseConversation
-from abridged.service.domain.errors import ConversationHasForks, ConversationNotFound
+from abridged.service.domain.errors import ArchiveUnusable, ConversationHasForks, ConversationNotFound
 from abridged.service.domain.events import (
     ConversationErased,
     MessageAppended,
 )
-
-ROWS_PAGE = 500
 
 _log = structlog.get_logger()
 
@@ -65,6 +63,7 @@ class Erasures:
         self._conversations = conversations
         self._table = table
         self._purges = purges
+        self._archives = purges.archives
         self._new_id = new_id
 
     async def of(self, key: StreamId, *, forks: bool, dry_run: bool) -> Erased:
@@ -81,7 +80,7 @@ class Erasures:
         self, namespace: str, *, labels: Sequence[tuple[str, str]], user_id: str, dry_run: bool
     ) -> Erased:
         """Erase the conversations of a namespace that have all the labels and, unless it is empty, a message of the
-        user, and those that were forked from them. Raises an EventLogError."""
+        user, and those that were forked from them. Raises ArchiveUnusable, or an EventLogError."""
         keys = await asyncio.to_thread(self._matching, namespace, tuple(labels), user_id)
         return await self._erase(keys, dry_run=dry_run)
 
@@ -92,37 +91,26 @@ class Erasures:
         return await self._erase(keys, forks=Forks.SPARE, unchanged_since_us=time_us)
 
     def _matching(self, namespace: str, labels: tuple[tuple[str, str], ...], user_id: str) -> list[StreamId]:
-        keys = [row.key for row in self._listed(ListQuery(namespace, limit=ROWS_PAGE, labels=labels))]
+        rows = list(self._table.listed(ListQuery(namespace, limit=ROWS_PAGE, labels=labels)))
         if not user_id:
-            return keys
+            return [row.key for row in rows]
         users = self._conversations_of(namespace, user_id)
-        return [key for key in keys if key in users]
-
-    def _listed(self, query: ListQuery) -> Iterator[Row]:
-        while page := self._table.page(query):
-            yield from page
-            query = replace(query, before=page[-1].position)
+        return [row.key for row in rows if row.key in users or (row.archive_file and self._archive_has(row, user_id))]
 
     def _unchanged(self, time_us: int) -> list[StreamId]:
-        before = self._first_since(time_us)
-        unchanged = {
-            row.key
-            for namespace in self._table.namespaces()
-            if namespace != VACANT  # what a salvage names there is nobody's text
-            for row in self._listed(ListQuery(namespace, ROWS_PAGE, before, changed_before_us=time_us))
-        }
+        unchanged = {row.key for row in unchanged_rows(self._log, self._table, time_us)}
         forks = self._table.forks()
         return [key for key in unchanged if unchanged.issuperset(those_with_forks([key], forks))]
 
-    def _first_since(self, time_us: int) -> int:
-        """The position of the first event that was written at this time or later, or the one after the last: where the
-        clock was set back, any after which all are later."""
-        first, end = 1, self._log.head() + 1
-        while first < end:
-            middle = (first + end) // 2
-            (event,) = self._log.read_all(after=middle - 1, limit=1)
-            first, end = (middle + 1, end) if event.time_us < time_us else (first, middle)
-        return first
+    def _archive_has(self, row: Row, user_id: str) -> bool:
+        """Whether an archived conversation has a message of a user, which its file alone says."""
+        _, archived = archived_in(self._log, row.key)
+        events = (
+            decode(event.type, event.schema_version, event.payload)
+            for event in self._archives.events(self._log, row.key, archived)
+            if event.type == MessageAppended.__name__
+        )
+        return any(isinstance(event, MessageAppended) and event.message.user_id == user_id for event in events)
 
     def _conversations_of(self, namespace: str, user_id: str) -> set[StreamId]:
         """The conversations with messages of a user, from all events: no table has users."""
@@ -149,13 +137,30 @@ class Erasures:
         """Erase these conversations and what was forked from them, also when the caller is gone."""
         rows = await asyncio.to_thread(self._rows, keys, with_forks=forks is not Forks.REFUSE)
         left = [row for row in rows if not row.erased]
+        if forks is Forks.SPARE:
+            left = await self._with_reachable_archives(left)
         if dry_run:
             return Erased(len(left), sum(row.message_version for row in left))
+        for row in left:
+            if row.archive_file:
+                await asyncio.to_thread(self._archives.require_reachable, row.archive_file)
         command = EraseConversation(self._new_id(), len(left), unchanged_since_us)
         erased = await self._purges.carried_out(self._erase_each(left, command, forks))
         for row in rows:
             await self._purges.purged(row.key)
         return erased
+
+    async def _with_reachable_archives(self, rows: Sequence[Row]) -> list[Row]:
+        """Leave out archived conversations whose files cannot be reached now."""
+        found = []
+        for row in rows:
+            try:
+                if row.archive_file:
+                    await asyncio.to_thread(self._archives.require_reachable, row.archive_file)
+                found.append(row)
+            except ArchiveUnusable as error:
+                _log.warning("time_to_live.archive_missing", conversation_id=row.id, hint=str(error))
+        return found
 
     async def _erase_each(self, rows: Sequence[Row], command: EraseConversation, forks: Forks) -> Erased:
         """Erase these conversations, each after what was forked from it: a fork is folded from the one before it."""

@@ -42,10 +42,11 @@ class LogLinesRefused(ValueError):
 
 
 class Head(NamedTuple):
-    """The first line: the log's id, and how many events follow."""
+    """The first line: the log's id, how many events follow, and the id of the log that it is a part of, if it is."""
 
     log_id: str
     events: int
+    part_of: str = ""
 
 
 def lines_of_log(log: LogVerification, walked: Walked) -> Iterator[str]:
@@ -71,9 +72,11 @@ def head_of_lines(lines: BinaryIO) -> Head:
         log_id, events = head.get("logId"), head.get("events")
         if not isinstance(log_id, str) or not log_id.isalnum() or type(events) is not int or events < 0:
             raise ValueError("logId and events are needed")
+        part_of = head.get("partOf")
+        whole_id = part_of.get("logId") if isinstance(part_of, dict) else ""
     except ValueError as error:
         raise LogLinesRefused(f"line 1: no log was exported here: {error}") from error
-    return Head(log_id, events)
+    return Head(log_id, events, whole_id if isinstance(whole_id, str) else "")
 
 
 def filled(log: EventLog, head: Head, lines: BinaryIO, walked: Walked) -> None:

@@ -77,15 +77,14 @@ def part_of_log(log: LogVerification, table: ConversationTable, choice: Choice) 
 def lines_of_part(log: LogVerification, part: Part, walked: Walked) -> Iterator[str]:
     """Yield the lines of the part, each with its end. Raises LogCorrupt at the first damage of the log, which is read
     up to the last event of the part. Memory holds a page of events."""
-    count, part_id = log.event_count(), _part_id(log.log_id, part)
-    of_log = {"logId": log.log_id, "events": count}
-    yield json.dumps({"format": FORMAT, "logId": part_id, "events": part.events, "partOf": of_log}) + "\n"
+    count, own_id = log.event_count(), part_id(log.log_id, part.conversations)
+    yield head_of_part(own_id, part.events, log.log_id, count)
     done = position = 0
     while position < part.events and (page := log.read_all(after=done, limit=PAGE_EVENTS_MAX)):
         for event in page:
             if event.version <= part.conversations.get(event.stream, 0):
                 position += 1
-                yield event_line(part_id, event._replace(position=position)) + "\n"
+                yield event_line(own_id, event._replace(position=position)) + "\n"
         done = page[-1].position
         walked(done, count)
     if position != part.events:
@@ -99,6 +98,13 @@ def _row(table: ConversationTable, stream: StreamId) -> Row:
     return row
 
 
-def _part_id(log_id: str, part: Part) -> str:
-    named = sorted((*stream, events) for stream, events in part.conversations.items())
+def head_of_part(own_id: str, events: int, log_id: str, log_events: int) -> str:
+    """The first line of a part of a log that has `log_events` itself."""
+    of_log = {"logId": log_id, "events": log_events}
+    return json.dumps({"format": FORMAT, "logId": own_id, "events": events, "partOf": of_log}) + "\n"
+
+
+def part_id(log_id: str, conversations: Mapping[StreamId, int]) -> str:
+    """The id of a part: the same for the same conversations with the same numbers of events."""
+    named = sorted((*stream, events) for stream, events in conversations.items())
     return blake2b(json.dumps([log_id, named]).encode(), digest_size=_ID_BYTES).hexdigest()

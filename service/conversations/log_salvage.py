@@ -13,9 +13,11 @@ from abridged.service.codec.events import ERASED, ERASING, EVENT_TYPES, UnknownE
 from abridged.service.conversations.purges import redacted_payload
 from abridged.service.conversations.row import READ_TABLE, Row
 from abridged.service.domain.events import (
+    ConversationArchived,
     ConversationErased,
     ConversationForked,
     ConversationOpened,
+    ConversationUnarchived,
     Event,
     MessageAppended,
     Settings,
@@ -47,9 +49,11 @@ def _rest(stream: StreamId, events: Iterable[RecordedEvent], is_erased: bool) ->
         for recorded in events:
             messages += recorded.type == MessageAppended.__name__
             is_erased = is_erased or recorded.payload == ERASED
-            if recorded.type == ConversationErased.__name__:
+            if recorded.type in _EMPTYING and recorded.payload != ERASED:
                 erased_at = recorded.version
                 erasure = recorded.type, recorded.schema_version, recorded.payload
+            elif recorded.type == ConversationUnarchived.__name__ and recorded.payload != ERASED:
+                erased_at, erasure, is_erased = 0, None, False
             with suppress(UnknownEvent):
                 yield recorded.version, decode(recorded.type, recorded.schema_version, recorded.payload)
 
@@ -60,6 +64,10 @@ def _rest(stream: StreamId, events: Iterable[RecordedEvent], is_erased: bool) ->
         end = erased_at or NUMBER_MAX
         return Rest(lambda event: ERASED if event.version < end else event.payload, erasure, erased_at)
     return Rest(partial(_left, blanking))
+
+
+_EMPTYING = frozenset({ConversationErased.__name__, ConversationArchived.__name__})
+"""Types of events that take the contents of all earlier ones away."""
 
 
 def _left(blanking: Blanking, recorded: RecordedEvent) -> bytes:

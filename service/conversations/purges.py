@@ -1,8 +1,9 @@
-"""Purges what was erased or redacted, after the event that says so.
+"""Purges what was erased, redacted or archived, after the event that says so.
 
 The contents of the events before it are blanked, snapshots are dropped, the search index has forgotten them, the log's
-files are purged, and another event says so. A process that is killed in between leaves a mark in the read table, by
-which the next one goes on.
+files are purged, and another event says so. What is archived is blanked only while its file is there as it was written;
+the file of a conversation that is erased or unarchived is removed. A process that is killed in between leaves a mark in
+the read table, by which the next one goes on.
 """
 
 from __future__ import annotations
@@ -15,16 +16,24 @@ from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
-from abridged.eventlog.errors import LogClosed, LogCorrupt, LogUnavailable
+from abridged.eventlog.errors import LogClosed, LogCorrupt, LogUnavailable, StreamCorrupt
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import PAGE_EVENTS_MAX, EventLog
 from abridged.service.codec.events import ERASED, UnknownEvent, decode, encode
+from abridged.service.conversations.archive_folder import ArchiveFolder
 from abridged.service.conversations.conversations import Conversations
 from abridged.service.conversations.replay import recorded_events
 from abridged.service.conversations.table import ConversationTable
 from abridged.service.domain.commands import ConfirmPurge
 from abridged.service.domain.conversation import Conversation
-from abridged.service.domain.events import Event
+from abridged.service.domain.errors import ArchiveUnusable
+from abridged.service.domain.events import (
+    ConversationArchived,
+    ConversationErased,
+    ConversationUnarchived,
+    Event,
+    TextPurged,
+)
 from abridged.service.domain.redaction import Blanking
 
 T = TypeVar("T")
@@ -33,6 +42,8 @@ RETRY_S = 0.05
 """Seconds before the next attempt at what stands in the way of a purge, at first; each attempt doubles them."""
 
 RETRY_MAX_S = 5.0
+
+_LAST_EVENTS = 8
 
 Forgotten = Callable[[int], Awaitable[None]]
 """Returns when a search index has followed the log up to this position, and its file is purged. Raises LogUnavailable
@@ -43,11 +54,11 @@ _log = structlog.get_logger()
 
 class BlankedUpTo(NamedTuple):
     """The version of the newest event of a stream that takes contents away, 0 without one, whether any before it was
-    still to be blanked, and whether the conversation is erased."""
+    still to be blanked, and whether all were."""
 
     version: int
     any: bool
-    of_erased: bool = False
+    all: bool = False
 
 
 class Purges:
@@ -58,12 +69,14 @@ class Purges:
         log: EventLog,
         conversations: Conversations,
         table: ConversationTable,
+        archives: ArchiveFolder,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._log = log
         self._conversations = conversations
         self._table = table
+        self.archives = archives
         self._sleep = sleep
         self._forgotten: Forgotten | None = None
         self._due: dict[StreamId, asyncio.Future[None]] = {}
@@ -97,7 +110,7 @@ class Purges:
 
     async def purged(self, key: StreamId) -> None:
         """Return when no byte is left of what was taken from the conversation, by whichever process. Raises LogCorrupt
-        when damage is in the way, and LogClosed."""
+        when damage is in the way, ArchiveUnusable when its archive's file is, and LogClosed."""
         row = await asyncio.to_thread(self._table.row, key)
         if row is not None and row.purge_due:
             self._is_due(key)
@@ -153,7 +166,7 @@ class Purges:
         """Say that the conversation is purged. Return whether nothing is due any more: another redaction may have
         followed, here or, if nothing was left to confirm, in another process."""
         command = ConfirmPurge(blanked.version)
-        if blanked.of_erased:
+        if blanked.all:
             await self._conversations.end(key, command, require=_nothing_required)
             return True
         state, confirmed = await self._conversations.execute(key, lambda _: command)
@@ -164,7 +177,7 @@ class Purges:
         """End the purge of a conversation with the damage that is in its way."""
         try:
             yield
-        except (LogCorrupt, UnknownEvent) as error:
+        except (LogCorrupt, UnknownEvent, ArchiveUnusable) as error:
             _log.error("purge.stopped", conversation_id=key.name, hint=str(error))
             self._end(key, error)
 
@@ -185,12 +198,22 @@ class Purges:
         """
         row = self._table.row(key)
         if row is not None and row.erased:
-            return BlankedUpTo(row.purge_due, self._put_blanks(key, row.purge_due, _erased), of_erased=True)
+            require_removable(self._log, key, self.archives)
+            self.archives.remove(self._log.log_id, key)
+            return BlankedUpTo(row.purge_due, self._put_blanks(key, row.purge_due, _erased), all=True)
+        if row is not None and row.archive_file:
+            version, archived = archived_in(self._log, key)
+            self.archives.require(archived)
+            any_blanked = self._put_blanks(key, version, _erased)
+            self.archives.remove(self._log.log_id, key, but=archived.file)
+            return BlankedUpTo(version, any_blanked, all=True)
         recorded = recorded_events(self._log, key)
         blanking = Blanking.of(
             (each.version, decode(each.type, each.schema_version, each.payload)) for each in recorded
         )
-        return BlankedUpTo(blanking.end, self._put_blanks(key, blanking.end, partial(redacted_payload, blanking)))
+        any_blanked = self._put_blanks(key, blanking.end, partial(redacted_payload, blanking))
+        self.archives.remove(self._log.log_id, key)
+        return BlankedUpTo(max(blanking.end, row.purge_due if row is not None else 0), any_blanked)
 
     def _put_blanks(self, key: StreamId, end: int, left: Callable[[RecordedEvent], bytes]) -> bool:
         """Put the payloads that are `left` in the places of those before version `end`. Return whether any changed."""
@@ -203,6 +226,30 @@ class Purges:
                 any_blanked = True
             after = page[-1].event.version
         return any_blanked
+
+
+def archived_in(log: EventLog, key: StreamId) -> tuple[int, ConversationArchived]:
+    """The event by which a conversation is archived, and its version. Raises StreamCorrupt without one."""
+    before = 0
+    while page := log.read_stream(key, after=before, limit=_LAST_EVENTS, backward=True):
+        for recorded in page:
+            if recorded.type == ConversationArchived.__name__:
+                event = decode(recorded.type, recorded.schema_version, recorded.payload)
+                if isinstance(event, ConversationArchived):
+                    return recorded.version, event
+        before = page[-1].version
+    raise StreamCorrupt("an archived conversation without an event that says so", key)
+
+
+def require_removable(log: EventLog, key: StreamId, archives: ArchiveFolder) -> None:
+    """Raise ArchiveUnusable for an erased conversation that may still have an archive where no folder is set. Types of
+    events stay when they are blanked."""
+    last = [each.type for each in log.read_stream(key, limit=_LAST_EVENTS, backward=True)]
+    last = [name for name in last if name != ConversationErased.__name__]
+    purged = last[:1] == [TextPurged.__name__]
+    ended = {ConversationArchived.__name__, *(() if purged else (ConversationUnarchived.__name__,))}
+    if not archives.is_set and last[purged : purged + 1] and last[purged] in ended:
+        raise ArchiveUnusable("log.archive_dir is not set", file=key.name)
 
 
 def _erased(_recorded: RecordedEvent) -> bytes:

@@ -16,7 +16,8 @@ class Row(NamedTuple):
     `pending_pass` is empty without one; `depth` and `last_*` are None without such a record or pass; `held_by` is empty
     below the trigger and if nothing holds it. `title` is the one that is shown. `over_budget` is 1 for an open
     conversation whose window exceeds its budget. `forked_from` is empty but for forks. An `erased` conversation has 1;
-    `purge_due` is 0 unless the files may still have what was erased of it.
+    `purge_due` is 0 unless the files may still have what was taken out of it. `archive_file` is empty unless it is
+    archived.
     """
 
     namespace: str
@@ -53,6 +54,7 @@ class Row(NamedTuple):
     forked_from: str = ""
     erased: int = 0
     purge_due: int = 0
+    archive_file: str = ""
 
     @property
     def key(self) -> StreamId:
@@ -69,7 +71,7 @@ class Row(NamedTuple):
 
 READ_TABLE = RowTable(
     "conversations",
-    version=9,
+    version=10,
     row=Row,
     marks={
         "pending": ("pending_pass",),

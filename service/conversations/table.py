@@ -8,8 +8,8 @@ rebuilt from the log.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
@@ -173,6 +173,12 @@ class ConversationTable:
         """Matching rows, newest change first."""
         return self._rows.page(query.namespace, before=query.before, limit=query.limit, accepts=query.accepts)
 
+    def listed(self, query: ListQuery) -> Iterator[Row]:
+        """All matching rows, newest change first, in pages of the query's limit."""
+        while page := self.page(query):
+            yield from page
+            query = replace(query, before=page[-1].position)
+
     def attention(self, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[Attention]:
         """The conversations that a start must look at, by namespace and id."""
         return [Attention.of(row) for row in self._rows.marked("attention", after=after, limit=limit)]
@@ -307,6 +313,7 @@ def row_of(
         forked_from=state.ancestors[0].conversation_id if state.ancestors else "",
         erased=int(state.erased),
         purge_due=state.purge_due,
+        archive_file=state.archive_file,
     )
 
 

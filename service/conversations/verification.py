@@ -18,7 +18,7 @@ from abridged.service.conversations.replay import PAGE_EVENTS, evolved
 from abridged.service.conversations.snapshots import ConversationSnapshots, Snapshot
 from abridged.service.conversations.table import ConversationTable, ListQuery, is_row_of
 from abridged.service.domain.conversation import initial_state
-from abridged.service.domain.events import ConversationErased
+from abridged.service.domain.events import ConversationErased, ConversationUnarchived
 
 
 class Damage(NamedTuple):
@@ -118,10 +118,11 @@ def _require_rows(log: LogVerification, table: ConversationTable | None) -> None
 
 class _Contents:
     """The events of a stream whose content was taken out though no later event says so, and those that have theirs
-    though a later one erases it."""
+    though a later one erases it. What is archived may have its own: a process was killed while it put it back."""
 
     def __init__(self) -> None:
         self.taken_out, self.put_back, self._readable = Ranges(RANGES_MAX), Ranges(RANGES_MAX), Ranges(RANGES_MAX)
+        self._unreadable = Ranges(RANGES_MAX)
 
     def add(self, sealed: SealedEvent) -> None:
         """Note the next event."""
@@ -132,8 +133,9 @@ class _Contents:
             self.taken_out = Ranges(RANGES_MAX)
             if event.type == ConversationErased.__name__:
                 self.put_back, self._readable = self._readable, Ranges(RANGES_MAX)
-        if event.payload != ERASED:
-            self._readable.add(event.position)
+        elif event.type == ConversationUnarchived.__name__:
+            self.taken_out, self._unreadable = self._unreadable, Ranges(RANGES_MAX)
+        (self._unreadable if event.payload == ERASED else self._readable).add(event.position)
 
 
 def _of_conversation(

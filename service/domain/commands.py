@@ -6,7 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from abridged.service.domain.events import ErrorClass, Rating, Settings, SystemPrompt
+from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.events import ConversationArchived, ErrorClass, Rating, Settings, SystemPrompt
 from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from abridged.service.domain.message import Message
 from abridged.service.domain.receipt import NOTHING_LEAVES, Leaving
@@ -245,8 +246,23 @@ class EraseConversation:
 
 
 @dataclass(frozen=True, slots=True)
+class ArchiveConversation:
+    """Let the contents of the events before `archived` leave the log, unless others have come since its file was
+    written."""
+
+    archived: ConversationArchived
+
+
+@dataclass(frozen=True, slots=True)
+class UnarchiveConversation:
+    """Go on from the state `before` the archiving, whose contents are in the log again."""
+
+    before: Conversation
+
+
+@dataclass(frozen=True, slots=True)
 class ConfirmPurge:
-    """Say that the files have nothing left of what the event with this version, and those before, erased."""
+    """Say that the files have nothing left of what the event with this version, and those before, took out."""
 
     event_version: int
 
@@ -267,6 +283,8 @@ Command = (
     | ApplyRules
     | ChangeTitle
     | EraseConversation
+    | ArchiveConversation
+    | UnarchiveConversation
     | ConfirmPurge
     | CloseConversation
     | ReopenConversation

@@ -165,8 +165,11 @@ class Conversation(NamedTuple):
         ancestors: The conversations that it was forked from, nearest first.
         rules: Its standing rules.
         erased: Whether it was erased; it has no other content then.
-        purge_due: Version of the newest event that erased something which the files may still have; 0 for none.
+        purge_due: Version of the newest event that took out something which the files may still have; 0 for none.
         redaction: Its redacted messages, and the records that were made of them.
+        archive_file: The name of the file that has its contents; empty unless it is archived. An archived conversation
+            has labels and a title, and no other content.
+        before_archiving: The state before it was archived, if the events that led to it are still whole; else empty.
     """
 
     event_version: int = 0
@@ -219,10 +222,12 @@ class Conversation(NamedTuple):
     erased: bool = False
     purge_due: int = 0
     redaction: Redaction = NO_REDACTION
+    archive_file: str = ""
+    before_archiving: tuple[Conversation, ...] = ()
 
     @property
     def is_blanked(self) -> bool:
-        """Whether the events so far were erased, and the one that says so is still to come."""
+        """Whether the events so far were erased or archived, and the one that says so is still to come."""
         return self.is_open and not self.id
 
     @property

@@ -22,6 +22,7 @@ from abridged.service.domain.commands import (
     Amendment,
     AppendMessages,
     ApplyRules,
+    ArchiveConversation,
     ChangeSettings,
     ChangeTitle,
     CloseConversation,
@@ -41,11 +42,14 @@ from abridged.service.domain.commands import (
     RequestPass,
     RewindConversation,
     StartPass,
+    UnarchiveConversation,
 )
 from abridged.service.domain.conversation import Conversation, next_remake
 from abridged.service.domain.errors import (
+    ConversationIsArchived,
     ConversationIsClosed,
     ConversationIsErased,
+    ConversationIsOpen,
     ConversationNotFound,
     ForksTooDeep,
     InvalidPolicy,
@@ -60,6 +64,7 @@ from abridged.service.domain.events import (
     ConversationForked,
     ConversationOpened,
     ConversationReopened,
+    ConversationUnarchived,
     Event,
     MessageAppended,
     PassPlan,
@@ -98,6 +103,8 @@ def decide(state: Conversation, command: Command, context: DecisionContext) -> l
     """The events that `command` causes; none if it changes nothing. Raises DomainError if it is refused."""
     if state.erased:
         return _of_erased(state, command)
+    if state.archive_file:
+        return _of_archived(state, command)
     if isinstance(command, AppendMessages):
         return _append(state, command, context)
     if not state.is_open:
@@ -137,19 +144,50 @@ def decide(state: Conversation, command: Command, context: DecisionContext) -> l
             outdated = state.redaction != command.redaction
             return [] if named or outdated else [TitleChanged(command.title, command.record_id)]
         case EraseConversation():
-            if command.unchanged_since_us is not None and state.updated_us >= command.unchanged_since_us:
-                return []
-            return [ConversationErased(state.id, state.message_version, command.erasure_id, command.conversations)]
+            return _erase(state, command)
+        case ArchiveConversation():
+            return _archive(state, command)
+        case UnarchiveConversation():
+            return []
         case ConfirmPurge():
             return _purged(state, command)
         case _:
             assert_never(command)
 
 
-def require_not_erased(state: Conversation) -> None:
-    """Raise ConversationIsErased for a conversation that was."""
+def require_content(state: Conversation) -> None:
+    """Raise ConversationIsErased or ConversationIsArchived for a conversation whose content is not in the log."""
     if state.erased:
         raise ConversationIsErased(state.id)
+    if state.archive_file:
+        raise ConversationIsArchived(state.id, file=state.archive_file)
+
+
+def _erase(state: Conversation, command: EraseConversation) -> list[Event]:
+    if command.unchanged_since_us is not None and state.updated_us >= command.unchanged_since_us:
+        return []
+    return [ConversationErased(state.id, state.message_version, command.erasure_id, command.conversations)]
+
+
+def _archive(state: Conversation, command: ArchiveConversation) -> list[Event]:
+    if not state.closed:
+        raise ConversationIsOpen(state.id)
+    has_changed = state.event_version != command.archived.events
+    return [] if has_changed or state.purge_due or state.pending else [command.archived]
+
+
+def _of_archived(state: Conversation, command: Command) -> list[Event]:
+    match command:
+        case ConfirmPurge():
+            return _purged(state, command)
+        case EraseConversation():
+            return _erase(state, command)
+        case UnarchiveConversation():
+            return [ConversationUnarchived()]
+        case ArchiveConversation():
+            return []
+        case _:
+            raise ConversationIsArchived(state.id, file=state.archive_file)
 
 
 def _of_erased(state: Conversation, command: Command) -> list[Event]:

@@ -5,7 +5,10 @@ DomainError
 ├── ConversationNotFound     commands other than an append need an open conversation
 ├── ConversationIsErased     an erased conversation takes nothing, and its id is not used again
 ├── ConversationHasForks     a conversation whose forks are not erased with it
+├── ConversationIsArchived   an archived conversation has no content until it is unarchived
 ├── ConversationIsClosed     a closed conversation takes no messages, passes or changes of its window
+├── ConversationIsOpen       only a closed conversation is archived
+├── ArchiveUnusable          an archive's file cannot be reached, or is not what was written
 ├── EpisodeNotFound
 ├── SummaryNotFound
 ├── SummaryNotInUse          the record was already revoked
@@ -86,6 +89,31 @@ class ForksTooDeep(DomainError):
     def __init__(self, *, limit: int) -> None:
         super().__init__(f"a conversation has at most {limit} ancestors; fork one of them, or begin a new conversation")
         self.limit = limit
+
+
+class ConversationIsArchived(DomainError):
+    """The conversation's content is in a file, and not in the log."""
+
+    def __init__(self, conversation_id: str, *, file: str) -> None:
+        super().__init__("the conversation is archived; UnarchiveConversation puts its content back into the log")
+        self.conversation_id = conversation_id
+        self.file = file
+
+
+class ConversationIsOpen(DomainError):
+    """Only a closed conversation is archived."""
+
+    def __init__(self, conversation_id: str) -> None:
+        super().__init__("the conversation is open; close it first")
+        self.conversation_id = conversation_id
+
+
+class ArchiveUnusable(DomainError):
+    """An archive's file cannot be reached, or is not what was written. `file` is its name."""
+
+    def __init__(self, reason: str, *, file: str) -> None:
+        super().__init__(f"the archive {file}: {reason}")
+        self.file = file
 
 
 class ConversationIsClosed(DomainError):

@@ -514,16 +514,49 @@ class ConversationErased:
 
 
 @dataclass(frozen=True, slots=True)
+class ConversationArchived:
+    """The contents of all events before this one are in a file, and leave the log. Nothing but TextPurged follows until
+    the conversation is unarchived or erased.
+
+    Attributes:
+        conversation_id: Its id.
+        messages: Messages ever appended to it.
+        events: Events in the file.
+        file: The file's name.
+        size_bytes: Its size.
+        sha256: Its digest, in hexadecimal digits.
+        labels: The conversation's labels.
+        title: Its title, the client's or a model's.
+        forked_from: The conversation that it was forked from; empty if it is no fork.
+    """
+
+    conversation_id: str
+    messages: int
+    events: int
+    file: str
+    size_bytes: int
+    sha256: str
+    labels: Mapping[str, str]
+    title: str
+    forked_from: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationUnarchived:
+    """The contents that an archive had are in the log again, and the conversation is as it was. The file goes."""
+
+
+@dataclass(frozen=True, slots=True)
 class TextPurged:
     """The files and the search index have nothing left of the content that the event with this version, and those
-    before, erased."""
+    before, took out."""
 
     event_version: int
 
 
 @dataclass(frozen=True, slots=True)
 class ErasedEvent:
-    """An event whose content was erased. It counts among the stream's events, and says nothing."""
+    """An event whose content was erased or archived. It counts among the stream's events, and says nothing."""
 
 
 Event = (
@@ -550,6 +583,8 @@ Event = (
     | ConversationForked
     | TitleChanged
     | ConversationErased
+    | ConversationArchived
+    | ConversationUnarchived
     | TextPurged
     | ErasedEvent
 )

@@ -18,11 +18,13 @@ from abridged.service.domain.conversation import (
     initial_state,
 )
 from abridged.service.domain.events import (
+    ConversationArchived,
     ConversationClosed,
     ConversationErased,
     ConversationForked,
     ConversationOpened,
     ConversationReopened,
+    ConversationUnarchived,
     ErasedEvent,
     ErrorClass,
     Event,
@@ -67,7 +69,8 @@ def fold(
     """The state after `events`, each with its time in microseconds, from `state` or from the beginning.
 
     The events of a fork begin with `state` as that of the conversation that it was forked from. From an event on that
-    was erased, those that follow are on their way there too: they only count, up to ConversationErased.
+    was erased or archived, those that follow are on their way there too: they only count, up to ConversationErased or
+    ConversationArchived.
 
     `originals` is called for messages that come back into the window, and for no others.
     """
@@ -76,7 +79,10 @@ def fold(
     joining: list[MessageAppended] = []
     joining_us = 0
     for event, at_us in events:
-        erased = not isinstance(event, ConversationErased) and (erased or isinstance(event, ErasedEvent))
+        ends = isinstance(event, ConversationErased | ConversationArchived)
+        # Of an earlier archive, whose events a later one has blanked from the first on.
+        lacking = isinstance(event, ConversationUnarchived) and not state.before_archiving
+        erased = not ends and (erased or lacking or isinstance(event, ErasedEvent))
         if erased:
             state = evolve(state, ErasedEvent(), at_us)
             continue
@@ -111,6 +117,7 @@ _CHANGED_BY_A_MESSAGE: Final = 9
 assert Conversation._fields[_CHANGED_BY_A_MESSAGE - 1] == "messages_since_pass", "what a message changes comes first"
 
 _NOTHING_FOLLOWS: Final = "nothing but TextPurged follows an erasure"
+_AWAY: Final = "nothing follows an archiving before the conversation is unarchived or erased"
 
 _RareEvent = (
     ConversationOpened
@@ -130,14 +137,19 @@ _RareEvent = (
     | ConversationReopened
     | TitleChanged
     | ConversationErased
+    | ConversationArchived
+    | ConversationUnarchived
     | TextPurged
     | ErasedEvent
     | WayBackEvent
 )
 
+_AfterArchiving: Final = (ConversationErased, ConversationUnarchived, TextPurged, ErasedEvent)
+
 
 def _applied(state: Conversation, event: _RareEvent, at_us: int, originals: Iterable[MessageAppended]) -> Conversation:
     assert not state.erased or isinstance(event, TextPurged | ErasedEvent), _NOTHING_FOLLOWS
+    assert not state.archive_file or isinstance(event, _AfterArchiving), _AWAY
     if isinstance(event, WayBackEvent):
         return after_way_back(state, event, originals)
     match event:
@@ -187,6 +199,11 @@ def _applied(state: Conversation, event: _RareEvent, at_us: int, originals: Iter
             return initial_state()._replace(event_version=state.event_version, created_us=created_us)
         case ConversationErased():
             return _erased(state, event)
+        case ConversationArchived():
+            return _archived(state, event)
+        case ConversationUnarchived():
+            (before,) = state.before_archiving
+            return before._replace(event_version=state.event_version, purge_due=state.event_version + 1)
         case TextPurged():
             return state._replace(purge_due=0) if state.purge_due <= event.event_version else state
         case _:
@@ -198,6 +215,7 @@ def _messages_appended(state: Conversation, joining: Messages[MessageAppended], 
     lowest stays.
     """
     assert not state.erased, _NOTHING_FOLLOWS
+    assert not state.archive_file, _AWAY
     exact = estimated = system = system_tokens = 0
     pinned: list[int] = []
     for event in joining:
@@ -239,6 +257,27 @@ def _erased(state: Conversation, event: ConversationErased) -> Conversation:
         erased=True,
         purge_due=state.event_version + 1,
     )
+
+
+def _archived(state: Conversation, event: ConversationArchived) -> Conversation:
+    return initial_state()._replace(
+        event_version=state.event_version,
+        message_version=event.messages,
+        id=event.conversation_id,
+        settings=Settings(labels=event.labels, title=event.title),
+        created_us=state.created_us,
+        epoch=state.event_version + 1,
+        closed=True,
+        purge_due=state.event_version + 1,
+        archive_file=event.file,
+        before_archiving=() if state.is_blanked or not state.is_open else (state,),
+        ancestors=archived_fork(event.forked_from),
+    )
+
+
+def archived_fork(forked_from: str) -> tuple[Ancestor, ...]:
+    """The ancestors of an archived conversation: as much as lists of forks need; none with an empty id."""
+    return (Ancestor(forked_from, 0, 0),) if forked_from else ()
 
 
 def _completed(state: Conversation, event: SummarizationCompleted, at_us: int) -> Conversation:

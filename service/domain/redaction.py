@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from abridged.service.domain.events import (
+    ConversationArchived,
     ConversationForked,
     Event,
     MessageAppended,
@@ -140,7 +141,7 @@ def redacted_event(event: Event, redaction: Redaction) -> Event:
         case RulesDropped():
             rules = (name._replace(text=REDACTED) if redaction.has(name.number) else name for name in event.rules)
             return replace(event, rules=tuple(rules))
-        case TitleChanged() if redaction.record_ids:
+        case TitleChanged() | ConversationArchived() if redaction.record_ids:
             return replace(event, title=REDACTED)
         case MessagesRedacted():
             return replace(

@@ -15,9 +15,11 @@ from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.sqlite.gaps import Gaps
 from abridged.service.codec.events import UnknownEvent, decode
 from abridged.service.domain.events import (
+    ConversationArchived,
     ConversationErased,
     ConversationOpened,
     ConversationRewound,
+    ConversationUnarchived,
     ErasedEvent,
     Event,
     MessageAppended,
@@ -71,8 +73,10 @@ def text_of(event: Event) -> str:
 class Index:
     """The index's only writer. Not for more than one thread at a time; raises apsw.Error when the file fails."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, read_stream: Callable[[StreamId], Iterable[RecordedEvent]]) -> None:
+        """`read_stream` returns the events of a stream, which an archive has given back."""
         self._connection = connection
+        self.read_stream = read_stream
         self._gaps = Gaps(Path(connection.filename))
         self._ids: dict[StreamId, tuple[int, int]] = {}
         self._forgot = False
@@ -346,6 +350,21 @@ def _erased(index: Index, recorded: RecordedEvent, _event: ConversationErased) -
     index._label(recorded, {})
 
 
+def _archived(index: Index, recorded: RecordedEvent, _event: ConversationArchived) -> None:
+    index._forget(recorded, "TRUE")
+
+
+def _unarchived(index: Index, recorded: RecordedEvent, _event: ConversationUnarchived) -> None:
+    """Index the events again that are back in their places."""
+    index._forget(recorded, "TRUE")
+    for earlier in index.read_stream(recorded.stream):
+        if earlier.version < recorded.version and earlier.type not in (
+            ConversationArchived.__name__,
+            ConversationUnarchived.__name__,
+        ):
+            index._apply(earlier)
+
+
 def _forget_records(index: Index, recorded: RecordedEvent, ids: Collection[str]) -> None:
     for record_id in ids:
         index._forget(recorded, "kind <> ? AND source = ?", Kind.MESSAGE, record_id)
@@ -362,6 +381,8 @@ _INDEXED: Mapping[str, Callable[[Index, RecordedEvent, Any], None]] = {
     "ConversationRewound": _rewound,
     "MessagesRedacted": _redacted,
     "ConversationErased": _erased,
+    "ConversationArchived": _archived,
+    "ConversationUnarchived": _unarchived,
 }
 """Events that are indexed."""
 

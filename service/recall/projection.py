@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import partial
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 import structlog
 
 from abridged.eventlog.errors import EventLogError, LogClosed, LogUnavailable
+from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import EventLog
 from abridged.eventlog.subscription import Batch, CommitWakeUp, log_pages, subscribe
 from abridged.service.codec.events import UnknownEvent
@@ -41,6 +42,13 @@ EMBED_S = 10.0
 """About how long entries are embedded before their vectors are kept: a model that is slow or leaves loses no more."""
 
 _log = structlog.get_logger()
+
+
+def _events_of(log: EventLog, stream: StreamId) -> Iterator[RecordedEvent]:
+    after = 0
+    while page := log.read_stream(stream, after=after):
+        yield from page
+        after = page[-1].version
 
 
 class Pace(NamedTuple):
@@ -87,7 +95,8 @@ class Projection:
         self._sleep = sleep
         # The only thread that writes, and a single one: indexing never takes more than one processor.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recall")
-        self._index = Index(opened(path, log.log_id, log.head(), report=_log_rebuild))
+        connection = opened(path, log.log_id, log.head(), report=_log_rebuild)
+        self._index = Index(connection, partial(_events_of, log))
         self._tasks: list[asyncio.Task[None]] = []
         self._wake_up: CommitWakeUp | None = None
         self._indexed = asyncio.Event()

@@ -13,7 +13,7 @@ from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventLog
 from abridged.service.codec.events import decode
 from abridged.service.domain.conversation import Conversation, holdings
-from abridged.service.domain.errors import ConversationIsErased, ConversationNotFound
+from abridged.service.domain.errors import ConversationIsArchived, ConversationIsErased, ConversationNotFound
 from abridged.service.domain.events import Event, MessageAppended, SummarizationCompleted
 from abridged.service.domain.message import Role
 from abridged.service.domain.ranges import covers, merged, without
@@ -89,7 +89,8 @@ class Recall:
     def __init__(
         self, log: EventLog, projection: Projection, state_of: Callable[[StreamId], Awaitable[Conversation]]
     ) -> None:
-        """`state_of` returns a conversation as it is now, or raises ConversationNotFound or ConversationIsErased."""
+        """`state_of` returns a conversation as it is now, or raises ConversationNotFound, ConversationIsErased or
+        ConversationIsArchived."""
         self._log = log
         self._state_of = state_of
         self._searcher = Searcher(projection.path)
@@ -105,7 +106,8 @@ class Recall:
 
         However late the index is: what was rewound, revoked, redacted or erased before the call is no hit. Raises
         RecallOff, RecallStopped, EmbedderAway, LogCorrupt for an entry whose event is damaged, and
-        ConversationNotFound and ConversationIsErased for the conversation that the search names.
+        ConversationNotFound, ConversationIsErased and ConversationIsArchived for the conversation that the search
+        names.
         """
         meaning = search.mode is not Mode.WORDS
         embedder = self.projection.embedder
@@ -216,7 +218,7 @@ class Recall:
     async def _state(self, stream: StreamId) -> Conversation | None:
         try:
             return await self._state_of(stream)
-        except (ConversationNotFound, ConversationIsErased):
+        except (ConversationNotFound, ConversationIsErased, ConversationIsArchived):
             return None
 
     def _with_passages(self, search: Search, found: Hits) -> Hits:

@@ -7,7 +7,7 @@ from time import time_ns
 
 import pytest
 
-from abridged.service.conversations.time_to_live import erase_unchanged
+from abridged.service.conversations.retention import erase_unchanged
 from abridged.v1 import conversation_service_pb2 as api
 from tests.support.below_grpc import BelowGrpc, below_grpc
 from tests.support.patience import PATIENCE_S

@@ -549,7 +549,7 @@ def steps_of(path: Path, log: MemoryEventLog) -> int:
 
     connection = opened(path, log.log_id, log.head(), report=print)
     connection.set_progress_handler(count, 100)
-    index = Index(connection)
+    index = Index(connection, lambda _: ())
     try:
         index.apply(log.read_all(after=index.position, limit=10_000), log.head())
     finally:

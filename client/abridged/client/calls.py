@@ -17,6 +17,7 @@ from abridged.v1 import conversation_service_pb2, server_info_service_pb2, text_
 from abridged.v1.conversation_pb2 import Conversation, ConversationSettings, Summarization, TokenUsage
 from abridged.v1.conversation_service_pb2 import (
     AppendMessagesResponse,
+    ArchiveConversationsResponse,
     ContextMessage,
     DropRulesResponse,
     Episode,
@@ -383,6 +384,25 @@ def redact(
     until no byte is left in the log's files."""
     request = _pb.RedactMessagesRequest(conversation_id=conversation_id, numbers=numbers, forks=forks, dry_run=dry_run)
     return Call("ConversationService/RedactMessages", request, _whole, wait_s=ERASURE_S)
+
+
+def archive(conversation_id: str, *, dry_run: bool = False) -> Call[ArchiveConversationsResponse]:
+    """Move the content of a closed conversation from the log into a file; or only count."""
+    request = _pb.ArchiveConversationsRequest(conversation_id=conversation_id, dry_run=dry_run)
+    return Call("ConversationService/ArchiveConversations", request, _whole, wait_s=ERASURE_S)
+
+
+def archive_closed(*, closed_for_s: float, dry_run: bool = False) -> Call[ArchiveConversationsResponse]:
+    """Archive the conversations that are closed and have not changed for a time; or only count."""
+    request = _pb.ArchiveConversationsRequest(dry_run=dry_run)
+    request.closed_for.FromNanoseconds(round(closed_for_s * 1e9))
+    return Call("ConversationService/ArchiveConversations", request, _whole, wait_s=ERASURE_S)
+
+
+def unarchive(conversation_id: str) -> Call[Conversation]:
+    """Put the content of an archived conversation back into the log, as it was."""
+    request = _pb.UnarchiveConversationRequest(conversation_id=conversation_id)
+    return Call("ConversationService/UnarchiveConversation", request, _conversation, wait_s=ERASURE_S)
 
 
 def count_tokens(model: str, texts: Sequence[str]) -> Call[CountTokensResponse]:

@@ -1188,6 +1188,7 @@ class Conversation(_message.Message):
     TITLE_FIELD_NUMBER: _builtins.int
     CLOSED_FIELD_NUMBER: _builtins.int
     FORKED_FROM_FIELD_NUMBER: _builtins.int
+    ARCHIVE_FILE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The id."""
     message_version: _builtins.int
@@ -1224,6 +1225,10 @@ class Conversation(_message.Message):
     """Whether it is closed."""
     forked_from: _builtins.str
     """The conversation that has the messages from before the fork; empty if this is none."""
+    archive_file: _builtins.str
+    """The name of the file that has its content, if it is archived; otherwise empty. Of an archived conversation only
+    the fields that name, date and place it are set, its labels and its title.
+    """
     @_builtins.property
     def settings(self) -> Global___ConversationSettings:
         """The settings as the client sent them."""
@@ -1277,10 +1282,11 @@ class Conversation(_message.Message):
         title: _builtins.str = ...,
         closed: _builtins.bool = ...,
         forked_from: _builtins.str = ...,
+        archive_file: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "create_time", b"create_time", "depth", b"depth", "last_summarization", b"last_summarization", "settings", b"settings", "update_time", b"update_time", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "closed", b"closed", "create_time", b"create_time", "depth", b"depth", "epoch", b"epoch", "event_version", b"event_version", "failures_in_row", b"failures_in_row", "forked_from", b"forked_from", "held_by", b"held_by", "id", b"id", "last_summarization", b"last_summarization", "live_summary_id", b"live_summary_id", "message_version", b"message_version", "messages_since_pass", b"messages_since_pass", "pending_summarization_id", b"pending_summarization_id", "pinned_numbers", b"pinned_numbers", "removed", b"removed", "settings", b"settings", "summary_count", b"summary_count", "title", b"title", "update_time", b"update_time", "usage", b"usage", "window_messages", b"window_messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_depth", b"_depth", "archive_file", b"archive_file", "closed", b"closed", "create_time", b"create_time", "depth", b"depth", "epoch", b"epoch", "event_version", b"event_version", "failures_in_row", b"failures_in_row", "forked_from", b"forked_from", "held_by", b"held_by", "id", b"id", "last_summarization", b"last_summarization", "live_summary_id", b"live_summary_id", "message_version", b"message_version", "messages_since_pass", b"messages_since_pass", "pending_summarization_id", b"pending_summarization_id", "pinned_numbers", b"pinned_numbers", "removed", b"removed", "settings", b"settings", "summary_count", b"summary_count", "title", b"title", "update_time", b"update_time", "usage", b"usage", "window_messages", b"window_messages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__depth: _TypeAlias = _typing.Literal["depth"]  # noqa: Y015
     _WhichOneofArgType__depth: _TypeAlias = _typing.Literal["_depth", b"_depth"]  # noqa: Y015

@@ -2285,6 +2285,110 @@ class EraseConversationsResponse(_message.Message):
 Global___EraseConversationsResponse: _TypeAlias = EraseConversationsResponse  # noqa: Y015
 
 @_typing.final
+class ArchiveConversationsRequest(_message.Message):
+    """ArchiveConversationsRequest says which conversations to archive: one of both fields is set."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    CLOSED_FOR_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """This conversation."""
+    dry_run: _builtins.bool
+    """Whether only to count."""
+    @_builtins.property
+    def closed_for(self) -> _duration_pb2.Duration:
+        """Those that are closed, and whose last event is older than this."""
+
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        closed_for: _duration_pb2.Duration | None = ...,
+        dry_run: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["closed_for", b"closed_for"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["closed_for", b"closed_for", "conversation_id", b"conversation_id", "dry_run", b"dry_run"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArchiveConversationsRequest: _TypeAlias = ArchiveConversationsRequest  # noqa: Y015
+
+@_typing.final
+class ArchiveConversationsResponse(_message.Message):
+    """ArchiveConversationsResponse counts what the call has archived, or with `dry_run` would archive."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATIONS_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    conversations: _builtins.int
+    """Conversations: 0 if it had been archived before."""
+    messages: _builtins.int
+    """Their messages."""
+    def __init__(
+        self,
+        *,
+        conversations: _builtins.int = ...,
+        messages: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversations", b"conversations", "messages", b"messages"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ArchiveConversationsResponse: _TypeAlias = ArchiveConversationsResponse  # noqa: Y015
+
+@_typing.final
+class UnarchiveConversationRequest(_message.Message):
+    """UnarchiveConversationRequest names an archived conversation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnarchiveConversationRequest: _TypeAlias = UnarchiveConversationRequest  # noqa: Y015
+
+@_typing.final
+class UnarchiveConversationResponse(_message.Message):
+    """UnarchiveConversationResponse is the conversation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def conversation(self) -> _conversation_pb2.Conversation:
+        """The conversation, as it was."""
+
+    def __init__(
+        self,
+        *,
+        conversation: _conversation_pb2.Conversation | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation", b"conversation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnarchiveConversationResponse: _TypeAlias = UnarchiveConversationResponse  # noqa: Y015
+
+@_typing.final
 class RedactMessagesRequest(_message.Message):
     """RedactMessagesRequest names messages."""
 

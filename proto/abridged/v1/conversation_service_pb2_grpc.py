@@ -139,6 +139,16 @@ class ConversationServiceStub:
                 request_serializer=abridged_dot_v1_dot_conversation__service__pb2.RedactMessagesRequest.SerializeToString,
                 response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.RedactMessagesResponse.FromString,
                 _registered_method=True)
+        self.ArchiveConversations = channel.unary_unary(
+                '/abridged.v1.ConversationService/ArchiveConversations',
+                request_serializer=abridged_dot_v1_dot_conversation__service__pb2.ArchiveConversationsRequest.SerializeToString,
+                response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.ArchiveConversationsResponse.FromString,
+                _registered_method=True)
+        self.UnarchiveConversation = channel.unary_unary(
+                '/abridged.v1.ConversationService/UnarchiveConversation',
+                request_serializer=abridged_dot_v1_dot_conversation__service__pb2.UnarchiveConversationRequest.SerializeToString,
+                response_deserializer=abridged_dot_v1_dot_conversation__service__pb2.UnarchiveConversationResponse.FromString,
+                _registered_method=True)
         self.ListEpisodes = channel.unary_unary(
                 '/abridged.v1.ConversationService/ListEpisodes',
                 request_serializer=abridged_dot_v1_dot_conversation__service__pb2.ListEpisodesRequest.SerializeToString,
@@ -419,6 +429,31 @@ class ConversationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ArchiveConversations(self, request, context):
+        """ArchiveConversations moves the content of closed conversations out of the log, each into a file of its own in the
+        server's folder for archives (the setting log.archive_dir), and out of the search index: one conversation, or those
+        of the caller's namespace that are closed and have not changed for a time. The file has the lines of `abridged log
+        export` and is checked before the log lets go of them. Ids, positions and times stay, and so do the conversation's
+        place in lists, its labels and its title; every call for its content returns FAILED_PRECONDITION
+        (CONVERSATION_ARCHIVED). A conversation from which others were forked stays. A call that ends early has archived some
+        of them, each as a whole: repeat it. Needs the scope `admin`. Errors: INVALID_ARGUMENT, NOT_FOUND,
+        FAILED_PRECONDITION (CONVERSATION_OPEN, CONVERSATION_HAS_FORKS, ARCHIVE_UNUSABLE: no folder is set, or it cannot be
+        written), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnarchiveConversation(self, request, context):
+        """UnarchiveConversation puts the content of an archived conversation back in its place, from its file, which is removed
+        then: messages, records, ids, positions and versions are as they were, and the conversation is closed. A file that is
+        not what was written changes nothing. Needs the scope `admin`. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND,
+        FAILED_PRECONDITION (ARCHIVE_UNUSABLE), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListEpisodes(self, request, context):
         """ListEpisodes returns the episodes in use of a conversation, newest first: those that the window shows, and those
         that it has merged. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
@@ -599,6 +634,16 @@ def add_ConversationServiceServicer_to_server(servicer, server):
                     servicer.RedactMessages,
                     request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.RedactMessagesRequest.FromString,
                     response_serializer=abridged_dot_v1_dot_conversation__service__pb2.RedactMessagesResponse.SerializeToString,
+            ),
+            'ArchiveConversations': grpc.unary_unary_rpc_method_handler(
+                    servicer.ArchiveConversations,
+                    request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.ArchiveConversationsRequest.FromString,
+                    response_serializer=abridged_dot_v1_dot_conversation__service__pb2.ArchiveConversationsResponse.SerializeToString,
+            ),
+            'UnarchiveConversation': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnarchiveConversation,
+                    request_deserializer=abridged_dot_v1_dot_conversation__service__pb2.UnarchiveConversationRequest.FromString,
+                    response_serializer=abridged_dot_v1_dot_conversation__service__pb2.UnarchiveConversationResponse.SerializeToString,
             ),
             'ListEpisodes': grpc.unary_unary_rpc_method_handler(
                     servicer.ListEpisodes,
@@ -1284,6 +1329,60 @@ class ConversationService:
             '/abridged.v1.ConversationService/RedactMessages',
             abridged_dot_v1_dot_conversation__service__pb2.RedactMessagesRequest.SerializeToString,
             abridged_dot_v1_dot_conversation__service__pb2.RedactMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ArchiveConversations(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/abridged.v1.ConversationService/ArchiveConversations',
+            abridged_dot_v1_dot_conversation__service__pb2.ArchiveConversationsRequest.SerializeToString,
+            abridged_dot_v1_dot_conversation__service__pb2.ArchiveConversationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnarchiveConversation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/abridged.v1.ConversationService/UnarchiveConversation',
+            abridged_dot_v1_dot_conversation__service__pb2.UnarchiveConversationRequest.SerializeToString,
+            abridged_dot_v1_dot_conversation__service__pb2.UnarchiveConversationResponse.FromString,
             options,
             channel_credentials,
             insecure,

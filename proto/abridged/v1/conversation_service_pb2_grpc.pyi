@@ -179,6 +179,23 @@ class ConversationServiceStub:
     Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (MESSAGE_OF_ANCESTOR, CONVERSATION_HAS_FORKS: without
     `forks`), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
+    ArchiveConversations: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ArchiveConversationsRequest, _conversation_service_pb2.ArchiveConversationsResponse]
+    """ArchiveConversations moves the content of closed conversations out of the log, each into a file of its own in the
+    server's folder for archives (the setting log.archive_dir), and out of the search index: one conversation, or those
+    of the caller's namespace that are closed and have not changed for a time. The file has the lines of `abridged log
+    export` and is checked before the log lets go of them. Ids, positions and times stay, and so do the conversation's
+    place in lists, its labels and its title; every call for its content returns FAILED_PRECONDITION
+    (CONVERSATION_ARCHIVED). A conversation from which others were forked stays. A call that ends early has archived some
+    of them, each as a whole: repeat it. Needs the scope `admin`. Errors: INVALID_ARGUMENT, NOT_FOUND,
+    FAILED_PRECONDITION (CONVERSATION_OPEN, CONVERSATION_HAS_FORKS, ARCHIVE_UNUSABLE: no folder is set, or it cannot be
+    written), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
+    UnarchiveConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.UnarchiveConversationRequest, _conversation_service_pb2.UnarchiveConversationResponse]
+    """UnarchiveConversation puts the content of an archived conversation back in its place, from its file, which is removed
+    then: messages, records, ids, positions and versions are as they were, and the conversation is closed. A file that is
+    not what was written changes nothing. Needs the scope `admin`. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND,
+    FAILED_PRECONDITION (ARCHIVE_UNUSABLE), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
     ListEpisodes: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ListEpisodesRequest, _conversation_service_pb2.ListEpisodesResponse]
     """ListEpisodes returns the episodes in use of a conversation, newest first: those that the window shows, and those
     that it has merged. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
@@ -364,6 +381,23 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     MESSAGE_OF_ANCESTOR), and with `forks` in those that were forked from that since. Needs the scope `erase`. Idempotent.
     Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (MESSAGE_OF_ANCESTOR, CONVERSATION_HAS_FORKS: without
     `forks`), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
+    ArchiveConversations: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ArchiveConversationsRequest, _conversation_service_pb2.ArchiveConversationsResponse]  # type: ignore[assignment]
+    """ArchiveConversations moves the content of closed conversations out of the log, each into a file of its own in the
+    server's folder for archives (the setting log.archive_dir), and out of the search index: one conversation, or those
+    of the caller's namespace that are closed and have not changed for a time. The file has the lines of `abridged log
+    export` and is checked before the log lets go of them. Ids, positions and times stay, and so do the conversation's
+    place in lists, its labels and its title; every call for its content returns FAILED_PRECONDITION
+    (CONVERSATION_ARCHIVED). A conversation from which others were forked stays. A call that ends early has archived some
+    of them, each as a whole: repeat it. Needs the scope `admin`. Errors: INVALID_ARGUMENT, NOT_FOUND,
+    FAILED_PRECONDITION (CONVERSATION_OPEN, CONVERSATION_HAS_FORKS, ARCHIVE_UNUSABLE: no folder is set, or it cannot be
+    written), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+    """
+    UnarchiveConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.UnarchiveConversationRequest, _conversation_service_pb2.UnarchiveConversationResponse]  # type: ignore[assignment]
+    """UnarchiveConversation puts the content of an archived conversation back in its place, from its file, which is removed
+    then: messages, records, ids, positions and versions are as they were, and the conversation is closed. A file that is
+    not what was written changes nothing. Needs the scope `admin`. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND,
+    FAILED_PRECONDITION (ARCHIVE_UNUSABLE), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     ListEpisodes: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ListEpisodesRequest, _conversation_service_pb2.ListEpisodesResponse]  # type: ignore[assignment]
     """ListEpisodes returns the episodes in use of a conversation, newest first: those that the window shows, and those
@@ -691,6 +725,35 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         MESSAGE_OF_ANCESTOR), and with `forks` in those that were forked from that since. Needs the scope `erase`. Idempotent.
         Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (MESSAGE_OF_ANCESTOR, CONVERSATION_HAS_FORKS: without
         `forks`), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def ArchiveConversations(
+        self,
+        request: _conversation_service_pb2.ArchiveConversationsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.ArchiveConversationsResponse, _abc.Awaitable[_conversation_service_pb2.ArchiveConversationsResponse]]:
+        """ArchiveConversations moves the content of closed conversations out of the log, each into a file of its own in the
+        server's folder for archives (the setting log.archive_dir), and out of the search index: one conversation, or those
+        of the caller's namespace that are closed and have not changed for a time. The file has the lines of `abridged log
+        export` and is checked before the log lets go of them. Ids, positions and times stay, and so do the conversation's
+        place in lists, its labels and its title; every call for its content returns FAILED_PRECONDITION
+        (CONVERSATION_ARCHIVED). A conversation from which others were forked stays. A call that ends early has archived some
+        of them, each as a whole: repeat it. Needs the scope `admin`. Errors: INVALID_ARGUMENT, NOT_FOUND,
+        FAILED_PRECONDITION (CONVERSATION_OPEN, CONVERSATION_HAS_FORKS, ARCHIVE_UNUSABLE: no folder is set, or it cannot be
+        written), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def UnarchiveConversation(
+        self,
+        request: _conversation_service_pb2.UnarchiveConversationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_conversation_service_pb2.UnarchiveConversationResponse, _abc.Awaitable[_conversation_service_pb2.UnarchiveConversationResponse]]:
+        """UnarchiveConversation puts the content of an archived conversation back in its place, from its file, which is removed
+        then: messages, records, ids, positions and versions are as they were, and the conversation is closed. A file that is
+        not what was written changes nothing. Needs the scope `admin`. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND,
+        FAILED_PRECONDITION (ARCHIVE_UNUSABLE), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod

@@ -140,6 +140,14 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: the fork has this message from another conversation; metadata has `number`, and `holder`, that
     conversation, where it can be redacted.
     """
+    ERROR_REASON_CONVERSATION_ARCHIVED: _ErrorReason.ValueType  # 46
+    """FAILED_PRECONDITION: the conversation is archived: its content is in a file until UnarchiveConversation; metadata has
+    `file`, the file's name.
+    """
+    ERROR_REASON_CONVERSATION_OPEN: _ErrorReason.ValueType  # 47
+    """FAILED_PRECONDITION: only a closed conversation is archived."""
+    ERROR_REASON_ARCHIVE_UNUSABLE: _ErrorReason.ValueType  # 48
+    """FAILED_PRECONDITION: an archive's file cannot be reached, or is not what was written; metadata has `file`, its name."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason is the `reason` of the google.rpc.ErrorInfo that every error of the server carries; its domain is
@@ -265,4 +273,12 @@ ERROR_REASON_MESSAGE_OF_ANCESTOR: ErrorReason.ValueType  # 45
 """FAILED_PRECONDITION: the fork has this message from another conversation; metadata has `number`, and `holder`, that
 conversation, where it can be redacted.
 """
+ERROR_REASON_CONVERSATION_ARCHIVED: ErrorReason.ValueType  # 46
+"""FAILED_PRECONDITION: the conversation is archived: its content is in a file until UnarchiveConversation; metadata has
+`file`, the file's name.
+"""
+ERROR_REASON_CONVERSATION_OPEN: ErrorReason.ValueType  # 47
+"""FAILED_PRECONDITION: only a closed conversation is archived."""
+ERROR_REASON_ARCHIVE_UNUSABLE: ErrorReason.ValueType  # 48
+"""FAILED_PRECONDITION: an archive's file cannot be reached, or is not what was written; metadata has `file`, its name."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

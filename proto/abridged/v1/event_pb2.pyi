@@ -91,6 +91,8 @@ class Event(_message.Message):
     CONVERSATION_ERASED_FIELD_NUMBER: _builtins.int
     TEXT_PURGED_FIELD_NUMBER: _builtins.int
     MESSAGES_REDACTED_FIELD_NUMBER: _builtins.int
+    CONVERSATION_ARCHIVED_FIELD_NUMBER: _builtins.int
+    CONVERSATION_UNARCHIVED_FIELD_NUMBER: _builtins.int
     log_id: _builtins.str
     """The log's id."""
     position: _builtins.int
@@ -212,6 +214,14 @@ class Event(_message.Message):
     def messages_redacted(self) -> Global___MessagesRedacted:
         """See that message."""
 
+    @_builtins.property
+    def conversation_archived(self) -> Global___ConversationArchived:
+        """See that message."""
+
+    @_builtins.property
+    def conversation_unarchived(self) -> Global___ConversationUnarchived:
+        """See that message."""
+
     def __init__(
         self,
         *,
@@ -249,12 +259,14 @@ class Event(_message.Message):
         conversation_erased: Global___ConversationErased | None = ...,
         text_purged: Global___TextPurged | None = ...,
         messages_redacted: Global___MessagesRedacted | None = ...,
+        conversation_archived: Global___ConversationArchived | None = ...,
+        conversation_unarchived: Global___ConversationUnarchived | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_closed", b"conversation_closed", "conversation_erased", b"conversation_erased", "conversation_forked", b"conversation_forked", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_redacted", b"messages_redacted", "messages_unpinned", b"messages_unpinned", "rules_dropped", b"rules_dropped", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "text_purged", b"text_purged", "time", b"time", "title_changed", b"title_changed", "usage_reported", b"usage_reported"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_archived", b"conversation_archived", "conversation_closed", b"conversation_closed", "conversation_erased", b"conversation_erased", "conversation_forked", b"conversation_forked", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "conversation_unarchived", b"conversation_unarchived", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_redacted", b"messages_redacted", "messages_unpinned", b"messages_unpinned", "rules_dropped", b"rules_dropped", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "text_purged", b"text_purged", "time", b"time", "title_changed", b"title_changed", "usage_reported", b"usage_reported"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_closed", b"conversation_closed", "conversation_erased", b"conversation_erased", "conversation_forked", b"conversation_forked", "conversation_id", b"conversation_id", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "event_id", b"event_id", "log_id", b"log_id", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_redacted", b"messages_redacted", "messages_unpinned", b"messages_unpinned", "payload", b"payload", "position", b"position", "rules_dropped", b"rules_dropped", "schema_version", b"schema_version", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "text_purged", b"text_purged", "time", b"time", "title_changed", b"title_changed", "trace_context", b"trace_context", "type", b"type", "usage_reported", b"usage_reported", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "conversation_archived", b"conversation_archived", "conversation_closed", b"conversation_closed", "conversation_erased", b"conversation_erased", "conversation_forked", b"conversation_forked", "conversation_id", b"conversation_id", "conversation_opened", b"conversation_opened", "conversation_reopened", b"conversation_reopened", "conversation_rewound", b"conversation_rewound", "conversation_unarchived", b"conversation_unarchived", "event_id", b"event_id", "log_id", b"log_id", "message_appended", b"message_appended", "messages_pinned", b"messages_pinned", "messages_redacted", b"messages_redacted", "messages_unpinned", b"messages_unpinned", "payload", b"payload", "position", b"position", "rules_dropped", b"rules_dropped", "schema_version", b"schema_version", "settings_changed", b"settings_changed", "summarization_cleared", b"summarization_cleared", "summarization_completed", b"summarization_completed", "summarization_failed", b"summarization_failed", "summarization_released", b"summarization_released", "summarization_requested", b"summarization_requested", "summarization_skipped", b"summarization_skipped", "summarization_started", b"summarization_started", "summary_rated", b"summary_rated", "summary_revoked", b"summary_revoked", "text_purged", b"text_purged", "time", b"time", "title_changed", b"title_changed", "trace_context", b"trace_context", "type", b"type", "usage_reported", b"usage_reported", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["conversation_opened", "settings_changed", "message_appended", "usage_reported", "summarization_requested", "summarization_started", "summarization_completed", "summarization_failed", "summarization_skipped", "summarization_released", "summary_revoked", "summary_rated", "messages_pinned", "messages_unpinned", "conversation_rewound", "summarization_cleared", "title_changed", "conversation_closed", "conversation_reopened", "conversation_forked", "rules_dropped", "conversation_erased", "text_purged", "messages_redacted"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["conversation_opened", "settings_changed", "message_appended", "usage_reported", "summarization_requested", "summarization_started", "summarization_completed", "summarization_failed", "summarization_skipped", "summarization_released", "summary_revoked", "summary_rated", "messages_pinned", "messages_unpinned", "conversation_rewound", "summarization_cleared", "title_changed", "conversation_closed", "conversation_reopened", "conversation_forked", "rules_dropped", "conversation_erased", "text_purged", "messages_redacted", "conversation_archived", "conversation_unarchived"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 
@@ -1491,8 +1503,108 @@ class ConversationErased(_message.Message):
 Global___ConversationErased: _TypeAlias = ConversationErased  # noqa: Y015
 
 @_typing.final
+class ConversationArchived(_message.Message):
+    """ConversationArchived takes a closed conversation's content out of the log, into a file beside it that was checked
+    before. The contents of all events before it are as those of erased ones; their ids, positions, types and times stay.
+    Nothing but TextPurged, ConversationUnarchived and ConversationErased follows it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LabelsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    EVENTS_FIELD_NUMBER: _builtins.int
+    FILE_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
+    LABELS_FIELD_NUMBER: _builtins.int
+    TITLE_FIELD_NUMBER: _builtins.int
+    FORKED_FROM_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """The conversation's id."""
+    messages: _builtins.int
+    """Messages ever appended to it."""
+    events: _builtins.int
+    """Events before this one: those in the file."""
+    file: _builtins.str
+    """The file's name, in the folder that the server's settings name."""
+    size_bytes: _builtins.int
+    """Its size."""
+    sha256: _builtins.str
+    """Its SHA-256, in hexadecimal digits."""
+    title: _builtins.str
+    """Its title, the client's or a model's."""
+    forked_from: _builtins.str
+    """The conversation that it was forked from; empty if it is no fork."""
+    @_builtins.property
+    def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """The conversation's labels."""
+
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+        messages: _builtins.int = ...,
+        events: _builtins.int = ...,
+        file: _builtins.str = ...,
+        size_bytes: _builtins.int = ...,
+        sha256: _builtins.str = ...,
+        labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        title: _builtins.str = ...,
+        forked_from: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "events", b"events", "file", b"file", "forked_from", b"forked_from", "labels", b"labels", "messages", b"messages", "sha256", b"sha256", "size_bytes", b"size_bytes", "title", b"title"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConversationArchived: _TypeAlias = ConversationArchived  # noqa: Y015
+
+@_typing.final
+class ConversationUnarchived(_message.Message):
+    """ConversationUnarchived means that the contents of the archived events are in the log again. The conversation is as it
+    was before ConversationArchived, and closed. The file is removed after it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConversationUnarchived: _TypeAlias = ConversationUnarchived  # noqa: Y015
+
+@_typing.final
 class TextPurged(_message.Message):
-    """TextPurged means that what was erased or redacted is gone from the log's files too, and from the search index."""
+    """TextPurged means that what was erased, redacted or archived is gone from the log's files too, and from the search index;
+    after ConversationUnarchived, that the archive's file is gone.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1514,7 +1626,9 @@ Global___TextPurged: _TypeAlias = TextPurged  # noqa: Y015
 
 @_typing.final
 class ErasedContent(_message.Message):
-    """ErasedContent is the payload of an event whose content was erased, whatever its type. No other payload has its field."""
+    """ErasedContent is the payload of an event whose content was erased or archived, whatever its type. No other payload has
+    its field.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -236,6 +236,10 @@ EVENTS = {
     "ConversationClosed": st.builds(domain.ConversationClosed),
     "ConversationReopened": st.builds(domain.ConversationReopened),
     "ConversationErased": st.builds(domain.ConversationErased, TEXT, COUNT, TEXT, COUNT),
+    "ConversationArchived": st.builds(
+        domain.ConversationArchived, TEXT, COUNT, COUNT, TEXT, COUNT, TEXT, st.dictionaries(TEXT, TEXT), TEXT, TEXT
+    ),
+    "ConversationUnarchived": st.builds(domain.ConversationUnarchived),
     "TextPurged": st.builds(domain.TextPurged, COUNT),
     "ConversationRewound": st.builds(domain.ConversationRewound, COUNT, NAMES, NAMES, NAMES),
     "SummarizationFailed": st.builds(

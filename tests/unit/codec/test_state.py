@@ -11,7 +11,13 @@ from abridged.service.codec.state import KeptWindow, state_from_bytes, state_to_
 from abridged.service.conversations.state_size import whole_window_size
 from abridged.service.conversations.table import row_of
 from abridged.service.domain.conversation import Conversation, initial_state
-from abridged.service.domain.events import ConversationErased
+from abridged.service.domain.events import (
+    ConversationArchived,
+    ConversationErased,
+    ConversationOpened,
+    ConversationUnarchived,
+    Settings,
+)
 from abridged.service.domain.fold import fold
 from abridged.service.domain.policy import ProfileName
 from abridged.service.domain.sequence import Sequence
@@ -85,7 +91,7 @@ def test_the_chats_set_every_field_of_a_state():
     for seed in range(CHATS):
         for step in SimulatedChat(seed, amendments=0.25, forks=0.02, redactions=0.05).steps():
             unset -= _set_in(step.after) & unset
-    assert unset == {"erased"}
+    assert unset == {"erased", "archive_file", "before_archiving"}
 
 
 def test_an_erased_state_comes_back_as_it_was():
@@ -94,6 +100,17 @@ def test_an_erased_state_comes_back_as_it_was():
 
     assert _set_in(erased) >= {"erased", "purge_due"}
     assert state_from_bytes(state_to_bytes(erased)) == erased
+
+
+def test_a_state_that_was_archived_comes_back_as_it_was():
+    """One that is archived is never written, so that its bytes need no place for the state before."""
+    opened = fold([(ConversationOpened("c", Settings()), 5)])
+    archived = fold([(ConversationArchived("c", 7, 1, "file", 9, "digest", {"a": "b"}, "title", "parent"), 6)], opened)
+    back = fold([(ConversationUnarchived(), 7)], archived)
+
+    assert _set_in(archived) >= {"archive_file", "before_archiving", "ancestors", "settings"}
+    assert back == opened._replace(event_version=3, updated_us=7, purge_due=3)
+    assert state_from_bytes(state_to_bytes(back)) == back
 
 
 def _set_in(state: Conversation) -> set[str]:

@@ -1,0 +1,101 @@
+"""`abridged archive` and `abridged unarchive`: move closed conversations into files, and back."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from abridged.client import AsyncConversations
+from abridged.service.cli.failures import CommandFailed
+from abridged.service.cli.options import Invocation, sidecar_options
+from abridged.service.cli.plain_json import as_json
+from abridged.service.cli.sidecar import call
+from abridged.service.cli.terminal import say
+from abridged.v1.conversation_service_pb2 import ArchiveConversationsResponse
+
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_HINTS = {
+    "CONVERSATION_OPEN": "`abridged close` closes it",
+    "CONVERSATION_HAS_FORKS": "forks are folded from it, so it stays while there are any",
+}
+
+
+class _Time(click.ParamType[float]):
+    """A time such as 90d or 12h, in seconds."""
+
+    name = "time"
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Refuse what is no number with a unit."""
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"(\d{1,9})([smhd])", value)
+        if found is None:
+            self.fail(f"{value!r} is no time such as 90d, 12h, 30m or 45s", param, ctx)
+        return float(int(found[1]) * _SECONDS[found[2]])
+
+
+@click.command(short_help="Move closed conversations into files.")
+@click.argument("conversation", required=False)
+@click.option("--closed-for", type=_Time(), metavar="TIME", help="Those without an event for this time, such as 90d.")
+@click.option("--dry-run", is_flag=True, help="Only count.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json_", is_flag=True, help="Print the counts as JSON.")
+@sidecar_options
+@click.pass_obj
+def archive(
+    invocation: Invocation,
+    *,
+    conversation: str | None,
+    closed_for: float | None,
+    dry_run: bool,
+    yes: bool,
+    as_json_: bool,
+) -> None:
+    """Move the content of CONVERSATION, or of all that have been closed for a time, from the log into the sidecar's
+    folder for archives (`log.archive_dir`), a file each.
+
+    It counts first and asks. Ids, titles and labels stay in lists; `abridged unarchive` puts the content back. What
+    others were forked from stays. Needs the scope `admin`.
+    """
+    if (conversation is None) is (closed_for is None):
+        raise click.UsageError("name one conversation, or --closed-for")
+
+    async def archived(client: AsyncConversations, *, dry_run: bool) -> ArchiveConversationsResponse:
+        if conversation is not None:
+            return await client.archive(conversation, dry_run=dry_run)
+        return await client.archive_closed(closed_for_s=closed_for or 0.0, dry_run=dry_run)
+
+    counted = call(invocation, lambda client: archived(client, dry_run=True), hints=_HINTS)
+    if not dry_run:
+        if counted.conversations and not yes and not click.confirm(f"Archive {_counts(counted)}?", err=True):
+            raise CommandFailed("nothing was archived")
+        counted = call(invocation, lambda client: archived(client, dry_run=False), hints=_HINTS)
+    if as_json_:
+        say(as_json(counted))
+    elif not counted.conversations:
+        say("nothing to archive")
+    else:
+        say(f"{'would archive' if dry_run else 'archived'} {_counts(counted)}")
+
+
+@click.command(short_help="Put an archived conversation back.")
+@click.argument("conversation")
+@click.option("--json", "as_json_", is_flag=True, help="Print the conversation as JSON.")
+@sidecar_options
+@click.pass_obj
+def unarchive(invocation: Invocation, *, conversation: str, as_json_: bool) -> None:
+    """Put the content of CONVERSATION back into the log, as it was, and remove its file.
+
+    The file must be in the sidecar's folder for archives, as it was written; otherwise nothing changes. Needs the scope
+    `admin`.
+    """
+    shown = call(invocation, lambda client: client.unarchive(conversation))
+    say(as_json(shown) if as_json_ else f"{shown.id} is back: {shown.message_version:,} messages, and closed")
+
+
+def _counts(counted: ArchiveConversationsResponse) -> str:
+    conversations = "conversation" if counted.conversations == 1 else "conversations"
+    messages = "message" if counted.messages == 1 else "messages"
+    return f"{counted.conversations:,} {conversations} with {counted.messages:,} {messages}"

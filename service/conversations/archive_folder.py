@@ -1,0 +1,198 @@
+"""The folder of archives: one file for each archived conversation, with the lines of an export of it alone.
+
+A file gets its name when it is on disk and has been read back, and was found to have every event of the log. Equal
+events make equal files, so whoever writes one again writes the same.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import blake2b, file_digest
+from io import BufferedReader
+from itertools import islice
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from abridged.eventlog.event import RecordedEvent, StreamId
+from abridged.eventlog.log import EventLog
+from abridged.service.codec.event_json import event_line, event_of_line
+from abridged.service.conversations.log_copy import LogLinesRefused, head_of_lines
+from abridged.service.conversations.log_part import head_of_part, part_id
+from abridged.service.conversations.replay import recorded_events
+from abridged.service.domain.errors import ArchiveUnusable
+from abridged.service.domain.events import ConversationArchived
+
+_MODE: Final = 0o600
+_SLUG_CHARS: Final = 40
+_ID_BYTES: Final = 8
+_ZEROS: Final = bytes(1 << 20)
+
+
+class Archive(NamedTuple):
+    """The file of a conversation: its name, its size, and its SHA-256 in hexadecimal digits."""
+
+    file: str
+    size_bytes: int
+    sha256: str
+
+
+class ArchiveFolder:
+    """The archives of one log. Every method works on the disk: call it in a thread. Raises ArchiveUnusable for whatever
+    stands in the way, and where no folder is set."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a folder."""
+        return self._path is not None
+
+    def write(self, log: EventLog, key: StreamId, events: int) -> Archive:
+        """Write the first `events` of a conversation, which are all of it, unless their file is there already."""
+        name = f"{_prefix(log.log_id, key)}{events}.jsonl"
+        with self._reporting(name) as folder:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with suppress(ArchiveUnusable, FileNotFoundError):
+                return _checked(folder / name, log, key, events)
+            new = folder / f"{name}.{secrets.token_hex(4)}.new"
+            with open(new, "xb", opener=_private) as file:
+                file.writelines(_lines(log, key, events))
+                file.flush()
+                os.fsync(file.fileno())
+            archive = _checked(new, log, key, events)
+            new.replace(folder / name)
+            _flush(folder)
+            return archive._replace(file=name)
+
+    def require(self, archived: ConversationArchived) -> None:
+        """Raise ArchiveUnusable unless the file is there as it was written."""
+        with self._opened(archived) as file:
+            _require_same(file, archived)
+
+    def require_reachable(self, name: str) -> None:
+        """Raise ArchiveUnusable unless there is a file of this name."""
+        with self._reporting(name) as folder:
+            if not (folder / name).is_file():
+                raise ArchiveUnusable(_ABSENT.format(folder), file=name)
+
+    def events(self, log: EventLog, key: StreamId, archived: ConversationArchived) -> Iterator[RecordedEvent]:
+        """Yield the events of the file in the places that the log has for them, after a look at all of it."""
+        with self._opened(archived) as file:
+            _require_own(file, log, key, archived)
+            _require_same(file, archived)
+            file.seek(0)
+            file.readline()
+            known = part_id(log.log_id, {key: archived.events})
+            for recorded in islice(recorded_events(log, key), archived.events):
+                event, _ = event_of_line(file.readline().decode(), log_id=known)
+                if event._replace(position=recorded.position, payload=recorded.payload) != recorded:
+                    raise ArchiveUnusable(f"line {recorded.version + 1} is no event of the log", file=archived.file)
+                yield event._replace(position=recorded.position)
+
+    def remove(self, log_id: str, key: StreamId, *, but: str = "") -> None:
+        """Overwrite and remove the files of a conversation, and what an unfinished write left, all `but` one."""
+        if self._path is None or not self._path.exists():
+            return
+        prefix = _prefix(log_id, key)
+        with self._reporting(prefix) as folder:
+            found = [entry.path for entry in os.scandir(folder) if entry.name.startswith(prefix) and entry.name != but]
+            for path in found:
+                _overwrite(path)
+                os.unlink(path)
+            if found:
+                _flush(folder)
+
+    @contextmanager
+    def _opened(self, archived: ConversationArchived) -> Iterator[BufferedReader]:
+        with self._reporting(archived.file) as folder:
+            self.require_reachable(archived.file)
+            with open(folder / archived.file, "rb") as file:
+                yield file
+
+    @contextmanager
+    def _reporting(self, name: str) -> Iterator[Path]:
+        if self._path is None:
+            raise ArchiveUnusable("log.archive_dir is not set", file=name)
+        try:
+            yield self._path
+        except OSError as error:
+            raise ArchiveUnusable(f"{self._path} cannot be used: {error.strerror}", file=name) from error
+
+
+_ABSENT = "it is not in {}: put it back there; if it is gone for good, an empty file under its name lets it be erased"
+
+
+def _prefix(log_id: str, key: StreamId) -> str:
+    """How the names of a conversation's files begin: readable as far as it is safe, and its own by a hash."""
+    own = blake2b("\0".join((log_id, *key)).encode(), digest_size=_ID_BYTES).hexdigest()
+    namespace, name = (re.sub(r"[^A-Za-z0-9_-]", "_", part)[:_SLUG_CHARS] for part in key)
+    return f"{namespace}.{name}.{own}."
+
+
+def _lines(log: EventLog, key: StreamId, events: int) -> Iterator[bytes]:
+    known = part_id(log.log_id, {key: events})
+    for last in log.read_stream(key, after=events - 1, limit=1):
+        yield head_of_part(known, events, log.log_id, last.position).encode()
+    for recorded in islice(recorded_events(log, key, head=events), events):
+        yield f"{event_line(known, recorded._replace(position=recorded.version))}\n".encode()
+
+
+def _checked(path: Path, log: EventLog, key: StreamId, events: int) -> Archive:
+    """The file, which has every event of the log, each on disk."""
+    with open(path, "rb") as file:
+        for number, line in enumerate(_lines(log, key, events), 1):
+            if file.readline() != line:
+                raise ArchiveUnusable(f"line {number} is not what was written", file=path.name)
+        if file.read(1):
+            raise ArchiveUnusable("there is more in it than was written", file=path.name)
+        os.fsync(file.fileno())
+        file.seek(0)
+        return Archive(path.name, os.fstat(file.fileno()).st_size, file_digest(file, "sha256").hexdigest())
+
+
+def _require_own(file: BufferedReader, log: EventLog, key: StreamId, archived: ConversationArchived) -> None:
+    """Raise ArchiveUnusable for the file of another log or conversation, or an older one of this conversation."""
+    try:
+        head = head_of_lines(file)
+    except LogLinesRefused as error:
+        raise ArchiveUnusable(str(error), file=archived.file) from error
+    if head.log_id != part_id(log.log_id, {key: archived.events}):
+        whose = "this log" if head.part_of == log.log_id else f"log {head.part_of or head.log_id}"
+        raise ArchiveUnusable(f"it has other events than were archived: {head.events:,} of {whose}", file=archived.file)
+    file.seek(0)
+
+
+def _require_same(file: BufferedReader, archived: ConversationArchived) -> None:
+    size = os.fstat(file.fileno()).st_size
+    if size != archived.size_bytes:
+        raise ArchiveUnusable(f"it has {size:,} bytes; {archived.size_bytes:,} were written", file=archived.file)
+    if file_digest(file, "sha256").hexdigest() != archived.sha256:
+        raise ArchiveUnusable("its SHA-256 is not that of what was written", file=archived.file)
+
+
+def _overwrite(path: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        left = os.fstat(descriptor).st_size
+        while left > 0:
+            left -= os.write(descriptor, _ZEROS[:left])
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, _MODE)
+
+
+def _flush(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,185 @@
+"""Archives conversations into files, and takes them back.
+
+The file is checked, then an event says that the content is there, and then the content leaves the log (`purges`). On
+the way back the content is in the log before the event says so. Whichever step a process is killed at, a repeat goes
+on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
+
+import structlog
+
+from abridged.eventlog.errors import EventLogError
+from abridged.eventlog.event import RecordedEvent, StreamId
+from abridged.eventlog.log import EventLog
+from abridged.service.codec.events import ERASED, UnknownEvent
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.conversations.purges import Purges, archived_in
+from abridged.service.conversations.replay import evolved, recorded_events, replayed
+from abridged.service.conversations.row import Row
+from abridged.service.conversations.table import ConversationTable
+from abridged.service.conversations.unchanged import unchanged_rows
+from abridged.service.domain.commands import ArchiveConversation, UnarchiveConversation
+from abridged.service.domain.conversation import Conversation, initial_state
+from abridged.service.domain.errors import (
+    ArchiveUnusable,
+    ConversationHasForks,
+    ConversationIsErased,
+    ConversationIsOpen,
+    ConversationNotFound,
+    DomainError,
+)
+from abridged.service.domain.events import ConversationArchived
+
+PAGE_BYTES = 4 << 20
+"""Payload that is put back in one transaction."""
+
+PAGE_EVENTS = 500
+
+_log = structlog.get_logger()
+
+
+class Archived(NamedTuple):
+    """Counts of one call: conversations that it archived, or would archive, and their messages."""
+
+    conversations: int = 0
+    messages: int = 0
+
+
+class Archives:
+    """Archives conversations of one log, on its event loop."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        conversations: Conversations,
+        table: ConversationTable,
+        purges: Purges,
+    ) -> None:
+        self._log = log
+        self._conversations = conversations
+        self._table = table
+        self._purges = purges
+        self._folder = purges.archives
+
+    async def of(self, key: StreamId, *, dry_run: bool) -> Archived:
+        """Archive a conversation. Raises ConversationNotFound, ConversationIsErased, ConversationIsOpen,
+        ConversationHasForks, ArchiveUnusable or an EventLogError."""
+        row = await self._row(key)
+        if not row.closed:
+            raise ConversationIsOpen(key.name)
+        await self._require_no_forks(key)
+        if dry_run:
+            return Archived() if row.archive_file else Archived(1, row.message_version)
+        return await self._purges.carried_out(self._archived([row]))
+
+    async def unchanged_since(self, time_us: int, *, namespace: str = "", dry_run: bool = False) -> Archived:
+        """Archive the closed conversations that have not changed since and have no forks, of a namespace or of all.
+        One that cannot be archived now is left for the next look. Raises an EventLogError."""
+        rows = await asyncio.to_thread(self._due, time_us, namespace)
+        if dry_run:
+            return Archived(len(rows), sum(row.message_version for row in rows))
+        return await self._purges.carried_out(self._archived(rows, is_any=True))
+
+    async def unarchive(self, key: StreamId) -> Conversation:
+        """Put the content of a conversation back in its place, and return its state. Raises ConversationNotFound,
+        ConversationIsErased, ArchiveUnusable or an EventLogError."""
+        if (await self._row(key)).archive_file:
+            await self._purges.carried_out(self._unarchived(key))
+        await self._purges.purged(key)
+        return await self._conversations.state(key)
+
+    async def _row(self, key: StreamId) -> Row:
+        row = await asyncio.to_thread(self._table.row, key)
+        if row is None:
+            raise ConversationNotFound(key.name)
+        if row.erased:
+            raise ConversationIsErased(key.name)
+        return row
+
+    def _due(self, time_us: int, namespace: str) -> list[Row]:
+        forks = self._table.forks()
+        rows = unchanged_rows(self._log, self._table, time_us, namespace=namespace, closed=True)
+        return [row for row in rows if not row.archive_file and row.key not in forks]
+
+    async def _archived(self, rows: Sequence[Row], *, is_any: bool = False) -> Archived:
+        """Archive these conversations, and have them purged together."""
+        done: list[Row] = []
+        for row in rows:
+            try:
+                if await self._archive(row.key):
+                    done.append(row)
+            except (DomainError, EventLogError, UnknownEvent) as error:
+                if not is_any:
+                    raise
+                _log.warning(
+                    "archive.skipped", conversation_id=row.id, error_type=type(error).__name__, hint=str(error)
+                )
+        for row in rows if not is_any else done:
+            await self._purges.purged(row.key)
+        return Archived(len(done), sum(row.message_version for row in done))
+
+    async def _archive(self, key: StreamId) -> bool:
+        """Write the file and let the event follow; False if another one was as fast, or the conversation changed."""
+        if (await self._row(key)).archive_file:
+            return False
+        await self._purges.purged(key)
+        state = (await asyncio.to_thread(replayed, self._log, key)).state
+        archive = await asyncio.to_thread(self._folder.write, self._log, key, state.event_version)
+        event = ConversationArchived(
+            conversation_id=key.name,
+            messages=state.message_version,
+            events=state.event_version,
+            **archive._asdict(),
+            labels=state.settings.labels,
+            title=state.shown_title,
+            forked_from=state.ancestors[0].conversation_id if state.ancestors else "",
+        )
+        require = partial(self._require_no_forks, key)
+        return bool(await self._conversations.end(key, ArchiveConversation(event), require=require))
+
+    async def _require_no_forks(self, key: StreamId) -> None:
+        if forks := await asyncio.to_thread(self._table.forks_of, key):
+            raise ConversationHasForks(forks=len(forks))
+
+    async def _unarchived(self, key: StreamId) -> None:
+        with suppress(ArchiveUnusable):  # the content may be in the log all the same
+            await self._purges.purged(key)
+        before = await asyncio.to_thread(self._put_back, key)
+        await self._conversations.end(key, UnarchiveConversation(before), require=_nothing_required)
+
+    def _put_back(self, key: StreamId) -> Conversation:
+        """Put the contents that the file has into their places, and return the state that they lead to."""
+        _, archived = archived_in(self._log, key)
+        if not self._is_whole(key, archived):
+            page: list[RecordedEvent] = []
+            size = 0
+            for event in self._folder.events(self._log, key, archived):
+                page.append(event)
+                size += len(event.payload)
+                if len(page) == PAGE_EVENTS or size > PAGE_BYTES:
+                    self._put(key, page)
+                    page, size = [], 0
+            self._put(key, page)
+        events = islice(recorded_events(self._log, key, head=archived.events), archived.events)
+        return evolved(self._log, key, initial_state(), events)
+
+    def _put(self, key: StreamId, page: Sequence[RecordedEvent]) -> None:
+        if page:
+            self._log.blank(key, {event.version: event.payload for event in page})
+
+    def _is_whole(self, key: StreamId, archived: ConversationArchived) -> bool:
+        """Whether the log still has all contents: it was not purged, or they were put back by a killed process."""
+        events = islice(recorded_events(self._log, key), archived.events)
+        return all(event.payload != ERASED for event in events)
+
+
+async def _nothing_required() -> None:
+    return
