@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from abridged.v1 import conversation_service_pb2 as api
-from tests.integration.test_erasure import CANARY, events_of, singing, sung
+from tests.integration.test_erasure import CANARY, erased, erased_by, events_of, singing, sung
+from tests.support.command import Ran, abridged
 from tests.support.patience import PATIENCE_S
+from tests.support.postgres_server import schema_url
 from tests.support.refusal import refused
 from tests.support.searching import WORDS, searched
-from tests.support.sidecar import Sidecar, sidecar
+from tests.support.sidecar import Sidecar, said, sidecar
 
 
 def archiving(tmp_path: Path, **settings: Any) -> dict[str, Any]:
@@ -20,6 +28,12 @@ def archiving(tmp_path: Path, **settings: Any) -> dict[str, Any]:
 def telling(folder: Path) -> list[str]:
     """The files that have the text of a message of `singing`."""
     return sorted(each.name for each in folder.rglob("*") if each.is_file() and b"must never use" in each.read_bytes())
+
+
+async def ran(*args: str) -> Ran:
+    """Run a command, which has a loop of its own, in a thread that no sidecar has shut down."""
+    with ThreadPoolExecutor(1) as threads:
+        return await asyncio.get_running_loop().run_in_executor(threads, lambda: abridged(*args))
 
 
 async def closed(s: Sidecar, conversation_id: str = "c1") -> None:
@@ -39,24 +53,31 @@ async def unarchived(s: Sidecar, conversation_id: str = "c1") -> Any:
     return answer.conversation
 
 
+async def shown(s: Sidecar, conversation_id: str = "c1") -> Any:
+    request = api.GetConversationRequest(conversation_id=conversation_id)
+    return (await s.conversations.GetConversation(request, timeout=PATIENCE_S, metadata=s.metadata)).conversation
+
+
 async def views(s: Sidecar, conversation_id: str = "c1") -> list[Any]:
     """The answers about a conversation, without the version and the time of its last event."""
-    found = await s.conversations.GetConversation(api.GetConversationRequest(conversation_id=conversation_id))
-    found.conversation.ClearField("event_version")
-    found.conversation.ClearField("update_time")
-    context = await s.chat(conversation_id).context()
-    hits = (await searched(s, CANARY)).hits
-    return [found.conversation, context, list(await s.chat(conversation_id).summaries()), list(hits)]
+    found = await shown(s, conversation_id)
+    found.ClearField("event_version")
+    found.ClearField("update_time")
+    chat = s.chat(conversation_id)
+    return [found, await chat.context(), list(await chat.summaries())]
 
 
-async def test_a_conversation_comes_back_from_its_archive_as_it_was(tmp_path):
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+async def test_a_conversation_comes_back_from_its_archive_as_it_was(tmp_path, backend: str):
     """The content is in the file alone meanwhile; every view, id, position and version is the same after it."""
     folder = tmp_path / "archive"
-    async with sidecar(tmp_path, archiving(tmp_path, **WORDS)) as s:
+    place = {"log.url": schema_url(tmp_path), "recall.path": str(tmp_path / "recall")} if backend == "postgres" else {}
+    async with sidecar(tmp_path, archiving(tmp_path, **WORDS, **place)) as s:
         chat = await sung(s)
         await s.conversations.PinMessages(api.PinMessagesRequest(conversation_id="c1", numbers=[29]))
         await closed(s)
         before, events = await views(s), await events_of(s)
+        hits = list((await searched(s, CANARY)).hits)
 
         counts = await archived(s)
 
@@ -64,20 +85,23 @@ async def test_a_conversation_comes_back_from_its_archive_as_it_was(tmp_path):
         (file,) = folder.iterdir()
         assert telling(tmp_path) == [file.name]
         assert file.stat().st_mode & 0o777 == 0o600
-        shown = (await s.conversations.GetConversation(api.GetConversationRequest(conversation_id="c1"))).conversation
-        assert (shown.archive_file, shown.closed, shown.title) == (file.name, True, f"On {CANARY}")
-        assert dict(shown.settings.labels) == {"user": "ada"}
-        assert list((await s.conversations.ListConversations(api.ListConversationsRequest())).conversations) == [shown]
+        now = await shown(s)
+        assert (now.archive_file, now.closed, now.title) == (file.name, True, f"On {CANARY}")
+        assert dict(now.settings.labels) == {"user": "ada"}
+        assert list((await s.conversations.ListConversations(api.ListConversationsRequest())).conversations) == [now]
         assert not (await searched(s, CANARY)).hits
         async with refused("FAILED_PRECONDITION", "CONVERSATION_ARCHIVED"):
             await chat.context()
         async with refused("FAILED_PRECONDITION", "CONVERSATION_ARCHIVED"):
             await chat.append(singing(31))
+        assert (await archived(s)).conversations == 0
 
+        await unarchived(s)
         await unarchived(s)
 
         assert not list(folder.iterdir())
         assert await views(s) == before
+        assert list((await searched(s, CANARY)).hits) == hits
         assert (await events_of(s))[: len(events)] == events
         assert [e.type for e in await events_of(s)][len(events) :] == [
             "ConversationArchived",
@@ -88,3 +112,207 @@ async def test_a_conversation_comes_back_from_its_archive_as_it_was(tmp_path):
         await s.conversations.ReopenConversation(api.ReopenConversationRequest(conversation_id="c1"))
         repeated = await chat.append(singing(30))
         assert repeated.message_version == 30
+
+
+def missing(file: Path, _older: Path, _foreign: Path) -> None:
+    file.unlink()
+
+
+def cut(file: Path, _older: Path, _foreign: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-40])
+
+
+def changed(file: Path, _older: Path, _foreign: Path) -> None:
+    file.write_bytes(file.read_bytes().replace(b"hello 1", b"hullo 1"))
+
+
+def older(file: Path, older_file: Path, _foreign: Path) -> None:
+    shutil.copy(older_file, file)
+
+
+def of_another_log(file: Path, _older: Path, foreign: Path) -> None:
+    shutil.copy(foreign, file)
+
+
+FAULTS: dict[Callable[[Path, Path, Path], None], str] = {
+    missing: "it is not in",
+    cut: "bytes; ",
+    changed: "its SHA-256",
+    older: "of this log",
+    of_another_log: "of log ",
+}
+
+
+def copy_only_file(folder: Path, to: Path) -> None:
+    (file,) = folder.iterdir()
+    shutil.copy(file, to)
+
+
+async def gone_and_kept(s: Sidecar, folder: Path, to: Path, *numbers: int) -> None:
+    """Append, close and archive a conversation, and keep a copy of its file."""
+    await s.chat().append(*(said(n, f"hello {n}") for n in numbers))
+    await closed(s)
+    await archived(s)
+    copy_only_file(folder, to)
+
+
+async def test_a_file_that_is_not_what_was_written_changes_nothing(tmp_path):
+    """Each is refused with its reason; the right one still comes back."""
+    foreign, first, second = (tmp_path / name for name in ("foreign", "first", "second"))
+    async with sidecar(tmp_path, {"log.path": str(tmp_path / "b.db"), "log.archive_dir": str(tmp_path / "b")}) as s:
+        await gone_and_kept(s, tmp_path / "b", foreign, 1, 2)
+    async with sidecar(tmp_path, archiving(tmp_path)) as s:
+        await gone_and_kept(s, tmp_path / "archive", first, 1)
+        await unarchived(s)
+        await s.conversations.ReopenConversation(api.ReopenConversationRequest(conversation_id="c1"))
+        await gone_and_kept(s, tmp_path / "archive", second, 2)
+        (file,) = (tmp_path / "archive").iterdir()
+        events = await events_of(s)
+
+        for fault, reason in FAULTS.items():
+            fault(file, first, foreign)
+            async with refused("FAILED_PRECONDITION", "ARCHIVE_UNUSABLE") as refusal:
+                await unarchived(s)
+            assert reason in refusal.text
+            assert await events_of(s) == events
+            shutil.copy(second, file)
+
+        assert (await unarchived(s)).message_version == 2
+
+
+async def test_erasing_an_archived_conversation_takes_its_file_along(tmp_path):
+    """By id, by label and by a user, whom only the file names; not a byte is left. A file that cannot be reached is
+    named, and nothing is erased."""
+    async with sidecar(tmp_path, archiving(tmp_path, **WORDS)) as s:
+        for number, name in enumerate(("by-id", "by-label", "by-user", "kept")):
+            labels = {"team": f"team-{number}"}
+            await s.chat(name, labels=labels).append(singing(1, user_id=f"user-{number}"))
+            await closed(s, name)
+            await archived(s, name)
+        file = tmp_path / "archive" / (await shown(s, "by-id")).archive_file
+        file.rename(tmp_path / "away")
+        async with refused("FAILED_PRECONDITION", "ARCHIVE_UNUSABLE") as refusal:
+            await erased(s, "by-id")
+        assert (refusal.metadata["file"], (await shown(s, "by-id")).archive_file) == (file.name, file.name)
+        (tmp_path / "away").rename(file)
+
+        assert (await erased(s, "by-id")).conversations == 1
+        assert (await erased_by(s, labels={"team": "team-1"})).conversations == 1
+        assert (await erased_by(s, user_id="user-2")).conversations == 1
+
+        (left,) = (tmp_path / "archive").iterdir()
+        assert left.name == (await shown(s, "kept")).archive_file
+        left.write_bytes(b"")
+        await erased(s, "kept")
+    assert not list((tmp_path / "archive").iterdir())
+    assert telling(tmp_path) == []
+    assert b"team-" not in (tmp_path / "abridged.db").read_bytes()
+
+
+async def test_an_erasure_needs_the_folder_of_its_archive(tmp_path):
+    """Where the setting is gone, nothing is erased."""
+    async with sidecar(tmp_path, archiving(tmp_path)) as s:
+        await s.chat().append(singing(1))
+        await closed(s)
+        await archived(s)
+    async with sidecar(tmp_path) as s:
+        async with refused("FAILED_PRECONDITION", "ARCHIVE_UNUSABLE"):
+            await erased(s)
+        assert (await shown(s)).archive_file
+
+
+async def test_forks_keep_what_they_were_forked_from_in_the_log(tmp_path):
+    """A fork is archived with its own events, and comes back; erasing its parent with it takes its file along."""
+    async with sidecar(tmp_path, archiving(tmp_path)) as s:
+        await sung(s, turns=10)
+        await s.conversations.ForkConversation(api.ForkConversationRequest(conversation_id="c1", fork_id="c2"))
+        await s.chat("c2").append(singing(11))
+        await closed(s)
+        await closed(s, "c2")
+        before = await views(s, "c2")
+
+        async with refused("FAILED_PRECONDITION", "CONVERSATION_HAS_FORKS"):
+            await archived(s)
+        await archived(s, "c2")
+
+        assert (await shown(s, "c2")).forked_from == "c1"
+        async with refused("FAILED_PRECONDITION", "CONVERSATION_HAS_FORKS"):
+            await archived(s)
+        async with refused("FAILED_PRECONDITION", "CONVERSATION_ARCHIVED"):
+            await s.conversations.ForkConversation(api.ForkConversationRequest(conversation_id="c2", fork_id="c3"))
+        await unarchived(s, "c2")
+        assert await views(s, "c2") == before
+        await archived(s, "c2")
+        assert (await erased(s, forks=True)).conversations == 2
+    assert not list((tmp_path / "archive").iterdir())
+    assert telling(tmp_path) == []
+
+
+async def test_a_fork_that_begins_while_its_parent_is_archived_stays_whole_or_is_refused(tmp_path):
+    """Whichever comes first: nobody is left with a conversation whose beginning is gone."""
+    async with sidecar(tmp_path, archiving(tmp_path)) as s:
+        for number in range(8):
+            parent, fork = f"parent-{number}", f"fork-{number}"
+            await s.chat(parent).append(singing(1))
+            await closed(s, parent)
+            request = api.ForkConversationRequest(conversation_id=parent, fork_id=fork)
+            calls = [s.conversations.ForkConversation(request, timeout=PATIENCE_S), archived(s, parent)]
+            failed = [isinstance(each, Exception) for each in await asyncio.gather(*calls, return_exceptions=True)]
+            assert failed[0] is not failed[1], "one of both was refused"
+            if failed[1]:
+                assert (await s.chat(fork).append(said(2))).message_version == 2
+
+
+async def test_a_log_with_archives_is_whole_wherever_it_goes(tmp_path):
+    """A verification, a rebuild of the read table, a copy by lines and a salvage cope with what is archived, what came
+    back, and what was archived twice; the file makes a log of its own."""
+    log, folder = tmp_path / "abridged.db", tmp_path / "archive"
+    async with sidecar(tmp_path, archiving(tmp_path)) as s:
+        for name in ("away", "back", "twice"):
+            await sung(s, name, turns=10)
+            await closed(s, name)
+    exported = (await ran("log", "export", str(log), "--conversation", "default/away")).out
+    async with sidecar(tmp_path, archiving(tmp_path)) as s:
+        for name in ("away", "back", "twice"):
+            await archived(s, name)
+        for name in ("back", "twice"):
+            await unarchived(s, name)
+        await archived(s, "twice")
+        back, lists = await views(s, "back"), await s.conversations.ListConversations(api.ListConversationsRequest())
+        file = folder / (await shown(s, "away")).archive_file
+
+    assert file.read_text().splitlines()[1:] == exported.splitlines()[1:]
+    new = tmp_path / "new.db"
+    assert (await ran("log", "import", str(file), str(new))).code == 0
+    assert (await ran("log", "verify", str(new))).code == 0
+    assert (await ran("log", "verify", str(log))).code == 0
+    assert (await ran("log", "rebuild", str(log))).code == 0
+    assert (await ran("log", "verify", str(log))).code == 0
+    lines, copy, saved = (tmp_path / name for name in ("lines.jsonl", "copy.db", "saved.db"))
+    lines.write_text((await ran("log", "export", str(log))).out)
+    assert (await ran("log", "import", str(lines), str(copy))).code == 0
+    assert "back" in (await ran("log", "replay", str(lines))).out
+    assert (await ran("log", "salvage", str(log), str(saved))).code == 0
+    for each in (log, copy, saved):
+        async with sidecar(tmp_path, archiving(tmp_path, **{"log.path": str(each)})) as s:
+            assert await views(s, "back") == back
+            assert await s.conversations.ListConversations(api.ListConversationsRequest()) == lists
+    async with sidecar(tmp_path, archiving(tmp_path)) as s:
+        assert (await unarchived(s, "away")).message_version == 10
+        assert (await unarchived(s, "twice")).message_version == 10
+        before = await views(s, "twice")
+    assert (await ran("log", "verify", str(log))).code == 0
+    async with sidecar(tmp_path, archiving(tmp_path)) as s:
+        assert await views(s, "twice") == before
+
+
+async def test_a_sidecar_archives_by_itself_what_is_closed(tmp_path):
+    """The setting holds from its start on; an open conversation stays."""
+    async with sidecar(tmp_path, archiving(tmp_path, **{"log.archive_after_s": 0.05})) as s:
+        await s.chat("open").append(said(1))
+        await s.chat("over").append(said(1))
+        await closed(s, "over")
+        async with asyncio.timeout(PATIENCE_S):
+            while not (await shown(s, "over")).archive_file:
+                continue
+        assert not (await shown(s, "open")).archive_file

@@ -253,6 +253,32 @@ async def an_append_to_a_closed_conversation(at: Scene) -> None:
     await at.s.chat().append(said(2))
 
 
+@row("FAILED_PRECONDITION", "CONVERSATION_OPEN", resource=("conversation", "c1"))
+async def an_archiving_of_an_open_conversation(at: Scene) -> None:
+    await at.s.chat().append(said(1))
+    await at.s.conversations.ArchiveConversations(api.ArchiveConversationsRequest(conversation_id="c1"))
+
+
+async def archived(at: Scene) -> None:
+    await at.s.chat().append(said(1))
+    await at.s.conversations.CloseConversation(api.CloseConversationRequest(conversation_id="c1"))
+    await at.s.conversations.ArchiveConversations(api.ArchiveConversationsRequest(conversation_id="c1"))
+
+
+@row("FAILED_PRECONDITION", "CONVERSATION_ARCHIVED", metadata={"file": ANY}, resource=("conversation", "c1"))
+async def a_read_of_an_archived_conversation(at: Scene) -> None:
+    await archived(at)
+    await at.s.chat().context()
+
+
+@row("FAILED_PRECONDITION", "ARCHIVE_UNUSABLE", metadata={"file": ANY})
+async def an_erasure_of_an_archive_that_is_not_there(at: Scene) -> None:
+    await archived(at)
+    for file in (at.folder / "archive").iterdir():
+        file.rename(at.folder / "elsewhere")
+    await at.s.conversations.EraseConversation(api.EraseConversationRequest(conversation_id="c1"))
+
+
 @row("INVALID_ARGUMENT", "INVALID_FIELD", fields=("what",))
 async def an_expansion_of_nothing(at: Scene) -> None:
     await at.s.chat().append(said(1))
@@ -551,7 +577,7 @@ async def test_every_error_says_what_its_row_says(tmp_path, name):
     row = ROWS[name]
     with connections() as database:
         async with AsyncExitStack() as running:
-            settings = dict(row.settings)
+            settings = {"log.archive_dir": str(tmp_path / "archive"), **row.settings}
             if row.responder is not None:
                 settings |= on_ollama(await running.enter_async_context(FakeOllama(responder=row.responder)))
 
