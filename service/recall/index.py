@@ -11,7 +11,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from abridged.eventlog.event import RecordedEvent, StreamId
+from abridged.eventlog.event import NUMBER_MAX, RecordedEvent, StreamId
 from abridged.eventlog.sqlite.gaps import Gaps
 from abridged.service.codec.events import UnknownEvent, decode
 from abridged.service.domain.events import (
@@ -32,7 +32,7 @@ from abridged.service.domain.message import Role
 from abridged.service.domain.ranges import ranges_of
 from abridged.service.recall.file import Connection, blocks_table, create_tables_of, piece_id, words_table
 from abridged.service.recall.passages import text_of_message, text_of_record
-from abridged.service.recall.pieces import BLOCK_BYTES, Row, packed, shelf_of, without
+from abridged.service.recall.pieces import BLOCK_BYTES, Row, packed, row_bytes, shelf_of, without
 from abridged.service.recall.query import spelled
 from abridged.service.recall.vectors import Vector
 
@@ -227,24 +227,37 @@ class Index:
         last = self._connection.execute(
             f"SELECT id, rows FROM {table} WHERE shelf = ? ORDER BY id DESC LIMIT 1", (shelf,)
         ).fetchone()
-        block, rows = last if last is not None and len(last[1]) < BLOCK_BYTES else (first.id, b"")
+        block, rows = last if last is not None else (first.id, b"")
+        if len(rows) >= BLOCK_BYTES:
+            # What an archive has given back may be older than the last block.
+            block, rows = max(first.id, block + 1), b""
         rows += b"".join(packed(row, vector) for row, vector in added)
         self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES(?, ?, ?)", (block, shelf, rows))
 
-    def _unshelve(self, namespace: int, conversation: int, entries: Collection[int]) -> None:
-        """Remove the pieces of these entries. Blocks of a shelf follow each other by id, as entries get vectors."""
+    def _unshelve(self, namespace: int, conversation: int, entries: Collection[int], pieces: int) -> None:
+        """Remove the pieces of these entries. Blocks of a shelf follow each other by id, as entries get vectors, but
+        for those of entries that an archive has given back: where some are missing, all blocks are looked at."""
+        bounds = piece_id(min(entries), 0), piece_id(max(entries) + 1, 0)
+        if self._unshelved(namespace, conversation, entries, *bounds) < pieces:
+            self._unshelved(namespace, conversation, entries, 0, NUMBER_MAX)
+
+    def _unshelved(self, namespace: int, conversation: int, entries: Collection[int], first: int, end: int) -> int:
+        """Remove the pieces of these entries from the blocks from `first` to `end`; return their number."""
         table, shelf, dimension = blocks_table(namespace), shelf_of(conversation), self.embedder[1]
         blocks = self._connection.execute(
             f"SELECT id, rows FROM {table} WHERE shelf = ?1 AND id < ?3 AND id >= coalesce("
             f"(SELECT max(id) FROM {table} WHERE shelf = ?1 AND id <= ?2), 0)",
-            (shelf, piece_id(min(entries), 0), piece_id(max(entries) + 1, 0)),
+            (shelf, first, end),
         ).fetchall()
+        removed = 0
         for block, rows in blocks:
             left = without(rows, entries, dimension=dimension)
             if not left:
                 self._connection.execute(f"DELETE FROM {table} WHERE id = ?", (block,))
             elif len(left) < len(rows):
                 self._connection.execute(f"UPDATE {table} SET rows = ? WHERE id = ?", (left, block))
+            removed += (len(rows) - len(left)) // row_bytes(dimension)
+        return removed
 
     def _forget(self, recorded: RecordedEvent, which: str, *values: object) -> None:
         """Remove the conversation's entries for which a condition is true: words, vectors, labels and text."""
@@ -252,13 +265,13 @@ class Index:
         rows = self._connection.execute(
             f"SELECT id, text FROM entries WHERE conversation = ? AND {which}", (conversation, *values)
         ).fetchall()
-        for entry, text in rows:
-            self._remove(namespace, conversation, entry, text)
-        if rows:
-            self._unshelve(namespace, conversation, {entry for entry, _ in rows})
+        pieces = sum(self._remove(namespace, conversation, entry, text) for entry, text in rows)
+        if pieces:
+            self._unshelve(namespace, conversation, {entry for entry, _ in rows}, pieces)
         self._forgot = True
 
-    def _remove(self, namespace: int, conversation: int, entry: int, text: str) -> None:
+    def _remove(self, namespace: int, conversation: int, entry: int, text: str) -> int:
+        """Remove an entry but for its pieces; return their number."""
         table = words_table(namespace)
         # The table keeps no text, so SQLite needs the words that are to go.
         self._connection.execute(
@@ -267,8 +280,10 @@ class Index:
         )
         of_entry = (piece_id(entry, 0), piece_id(entry + 1, 0))
         self._connection.execute("DELETE FROM vectors WHERE id >= ? AND id < ?", of_entry)
+        pieces = self._connection.changes()
         self._connection.execute("DELETE FROM entry_labels WHERE entry = ?", (entry,))
         self._connection.execute("DELETE FROM entries WHERE id = ?", (entry,))
+        return pieces
 
     def _ids_of(self, stream: StreamId) -> tuple[int, int]:
         if (known := self._ids.get(stream)) is not None:

@@ -73,9 +73,14 @@ def packed(row: Row, vector: Vector) -> bytes:
     return head + _padded(vector.signs)
 
 
+def row_bytes(dimension: int) -> int:
+    """The size of a row, of a vector of `dimension` numbers."""
+    return _HEAD.size + len(_padded(bytes(-(-dimension // 8))))
+
+
 def without(block: bytes, entries: Collection[int], *, dimension: int) -> bytes:
     """The block, of vectors of `dimension` numbers, without the rows of these entries."""
-    size = _HEAD.size + len(_padded(bytes(-(-dimension // 8))))
+    size = row_bytes(dimension)
     rows = (block[at : at + size] for at in range(0, len(block), size))
     return b"".join(row for row in rows if _HEAD.unpack_from(row)[0] // PIECES_MAX not in entries)
 

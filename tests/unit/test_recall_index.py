@@ -28,8 +28,11 @@ from abridged.service.config.settings import Settings
 from abridged.service.domain.conversation import Ancestor, Conversation
 from abridged.service.domain.errors import ConversationIsErased, ConversationNotFound
 from abridged.service.domain.events import (
+    ConversationArchived,
     ConversationErased,
     ConversationRewound,
+    ConversationUnarchived,
+    Event,
     MessageAppended,
     MessagesRedacted,
     SummarizationCompleted,
@@ -44,7 +47,7 @@ from abridged.service.recall.errors import EmbedderAway, EmbedderChanged, Recall
 from abridged.service.recall.file import connected, opened
 from abridged.service.recall.index import _INDEXED, _UNINDEXED, Index, Kind
 from abridged.service.recall.passages import PIECES_MAX
-from abridged.service.recall.pieces import Wanted, nearest
+from abridged.service.recall.pieces import BLOCK_BYTES, Wanted, nearest, row_bytes
 from abridged.service.recall.projection import Projection
 from abridged.service.recall.query import parsed, spelled
 from abridged.service.recall.recall import Hits, Recall
@@ -345,6 +348,38 @@ async def test_no_erased_text_is_left_where_pages_were_balanced(log, tmp_path, s
 
             word = f"kestrelwing-{stream.name} ".encode()
             assert not [each for each in tmp_path.iterdir() if word in each.read_bytes()]
+
+
+async def test_what_an_archive_gives_back_is_found_again_and_forgotten_once_more(log, tmp_path):
+    """Its pieces come behind those of others, where all blocks are full; nothing of others goes, and none of its own is
+    left behind."""
+    full = -(-BLOCK_BYTES // row_bytes(64))
+    chat(log, *["red river"] * 5, name="away")
+    chat(log, *["red stone"] * (2 * full - 5), name="here")
+    stream, path = StreamId("default", "away"), tmp_path / "index"
+    async with indexed(log, path, embedder=WordLlamaEmbedder(64)) as recall:
+
+        async def pieces_after(event: Event) -> int:
+            append(log, stream, [event])
+            async with asyncio.timeout(PATIENCE_S):
+                await recall.projection.caught_up()
+            return pieces_in(path)
+
+        assert await pieces_after(ConversationArchived("away", 5, 5, "file", 9, "digest", {}, "", "")) == 2 * full - 5
+        assert not (await find(recall, "river", mode=Mode.BOTH, conversation="away")).hits
+        assert await pieces_after(ConversationUnarchived()) == 2 * full
+        found = await find(recall, "river", mode=Mode.BOTH, conversation="away")
+        assert sorted(positions(found)) == [1, 2, 3, 4, 5]
+        assert await pieces_after(ConversationErased("away", 5, "e", 1)) == 2 * full - 5
+
+
+def pieces_in(path: Path) -> int:
+    """The number of pieces in all blocks of an index."""
+    connection = connected(path, writes=False)
+    try:
+        return sum(len(rows) for (rows,) in connection.execute("SELECT rows FROM blocks_1")) // row_bytes(64)
+    finally:
+        connection.close()
 
 
 async def test_a_file_that_cannot_be_purged_now_is_an_error_of_the_index(log, tmp_path):
