@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import structlog
 
-from abridged.eventlog.errors import EventLogError
+from abridged.eventlog.errors import EventLogError, LogCorrupt
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import EventLog
 from abridged.service.codec.events import ERASED, UnknownEvent
@@ -91,7 +91,8 @@ class Archives:
     async def unarchive(self, key: StreamId) -> Conversation:
         """Put the content of a conversation back in its place, and return its state. Raises ConversationNotFound,
         ConversationIsErased, ArchiveUnusable or an EventLogError."""
-        if (await self._row(key)).archive_file:
+        row = await self._row(key)
+        if row.archive_file or row.purge_due:
             await self._purges.carried_out(self._unarchived(key))
         await self._purges.purged(key)
         return await self._conversations.state(key)
@@ -124,6 +125,11 @@ class Archives:
                 )
         for row in rows if not is_any else done:
             await self._purges.purged(row.key)
+        for row in done:
+            # Of another sidecar, which was as fast: forks are folded from it, so it comes back.
+            if await asyncio.to_thread(self._table.forks_of, row.key):
+                await self._unarchived(row.key)
+                done = [each for each in done if each != row]
         return Archived(len(done), sum(row.message_version for row in done))
 
     async def _archive(self, key: StreamId) -> bool:
@@ -150,35 +156,41 @@ class Archives:
             raise ConversationHasForks(forks=len(forks))
 
     async def _unarchived(self, key: StreamId) -> None:
-        with suppress(ArchiveUnusable):  # the content may be in the log all the same
+        # Whatever is in the way of a purge: the content may be in the log all the same, or be blanked once more.
+        with suppress(ArchiveUnusable, LogCorrupt):
             await self._purges.purged(key)
-        before = await asyncio.to_thread(self._put_back, key)
-        await self._conversations.end(key, UnarchiveConversation(before), require=_nothing_required)
+        if await asyncio.to_thread(self._is_blanked, key):
+            await asyncio.to_thread(self._put_back, key)
+        if (await self._row(key)).archive_file:
+            before = await asyncio.to_thread(self._before, key)
+            await self._conversations.end(key, UnarchiveConversation(before), require=_nothing_required)
 
-    def _put_back(self, key: StreamId) -> Conversation:
-        """Put the contents that the file has into their places, and return the state that they lead to."""
+    def _is_blanked(self, key: StreamId) -> bool:
+        """Whether the log lacks contents: it was purged, and no killed process has put all of them back."""
+        return any(event.payload == ERASED for event in recorded_events(self._log, key))
+
+    def _put_back(self, key: StreamId) -> None:
+        """Put the contents that the file has into their places."""
         _, archived = archived_in(self._log, key)
-        if not self._is_whole(key, archived):
-            page: list[RecordedEvent] = []
-            size = 0
-            for event in self._folder.events(self._log, key, archived):
-                page.append(event)
-                size += len(event.payload)
-                if len(page) == PAGE_EVENTS or size > PAGE_BYTES:
-                    self._put(key, page)
-                    page, size = [], 0
-            self._put(key, page)
-        events = islice(recorded_events(self._log, key, head=archived.events), archived.events)
-        return evolved(self._log, key, initial_state(), events)
+        page: list[RecordedEvent] = []
+        size = 0
+        for event in self._folder.events(self._log, key, archived):
+            page.append(event)
+            size += len(event.payload)
+            if len(page) == PAGE_EVENTS or size > PAGE_BYTES:
+                self._put(key, page)
+                page, size = [], 0
+        self._put(key, page)
 
     def _put(self, key: StreamId, page: Sequence[RecordedEvent]) -> None:
         if page:
             self._log.blank(key, {event.version: event.payload for event in page})
 
-    def _is_whole(self, key: StreamId, archived: ConversationArchived) -> bool:
-        """Whether the log still has all contents: it was not purged, or they were put back by a killed process."""
-        events = islice(recorded_events(self._log, key), archived.events)
-        return all(event.payload != ERASED for event in events)
+    def _before(self, key: StreamId) -> Conversation:
+        """The state before the archiving."""
+        _, archived = archived_in(self._log, key)
+        events = islice(recorded_events(self._log, key, head=archived.events), archived.events)
+        return evolved(self._log, key, initial_state(), events)
 
 
 async def _nothing_required() -> None:

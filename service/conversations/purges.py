@@ -31,6 +31,7 @@ from abridged.service.domain.events import (
     ConversationArchived,
     ConversationErased,
     ConversationUnarchived,
+    ErasedEvent,
     Event,
     TextPurged,
 )
@@ -207,13 +208,19 @@ class Purges:
             any_blanked = self._put_blanks(key, version, _erased)
             self.archives.remove(self._log.log_id, key, but=archived.file)
             return BlankedUpTo(version, any_blanked, all=True)
-        recorded = recorded_events(self._log, key)
-        blanking = Blanking.of(
-            (each.version, decode(each.type, each.schema_version, each.payload)) for each in recorded
-        )
+        blanking = Blanking.of(self._whole(key))
         any_blanked = self._put_blanks(key, blanking.end, partial(redacted_payload, blanking))
         self.archives.remove(self._log.log_id, key)
         return BlankedUpTo(max(blanking.end, row.purge_due if row is not None else 0), any_blanked)
+
+    def _whole(self, key: StreamId) -> Iterator[tuple[int, Event]]:
+        """The events with their versions. Raises StreamCorrupt for one whose content is in an archive, which has to
+        stay: another process has blanked it while this one put it back."""
+        for recorded in recorded_events(self._log, key):
+            event = decode(recorded.type, recorded.schema_version, recorded.payload)
+            if isinstance(event, ErasedEvent):
+                raise StreamCorrupt(f"position {recorded.position} is in an archive", key, recorded.version)
+            yield recorded.version, event
 
     def _put_blanks(self, key: StreamId, end: int, left: Callable[[RecordedEvent], bytes]) -> bool:
         """Put the payloads that are `left` in the places of those before version `end`. Return whether any changed."""

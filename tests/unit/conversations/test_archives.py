@@ -1,0 +1,139 @@
+"""Archives over a log in memory, into whose steps others come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from abridged.eventlog.errors import StreamCorrupt
+from abridged.eventlog.event import NewEvent, StreamId
+from abridged.eventlog.log import Append
+from abridged.service.codec.events import ERASED, encode
+from abridged.service.conversations.archive_folder import ArchiveFolder
+from abridged.service.conversations.archives import Archived, Archives
+from abridged.service.conversations.purges import Purges
+from abridged.service.conversations.replay import replayed
+from abridged.service.conversations.table import Projected
+from abridged.service.domain.commands import CloseConversation
+from abridged.service.domain.errors import ArchiveUnusable, ConversationIsArchived
+from abridged.service.domain.events import ConversationForked
+from tests.unit.conversations.test_conversations import KEY, Bench
+
+SECRET = "the launch code is tangerine"
+
+
+class Archiving(Bench):
+    """A closed conversation that can be archived. `purging` is called between blanking and the purge of files."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = ArchiveFolder(folder)
+        self.path = folder
+        self.purges = Purges(self.log, self.conversations, self.table, self.folder)
+        self.archives = Archives(self.log, self.conversations, self.table, self.purges)
+
+    async def closed(self) -> None:
+        await self.append(1, 2, text=SECRET)
+        await self.conversations.execute(KEY, lambda _: CloseConversation())
+
+    def contents(self) -> list[int]:
+        """The versions of the events that have their contents."""
+        return [event.version for event in self.log.read_stream(KEY) if event.payload != ERASED]
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+async def test_nothing_is_blanked_whose_file_is_not_what_was_written(tmp_path, is_changed: bool):
+    """The file is looked at once more, after the event and before the first content goes."""
+    bench = Archiving(tmp_path)
+    await bench.closed()
+
+    def change() -> None:
+        # Once the event is decided on, the file is there.
+        for file in tmp_path.iterdir():
+            if is_changed:
+                file.write_bytes(file.read_bytes().replace(b"tangerine", b"mandarine"))
+
+    bench.rival = change
+    if is_changed:
+        with pytest.raises(ArchiveUnusable, match="its SHA-256"):
+            await bench.archives.of(KEY, dry_run=False)
+        assert bench.contents() == [1, 2, 3, 4, 5]
+        assert (await bench.archives.unarchive(KEY)).message_version == 2, "the content is there all the same"
+    else:
+        assert await bench.archives.of(KEY, dry_run=False) == Archived(1, 2)
+        assert bench.contents() == [5, 6]
+
+
+async def test_a_conversation_that_changes_meanwhile_stays(tmp_path):
+    """Its file is older than it; it is written anew when the time comes, and the old one goes then."""
+    bench = Archiving(tmp_path)
+    await bench.closed()
+    state = await bench.conversations.state(KEY)
+
+    def reopen() -> None:
+        bench.rival = lambda: None
+        bench.written_by_others(state, 3)
+
+    bench.rival = reopen
+
+    assert await bench.archives.of(KEY, dry_run=False) == Archived()
+    assert SECRET.encode() in bench.log.read_stream(KEY)[1].payload
+    assert await bench.archives.of(KEY, dry_run=False) == Archived(1, 3)
+    assert len([*tmp_path.iterdir()]) == 1
+
+
+async def test_a_conversation_comes_back_if_another_process_forks_it_meanwhile(tmp_path):
+    """A fork is folded from it, so that it has to stay readable."""
+    bench = Archiving(tmp_path)
+    await bench.closed()
+    state = await bench.conversations.state(KEY)
+    fork = StreamId("default", "fork")
+
+    def forks() -> None:
+        bench.rival = lambda: None
+        event = ConversationForked("fork", KEY.name, state.event_version, 2)
+        name, schema_version, payload = encode(event)
+        new = NewEvent(b"f" * 16, name, payload, schema_version)
+        bench.log.submit(Append(fork, [new], projected=Projected(state, [event]))).result()
+
+    bench.rival = forks
+
+    assert await bench.archives.of(KEY, dry_run=False) == Archived()
+    assert (await bench.conversations.state(KEY)).message_version == 2
+    assert replayed(bench.log, fork).state.message_version == 2
+
+
+async def test_what_a_slow_process_blanks_again_is_put_back_once_more(tmp_path):
+    """The file stays until the content is back, whoever was in between."""
+    bench = Archiving(tmp_path)
+    await bench.closed()
+    before = (await bench.conversations.state(KEY)).window
+    await bench.archives.of(KEY, dry_run=False)
+
+    def blank() -> None:
+        bench.rival = lambda: None
+        bench.log.blank(KEY, {2: ERASED})
+
+    bench.rival = blank
+
+    with pytest.raises(StreamCorrupt, match="position 2 is in an archive"):
+        await bench.archives.unarchive(KEY)
+    assert [*tmp_path.iterdir()]
+    assert (await bench.archives.unarchive(KEY)).window == before
+    assert not [*tmp_path.iterdir()]
+
+
+async def test_content_that_was_put_back_before_a_kill_needs_no_file(tmp_path):
+    """A process was killed before its event; the conversation is archived until a repeat says that it is back."""
+    bench = Archiving(tmp_path)
+    await bench.closed()
+    contents = {event.version: event.payload for event in bench.log.read_stream(KEY)}
+    await bench.archives.of(KEY, dry_run=False)
+    bench.log.blank(KEY, contents)
+    for file in tmp_path.iterdir():
+        file.unlink()
+
+    with pytest.raises(ConversationIsArchived):
+        await bench.conversations.state(KEY)
+    assert (await bench.archives.unarchive(KEY)).message_version == 2
