@@ -7,6 +7,7 @@ import re
 import click
 
 from abridged.client import AsyncConversations
+from abridged.service.cli.erase import number_of
 from abridged.service.cli.failures import CommandFailed
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import as_json
@@ -92,10 +93,12 @@ def unarchive(invocation: Invocation, *, conversation: str, as_json_: bool) -> N
     `admin`.
     """
     shown = call(invocation, lambda client: client.unarchive(conversation))
-    say(as_json(shown) if as_json_ else f"{shown.id} is back: {shown.message_version:,} messages, and closed")
+    say(
+        as_json(shown)
+        if as_json_
+        else f"{shown.id} is back, and closed, with {number_of(shown.message_version, 'message')}"
+    )
 
 
 def _counts(counted: ArchiveConversationsResponse) -> str:
-    conversations = "conversation" if counted.conversations == 1 else "conversations"
-    messages = "message" if counted.messages == 1 else "messages"
-    return f"{counted.conversations:,} {conversations} with {counted.messages:,} {messages}"
+    return f"{number_of(counted.conversations, 'conversation')} with {number_of(counted.messages, 'message')}"

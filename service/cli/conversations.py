@@ -75,7 +75,7 @@ def conversation_row(state: Conversation, *, columns: int) -> str:
 
 def _standing(state: Conversation) -> str:
     if state.closed:
-        return "closed"
+        return "archived" if state.archive_file else "closed"
     if state.pending_summarization_id:
         return "pass pending"
     if state.failures_in_row:

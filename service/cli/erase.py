@@ -111,13 +111,16 @@ _HINTS_OF_REDACTION = {"CONVERSATION_HAS_FORKS": "`--forks` redacts them there t
 
 
 def _counts(erasure: Erasure) -> str:
-    return f"{_number(erasure.conversations, 'conversation')} with {_number(erasure.messages, 'message')}"
+    return f"{number_of(erasure.conversations, 'conversation')} with {number_of(erasure.messages, 'message')}"
 
 
 def _texts(answer: RedactMessagesResponse) -> str:
     summaries = f"{answer.summaries:,} {'summary' if answer.summaries == 1 else 'summaries'}"
-    return f"{_number(answer.messages, 'message')} and {summaries} in {_number(answer.conversations, 'conversation')}"
+    return (
+        f"{number_of(answer.messages, 'message')} and {summaries} in {number_of(answer.conversations, 'conversation')}"
+    )
 
 
-def _number(count: int, noun: str) -> str:
+def number_of(count: int, noun: str) -> str:
+    """The count with its noun."""
     return f"{count:,} {noun}{'s' if count != 1 else ''}"

@@ -475,7 +475,8 @@ def imported_log(settings: Settings, log: LogSettings, lines: BinaryIO) -> Rebui
         try:
             return imported(of_log, environment(), lines, _Progress())
         except FileExistsError as error:
-            raise CommandFailed(_taken(of_log.log), hint="name another place, or move it away") from error
+            hint = "name another place, or move it away; `abridged unarchive` puts an archive back into its own log"
+            raise CommandFailed(_taken(of_log.log), hint=hint) from error
         except LogLinesRefused as error:
             raise CommandFailed(f"{lines.name}: {error}", details=("no log was made",)) from error
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.support.command import abridged, served
+from tests.support.command import Ran, abridged, served
 
 TEXT = "Deployment 4711 of billing/invoice_worker/claim.py at version v2.14.3 was rolled back to v2.14.2 by Jonas. "
 
@@ -122,6 +122,44 @@ def test_an_erasure_counts_asks_and_erases(cli):
     counted = json.loads(cli("erase", "three", "--dry-run", "--json").out)
     assert counted == {"conversations": "1", "messages": "1", "erasureId": ""}
     assert cli("erase").code == 2
+
+
+def test_an_archiving_counts_asks_and_comes_back(tmp_path):
+    """The command archives by id or by time; without a yes it does nothing. An import that would need the sidecar's own
+    log says which command takes an archive back."""
+    folder = tmp_path / "archive"
+    with served(tmp_path, f"log.archive_dir={folder}") as running:
+
+        def cli(*arguments: str, stdin: str = "") -> Ran:
+            return abridged(*arguments, "--address", running.address, stdin=stdin)
+
+        for name in ("one", "two", "open"):
+            cli("append", name, "hello")
+        refused = cli("archive", "one")
+        assert (refused.code, "`abridged close`" in refused.err) == (1, True)
+        for name in ("one", "two"):
+            cli("close", name)
+
+        assert (
+            cli("archive", "--closed-for", "0s", "--dry-run").out == "would archive 2 conversations with 2 messages\n"
+        )
+        assert cli("archive", "--closed-for", "90d", "--yes").out == "nothing to archive\n"
+        unsure = cli("archive", "one", stdin="n\n")
+        assert (unsure.code, "nothing was archived" in unsure.err) == (1, True)
+        assert cli("archive", "one", stdin="y\n").out == "archived 1 conversation with 1 message\n"
+        counted = json.loads(cli("archive", "--closed-for", "0s", "--yes", "--json").out)
+        assert counted == {"conversations": "1", "messages": "1"}
+        assert [line.split()[5] for line in cli("conversations").out.splitlines()[1:]] == [
+            "archived",
+            "archived",
+            "open",
+        ]
+        assert cli("unarchive", "two").out == "two is back, and closed, with 1 message\n"
+        assert cli("archive").code == cli("archive", "one", "--closed-for", "1d").code == 2
+        assert cli("archive", "--closed-for", "1w").code == 2
+    (file,) = folder.iterdir()
+    taken = abridged("log", "import", str(file), str(tmp_path / "served.db"))
+    assert (taken.code, "`abridged unarchive`" in taken.err) == (1, True)
 
 
 def test_a_redaction_counts_asks_and_redacts(cli):

@@ -1,8 +1,9 @@
-"""Conversations whose time is over are erased by the sidecar itself, over a simulated year."""
+"""Conversations whose time is over are erased or archived by the sidecar itself, over a simulated year."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from time import time_ns
 
 import pytest
@@ -15,10 +16,12 @@ from tests.support.sidecar import said, sidecar
 
 DAY_S = 86_400.0
 LIFE_DAYS = 30
+ARCHIVED_DAYS = 10
 
 
 class Year:
-    """A clock whose days pass when somebody sleeps, each with a new conversation and with a message to an old one."""
+    """A clock whose days pass when somebody sleeps, each with a new conversation and with a message to an old one. On
+    every other day the new one is closed, and closed ones are archived every day."""
 
     def __init__(self) -> None:
         self.now_us = time_ns() // 1_000
@@ -42,22 +45,37 @@ class Year:
                 api.ForkConversationRequest(conversation_id="day-1", fork_id="fork")
             )
 
+        if self.day % 2:
+            closed = api.CloseConversationRequest(conversation_id=f"day-{self.day}")
+            await self.sidecar.conversations.CloseConversation(closed)
+        await self.sidecar.core.archives.unchanged_since(self.now_us - int(ARCHIVED_DAYS * DAY_S * 1e6))
+
     async def append(self, name, message) -> None:
         await self.sidecar.conversations.AppendMessages(
             api.AppendMessagesRequest(conversation_id=name, messages=[message])
         )
 
 
-async def test_a_year_leaves_what_changed_within_the_time_to_live(tmp_path):
-    """Each conversation lives for its time after its last message, and with it what a fork of it still needs."""
+async def test_a_year_leaves_what_changed_within_its_time(tmp_path):
+    """An open conversation lives for its time after its last message, a closed one after it was archived on its tenth
+    day; then its file is gone, too. What a fork still needs lives on, and is never archived."""
     year = Year()
-    async with below_grpc(tmp_path, {}, now_us=year) as year.sidecar:
+    folder = tmp_path / "archive"
+    async with below_grpc(tmp_path, {"log.archive_dir": str(folder)}, now_us=year) as year.sidecar:
         with pytest.raises(asyncio.CancelledError):
             await erase_unchanged(year.sidecar.core.erasures, after_s=LIFE_DAYS * DAY_S, now_us=year, sleep=year.sleep)
         listed = await year.sidecar.conversations.ListConversations(api.ListConversationsRequest(page_size=500))
 
-    expected = {f"day-{day}" for day in range(365 - LIFE_DAYS + 1, 366)} | {"alive", "fork", "day-1"}
-    assert {conversation.id for conversation in listed.conversations} == expected
+    archived = {each.id: each.archive_file for each in listed.conversations if each.archive_file}
+    last = 365 - ARCHIVED_DAYS
+    assert archived.keys() == {f"day-{day}" for day in range(last - LIFE_DAYS + 1, last + 1) if day % 2}
+    assert {*archived.values()} == {file.name for file in files_in(folder)}
+    alive = {f"day-{day}" for day in range(365 - LIFE_DAYS + 1, 366) if day > last or day % 2 == 0}
+    assert {each.id for each in listed.conversations} - archived.keys() == alive | {"alive", "fork", "day-1"}
+
+
+def files_in(folder: Path) -> list[Path]:
+    return [*folder.iterdir()]
 
 
 async def test_a_sidecar_erases_by_itself(tmp_path):
