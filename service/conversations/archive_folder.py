@@ -60,12 +60,16 @@ class ArchiveFolder:
             with suppress(ArchiveUnusable, FileNotFoundError):
                 return _checked(folder / name, log, key, events)
             new = folder / f"{name}.{secrets.token_hex(4)}.new"
-            with open(new, "xb", opener=_private) as file:
-                file.writelines(_lines(log, key, events))
-                file.flush()
-                os.fsync(file.fileno())
-            archive = _checked(new, log, key, events)
-            new.replace(folder / name)
+            try:
+                with open(new, "xb", opener=_private) as file:
+                    file.writelines(_lines(log, key, events))
+                    file.flush()
+                    os.fsync(file.fileno())
+                archive = _checked(new, log, key, events)
+                new.replace(folder / name)
+            except BaseException:
+                new.unlink(missing_ok=True)
+                raise
             _flush(folder)
             return archive._replace(file=name)
 

@@ -171,7 +171,7 @@ class Archives:
 
     def _put_back(self, key: StreamId) -> None:
         """Put the contents that the file has into their places."""
-        _, archived = archived_in(self._log, key)
+        archived = self._archiving(key)
         page: list[RecordedEvent] = []
         size = 0
         for event in self._folder.events(self._log, key, archived):
@@ -188,9 +188,19 @@ class Archives:
 
     def _before(self, key: StreamId) -> Conversation:
         """The state before the archiving."""
-        _, archived = archived_in(self._log, key)
+        archived = self._archiving(key)
         events = islice(recorded_events(self._log, key, head=archived.events), archived.events)
         return evolved(self._log, key, initial_state(), events)
+
+    def _archiving(self, key: StreamId) -> ConversationArchived:
+        """The event of the archiving. Raises ArchiveUnusable if the log has lost events before it, by a salvage."""
+        version, archived = archived_in(self._log, key)
+        if version != archived.events + 1:
+            raise ArchiveUnusable(
+                "the log has lost events of the conversation; `abridged log import` makes a log of the file",
+                file=archived.file,
+            )
+        return archived
 
 
 async def _nothing_required() -> None:

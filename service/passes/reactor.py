@@ -17,7 +17,13 @@ from abridged.eventlog.event import StreamId
 from abridged.service.conversations.conversations import Conversations
 from abridged.service.conversations.table import Attention
 from abridged.service.domain.conversation import Conversation
-from abridged.service.domain.errors import ConversationIsErased, DomainError, PassSuperseded, TooManyPasses
+from abridged.service.domain.errors import (
+    ConversationIsArchived,
+    ConversationIsErased,
+    DomainError,
+    PassSuperseded,
+    TooManyPasses,
+)
 from abridged.service.domain.events import (
     Event,
     PassPlan,
@@ -220,7 +226,7 @@ class Reactor:
             run = self._running[key] = PassRun()
             try:
                 await self._run(key, run, queue)
-            except (PassSuperseded, ConversationIsErased):
+            except (PassSuperseded, ConversationIsErased, ConversationIsArchived):
                 _log.info("pass.superseded", conversation_id=key.name)
                 await self._leave(key)
             except TRANSIENT as error:

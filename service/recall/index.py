@@ -280,7 +280,7 @@ class Index:
         )
         of_entry = (piece_id(entry, 0), piece_id(entry + 1, 0))
         self._connection.execute("DELETE FROM vectors WHERE id >= ? AND id < ?", of_entry)
-        pieces = self._connection.changes()
+        pieces: int = self._connection.changes()
         self._connection.execute("DELETE FROM entry_labels WHERE entry = ?", (entry,))
         self._connection.execute("DELETE FROM entries WHERE id = ?", (entry,))
         return pieces

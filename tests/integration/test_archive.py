@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing as closing_database
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.sqlite.log import SqliteEventLog
+from abridged.service.codec.events import ERASED
 from abridged.v1 import conversation_service_pb2 as api
 from tests.integration.test_erasure import CANARY, erased, erased_by, events_of, singing, sung
 from tests.support.command import Ran, abridged
@@ -304,6 +309,55 @@ async def test_a_log_with_archives_is_whole_wherever_it_goes(tmp_path):
     assert (await ran("log", "verify", str(log))).code == 0
     async with sidecar(tmp_path, archiving(tmp_path)) as s:
         assert await views(s, "twice") == before
+
+
+def blank_again(path: Path) -> None:
+    """Take a content out of the first conversation of a log that nobody serves."""
+    log = SqliteEventLog.open(path, clock_us=lambda: 1)
+    try:
+        log.blank(StreamId("default", "c1"), {2: ERASED})
+    finally:
+        log.close()
+
+
+async def test_content_that_is_not_back_is_named(tmp_path):
+    """A verification notices it, though an event says that it was archived once; so it does without an archive."""
+    async with sidecar(tmp_path, archiving(tmp_path)) as s:
+        await s.chat().append(said(1))
+        await closed(s)
+        await archived(s)
+        await unarchived(s)
+    assert (await ran("log", "verify", str(tmp_path / "abridged.db"))).code == 0
+
+    blank_again(tmp_path / "abridged.db")
+
+    found = await ran("log", "verify", str(tmp_path / "abridged.db"))
+    assert (found.code, "position 2: its content was taken out" in found.out) == (1, True)
+
+
+def lose(path: Path) -> None:
+    with closing_database(sqlite3.connect(path)) as database, database:
+        database.execute("DELETE FROM events WHERE version = 3")
+
+
+async def test_a_salvage_keeps_an_archived_conversation_of_which_events_are_lost(tmp_path):
+    """It is listed still, and says where its content is; its file makes a log of its own."""
+    async with sidecar(tmp_path, archiving(tmp_path)) as s:
+        await s.chat().append(said(1), said(2), said(3))
+        await closed(s)
+        await archived(s)
+        listed = await shown(s)
+    lose(tmp_path / "abridged.db")
+
+    assert (await ran("log", "salvage", str(tmp_path / "abridged.db"), str(tmp_path / "new.db"))).code == 1
+
+    async with sidecar(tmp_path, archiving(tmp_path, **{"log.path": str(tmp_path / "new.db")})) as s:
+        assert (await shown(s)).archive_file == listed.archive_file
+        async with refused("FAILED_PRECONDITION", "ARCHIVE_UNUSABLE") as refusal:
+            await unarchived(s)
+        assert "has lost events" in refusal.text
+    file = tmp_path / "archive" / listed.archive_file
+    assert (await ran("log", "import", str(file), str(tmp_path / "own.db"))).code == 0
 
 
 async def test_a_sidecar_archives_by_itself_what_is_closed(tmp_path):

@@ -15,7 +15,7 @@ from abridged.service.conversations.archives import Archived, Archives
 from abridged.service.conversations.purges import Purges
 from abridged.service.conversations.replay import replayed
 from abridged.service.conversations.table import Projected
-from abridged.service.domain.commands import CloseConversation
+from abridged.service.domain.commands import CloseConversation, EraseConversation
 from abridged.service.domain.errors import ArchiveUnusable, ConversationIsArchived
 from abridged.service.domain.events import ConversationForked
 from tests.unit.conversations.test_conversations import KEY, Bench
@@ -137,3 +137,24 @@ async def test_content_that_was_put_back_before_a_kill_needs_no_file(tmp_path):
     with pytest.raises(ConversationIsArchived):
         await bench.conversations.state(KEY)
     assert (await bench.archives.unarchive(KEY)).message_version == 2
+
+
+async def test_an_erasure_is_not_confirmed_where_the_folder_is_gone(tmp_path):
+    """The setting went between the erasure and its purge: the file may still be there."""
+    bench = Archiving(tmp_path)
+    await bench.closed()
+    await bench.archives.of(KEY, dry_run=False)
+
+    async def nothing() -> None:
+        return
+
+    await bench.conversations.end(KEY, EraseConversation("e"), require=nothing)
+    elsewhere = Purges(bench.log, bench.conversations, bench.table, ArchiveFolder(None))
+    with pytest.raises(ArchiveUnusable, match=r"log\.archive_dir is not set"):
+        await elsewhere.purged(KEY)
+    row = bench.table.row(KEY)
+    assert row is not None
+    assert row.purge_due
+
+    await bench.purges.purged(KEY)
+    assert not [*tmp_path.iterdir()]
