@@ -84,6 +84,12 @@ class ArchiveFolder:
             if not (folder / name).is_file():
                 raise ArchiveUnusable(_ABSENT.format(folder), file=name)
 
+    def is_given_up(self, name: str) -> bool:
+        """Whether an empty file says that the archive is gone for good. Raises ArchiveUnusable without a file."""
+        self.require_reachable(name)
+        with self._reporting(name) as folder:
+            return not (folder / name).stat().st_size
+
     def events(self, log: EventLog, key: StreamId, archived: ConversationArchived) -> Iterator[RecordedEvent]:
         """Yield the events of the file in the places that the log has for them, after a look at all of it."""
         with self._opened(archived) as file:

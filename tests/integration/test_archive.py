@@ -207,7 +207,11 @@ async def test_erasing_an_archived_conversation_takes_its_file_along(tmp_path):
 
         (left,) = (tmp_path / "archive").iterdir()
         assert left.name == (await shown(s, "kept")).archive_file
+        left.write_bytes(b"x")
+        async with refused("FAILED_PRECONDITION", "ARCHIVE_UNUSABLE"):
+            await erased_by(s, user_id="user-3")
         left.write_bytes(b"")
+        assert (await erased_by(s, user_id="user-3")).conversations == 0
         await erased(s, "kept")
     assert not list((tmp_path / "archive").iterdir())
     assert telling(tmp_path) == []

@@ -447,3 +447,10 @@ def test_what_belongs_to_a_database_goes_where_its_url_goes(tmp_path: Path):
     assert (both.settings.log.name, "canary" in str(both.shown())) == ("b", False)
     in_file = load({**beside, "ABRIDGED_LOG__URL": "postgresql://pooler/a"}, flags={"log.path": tmp_path / "a.db"})
     assert (in_file.settings.log.name, in_file.settings.log.listen_url) == ("default", None)
+
+
+def test_archives_need_a_folder():
+    """A sidecar that could write none does not start."""
+    with pytest.raises(ConfigError, match=r"log\.archive_after_s.*set log\.archive_dir"):
+        load({}, flags={"log.archive_after_s": 60})
+    assert load({}, flags={"log.archive_after_s": 60, "log.archive_dir": "archive"}).settings.log.archive_after_s == 60

@@ -111,8 +111,8 @@ class Event(_message.Message):
     """W3C traceparent of the call that wrote it."""
     payload: _builtins.bytes
     """The payload exactly as stored: the abridged.v1 message that `type` names, in the form of its schema_version. For
-    copying and for checking the seal; readers use `body`. ErasedContent for an erased event. Once messages are redacted,
-    those of earlier events lack their texts.
+    copying and for checking the seal; readers use `body`. ErasedContent for an erased or archived event. Once messages are
+    redacted, those of earlier events lack their texts.
     """
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
