@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import EventLog
 from abridged.service.codec.event_json import event_line, event_of_line
+from abridged.service.codec.events import ERASED
 from abridged.service.conversations.log_copy import LogLinesRefused, head_of_lines
 from abridged.service.conversations.log_part import head_of_part, part_id
 from abridged.service.conversations.replay import recorded_events
@@ -149,6 +150,9 @@ def _lines(log: EventLog, key: StreamId, events: int) -> Iterator[bytes]:
     for last in log.read_stream(key, after=events - 1, limit=1):
         yield head_of_part(known, events, log.log_id, last.position).encode()
     for recorded in islice(recorded_events(log, key, head=events), events):
+        if recorded.payload == ERASED:
+            # Another process has archived it meanwhile; its file must not give way to one without content.
+            raise ArchiveUnusable(f"the log has no content at position {recorded.position}", file=key.name)
         yield f"{event_line(known, recorded._replace(position=recorded.version))}\n".encode()
 
 

@@ -138,6 +138,8 @@ class Archives:
             return False
         await self._purges.purged(key)
         state = (await asyncio.to_thread(replayed, self._log, key)).state
+        if state.archive_file:
+            return False
         archive = await asyncio.to_thread(self._folder.write, self._log, key, state.event_version)
         event = ConversationArchived(
             conversation_id=key.name,

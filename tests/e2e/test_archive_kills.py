@@ -22,7 +22,7 @@ from tests.support.crash_facts import differing_rows, verified_streams
 from tests.support.crash_process import CALL_S, SidecarProcess, until_answered
 
 MESSAGES = 24
-ALIVE_MAX_S = 0.15
+ALIVE_MAX_S = 0.4
 """A process lives up to this long after it has got the call."""
 
 

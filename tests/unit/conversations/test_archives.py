@@ -158,3 +158,18 @@ async def test_an_erasure_is_not_confirmed_where_the_folder_is_gone(tmp_path):
 
     await bench.purges.purged(KEY)
     assert not [*tmp_path.iterdir()]
+
+
+async def test_no_file_gives_way_to_one_of_blanked_content(tmp_path):
+    """Another process archives the conversation while this one is about to write the same file."""
+    bench = Archiving(tmp_path)
+    await bench.closed()
+    events = bench.log.stream_version(KEY)
+    await bench.archives.of(KEY, dry_run=False)
+    (file,) = tmp_path.iterdir()
+    written = file.read_bytes()
+
+    with pytest.raises(ArchiveUnusable, match="no content at position 1"):
+        bench.folder.write(bench.log, KEY, events)
+
+    assert ([*tmp_path.iterdir()], file.read_bytes()) == ([file], written)
