@@ -50,7 +50,7 @@ class ArchiveFolder:
 
     @property
     def is_set(self) -> bool:
-        """Whether there is a folder."""
+        """Return whether there is a folder."""
         return self._path is not None
 
     def write(self, log: EventLog, key: StreamId, events: int) -> Archive:
@@ -86,7 +86,7 @@ class ArchiveFolder:
                 raise ArchiveUnusable(_ABSENT.format(folder), file=name)
 
     def is_given_up(self, name: str) -> bool:
-        """Whether an empty file says that the archive is gone for good. Raises ArchiveUnusable without a file."""
+        """Return whether an empty file says that the archive is gone. Raises ArchiveUnusable without a file."""
         self.require_reachable(name)
         with self._reporting(name) as folder:
             return not (folder / name).stat().st_size

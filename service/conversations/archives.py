@@ -151,7 +151,11 @@ class Archives:
             forked_from=state.ancestors[0].conversation_id if state.ancestors else "",
         )
         require = partial(self._require_no_forks, key)
-        return bool(await self._conversations.end(key, ArchiveConversation(event), require=require))
+        try:
+            return bool(await self._conversations.end(key, ArchiveConversation(event), require=require))
+        except ConversationIsErased:  # while the file was written: its purge may have looked before
+            await asyncio.to_thread(self._folder.remove, self._log.log_id, key)
+            raise
 
     async def _require_no_forks(self, key: StreamId) -> None:
         if forks := await asyncio.to_thread(self._table.forks_of, key):
@@ -161,14 +165,17 @@ class Archives:
         # Whatever is in the way of a purge: the content may be in the log all the same, or be blanked once more.
         with suppress(ArchiveUnusable, LogCorrupt):
             await self._purges.purged(key)
+        await self._conversations.end(key, UnarchiveConversation(), require=partial(self._back, key))
+
+    async def _back(self, key: StreamId) -> Conversation | None:
+        """Put the content back in the conversation's turn, in which nobody erases it, and return the state before."""
+        row = await self._row(key)
         if await asyncio.to_thread(self._is_blanked, key):
             await asyncio.to_thread(self._put_back, key)
-        if (await self._row(key)).archive_file:
-            before = await asyncio.to_thread(self._before, key)
-            await self._conversations.end(key, UnarchiveConversation(before), require=_nothing_required)
+        return await asyncio.to_thread(self._before, key) if row.archive_file else None
 
     def _is_blanked(self, key: StreamId) -> bool:
-        """Whether the log lacks contents: it was purged, and no killed process has put all of them back."""
+        """Return whether the log lacks contents: it was purged, and no killed process has put all of them back."""
         return any(event.payload == ERASED for event in recorded_events(self._log, key))
 
     def _put_back(self, key: StreamId) -> None:
@@ -203,7 +210,3 @@ class Archives:
                 file=archived.file,
             )
         return archived
-
-
-async def _nothing_required() -> None:
-    return

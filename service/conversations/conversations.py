@@ -207,23 +207,26 @@ class Conversations:
                 await self._reload(key, refused=state)
             raise LogUnavailable("others keep writing the same events")
 
-    async def end(self, key: StreamId, command: OfFigures, *, require: Callable[[], Awaitable[None]]) -> list[Event]:
+    async def end(
+        self, key: StreamId, command: OfFigures, *, require: Callable[[], Awaitable[Conversation | None]]
+    ) -> list[Event]:
         """Erase, archive or unarchive a conversation, or say that it is purged: by its figures alone, because its
         events may be unreadable. Return its events, none if there was nothing to do.
 
         `require` is called in the conversation's turn, in which nothing is forked from it, and raises what forbids it.
+        It returns the state before the archiving of one that is unarchived.
         Raises ConversationNotFound, or an EventLogError.
         """
         queue = self._queue(key)
         async with queue.turn:
             await queue.settled()
             for attempts_left in reversed(range(ATTEMPTS_MAX)):
-                await require()
+                before = await require()
                 state = await self.log.outline(key)
                 if not state.is_open:
                     raise ConversationNotFound(key.name)
-                if isinstance(command, UnarchiveConversation):
-                    state = state._replace(before_archiving=(command.before,))
+                if before is not None:
+                    state = state._replace(before_archiving=(before,))
                 events = await self._decided(key, state, command)
                 if not events:
                     await self._confirm()

@@ -103,7 +103,7 @@ class Erasures:
         return [key for key in unchanged if unchanged.issuperset(those_with_forks([key], forks))]
 
     def _archive_has(self, row: Row, user_id: str) -> bool:
-        """Whether an archived conversation has a message of a user, which its file alone says."""
+        """Return whether an archived conversation has a message of a user, which its file alone says."""
         if self._archives.is_given_up(row.archive_file):
             return False
         _, archived = archived_in(self._log, row.key)

@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import ConversationArchived, ErrorClass, Rating, Settings, SystemPrompt
 from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
 from abridged.service.domain.message import Message
@@ -255,9 +254,7 @@ class ArchiveConversation:
 
 @dataclass(frozen=True, slots=True)
 class UnarchiveConversation:
-    """Go on from the state `before` the archiving, whose contents are in the log again."""
-
-    before: Conversation
+    """Go on from the state before the archiving, whose contents are in the log again."""
 
 
 @dataclass(frozen=True, slots=True)

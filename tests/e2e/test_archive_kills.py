@@ -34,7 +34,7 @@ async def test_kills_leave_no_archiving_half_done():
 @pytest.mark.crash_long
 @pytest.mark.timeout(1_800)
 async def test_two_hundred_kills_leave_no_archiving_half_done(capsys):
-    """Whatever a process has lived to do, a repeat ends it."""
+    """A repeat ends what a process has lived to do."""
     met = await struck(kills=200, seed=32)
 
     with capsys.disabled():

@@ -186,8 +186,8 @@ async def test_a_file_that_is_not_what_was_written_changes_nothing(tmp_path):
 
 
 async def test_erasing_an_archived_conversation_takes_its_file_along(tmp_path):
-    """By id, by label and by a user, whom only the file names; not a byte is left. A file that cannot be reached is
-    named, and nothing is erased."""
+    """An erasure by id, by label or by a user, whom only the file names, leaves not a byte. A file that cannot be
+    reached is named, and nothing is erased."""
     async with sidecar(tmp_path, archiving(tmp_path, **WORDS)) as s:
         for number, name in enumerate(("by-id", "by-label", "by-user", "kept")):
             labels = {"team": f"team-{number}"}
@@ -258,7 +258,7 @@ async def test_forks_keep_what_they_were_forked_from_in_the_log(tmp_path):
 
 
 async def test_a_fork_that_begins_while_its_parent_is_archived_stays_whole_or_is_refused(tmp_path):
-    """Whichever comes first: nobody is left with a conversation whose beginning is gone."""
+    """The first of both wins: nobody is left with a conversation whose beginning is gone."""
     async with sidecar(tmp_path, archiving(tmp_path)) as s:
         for number in range(8):
             parent, fork = f"parent-{number}", f"fork-{number}"

@@ -351,7 +351,7 @@ async def test_no_erased_text_is_left_where_pages_were_balanced(log, tmp_path, s
 
 
 async def test_what_an_archive_gives_back_is_found_again_and_forgotten_once_more(log, tmp_path):
-    """Its pieces come behind those of others, where all blocks are full; nothing of others goes, and none of its own is
+    """The pieces come behind those of others, where all blocks are full; nothing of others goes, and none of its own is
     left behind."""
     full = -(-BLOCK_BYTES // row_bytes(64))
     chat(log, *["red river"] * 5, name="away")

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from abridged.eventlog.errors import StreamCorrupt
-from abridged.eventlog.event import NewEvent, StreamId
-from abridged.eventlog.log import Append
+from abridged.eventlog.event import NewEvent, RecordedEvent, StreamId
+from abridged.eventlog.log import Append, EventLog
 from abridged.service.codec.events import ERASED, encode
-from abridged.service.conversations.archive_folder import ArchiveFolder
+from abridged.service.conversations.archive_folder import Archive, ArchiveFolder
 from abridged.service.conversations.archives import Archived, Archives
+from abridged.service.conversations.erasures import Erased, Erasures
 from abridged.service.conversations.purges import Purges
 from abridged.service.conversations.replay import replayed
 from abridged.service.conversations.table import Projected
 from abridged.service.domain.commands import CloseConversation, EraseConversation
-from abridged.service.domain.errors import ArchiveUnusable, ConversationIsArchived
-from abridged.service.domain.events import ConversationForked
+from abridged.service.domain.errors import ArchiveUnusable, ConversationIsArchived, ConversationIsErased
+from abridged.service.domain.events import ConversationArchived, ConversationForked
 from tests.unit.conversations.test_conversations import KEY, Bench
 
 SECRET = "the launch code is tangerine"
@@ -66,7 +71,7 @@ async def test_nothing_is_blanked_whose_file_is_not_what_was_written(tmp_path, i
 
 
 async def test_a_conversation_that_changes_meanwhile_stays(tmp_path):
-    """Its file is older than it; it is written anew when the time comes, and the old one goes then."""
+    """The file is older than it; it is written anew when the time comes, and the old one goes then."""
     bench = Archiving(tmp_path)
     await bench.closed()
     state = await bench.conversations.state(KEY)
@@ -173,3 +178,73 @@ async def test_no_file_gives_way_to_one_of_blanked_content(tmp_path):
         bench.folder.write(bench.log, KEY, events)
 
     assert ([*tmp_path.iterdir()], file.read_bytes()) == ([file], written)
+
+
+class Late(ArchiveFolder):
+    """A folder behind whose writing others come."""
+
+    def __init__(self, path: Path, others: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        super().__init__(path)
+        self._others = others
+        self._loop = asyncio.get_running_loop()
+
+    def write(self, log: EventLog, key: StreamId, events: int) -> Archive:
+        """Write the file, and let the others end."""
+        archive = super().write(log, key, events)
+        asyncio.run_coroutine_threadsafe(self._others(), self._loop).result()
+        return archive
+
+
+async def test_an_erasure_while_a_file_is_written_leaves_none(tmp_path):
+    """The purge of the erasure may have looked for it before it was there."""
+    bench = Archiving(tmp_path)
+    await bench.closed()
+    early = ArchiveFolder(tmp_path / "none yet")
+    purges = Purges(bench.log, bench.conversations, bench.table, early)
+    erasures = Erasures(bench.log, bench.conversations, bench.table, purges, new_id=lambda: "e")
+    bench.purges.archives = Late(tmp_path, lambda: erasures.of(KEY, forks=False, dry_run=False))
+    archives = Archives(bench.log, bench.conversations, bench.table, bench.purges)
+
+    with pytest.raises(ConversationIsErased):
+        await archives.of(KEY, dry_run=False)
+
+    assert not [*tmp_path.iterdir()]
+
+
+class Interrupted(ArchiveFolder):
+    """A folder in whose reading the event loop takes `turns`, from `begin` on."""
+
+    def __init__(self, path: Path, begin: Callable[[], object], turns: int) -> None:
+        super().__init__(path)
+        self._begin = begin
+        self._turns = turns
+        self._loop = asyncio.get_running_loop()
+
+    def events(self, log: EventLog, key: StreamId, archived: ConversationArchived) -> Iterator[RecordedEvent]:
+        """Yield the events once the turns are over."""
+        self._loop.call_soon_threadsafe(self._begin)
+        for _ in range(self._turns):
+            asyncio.run_coroutine_threadsafe(asyncio.to_thread(int), self._loop).result()
+        return super().events(log, key, archived)
+
+
+async def test_an_erasure_beside_the_way_back_leaves_nothing(tmp_path):
+    """It waits until the content is back, so that none is put back behind it."""
+    bench = Archiving(tmp_path)
+    await bench.closed()
+    await bench.archives.of(KEY, dry_run=False)
+    erasures = Erasures(bench.log, bench.conversations, bench.table, bench.purges, new_id=lambda: "e")
+    begun: list[asyncio.Task[Erased]] = []
+
+    def erase() -> None:
+        begun.append(asyncio.ensure_future(erasures.of(KEY, forks=False, dry_run=False)))
+
+    bench.purges.archives = Interrupted(tmp_path, erase, turns=50)
+    archives = Archives(bench.log, bench.conversations, bench.table, bench.purges)
+
+    with suppress(ConversationIsErased):
+        await archives.unarchive(KEY)
+
+    assert await begun[0] == Erased(1, 2, "e")
+    assert not any(SECRET.encode() in event.payload for event in bench.log.read_stream(KEY))
+    assert not [*tmp_path.iterdir()]
