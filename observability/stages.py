@@ -59,4 +59,6 @@ class stage:  # noqa: N801 - read as a statement
         self._began_s = time.perf_counter()
 
     def __exit__(self, *error: object) -> None:
-        spent(self._name, time.perf_counter() - self._began_s)
+        stages = _CURRENT.get()
+        if stages is not None:
+            stages[self._name] = stages.get(self._name, 0.0) + time.perf_counter() - self._began_s

@@ -176,7 +176,9 @@ class SilentTracing:
     def span(self, fact: SpanFact) -> AbstractContextManager[Span]:
         match fact:
             case RpcStarted():
-                ids = parse_traceparent(fact.traceparent)
+                ids = parse_traceparent(fact.traceparent) if fact.traceparent else None
+                if ids is None and CURRENT.get() is None:
+                    return _NOWHERE
                 return SilentSpan(ids.traceparent if ids is not None else "")
             case PassStarted() | PreparationStarted():
                 return SilentSpan("")

@@ -108,20 +108,14 @@ class Tenant:
     written_bytes: Share
     texts: Share
 
-    async def read(self, receive: Callable[[], Awaitable[Received]]) -> Received:
+    def read(self, receive: Callable[[], Awaitable[Received]]) -> Awaitable[Received]:
         """Return the result of `receive`: the one request of a call. Raises TooManyRequests when it is late."""
-        return await self.lane.read(receive)
+        return self.lane.read(receive)
 
-    async def take(self, receive: Callable[[], Awaitable[Received]]) -> Received:
+    def take(self, receive: Callable[[], Awaitable[Received]]) -> Awaitable[Received]:
         """As `read`, and the bytes of the request are held until `room.let_go`. It keeps its place until there is room
         for them: what cannot be served stays with its sender."""
-
-        async def taken() -> Received:
-            request, size = await receive()
-            await self.room.hold(size)
-            return request, size
-
-        return await self.lane.read(taken)
+        return self.lane.read(receive, self.room)
 
     async def skip(self, receive: Callable[[], Awaitable[Received]]) -> None:
         """Read a request and discard it: a client that is still sending when the call ends sees its own failure to send

@@ -124,9 +124,10 @@ class AppendCalls:
         if request.HasField("rendered"):
             prompt = wire.read_rendered(request, messages_max=self._limits.batch_messages_max)
             wire.require_prompt(prompt, bytes_max=self._limits.message_bytes_max)
-            self._validation.check(request, fields=ALL_LISTED_FIELDS_MAX)
-        opening = system_prompt_from_proto(request.settings.system_prompt)
-        wire.require_prompt(opening, bytes_max=self._limits.message_bytes_max)
+            self._validation.check(request, fields=lambda: ALL_LISTED_FIELDS_MAX)
+        if request.HasField("settings"):
+            opening = system_prompt_from_proto(request.settings.system_prompt)
+            wire.require_prompt(opening, bytes_max=self._limits.message_bytes_max)
         messages, contents = wire.messages_of(
             request,
             new_id=self._new_id,

@@ -121,17 +121,14 @@ class _GrpcCall:
         return left_s
 
     async def read(self) -> tuple[Any, int]:
-        received = await self.read_next()
-        if received is None:
+        received: Any = await self._context.read()
+        if received is grpc.aio.EOF:
             raise InvalidRequest((("", "no request came"),))
-        return received
+        return received  # type: ignore[no-any-return]  # what `RequestReader.sized` returned
 
     async def read_next(self) -> tuple[Any, int] | None:
         received = await self._context.read()
-        if received is grpc.aio.EOF:
-            return None
-        request, size = received
-        return request, size
+        return None if received is grpc.aio.EOF else received
 
     def handled(self, request: Any) -> Any:
         return self._handle(request, self._context)

@@ -98,9 +98,11 @@ class Lane:
         self._is_timed = False
         self._passing_on: tuple[float, asyncio.TimerHandle] | None = None
 
-    async def read(self, receive: Callable[[], Awaitable[Received]]) -> Received:
-        """Return the result of `receive`, called when there is a place. Raises TooManyRequests when it takes too long,
-        or too many wait."""
+    async def read(self, receive: Callable[[], Awaitable[Received]], room: Room | None = None) -> Received:
+        """Return the result of `receive`, called when there is a place, which is kept until `room` holds its bytes.
+
+        Raises TooManyRequests when it takes too long, or too many wait.
+        """
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None, "a transport runs each call as a task"
         request = _Request(task, loop.time())
@@ -114,6 +116,8 @@ class Lane:
             else:
                 self._placed[request] = None
             received = await receive()
+            if room is not None and not room.take(received[1]):
+                await room.hold(received[1])
             if received[1] > LARGE_BYTES:
                 self._rests_until_s = max(self._rests_until_s, loop.time()) + received[1] * self._rest_s_per_byte
             return received
@@ -204,10 +208,16 @@ class Room:
         self._free = bytes_max
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
+    def take(self, size: int) -> bool:
+        """Hold `size` bytes until `let_go` if there is room for them and nobody waits; returns whether they are."""
+        if self._waiting or self._free < size:
+            return False
+        self._free -= size
+        return True
+
     async def hold(self, size: int) -> None:
         """Wait until there is room for `size` bytes, and hold them until `let_go`."""
-        if self._free >= size and not self._waiting:
-            self._free -= size
+        if self.take(size):
             return
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append((size, turn))

@@ -72,7 +72,7 @@ class Pipeline:
 
     async def _answer(self, method: Method, call: UnaryCall, caller: Caller | None, record: CallRecord) -> bytes:
         with stage(Stage.ADMISSION):
-            tenant = await self._admitted(method, caller)
+            tenant = self._admitted(method, caller) or await self.drain.turn_away()
             if method is UNKNOWN:
                 await tenant.skip(call.read)
                 raise UnknownMethod("there is no such method")
@@ -102,7 +102,7 @@ class Pipeline:
         record = CallRecord(method, call, self._tracing, self._metrics, None)
         with record:
             try:
-                tenant = await self._admitted(method, caller)
+                tenant = self._admitted(method, caller) or await self.drain.turn_away()
                 with tenant.stream(ours=method.is_ours):
                     if method.is_ours:
                         self._metrics.subscriber_opened()
@@ -167,12 +167,12 @@ class Pipeline:
         self._metrics.rpc_ended(method.name, Code.Name(status.code), seconds=0.0)
         raise Refused(status)
 
-    async def _admitted(self, method: Method, caller: Caller | None) -> Tenant:
-        """The caller's tenant. Raises an EdgeError."""
+    def _admitted(self, method: Method, caller: Caller | None) -> Tenant | None:
+        """The caller's tenant; None if the server no longer takes calls. Raises PermissionDenied."""
         if method.is_open:
             return self._admission.of("")
         if caller is None:
-            await self.drain.turn_away()
+            return None
         if method.scope:
             caller.require(method.scope)
         set_caller(caller)

@@ -1,7 +1,7 @@
 """From a request's bytes to a message that keeps the contract's rules, in work that has a bound whatever they hold.
 
-Two bytes can stand for an object of a hundred and for a rule that is broken, so the fields are counted on the wire
-before anything is made of them.
+Two bytes can stand for an object of a hundred and for a rule that is broken, so the fields of a request that may have
+too many are counted on the wire before anything is made of them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from abridged.service.api.validation import Validation
 FIELDS_MAX = 16_384
 """Fields of one request, with those of its messages, settings and masks: 32 a message in the largest append."""
 
+_FIELD_BYTES_MIN: Final = 2
 _VARINT_BYTES_MAX: Final = 10
 _COMPRESSED: Final = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
 """How gzip and deflate begin. No message does: it would be field 3 of no type, or field 15, which no request has."""
@@ -49,15 +50,22 @@ class RequestReader:
         if data.startswith(_COMPRESSED):
             raise CompressedRequest
         try:
-            left = _left(data, 0, len(data), self._nested, FIELDS_MAX)
+            if len(data) > _FIELD_BYTES_MIN * FIELDS_MAX:
+                _left(data, 0, len(data), self._nested, FIELDS_MAX)
             request = self._deserialize(data)
         except (IndexError, DecodeError) as error:
             if "alloc" in str(error):  # protobuf has one type for both
                 raise MemoryError from error
             # Without protobuf's own words, which are for whoever wrote the server.
             raise InvalidRequest((("", "the request is no message of this method"),)) from error
-        self._validation.check(request, fields=FIELDS_MAX - left)
+        self._validation.check(request, fields=lambda: self._fields_of(data))
         return request
+
+    def _fields_of(self, data: bytes) -> int:
+        """The number of fields in a request that was parsed; the most there may be where a group hides it."""
+        with suppress(IndexError):
+            return FIELDS_MAX - _left(data, 0, len(data), self._nested, FIELDS_MAX)
+        return FIELDS_MAX
 
     def _largest_field(self, data: bytes) -> str:
         """The name of the field that most bytes belong to, among the first fields; empty without any."""

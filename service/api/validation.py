@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -20,10 +21,11 @@ class Validation:
     def __init__(self) -> None:
         self._rules: dict[str, MessageRules] = {}
 
-    def check(self, request: Message, *, fields: int) -> None:
-        """Raise InvalidRequest that names every field which breaks a rule, or of many `fields` the first."""
+    def check(self, request: Message, *, fields: Callable[[], int]) -> None:
+        """Raise InvalidRequest that names every field which breaks a rule, or of many `fields` the first; these are
+        counted when one does."""
         descriptor: Any = request.DESCRIPTOR
         rules = self._rules.get(descriptor.full_name) or MessageRules(descriptor, self._rules)
         if not rules.holds(request):
-            listed = None if fields <= ALL_LISTED_FIELDS_MAX else 1
+            listed = None if fields() <= ALL_LISTED_FIELDS_MAX else 1
             raise InvalidRequest(tuple(islice(rules.broken(request), listed)))

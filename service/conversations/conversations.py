@@ -67,7 +67,6 @@ from abridged.service.domain.errors import (
     VersionNotReached,
 )
 from abridged.service.domain.events import Event, MessageAppended, PassPlan, Settings
-from abridged.service.domain.fold import fold
 from abridged.service.domain.message import Message
 from abridged.service.domain.notice import PassAhead, may_be_near, pass_ahead
 from abridged.service.domain.preparation import may_prepare, preparable
@@ -323,7 +322,7 @@ class Conversations:
             state = newest.state if newest else self._cached(key) or await self._current(key)
             if request.replace_after is not None or self.log.kept_ids(state, request.messages):
                 return None
-            if await self._inherited(key, state, request, sent):
+            if state.ancestors and await self._inherited(key, state, request, sent):
                 return None
             try:
                 command = await self._append_command(key, state, request, counted)
@@ -332,8 +331,7 @@ class Conversations:
                 return None
             if not queue.may_queue_behind(newest):
                 return None
-            after = fold(((event, state.updated_us) for event in events), state)
-            queued = Queued(after, Projected(state, events, behind=newest.projected if newest else None))
+            queued = Queued(Projected(state, events, behind=newest.projected if newest else None))
             ended = self._post(key, queue, queued.projected, sent, queued)
         try:
             result = await written(queued.projected, ended)

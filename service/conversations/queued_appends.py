@@ -15,15 +15,24 @@ from abridged.eventlog.log import AppendResult
 from abridged.observability.stages import Stage, spent, stage
 from abridged.service.conversations.table import Projected
 from abridged.service.domain.conversation import Conversation
+from abridged.service.domain.fold import fold
 
 
 @dataclass(slots=True)
 class Queued:
-    """An append under way. `state` is the resulting one, except for the times, which the log assigns."""
+    """An append under way."""
 
-    state: Conversation
     projected: Projected
     is_written: bool = False
+    _state: Conversation | None = None
+
+    @property
+    def state(self) -> Conversation:
+        """The resulting state, except for the times, which the log assigns; folded when somebody decides on it."""
+        if self._state is None:
+            before = self.projected.state
+            self._state = fold(((event, before.updated_us) for event in self.projected.events), before)
+        return self._state
 
 
 class _Turn:
@@ -53,7 +62,7 @@ class QueuedAppends:
 
     async def newest(self) -> Queued | None:
         """The append whose state to decide on; None once everything is on disk, after a wait if necessary."""
-        if self._newest is None:
+        if self._newest is None and self._under_way:
             await self.settled()
         return self._newest
 
