@@ -53,9 +53,14 @@ _USE_WEIGHTS: Final[Mapping[Use, float]] = MappingProxyType(
 _NOISE: Final = 4.0
 """Ranks an identifier that one tool result names once below all that were used."""
 
-FACT_NOISE_SHARE: Final = 0.6
 NOISE_SHARE: Final = 0.5
 """Part of the limit that these may fill: a window is better used by messages."""
+
+_RECENT_WEIGHT: Final = 0.7
+_LONG_CHARS: Final = 8
+_SHORT_CHARS: Final = 4
+"""Of 1,237 values in the chats of `bench/written/seen` one in three of eight characters or more is a fact that their
+writers noted, and one in seventeen of less than four."""
 
 KIND_WEIGHTS: Final[Mapping[IdentifierKind, float]] = MappingProxyType(
     {
@@ -338,7 +343,7 @@ def _fitted(
     said = beside.casefold()
     for entry in ranked:
         after = tokens + _least_tokens(entry, groups)
-        most = limit_tokens * (FACT_NOISE_SHARE if entry.is_fact else NOISE_SHARE) if _is_noise(entry) else limit_tokens
+        most = limit_tokens * NOISE_SHARE if _is_noise(entry) and not entry.is_fact else limit_tokens
         if (entry.replaced_by and not entry.is_fact) or after > most or _is_said(entry, said):
             others.append(entry)
             continue
@@ -422,16 +427,20 @@ def _is_noise(entry: LedgerEntry) -> bool:
 
 
 def _need(entry: LedgerEntry, newest: int) -> float:
-    """Rank an entry by a reader's need: replaced ones last, before them those that one tool result named once."""
+    """Rank an entry by a reader's need: replaced ones last, before them identifiers that one tool result named once."""
     if entry.replaced_by:
         return -2 * _NOISE
-    if entry.is_fact and _is_noise(entry):
-        labelled = entry.context.endswith("=")
-        return KIND_WEIGHTS[entry.kind] + labelled + 0.3 * entry.numbers[-1] / newest - _NOISE
-    needed = (
-        KIND_WEIGHTS[entry.kind]
-        + _USE_WEIGHTS[entry.use]
-        + entry.numbers[-1] / newest
-        + (0 if entry.kind in MEASURED else min(entry.times, _REPEATS_MAX) / 4)
-    )
+    needed, recent = KIND_WEIGHTS[entry.kind] + _USE_WEIGHTS[entry.use], entry.numbers[-1] / newest
+    if entry.is_fact:
+        is_repeated = entry.times > 1 and not _is_noise(entry)
+        return needed + _RECENT_WEIGHT * recent + is_repeated + _form_weight(entry)
+    needed += recent + (0 if entry.kind in MEASURED else min(entry.times, _REPEATS_MAX) / 4)
     return needed - _NOISE if _is_noise(entry) else needed
+
+
+def _form_weight(fact: LedgerEntry) -> float:
+    """The evidence in how a fact is written: a label or a long value speaks for it, a short one without a label or one
+    without a digit against it."""
+    chars, has_label = len(fact.text), fact.context.endswith("=")
+    length = 1.0 if chars >= _LONG_CHARS else -1.0 if chars < _SHORT_CHARS and not has_label else 0.0
+    return length + has_label - (not any(map(str.isdigit, fact.text)))

@@ -72,6 +72,7 @@ _REPETITION_WEIGHT: Final = 0.6
 
 _LEAD_BONUS: Final = 0.2
 _WISH_BONUS: Final = 0.2
+_VALUE_BONUS: Final = 0.3
 
 _QUOTES_MIN: Final = 3
 """Sentences that each source may contribute when places are shared equally; a long one among few may contribute
@@ -260,9 +261,11 @@ def _place_bonus(place: float) -> float:
 
 
 def _own_bonus(passage: Passage) -> float:
-    """The start of a message says what it is about; a wish says what the conversation is for."""
+    """The start of a message says what it is about; a wish says what the conversation is for, a number what nobody can
+    guess."""
     wish = _WISH_BONUS if is_wish(passage.text) and not passage.by_model else 0.0
-    return _LEAD_BONUS / (1 + passage.nth) + wish
+    value = _VALUE_BONUS if any(map(str.isdigit, passage.text)) else 0.0
+    return _LEAD_BONUS / (1 + passage.nth) + wish + value
 
 
 def _tells(passage: Passage) -> bool:

@@ -231,15 +231,26 @@ def test_a_fact_that_the_record_says_beside_its_name_is_not_repeated():
 
 
 def test_a_labelled_value_of_a_tool_goes_before_one_that_stands_somewhere():
-    """A key of JSON names its value; and whatever anybody said goes before both."""
+    """A key of JSON names its value, so that even a short one needs a place."""
     made = ledger(
-        fact("33 ms", 9, context="waited ", use=Use.TOOL),
+        fact("33 ms", 1, context="waited ", use=Use.TOOL),
         fact("137", 1, context="exitCode=", use=Use.TOOL),
-        fact("2304Mi", 1, context="limit ", use=Use.ASSISTANT),
-        limit=40,
+        limit=20,
     )
 
-    assert texts(made) == ["2304Mi", "137"]
+    assert texts(made) == ["137"]
+
+
+def test_values_of_tools_fill_the_room_that_what_was_said_leaves():
+    """A long value of a tool needs a place more than a short number that a model said once; what a user says and the
+    reply repeats comes first."""
+    made = ledger(
+        fact("24", 1, context="about ", use=Use.ASSISTANT),
+        fact("KX-5512093-R", 2, context="serial=", use=Use.TOOL),
+        fact("17:30", 3, 4, context="meeting ", use=Use.USER),
+    )
+
+    assert texts(made) == ["17:30", "KX-5512093-R", "24"]
 
 
 def test_what_messages_said_goes_when_they_go():
