@@ -15,7 +15,7 @@ from typing import Any
 from abridged.service.recall.errors import RecallLocked, RecallMissing, RecallStopped
 from abridged.service.recall.passages import PIECES_MAX
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Version of the tables, of the indexed part of a text and of its spelling. An index of another version is rebuilt."""
 
 PAGE_BYTES = 16_384
@@ -59,10 +59,15 @@ CREATE TABLE conversation_labels(
 ) WITHOUT ROWID;
 CREATE INDEX labels_of_conversation ON conversation_labels(conversation);
 CREATE TABLE vectors(id INTEGER PRIMARY KEY, vector BLOB NOT NULL);
+CREATE TABLE standing(
+    conversation INTEGER NOT NULL, entry INTEGER NOT NULL, rule TEXT NOT NULL, ended_by INTEGER NOT NULL
+);
+CREATE INDEX standing_of_conversation ON standing(conversation, entry);
 """
 """An entry's id is the position of its event, so that it cannot be there twice; `piece_id` is that of a vector.
 
-`exchange` is the number of the message that a message's exchange begins with, 0 of a record."""
+`exchange` is the number of the message that a message's exchange begins with, 0 of a record. `standing` has a row for
+each standing rule of a message, with the entry that ended it or 0, and one without `rule` for its preferences."""
 
 _OF_NAMESPACE = """
 CREATE VIRTUAL TABLE words_{0} USING fts5(

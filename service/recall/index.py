@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,16 +25,19 @@ from abridged.service.domain.events import (
     Event,
     MessageAppended,
     MessagesRedacted,
+    RulesDropped,
     SettingsChanged,
     SummarizationCompleted,
     SummaryRevoked,
 )
 from abridged.service.domain.message import Role
 from abridged.service.domain.ranges import ranges_of
+from abridged.service.domain.rules import RuleName
 from abridged.service.recall.file import Connection, blocks_table, create_tables_of, piece_id, words_table
 from abridged.service.recall.passages import text_of_message, text_of_record
 from abridged.service.recall.pieces import BLOCK_BYTES, Row, packed, row_bytes, shelf_of, without
 from abridged.service.recall.query import spelled
+from abridged.service.recall.standing import RUN_MAX, Said, drop_standing, forget_standing, keep_standing
 from abridged.service.recall.vectors import Vector
 
 
@@ -178,6 +182,23 @@ class Index:
         ).fetchone()[0]
         return entry.first if newest is None or entry.role == Role.USER else int(newest)
 
+    def _keep_standing(self, recorded: RecordedEvent, reply: MessageAppended) -> None:
+        """Keep what the user's messages right before a reply lay down."""
+        _, conversation = self._ids_of(recorded.stream)
+        newest = self._connection.execute(
+            "SELECT role, id, first, text FROM entries WHERE conversation = ? AND kind = ? AND id < ?"
+            " ORDER BY exchange DESC, first DESC LIMIT ?",
+            (conversation, Kind.MESSAGE, recorded.position, RUN_MAX),
+        )
+        run = takewhile(lambda row: row[0] == Role.USER, newest)
+        if asked := [Said(*row) for _, *row in run][::-1]:
+            keep_standing(self._connection, conversation, asked, reply)
+
+    def _drop_rules(self, recorded: RecordedEvent, rules: Iterable[RuleName]) -> None:
+        _, conversation = self._ids_of(recorded.stream)
+        for rule in rules:
+            drop_standing(self._connection, conversation, rule)
+
     def _supersede(self, recorded: RecordedEvent, kind: Kind, first: int, last: int) -> None:
         """Mark the earlier records of this kind whose messages the event's record, of `first` to `last`, covers."""
         _, conversation = self._ids_of(recorded.stream)
@@ -282,6 +303,7 @@ class Index:
         self._connection.execute("DELETE FROM vectors WHERE id >= ? AND id < ?", of_entry)
         pieces: int = self._connection.changes()
         self._connection.execute("DELETE FROM entry_labels WHERE entry = ?", (entry,))
+        forget_standing(self._connection, conversation, entry)
         self._connection.execute("DELETE FROM entries WHERE id = ?", (entry,))
         return pieces
 
@@ -335,6 +357,12 @@ def _message_appended(index: Index, recorded: RecordedEvent, event: MessageAppen
             Kind.MESSAGE, message.role.value, event.number, event.number, message.id, text_of(event), message.labels
         ),
     )
+    if message.role is Role.ASSISTANT:
+        index._keep_standing(recorded, event)
+
+
+def _rules_dropped(index: Index, recorded: RecordedEvent, event: RulesDropped) -> None:
+    index._drop_rules(recorded, event.rules)
 
 
 def _completed(index: Index, recorded: RecordedEvent, event: SummarizationCompleted) -> None:
@@ -391,6 +419,7 @@ _INDEXED: Mapping[str, Callable[[Index, RecordedEvent, Any], None]] = {
     "ConversationOpened": _labelled,
     "SettingsChanged": _labelled,
     "MessageAppended": _message_appended,
+    "RulesDropped": _rules_dropped,
     "SummarizationCompleted": _completed,
     "SummaryRevoked": _revoked,
     "ConversationRewound": _rewound,
@@ -414,7 +443,6 @@ _UNINDEXED = frozenset(
         "ConversationForked",
         "ConversationClosed",
         "ConversationReopened",
-        "RulesDropped",
         "TitleChanged",
         "TextPurged",
         "MessagesPinned",

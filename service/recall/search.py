@@ -1,11 +1,14 @@
 """Reads the index: the best exchanges and records by words, by meaning, or by both.
 
-An exchange is found by the best of its messages, in each order before the two are fused: a long reply has more pieces
-than the question before it, and would stand in several places. Records that later ones have superseded are not found.
+An exchange is found by the best of its messages, in each order before the orders are fused: a long reply has more
+pieces than the question before it, and would stand in several places. Records that later ones have superseded are not
+found. Beside words and meaning there are two orders: by words, what users say alone, because a short message tells
+what a long reply is about; and, in one conversation, the messages that lay down a standing rule or state a preference,
+among themselves, because they hold for questions that share no word with them.
 
-Both are fused by rank alone, since a rank says the same in both orders and a score does not: a score is the sum of
-1 / (FUSION_K + rank) over the orders that have it (Cormack, Clarke and Buettcher, Reciprocal Rank Fusion outperforms
-Condorcet and individual Rank Learning Methods, SIGIR 2009).
+All are fused by rank alone, since a rank says the same in each order and a score does not: a score is the sum of
+weight / (FUSION_K + rank) over the orders that have it (Cormack, Clarke and Buettcher, Reciprocal Rank Fusion
+outperforms Condorcet and individual Rank Learning Methods, SIGIR 2009).
 """
 
 from __future__ import annotations
@@ -22,10 +25,12 @@ from typing import Any, NamedTuple
 from abridged.service.domain.message import Role
 from abridged.service.domain.record import MessageRange
 from abridged.service.recall.errors import RecallStopped
-from abridged.service.recall.file import Connection, blocks_table, connected, entry_of, words_table
+from abridged.service.recall.file import Connection, blocks_table, connected, entry_of, piece_id, words_table
 from abridged.service.recall.index import Kind
+from abridged.service.recall.passages import PIECES_MAX
 from abridged.service.recall.pieces import Wanted, nearest, shelf_of
 from abridged.service.recall.query import Query
+from abridged.service.recall.standing import STANDING
 from abridged.service.recall.vectors import Vector, cosines
 
 HITS_MAX = 100
@@ -39,6 +44,13 @@ ROWS_MAX = 200
 
 FUSION_K = 10
 """The paper has 60, for orders of a thousand. Of these the first ranks tell more; docs/quality.md has the figures."""
+
+SAID_MAX = 3
+"""The best messages of users by words, which are an order of their own. More of them find more of BEAM's sources and
+fewer of the answers that a tool or an assistant gave."""
+
+SAID_WEIGHT = 0.7
+"""That order's part in a score. docs/adr/0075-rules-and-preferences-are-found.md has the figures of both."""
 
 NEAR_MAX = 200
 """Pieces whose signs are nearest, which are then put in order by their steps."""
@@ -120,9 +132,9 @@ class Entry(NamedTuple):
     A message is the best of its `exchange`, whose first message is its `opening`, None if that is the message itself,
     or is taken back. A record has neither.
 
-    `piece` is the one that is nearest in meaning, None when words found it. `score` compares within a response only:
-    by words it is FTS5's bm25, by meaning a cosine, by both the sum of their ranks. `similarity` is the cosine of the
-    nearest piece of the exchange, None unless meaning found it.
+    `piece` is the one that is nearest in meaning, None when words found it. `score` compares within a response only: it
+    is that of the fused ranks. `similarity` is the cosine of the nearest piece of the exchange, None unless meaning
+    found it.
     """
 
     id: int
@@ -202,9 +214,14 @@ class Searcher:
                 return Found((), position, words_position)
             words = [] if search.mode is Mode.MEANING else _by_words(connection, search, scope)
             near = [] if vector is None else _by_meaning(connection, search, scope, vector)
-            units = _units(connection, {ranked.entry for ranked in (*words, *near)})
-            orders = [_by_unit(order, units) for order in (words, near)]
-            ranked = fused(orders) if search.mode is Mode.BOTH else list((orders[0] or orders[1]).values())
+            by = words if vector is None else vector
+            standing = [] if search.mode is Mode.MEANING else _standing(connection, search, scope, by)
+            units, users = _units(connection, {ranked.entry for ranked in (*words, *near, *standing)})
+            said = [ranked for ranked in words if ranked.entry in users]
+            # Where nobody else speaks, it would be the order by words once more.
+            said = said[:SAID_MAX] if len(said) < len(words) else []
+            weighted = ((words, 1.0), (said, SAID_WEIGHT), (near, 1.0), (standing, 1.0))
+            ranked = fused((_by_unit(order, units), weight) for order, weight in weighted)
             return Found(tuple(_entries(connection, ranked[:entries_max])), position, words_position)
 
     def close(self) -> None:
@@ -238,16 +255,19 @@ class Searcher:
             raise RecallStopped(f"the index cannot be read ({type(error).__name__})") from error
 
 
-def _units(connection: Connection, entries: Iterable[int]) -> dict[int, _Unit]:
-    """The unit of each entry."""
+def _units(connection: Connection, entries: Iterable[int]) -> tuple[dict[int, _Unit], set[int]]:
+    """The unit of each entry, and those that users said."""
     found = connection.execute(
-        "SELECT id, conversation, kind, exchange FROM entries WHERE id IN (SELECT value FROM json_each(?))",
+        "SELECT id, conversation, kind, exchange, role FROM entries WHERE id IN (SELECT value FROM json_each(?))",
         (json.dumps(sorted(entries)),),
     )
-    return {
-        entry: (conversation, exchange) if kind == Kind.MESSAGE else (entry, 0)
-        for entry, conversation, kind, exchange in found
-    }
+    units: dict[int, _Unit] = {}
+    users: set[int] = set()
+    for entry, conversation, kind, exchange, role in found:
+        units[entry] = (conversation, exchange) if kind == Kind.MESSAGE else (entry, 0)
+        if role == Role.USER:
+            users.add(entry)
+    return units, users
 
 
 def _by_unit(order: Iterable[_Ranked], units: Mapping[int, _Unit]) -> dict[_Unit, _Ranked]:
@@ -259,16 +279,16 @@ def _by_unit(order: Iterable[_Ranked], units: Mapping[int, _Unit]) -> dict[_Unit
     return best
 
 
-def fused(orders: Iterable[Mapping[_Unit, _Ranked]]) -> list[_Ranked]:
-    """One order from several, by reciprocal ranks; of equals the newer entry is first."""
+def fused(orders: Iterable[tuple[Mapping[_Unit, _Ranked], float]]) -> list[_Ranked]:
+    """One order from several with their weights, by reciprocal ranks; of equals the newer entry is first."""
     scores: dict[_Unit, float] = {}
     shown: dict[_Unit, _Ranked] = {}
-    for order in orders:
+    for order, weight in orders:
         for rank, (unit, ranked) in enumerate(order.items(), start=1):
-            scores[unit] = scores.get(unit, 0.0) + 1 / (FUSION_K + rank)
+            scores[unit] = scores.get(unit, 0.0) + weight / (FUSION_K + rank)
             # Found words show the right passage better than a near piece.
             first = shown.setdefault(unit, ranked)
-            if first is not ranked:
+            if first.similarity is None and ranked.similarity is not None:
                 shown[unit] = first._replace(similarity=ranked.similarity, found_by=Mode.BOTH)
     made = [ranked._replace(score=scores[unit]) for unit, ranked in shown.items()]
     return sorted(made, key=lambda ranked: (-ranked.score, -ranked.entry))
@@ -393,13 +413,41 @@ def _by_meaning(connection: Connection, search: Search, scope: tuple[int, int], 
     blocks = connection.execute(f"SELECT rows FROM {table}{shelf[0]}", shelf[1])
     near = nearest((rows for (rows,) in blocks), vector, _wanted(connection, search, scope), NEAR_MAX)
     found = connection.executemany("SELECT id, vector FROM vectors WHERE id = ?", ((piece.id,) for piece in near))
-    steps = dict(found)
+    return _nearest_entries(vector, dict(found))
+
+
+def _nearest_entries(vector: Vector, steps: Mapping[int, bytes]) -> list[_Ranked]:
+    """The entries of pieces, each as near as its nearest one."""
     best: dict[int, _Ranked] = {}
     scores = cosines(vector, list(steps.values()))
     for piece, score in sorted(zip(steps, scores, strict=True), key=lambda scored: (-scored[1], -scored[0])):
         entry, place = entry_of(piece)
         best.setdefault(entry, _Ranked(entry, score, place, score, Mode.MEANING))
     return list(best.values())
+
+
+def _standing(
+    connection: Connection, search: Search, scope: tuple[int, int], order: Vector | Sequence[_Ranked]
+) -> list[_Ranked]:
+    """The messages of one conversation that lay down a rule or state a preference: as near as they are to a vector, or
+    those that an order by words has.
+
+    A search with a phrase that must occur has none, nor has one of a namespace: a rule holds for its conversation.
+    """
+    if search.query.phrases:
+        return []
+    where = _where(connection, search, scope)
+    found = connection.execute(
+        f"SELECT w.rowid FROM ({STANDING}) w{where.join} WHERE TRUE{where.sql}", (scope[1], *where.values)
+    )
+    entries = [entry for (entry,) in found]
+    if not isinstance(order, Vector):
+        return [ranked for ranked in order if ranked.entry in entries]
+    pieces = connection.execute(
+        "SELECT v.id, v.vector FROM json_each(?) e CROSS JOIN vectors v ON v.id >= e.value AND v.id < e.value + ?",
+        (json.dumps([piece_id(entry, 0) for entry in entries]), PIECES_MAX),
+    )
+    return _nearest_entries(vector=order, steps=dict(pieces))
 
 
 def _wanted(connection: Connection, search: Search, scope: tuple[int, int]) -> Wanted:

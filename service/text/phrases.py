@@ -107,6 +107,7 @@ class Phrase(StrEnum):
     NAMES_MATTER = "matters"
     SAYS_HOW = "habits"
     ACKNOWLEDGES = "acknowledged"
+    LIKES = "preferences"
     REFUSES = "refusing"
     PREFERS = "preferring"
     REPLACES = "instead"

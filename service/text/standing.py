@@ -144,6 +144,11 @@ def statements(text: str, reply: str = "") -> Iterator[Statement]:
             yield Statement(sentence, is_rule, takes_back, names_rule, words, words | _stems(before))
 
 
+def states_preference(text: str) -> bool:
+    """Whether a message says what its writer likes better. Linear in the text."""
+    return len(text) <= SAID_CHARS_MAX and has_phrase_in_lower(_plain(" ".join(text.split("```")[::2])), Phrase.LIKES)
+
+
 def words_of_rule(rule: str) -> frozenset[str]:
     """The stems of what a rule is about, by which a statement is held against it."""
     return _stems(rule)

@@ -35,12 +35,14 @@ from abridged.service.domain.events import (
     Event,
     MessageAppended,
     MessagesRedacted,
+    RulesDropped,
     SummarizationCompleted,
     SummaryRevoked,
 )
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.record import EpisodeFigures, MessageRange, Provenance, RecordContext, SummaryRecord
 from abridged.service.domain.redaction import Redaction
+from abridged.service.domain.rules import RuleName
 from abridged.service.domain.tokens import TokenSource
 from abridged.service.recall.embedders import WordLlamaEmbedder
 from abridged.service.recall.errors import EmbedderAway, EmbedderChanged, RecallStopped
@@ -52,6 +54,7 @@ from abridged.service.recall.projection import Projection
 from abridged.service.recall.query import parsed, spelled
 from abridged.service.recall.recall import Hits, Recall
 from abridged.service.recall.search import Asked, Mode, Search, Searcher
+from abridged.service.recall.standing import STANDING
 from abridged.service.recall.vectors import Vector, quantized
 from tests.support.patience import PATIENCE_S
 from tests.support.recall import AT_ONCE, append, indexed, untouched
@@ -706,3 +709,74 @@ class Wavering:
 
     async def close(self) -> None:
         """Nothing to release."""
+
+
+RULE = "From now on write all dates in the form 2024-03-05."
+PREFERENCE = "I prefer the quiet reading room to any desk at home."
+
+
+def said(log: EventLog, *texts: str) -> int:
+    """Append an exchange of one sentence, and a short reply, for each text."""
+    stream = StreamId("default", "c1")
+    first = log.stream_version(stream) + 1
+    turns = [turn for text in texts for turn in ((Role.USER, text), (Role.ASSISTANT, "Understood, I will keep to it."))]
+    return append(log, stream, [by(role, message(n, text)) for n, (role, text) in enumerate(turns, start=first)])
+
+
+def by(role: Role, event: MessageAppended) -> MessageAppended:
+    """The same message, said by another."""
+    return event._replace(message=event.message._replace(role=role))
+
+
+async def standing(log: EventLog, path: Path) -> set[int]:
+    """The messages that a search of the conversation ranks as standing."""
+    async with indexed(log, path):
+        pass
+    connection = connected(path, writes=False)
+    try:
+        return {row for (row,) in connection.execute(STANDING, (1,))}
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("mode", [Mode.WORDS, Mode.BOTH])
+async def test_a_rule_and_a_preference_are_found_before_better_words(log, tmp_path, mode):
+    """In its conversation, unless a phrase must occur, and not by meaning alone."""
+    said(log, *["the dates of the home desk and the reading of dates at home"] * 20, RULE, PREFERENCE)
+
+    async with indexed(log, tmp_path / "index", embedder=WordLlamaEmbedder(256)) as recall:
+        query = "dates reading desk home"
+        assert {41, 43} <= set(positions(await find(recall, query, mode=mode, conversation="c1"))[:6])
+        assert not {41, 43} & set(positions(await find(recall, query, mode=mode))[:6])
+        assert not {41, 43} & set(positions(await find(recall, f'{query} "home desk"', mode=mode, conversation="c1")))
+        assert not {41, 43} & set(positions(await find(recall, query, mode=Mode.MEANING, conversation="c1"))[:6])
+
+
+async def test_what_is_standing_ends_and_comes_back(log, tmp_path):
+    """A rule that is laid down anew, one that its caller drops, and a rewind of the message that ended one."""
+    stream = StreamId("default", "c1")
+    said(log, RULE, PREFERENCE, "Is the report done?")
+    assert await standing(log, tmp_path / "index") == {1, 3}
+
+    said(log, "From now on write all dates in the form 05/03/2024.")
+    assert await standing(log, tmp_path / "index") == {3, 7}
+
+    append(log, stream, [ConversationRewound(6, ())])
+    assert await standing(log, tmp_path / "index") == {1, 3}
+
+    append(log, stream, [RulesDropped((RuleName(1, RULE),))])
+    assert await standing(log, tmp_path / "index") == {3}
+
+
+@pytest.mark.parametrize("mode", [Mode.WORDS, Mode.BOTH])
+async def test_what_users_say_counts_more_by_words(log, tmp_path, mode):
+    """A short message is found before long replies that have its words more often, and alike where only users speak."""
+    texts = ("the invoice of the red house", "the long river and its stones", "the tower of the old town")
+    stream = StreamId("default", "c1")
+    for n, text in enumerate(texts):
+        replies = ("Sure.", "invoice invoice house of the town", "the invoice house and the invoice again")
+        for role, said_now in ((Role.USER, text), (Role.ASSISTANT, replies[n])):
+            append(log, stream, [by(role, message(log.stream_version(stream) + 1, said_now))])
+
+    async with indexed(log, tmp_path / "index", embedder=WordLlamaEmbedder(256)) as recall:
+        assert positions(await find(recall, "invoice house", mode=mode, conversation="c1"))[0] == 1

@@ -501,7 +501,9 @@ class ConversationServiceServicer:
     def SearchHistory(self, request, context):
         """SearchHistory finds exchanges, records and episodes of a conversation, or of all of the caller's, by words, by
         meaning, or by both. An exchange, from a user's message to the last one before the user's next, is one hit, as good as
-        its best message; of records those in use are found. A query is words, and "phrases" in double quotes that must occur
+        its best message; of records those in use are found. In one conversation, messages in which a user laid down a standing
+        rule or stated a preference are ranked among themselves, too: they hold for queries that share no word with them. What a
+        search by words finds of them has one of its words; a search by MEANING returns the nearest alone. A query is words, and "phrases" in double quotes that must occur
         in a message; nothing in it is an operator. With max_tokens the response has what to read, with the place of it. The index
         follows the log: what was appended up to indexed_position was searched. What was rewound, revoked or erased before
         the call is never returned, however far the index is.

@@ -223,7 +223,9 @@ class ConversationServiceStub:
     SearchHistory: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.SearchHistoryRequest, _conversation_service_pb2.SearchHistoryResponse]
     """SearchHistory finds exchanges, records and episodes of a conversation, or of all of the caller's, by words, by
     meaning, or by both. An exchange, from a user's message to the last one before the user's next, is one hit, as good as
-    its best message; of records those in use are found. A query is words, and "phrases" in double quotes that must occur
+    its best message; of records those in use are found. In one conversation, messages in which a user laid down a standing
+    rule or stated a preference are ranked among themselves, too: they hold for queries that share no word with them. What a
+    search by words finds of them has one of its words; a search by MEANING returns the nearest alone. A query is words, and "phrases" in double quotes that must occur
     in a message; nothing in it is an operator. With max_tokens the response has what to read, with the place of it. The index
     follows the log: what was appended up to indexed_position was searched. What was rewound, revoked or erased before
     the call is never returned, however far the index is.
@@ -426,7 +428,9 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     SearchHistory: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SearchHistoryRequest, _conversation_service_pb2.SearchHistoryResponse]  # type: ignore[assignment]
     """SearchHistory finds exchanges, records and episodes of a conversation, or of all of the caller's, by words, by
     meaning, or by both. An exchange, from a user's message to the last one before the user's next, is one hit, as good as
-    its best message; of records those in use are found. A query is words, and "phrases" in double quotes that must occur
+    its best message; of records those in use are found. In one conversation, messages in which a user laid down a standing
+    rule or stated a preference are ranked among themselves, too: they hold for queries that share no word with them. What a
+    search by words finds of them has one of its words; a search by MEANING returns the nearest alone. A query is words, and "phrases" in double quotes that must occur
     in a message; nothing in it is an operator. With max_tokens the response has what to read, with the place of it. The index
     follows the log: what was appended up to indexed_position was searched. What was rewound, revoked or erased before
     the call is never returned, however far the index is.
@@ -818,7 +822,9 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_conversation_service_pb2.SearchHistoryResponse, _abc.Awaitable[_conversation_service_pb2.SearchHistoryResponse]]:
         """SearchHistory finds exchanges, records and episodes of a conversation, or of all of the caller's, by words, by
         meaning, or by both. An exchange, from a user's message to the last one before the user's next, is one hit, as good as
-        its best message; of records those in use are found. A query is words, and "phrases" in double quotes that must occur
+        its best message; of records those in use are found. In one conversation, messages in which a user laid down a standing
+        rule or stated a preference are ranked among themselves, too: they hold for queries that share no word with them. What a
+        search by words finds of them has one of its words; a search by MEANING returns the nearest alone. A query is words, and "phrases" in double quotes that must occur
         in a message; nothing in it is an operator. With max_tokens the response has what to read, with the place of it. The index
         follows the log: what was appended up to indexed_position was searched. What was rewound, revoked or erased before
         the call is never returned, however far the index is.

@@ -6,7 +6,14 @@ import time
 
 import pytest
 
-from abridged.service.text.standing import RULE_CHARS_MAX, SAID_CHARS_MAX, ended_rule, statements, words_of_rule
+from abridged.service.text.standing import (
+    RULE_CHARS_MAX,
+    SAID_CHARS_MAX,
+    ended_rule,
+    statements,
+    states_preference,
+    words_of_rule,
+)
 
 ACCEPTED = "Understood, I will keep to it."
 
@@ -225,3 +232,36 @@ def test_a_rule_with_another_number_is_laid_down_anew():
     (said,) = statements("Always keep replies to customers below 80 words.", ACCEPTED)
 
     assert ended_rule(said, [words_of_rule("Always keep replies to customers below 60 words.")]) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I prefer short answers to long ones.",
+        "I'd rather take the train.",
+        "Ich arbeite lieber morgens als abends.",
+        "Prefiero los hoteles pequeños.",
+        "Je préfère le thé au café.",
+        "Preferisco il treno all'aereo.",
+        "Ik werk liever thuis.",
+        "Prefiro reuniões curtas.",
+        "Wolę krótkie odpowiedzi.",
+        "Я предпочитаю короткие ответы.",
+        "電車のほうが好きです。",
+        "我更喜欢坐火车。",
+        "저는 짧은 답변을 선호합니다.",
+        "ผมชอบรถไฟมากกว่าเครื่องบิน",
+    ],
+)
+def test_a_preference_is_told_in_every_language(text):
+    """As its writer states it."""
+    assert states_preference(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["I'd like to add a chart.", "Do you prefer tea?", "She prefers tea.", "Kannst du die Liste prüfen?"],
+)
+def test_a_request_is_no_preference(text):
+    """Nor is one of somebody else."""
+    assert not states_preference(text)
