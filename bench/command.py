@@ -161,11 +161,12 @@ def _print_counted(what: str, data: Path | None, model: str | None, address: str
             raise click.UsageError("--only extraction judges the chats of a folder: name it with --data")
         _print(extraction.HEADINGS, tuple(extraction.rows(data)))
     elif what == BEAM:
-        from bench.quality import beam_page, searching
+        from bench.quality import beam_page, beam_windows, searching
 
         if data is None:
             raise click.UsageError("--only beam asks the questions of BEAM's chats: name their folder with --data")
-        click.echo(beam_page.section(asyncio.run(searching.counted(data, _progress))))
+        click.echo(beam_page.section(asyncio.run(searching.counted(data, _progress))) + "\n")
+        click.echo(beam_page.windows(asyncio.run(beam_windows.held(data, _progress))))
     elif what == ROOM:
         from bench.quality import room
 

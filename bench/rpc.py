@@ -188,14 +188,28 @@ class SidecarCalls:
         request.settings.context_length = UNLIMITED_TOKENS
         await self._stubs[0].AppendMessages(request, timeout=CALL_MAX_S)
 
-    async def told(self, conversation: str, number: int, messages: Sequence[tuple[str, str]]) -> None:
-        """Append one batch of messages, as role and text."""
+    async def told(
+        self,
+        conversation: str,
+        number: int,
+        messages: Sequence[tuple[str, str]],
+        *,
+        context_length: int = UNLIMITED_TOKENS,
+    ) -> None:
+        """Append one batch of messages, as role and text, and wait for the pass that it may trigger."""
         request = _request(conversation, None, number, len(messages))
         for message, (role, text) in zip(request.messages, messages, strict=True):
             message.role = message_pb2.Role.Value(f"ROLE_{role.upper()}")
             message.content = text
-        request.settings.context_length = UNLIMITED_TOKENS
-        await self._stubs[0].AppendMessages(request, timeout=CALL_MAX_S)
+        request.settings.context_length = context_length
+        request.wait.FromSeconds(int(CALL_MAX_S))
+        await self._stubs[0].AppendMessages(request, timeout=2 * CALL_MAX_S)
+
+    async def window_text(self, conversation: str) -> str:
+        """The texts of the window's messages."""
+        asked = conversation_service_pb2.GetContextRequest(conversation_id=conversation)
+        window = await self._stubs[0].GetContext(asked, timeout=CALL_MAX_S)
+        return "\n".join(one.message.content for one in window.messages)
 
     async def exchanges_found(self, conversation: str, query: str, mode: str, *, limit: int) -> list[range]:
         """The messages of the first hits' exchanges. A record, which stands for many messages, has none."""

@@ -36,12 +36,14 @@ class BeamQuestion:
         text: The question.
         sources: The numbers of the messages that it rests on; none if the chat has no answer.
         values: The values of its answer; empty where it has none that can be looked for.
+        rule: The standing instruction that it tests; empty for most.
     """
 
     category: str
     text: str
     sources: frozenset[int]
     values: tuple[str, ...]
+    rule: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ def _question(
     text, question = "\n".join(messages[number - 1][1] for number in sorted(sources)), str(asked["question"])
     values = (found[0].rstrip(".,:/-") for found in _VALUE.finditer(answer))
     told = [value for value in dict.fromkeys(values) if value and not _has(question, value) and _has(text, value)]
-    return BeamQuestion(category, question, sources, tuple(told))
+    return BeamQuestion(category, question, sources, tuple(told), str(asked.get("instruction_being_tested", "")))
 
 
 def _ids(named: object) -> Iterator[int]:

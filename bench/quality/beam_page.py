@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from bench.quality.beam import HALVES, SCORED
+from bench.quality.beam_windows import CONTEXT_LENGTH, KEPT, WINDOW, Held
 from bench.quality.examined import Share
 from bench.quality.rivals import RIVALS
 from bench.quality.searching import BUDGETS, FIRST, MODES, NEWEST, Counted, Counts
@@ -33,6 +34,17 @@ answer stands where all of its values do: its numbers, and words with a capital 
 have and the question has not. No judge is asked. Chats 1 to 10 were read by whoever wrote the code; the others are only
 scored."""
 
+WINDOW_GOAL: Final = 0.75
+RULES_GOAL: Final = 0.9
+"""Goals of a window on the chats that were only scored: answers that stand in it, and instructions."""
+
+_WINDOWS: Final = f"""\
+## Windows of BEAM's chats
+
+The same run fills a window of {CONTEXT_LENGTH:,} tokens with each chat, by passes of extraction. An answer stands in it
+as above; an instruction does if it stands there letter by letter. Beside it are the newest messages of the same
+size."""
+
 _ANSWERS_NOTE: Final = "BM25 and cosine read passages of one to three sentences, best first."
 
 
@@ -51,6 +63,38 @@ def section(counts: Counts) -> str:
             _table(by_category, "answers", (NEWEST, *ANSWERS)),
         ]
     return "\n\n".join(parts)
+
+
+def windows(counts: Mapping[tuple[str, str], Held]) -> str:
+    """The section on windows."""
+    parts = [_WINDOWS]
+    for half in HALVES:
+        of_half = {category: found for (of, category), found in counts.items() if of == half}
+        rows = {category.replace("_", " "): found.answers for category, found in of_half.items() if found.answers}
+        if not rows:
+            continue
+        worst = sorted(rows, key=lambda category: (rows[category][WINDOW].value, category))
+        lines = [("category", "questions", *KEPT), ("---",) * (len(KEPT) + 2)]
+        lines += [(category, *_kept([rows[category]])) for category in worst]
+        lines.append(("all", *_kept(rows.values())))
+        lines.append(("instructions alive", *_kept([found.rules for found in of_half.values() if found.rules])))
+        goal = f", goals {WINDOW_GOAL} of all and {RULES_GOAL} of instructions" if half == SCORED else ""
+        parts += [f"### What stands in the window, chats {half}{goal}", _rows(lines)]
+    return "\n\n".join(parts)
+
+
+def _kept(found: Iterable[Mapping[str, Share]]) -> Iterator[str]:
+    total = {name: Share() for name in KEPT}
+    for shares in found:
+        for name, share in shares.items():
+            total[name].add(share.part, share.whole)
+    yield str(total[WINDOW].whole)
+    for name in KEPT:
+        yield f"{total[name].part} ({total[name].value:.2f})"
+
+
+def _rows(lines: Iterable[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _goals(counts: Counts) -> Iterator[str]:
@@ -76,7 +120,7 @@ def _table(by_category: dict[str, Counted], kind: str, names: Sequence[str]) -> 
     lines = [("category", "questions", *names), ("---",) * (len(names) + 2)]
     lines += [(category.replace("_", " "), *_cells([asked[category]], kind, names)) for category in worst]
     lines.append(("all", *_cells(list(asked.values()), kind, names)))
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return _rows(lines)
 
 
 def _cells(found: Sequence[Counted], kind: str, names: Sequence[str]) -> Iterator[str]:

@@ -40,7 +40,7 @@ SETTINGS: Final = {
 MODES: Final = ("words", "meaning", "both")
 NEWEST = "newest messages"
 
-_COUNT: Final = lru_cache(maxsize=20_000)(EstimatingCounter().count)
+token_count: Final = lru_cache(maxsize=20_000)(EstimatingCounter().count)
 """Most texts are read again for the next question."""
 
 
@@ -92,7 +92,7 @@ async def _ask(counted: Counted, chat: BeamChat, question: BeamQuestion, sidecar
         return
     passages = {NEWEST: [text for _, text in reversed(chat.messages)], **await rivals.passages(question.text)}
     for place, budget in enumerate(BUDGETS):
-        read = {name: _within(found, budget) for name, found in passages.items()}
+        read = {name: within(found, budget) for name, found in passages.items()}
         for mode in MODES:
             found = await sidecar.passages_found(chat.conversation, query, mode, max_tokens=budget)
             read[mode] = "\n".join(found)
@@ -100,11 +100,11 @@ async def _ask(counted: Counted, chat: BeamChat, question: BeamQuestion, sidecar
             counted.answers[name][place].add(stands(question.values, text), 1)
 
 
-def _within(texts: Iterable[str], budget: int) -> str:
+def within(texts: Iterable[str], budget: int) -> str:
     """The texts in order: one that has no room is left out."""
     taken: list[str] = []
     for text in texts:
-        tokens = _COUNT(text)
+        tokens = token_count(text)
         if tokens <= budget:
             taken.append(text)
             budget -= tokens

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 from bench.command import bench
 from bench.quality.beam import SCORED, SEEN, beam_chats, stands
-from bench.quality.beam_page import section
+from bench.quality.beam_page import section, windows
+from bench.quality.beam_windows import held
 from bench.quality.rivals import exchanges, plain_passages
 from bench.quality.searching import counted
 
@@ -32,6 +33,10 @@ ASKED = {
         }
     ],
     "abstention": [{"question": "Which wine did I order?", "ideal_response": "Nothing is known of it."}],
+    "instruction_following": [
+        {"question": "Which sail?", "instruction_being_tested": "Name the boat.", "source_chat_ids": []},
+        {"question": "Which oar?", "instruction_being_tested": "Ask the rowing club.", "source_chat_ids": []},
+    ],
 }
 
 
@@ -56,6 +61,8 @@ def test_a_question_has_its_sources_by_number_and_the_values_of_its_answer(folde
         ("information_extraction", [3], ("June", "14")),
         ("contradiction_resolution", [1, 3], ()),
         ("abstention", [], ()),
+        ("instruction_following", [], ()),
+        ("instruction_following", [], ()),
     ]
 
 
@@ -100,6 +107,15 @@ async def test_every_question_with_sources_is_asked_in_each_way(folder):
     page = section(counts)
     assert "| a source in the first 5 | at least 0.74 | 1.000 | 1.000 | met |" in page
     assert "| information extraction | 1 | 1 / 1 |" in page
+
+
+async def test_a_window_is_asked_for_answers_and_for_instructions(folder):
+    """Of a real sidecar, beside the newest messages of the same size."""
+    page = windows(await held(folder, lambda _: None))
+
+    assert "chats only scored, goals 0.75 of all and 0.9 of instructions" in page
+    assert page.count("| information extraction | 1 | 1 (1.00) | 1 (1.00) |") == 2
+    assert page.count("| instructions alive | 2 | 1 (0.50) | 1 (0.50) |") == 2
 
 
 def test_the_chats_of_beam_have_to_be_named():
