@@ -112,8 +112,8 @@ def bench(
     what large windows know, with the room that a pass leaves and without, and takes some minutes. `--only written`
     counts what survives in chats that others have written, and takes half a minute. `--only extraction --data FOLDER`
     judges extracts of real chats. `--only beam --data FOLDER` counts the questions of BEAM, a public benchmark, whose
-    messages and answers a search finds, beside plain searches, and takes a quarter of an hour. `--only growth` takes
-    the ledger and evidence through ten megabytes of hostile texts.
+    messages and answers a search finds, beside plain searches, and what stands in a window, and takes half an hour.
+    `--only growth` takes the ledger and evidence through ten megabytes of hostile texts.
     `--only memory` appends 100,000 messages and takes six minutes. `--only shared --database URL` measures two sidecars
     on a log in PostgreSQL. `--only postgres --database URL` measures such a log beside bare psycopg, in schemas that it
     drops, and the library `eventsourcing` where that is installed.
