@@ -37,7 +37,7 @@ SETTINGS = {
     "policy.min_range_tokens": 1,
     "policy.tail_token_ratio": 0.05,
 }
-TURNS = 40
+TURNS = 26
 EVALUATED = re.compile(r"^llamacpp:prompt_tokens_total (\d+)", re.MULTILINE)
 
 
