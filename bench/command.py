@@ -37,6 +37,7 @@ NAMES = (
     "open",
     "recall",
     "prepared",
+    "encrypted",
     "shared",
     "postgres",
 )
@@ -45,8 +46,8 @@ NAMES = (
 IN_DATABASE = frozenset({"shared", "postgres"})
 """Measurements that need a PostgreSQL."""
 
-NAMED_ONLY = frozenset({"open", "recall", "prepared"}) | IN_DATABASE
-"""Measurements that run only by name: they take some minutes, `recall` needs a package extra, and others a server."""
+NAMED_ONLY = frozenset({"open", "recall", "prepared", "encrypted"}) | IN_DATABASE
+"""Measurements that run only by name: they take some minutes, some need a package extra, and others a server."""
 
 USUAL = tuple(name for name in NAMES if name not in NAMED_ONLY)
 
@@ -78,8 +79,8 @@ DISTURBED_LOAD = 0.5
     "only",
     type=click.Choice((*NAMES, *ALONE)),
     multiple=True,
-    help="One measurement; repeatable. `open`, `recall`, `prepared`, `shared`, `postgres`, `cost`, `quality`, `room`, "
-    "`written`, `extraction`, `beam`, `growth` and `memory` run only so.",
+    help="One measurement; repeatable. `open`, `recall`, `prepared`, `encrypted`, `shared`, `postgres`, `cost`, "
+    "`quality`, `room`, `written`, `extraction`, `beam`, `growth` and `memory` run only so.",
 )
 @click.option("--database", metavar="URL", default="", help="A PostgreSQL database for `shared` and `postgres`.")
 @click.option(

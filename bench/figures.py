@@ -137,6 +137,22 @@ FIGURES = (
     Figure("quiet.p99", "ms", "the same"),
     Figure("hang.p50", "ms", "the same during a pass that hangs on a dead Ollama", "quiet.p50"),
     Figure("hang.p99", "ms", "the same", "quiet.p99", Target(1.2, at_least=False, of_ratio=True)),
+    Figure("encrypted.clear_rate", "messages/s", "durable unary appends, 64 conversations, in turns with the next"),
+    Figure(
+        "encrypted.rate",
+        "messages/s",
+        "the same to an encrypted log",
+        "encrypted.clear_rate",
+        Target(0.87, at_least=True, of_ratio=True),
+    ),
+    Figure("encrypted.clear_cpu", "ms", "processor time of the sidecar for each of these appends, in clear"),
+    Figure(
+        "encrypted.cpu",
+        "ms",
+        "the same, encrypted",
+        "encrypted.clear_cpu",
+        Target(1.15, at_least=False, of_ratio=True),
+    ),
     Figure("open.warm", "ms", "GetContext of a compacted conversation of 100,000 events, 1 call"),
     Figure(
         "open.cold",

@@ -65,11 +65,11 @@ async def in_turns(calls: Mapping[str, Call], seconds: float, *, clients: int = 
     latencies: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(max(1, round(seconds / TURN_S))):
         for name, call in calls.items():
-            load = await closed_loop(_numbered(call, turn), clients=clients, seconds=TURN_S)
+            load = await closed_loop(numbered(call, turn), clients=clients, seconds=TURN_S)
             latencies[name].extend(load.latencies_s)
     return latencies
 
 
-def _numbered(call: Call, turn: int) -> Call:
+def numbered(call: Call, turn: int) -> Call:
     """Return `call` with numbers that no other turn uses."""
     return lambda client, number: call(client, turn * CALLS_MAX + number)

@@ -5,6 +5,7 @@ Both kinds serve on a unix socket in the bench's own folder: no port can be take
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -47,6 +48,11 @@ class Child:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
         return int(line.split()[1]) / 1_024
+
+    def processor_s(self) -> float:
+        """Seconds of processors that the process has used, from the kernel."""
+        user, system = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def echo_child(folder: Path, name: str) -> Child:

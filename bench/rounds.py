@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import secrets
 import socket
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from pathlib import Path
 
 from abridged.service.bootstrap import settle_memory
 from bench.figures import FIGURES, percentile
-from bench.load import Load, closed_loop, in_turns
+from bench.load import TURN_S, Load, closed_loop, in_turns, numbered
 from bench.prepared import prepared
 from bench.processes import echo_child, sidecar_child
 from bench.recall import recall
@@ -352,6 +354,31 @@ async def _shared(bench: Bench) -> AsyncIterator[Measure]:
 
 
 @asynccontextmanager
+async def _encrypted(bench: Bench) -> AsyncIterator[Measure]:
+    key = {"encryption.key": b64encode(secrets.token_bytes(32)).decode(), "recall.index": "off"}
+    async with AsyncExitStack() as resources:
+        kinds = {}
+        for name, settings in {"encrypted.clear_": {"recall.index": "off"}, "encrypted.": key}.items():
+            child = resources.enter_context(sidecar_child(bench.folder, f"{name}log", {**_EXTRACTIVE, **settings}))
+            kinds[name] = child, await resources.enter_async_context(SidecarCalls.connected(child.address))
+
+        async def measure() -> Values:
+            appends = {name: calls.appends() for name, (_, calls) in kinds.items()}
+            done, seconds, used = (dict.fromkeys(kinds, 0.0) for _ in range(3))
+            for turn in range(round(bench.seconds / TURN_S)):
+                for name, (child, _) in kinds.items():
+                    before = child.processor_s()
+                    load = await closed_loop(numbered(appends[name], turn), clients=CLIENTS, seconds=TURN_S)
+                    used[name] += child.processor_s() - before
+                    done[name] += len(load.latencies_s)
+                    seconds[name] += load.seconds
+            rates = {f"{name}rate": done[name] / seconds[name] for name in kinds}
+            return rates | {f"{name}cpu": used[name] / done[name] * 1e3 for name in kinds}
+
+        yield measure
+
+
+@asynccontextmanager
 async def _postgres(bench: Bench) -> AsyncIterator[Measure]:
     # The driver is of a package extra.
     from bench.postgres import logs
@@ -388,6 +415,7 @@ _MEASUREMENTS = {
     "open": _open,
     "recall": _recall,
     "prepared": _prepared,
+    "encrypted": _encrypted,
     "shared": _shared,
     "postgres": _postgres,
 }

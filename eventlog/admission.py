@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from abridged.eventlog.chain import SALT_BYTES, LogIdentity, commit_to, content_hash, envelope, link, request_hash
+from abridged.eventlog.encryption.framing import content_bytes
 from abridged.eventlog.errors import (
     EventIdConflict,
     EventLogError,
@@ -86,7 +87,7 @@ def check_size(append: Append) -> int:
         raise EventTooLarge(size=len(append.events), limit=APPEND_EVENTS_MAX, unit="events")
     total = 0
     for event in append.events:
-        size = len(event.payload)
+        size = content_bytes(event.payload)
         if size > PAYLOAD_BYTES_MAX:
             raise EventTooLarge(size=size, limit=PAYLOAD_BYTES_MAX)
         if len(event.event_id) != EVENT_ID_BYTES:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
+from abridged.eventlog.event import StreamId
 from abridged.eventlog.leases import Leases
 from abridged.eventlog.log import AppendHook, EventLog
 from abridged.eventlog.memory import MemoryEventLog
@@ -30,14 +31,29 @@ class Kept(NamedTuple):
     snapshots: Snapshots
 
 
+class StreamKeys(Protocol):
+    """The keys of an encrypted log's streams. Every method may run in any thread, and raises an EventLogError."""
+
+    def erase(self, stream: StreamId, position: int) -> None:
+        """Erase every key that an event of the stream names: no copy of the log has its contents any more. The event
+        at this position says that they are erased."""
+        ...
+
+    def erased_later(self) -> list[StreamId]:
+        """The streams that were erased by events which the log, a copy of an earlier one, does not have. Each is
+        returned until it is erased again."""
+        ...
+
+
 class Opened(NamedTuple):
-    """An open log, what it keeps beside its events, its hazards, and the leases of a log that other processes write,
-    too."""
+    """An open log, what it keeps beside its events, its hazards, the leases of a log that other processes write, too,
+    and the keys of one that is encrypted."""
 
     log: EventLog
     kept: Kept | None = None
     notices: tuple[Notice, ...] = ()
     leases: Leases | None = None
+    keys: StreamKeys | None = None
 
 
 class Backend(Protocol):

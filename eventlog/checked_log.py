@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from abridged.eventlog.chain import LogIdentity, content_hash, is_blanked
+from abridged.eventlog.encryption.framing import is_encrypted
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.event_reader import EventReader
 from abridged.eventlog.log import PAGE_BYTES_MAX
@@ -50,6 +51,10 @@ class CheckedLog(ABC, Generic[R]):
     def known_ids(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, int]:
         """Positions, by id, of the events that a repeat would find, as EventLog does."""
         return self.reader.known_ids(stream, event_ids)
+
+    def in_clear(self, event: RecordedEvent) -> RecordedEvent | None:
+        """Return the event, unless it is encrypted."""
+        return None if is_encrypted(event.payload) else event
 
     def has_content(self, sealed: SealedEvent, content: bytes) -> bool:
         """Whether repeats of the event with this content would be recognized."""

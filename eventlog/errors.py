@@ -13,7 +13,9 @@ EventLogError
 ├── LogLocked              another process owns the file
 ├── LogUnsafe              the place or the setting cannot keep what the log promises; refused when it is opened
 │   ├── LogOlder           a version before the first release wrote the file
-│   └── LogNewer           a newer version wrote the file, or a table beside the log
+│   ├── LogNewer           a newer version wrote the file, or a table beside the log
+│   ├── LogEncrypted       the contents are encrypted, and there is no key
+│   └── KeysUnusable       the keys of the contents are not there, or cannot be read with the keys that are given
 ├── LogFailed              an I/O error left the file in doubt; the process must stop, a new one recovers
 ├── LogGone                the log is not in its place; nothing is acknowledged into a file that is still open
 └── LogCorrupt             a row or a file is not what was written; never served, never retried
@@ -105,6 +107,14 @@ class LogOlder(LogUnsafe):
 
 class LogNewer(LogUnsafe):
     """A newer version of the program wrote this, and this version would misread it."""
+
+
+class LogEncrypted(LogUnsafe):
+    """The contents of the log are encrypted, and it is read without its keys."""
+
+
+class KeysUnusable(LogUnsafe):
+    """The keys of an encrypted log are missing, another log's, damaged, or wrapped with a key that is not given."""
 
 
 class LogFailed(EventLogError):

@@ -72,7 +72,8 @@ class AppendResult(NamedTuple):
 class Committed(NamedTuple):
     """One append as the hook sees it, inside its transaction.
 
-    `before_us` is the time of the stream's event before; 0 without one, and where nobody but the writer writes.
+    The payloads of an encrypted log are ciphertext here. `before_us` is the time of the stream's event before; 0
+    without one, and where nobody but the writer writes.
     """
 
     stream: StreamId
@@ -203,7 +204,8 @@ class EventLog(Protocol):
         ...
 
     def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
-        """Events of one stream with their seals, unchecked."""
+        """Events of one stream with their seals, unchecked. Their payloads are as they are stored: of an encrypted log
+        they are ciphertext."""
         ...
 
     def stream_version(self, stream: StreamId) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -30,13 +30,15 @@ class RowTable(Generic[R]):
 
     The fields of `row` are the columns: texts, numbers and bytes, or None where their type allows it. `version` is
     raised with whatever changes a column, what one says, or a mark. `marks` are what few rows have, by name: a row has
-    a mark if one of the mark's columns is neither 0 nor empty.
+    a mark if one of the mark's columns is neither 0 nor empty. `private` are the columns with people's words, texts but
+    for the last, which has bytes, each with its value in the row of a stream whose contents were erased.
     """
 
     name: str
     version: int
     row: type[R]
     marks: Mapping[str, tuple[str, ...]]
+    private: Mapping[str, str | bytes] = field(default_factory=dict)
 
 
 class Fault(StrEnum):

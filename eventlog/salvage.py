@@ -41,7 +41,7 @@ class Meaning(NamedTuple):
         types: The event types that may be met.
         namespaces: Namespaces of streams, as far as they are known without the log.
         opens: Returns the names that a stream may have by the payload of its first event.
-        content: Returns what a repeat of an event of this type and payload is known by.
+        content: Returns what a repeat of an event is known by.
         origin: Returns the stream that an event's own begins from and the version up to which, if it begins from one.
         vacancy: Returns type, schema version and payload of an event that tells why a position is vacant. It gets its
             own stream and version, and the text.
@@ -57,7 +57,7 @@ class Meaning(NamedTuple):
     types: Sequence[str]
     namespaces: Collection[str]
     opens: Callable[[bytes], Iterable[str]]
-    content: Callable[[str, bytes], bytes]
+    content: Callable[[RecordedEvent], bytes]
     origin: Callable[[RecordedEvent], tuple[StreamId, int] | None]
     vacancy: Callable[[StreamId, int, str], tuple[str, int, bytes]]
     erasing: Collection[str]

@@ -155,6 +155,11 @@ class LogVerification(Protocol):
         """Positions, by id, of the events that a repeat would find, as EventLog does."""
         ...
 
+    def in_clear(self, event: RecordedEvent) -> RecordedEvent | None:
+        """Return an event of `pages`, which have them as they are stored, in clear; None if its contents are encrypted,
+        and their key is not there or was erased. Raises LogCorrupt for one that is not what was encrypted."""
+        ...
+
     def has_content(self, sealed: SealedEvent, content: bytes) -> bool:
         """Whether repeats of the event with this content would be recognized."""
         ...

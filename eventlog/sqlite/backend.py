@@ -132,7 +132,7 @@ class SqliteBackend:
         self,
         damaged: Path,
         meaning: Meaning,
-        check: Callable[[Backend], None],
+        check: Callable[[StoredBackend], None],
         *,
         pages: Callable[[int, int], None],
         positions: Callable[[int, int], None],

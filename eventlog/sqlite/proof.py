@@ -341,7 +341,7 @@ class Proof:
 
     def content_of(self, sealed: SealedEvent) -> bytes:
         """The content by which repeats of the event are known."""
-        return self._meaning.content(sealed.event.type, sealed.event.payload)
+        return self._meaning.content(sealed.event)
 
 
 def _begins(sealed: SealedEvent, log_id: str) -> bool:

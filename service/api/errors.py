@@ -270,6 +270,12 @@ STATUSES: Mapping[type[Exception], _Row] = {
         retry_s=LOG_RETRY_S,
         text="the log is busy; the same ids make a retry safe",
     ),
+    log.KeysUnusable: _Row(
+        _C.UNAVAILABLE,
+        "LOG_UNAVAILABLE",
+        retry_s=RESTART_RETRY_S,
+        text="the keys of the log cannot be used, the server's operator must see to it; the same ids make a retry safe",
+    ),
     ServerStopping: _STOPPING,
     log.LogClosed: _STOPPING,
     log.LogFailed: _STOPPING,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from abridged.eventlog.backend import Backend
+from abridged.eventlog.backend import Backend, StreamKeys
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventLog
 from abridged.observability.labels import MetricLabels
@@ -74,11 +74,13 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """The parts that the servers need; `rebuild` rebuilds the read table if the backend has one."""
+    """The parts that the servers need; `rebuild` rebuilds the read table if the backend has one, and
+    `keys` are those of an encrypted log."""
 
     log: EventLog
     table: ConversationTable
     rebuild: Rebuild | None
+    keys: StreamKeys | None
     executor: ThreadPoolExecutor
     conversations: Conversations
     reactor: Reactor
@@ -123,10 +125,9 @@ def open_core(
     model = stand_in or providers.preferred(settings.summarizer.models, traced=lambda m: TracedModel(m, tracing))
     summarizers = summarizers_of(settings, model, counter)
     policies = _policies(settings, summarizers)
-    board = ProgressBoard()
+    board, report = ProgressBoard(), CommitReport(metrics, tracing, clock_ns=time.time_ns)
     telemetry = Telemetry(metrics, tracing, board, log_content=settings.telemetry.log_content)
-    report = CommitReport(metrics, tracing, clock_ns=time.time_ns)
-    opened = open_log(backend or backend_of(settings.log), report, policies, resources, on_fatal, now_us)
+    opened = open_log(backend or backend_of(settings), report, policies, resources, on_fatal, now_us)
     # Closed before the log, in which running model calls may still end.
     resources.push_async_callback(providers.close)
     changes, listeners = Changes(), _Listeners()
@@ -150,6 +151,7 @@ def open_core(
         log=opened.log,
         table=opened.table,
         rebuild=opened.rebuild,
+        keys=opened.keys,
         executor=executor,
         conversations=conversations,
         reactor=reactor,
@@ -251,7 +253,8 @@ def _conversations(
 
 
 def _purges(opened: OpenLog, conversations: Conversations, settings: Settings, resources: AsyncExitStack) -> Purges:
-    purges = Purges(opened.log, conversations, opened.table, ArchiveFolder(settings.log.archive_dir))
+    archives = ArchiveFolder(settings.log.archive_dir)
+    purges = Purges(opened.log, conversations, opened.table, archives, keys=opened.keys)
     resources.push_async_callback(purges.stop)
     return purges
 

@@ -46,6 +46,7 @@ from abridged.service.bootstrap.rebuild import rebuild_if_due
 from abridged.service.bootstrap.recall import forgotten, lacking, open_recall
 from abridged.service.config.settings import ServerSettings, Settings
 from abridged.service.conversations.following import Following
+from abridged.service.conversations.later_erasures import erase_again
 from abridged.service.conversations.purges import Forgotten
 from abridged.service.conversations.redactions import Redactions
 from abridged.service.conversations.retention import archive_unchanged, erase_unchanged
@@ -86,6 +87,8 @@ class Sidecar:
                 port = await self.http.start()
                 http_address = f"{self.server.http_listen.rpartition(':')[0]}:{port}"
             await rebuild_if_due(self.core.rebuild)
+            if self.core.keys is not None:
+                await erase_again(self.core.keys, self.core.log, self.core.conversations, new_id)
             attention = await asyncio.to_thread(self.core.table.attention)
             self.core.models.remember(await asyncio.to_thread(self.core.table.calibrations))
             # The first count loads the vocabulary, and no client should wait for that.

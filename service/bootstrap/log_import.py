@@ -11,7 +11,7 @@ from typing import BinaryIO
 from abridged.eventlog.backend import Backend
 from abridged.eventlog.errors import EventLogError
 from abridged.eventlog.event import StreamId
-from abridged.service.bootstrap.backends import stored_backend
+from abridged.service.bootstrap.backends import log_backend
 from abridged.service.bootstrap.core import open_core
 from abridged.service.config.settings import Settings
 from abridged.service.conversations.log_copy import LogLinesRefused, Walked, filled, head_of_lines, refused, unfoldable
@@ -32,7 +32,7 @@ def imported(settings: Settings, environ: Mapping[str, str], lines: BinaryIO, wa
     def check(copy: Backend) -> None:
         done.append(asyncio.run(folded(settings, environ, copy, RebuildReport(left_out=left_out))))
 
-    stored_backend(settings.log).copy(head.log_id, lambda log: filled(log, head, lines, walked), check)
+    log_backend(settings).copy(head.log_id, lambda log: filled(log, head, lines, walked), check)
     return done[0]
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
-from abridged.eventlog.backend import Backend
+from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.salvage import Salvaged
-from abridged.service.bootstrap.backends import file_backend
+from abridged.service.bootstrap.backends import file_backend, readable
 from abridged.service.bootstrap.log_import import folded
 from abridged.service.config.settings import Settings
 from abridged.service.conversations.log_copy import Walked
@@ -32,8 +33,13 @@ def salvaged(
     raises.
     """
 
-    def check(new: Backend) -> None:
-        asyncio.run(folded(settings, environ, new, RebuildReport(left_out=unread)))
+    def check(new: StoredBackend) -> None:
+        asyncio.run(folded(settings, environ, readable(new, settings), RebuildReport(left_out=unread)))
 
     meaning = meaning_of(sorted({"default", *(grant.namespace for grant in settings.server.tokens)}))
-    return file_backend(settings.log.path).salvage(damaged, meaning, check, pages=pages, positions=positions)
+    with ExitStack() as resources:
+        if settings.encryption.is_on:
+            from abridged.service.bootstrap.encryption import meaning_with_keys
+
+            meaning = resources.enter_context(meaning_with_keys(meaning, settings))
+        return file_backend(settings.log.path).salvage(damaged, meaning, check, pages=pages, positions=positions)

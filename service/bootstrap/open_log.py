@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import structlog
 
-from abridged.eventlog.backend import Backend
+from abridged.eventlog.backend import Backend, StreamKeys
+from abridged.eventlog.encryption.probe import require_clear
 from abridged.eventlog.errors import LogGone
 from abridged.eventlog.leases import Leases
 from abridged.eventlog.log import EventLog
@@ -29,13 +30,15 @@ _log = structlog.get_logger()
 
 class OpenLog(NamedTuple):
     """The log with its read table; `rebuild` makes the table again and `snapshots` writes snapshots, which only a log
-    that outlives the process has, and `leases` keep processes apart that work on one log."""
+    that outlives the process has, `leases` keep processes apart that work on one log, and `keys` are those of one that
+    is encrypted."""
 
     log: EventLog
     table: ConversationTable
     rebuild: Rebuild | None = None
     snapshots: SnapshotWriter | None = None
     leases: Leases | None = None
+    keys: StreamKeys | None = None
 
 
 def open_log(
@@ -65,13 +68,17 @@ def open_log(
 
     rows = backend.rows(READ_TABLE)
     table = ConversationTable(rows, held=held)
-    log, kept, notices, leases = backend.open(rows, clock_us=now_us, hook=report.hook(table.project), on_fatal=fatal)
+    log, kept, notices, leases, keys = backend.open(
+        rows, clock_us=now_us, hook=report.hook(table.project), on_fatal=fatal
+    )
     resources.callback(log.close)
+    if keys is None:
+        require_clear(log)
     log.on_commit(report.committed)
     for notice in notices:
         _log.info("log.notice", code=notice.code, hint=notice.message)
     if kept is None:
-        return OpenLog(log, table, leases=leases)
+        return OpenLog(log, table, leases=leases, keys=keys)
     snapshots = SnapshotWriter(log, ConversationSnapshots(kept.snapshots))
     resources.push_async_callback(snapshots.close)
-    return OpenLog(log, table, Rebuild(log, table, kept.rows, kept.snapshots), snapshots, leases)
+    return OpenLog(log, table, Rebuild(log, table, kept.rows, kept.snapshots), snapshots, leases, keys)

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 import structlog
 
 from abridged.eventlog.event import StreamId
-from abridged.service.bootstrap.backends import stored_backend
+from abridged.service.bootstrap.backends import log_backend
 from abridged.service.bootstrap.core import open_core
 from abridged.service.bootstrap.progress_lines import ProgressLines
 from abridged.service.config.settings import Settings
@@ -40,7 +40,7 @@ async def rebuilt_anew(settings: Settings, environ: Mapping[str, str], report: R
     EventLogError if that fails: LogFull without room for a copy.
     """
     ended = threading.Event()
-    backend = stored_backend(settings.log)
+    backend = log_backend(settings)
     try:
         await asyncio.to_thread(backend.rewrite, backend.rows(READ_TABLE), goes_on=lambda: not ended.is_set())
     finally:

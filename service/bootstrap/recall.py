@@ -35,8 +35,9 @@ def lacking(settings: Settings) -> tuple[str, str] | None:
     """The setting that an index lacks, and its value; None where there is an index."""
     if settings.recall.index == "off":
         return "recall.index", "words"
-    # A file beside nothing, or one that a start makes anew of the whole log, would be nobody's choice.
-    if settings.log.url is not None and settings.recall.path is None:
+    # A file beside nothing, one that a start makes anew of the whole log, or one with the words of an encrypted log in
+    # clear would be nobody's choice.
+    if (settings.log.url is not None or settings.encryption.is_on) and settings.recall.path is None:
         return "recall.path", "FILE"
     return None
 

@@ -16,10 +16,10 @@ import click
 from abridged.client import Patience, SidecarError
 from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.errors import EventLogError, LogForeign
-from abridged.service.bootstrap.backends import stored_backend
-from abridged.service.bootstrap.recall import embedded_dimension, lacking
+from abridged.service.bootstrap.backends import NO_CRYPTOGRAPHY, stored_backend
+from abridged.service.bootstrap.recall import embedded_dimension, index_bytes, lacking
 from abridged.service.cli.configured import configuration
-from abridged.service.cli.failures import CHECK_DATABASE, CommandFailed
+from abridged.service.cli.failures import CHECK_DATABASE, CHECK_KEYS, CommandFailed
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import json_text
 from abridged.service.cli.prerequisites import log_path_problem
@@ -37,6 +37,7 @@ _MARKS = {OK: "green", WARN: "yellow", FAIL: "red", SKIP: ""}
 
 TIMEOUT_S = 3.0
 OWN_CHECKS = "run `abridged doctor` with that sidecar's --config and without client.address, which --address sets too"
+FORGET_INDEX = "put it on an encrypted disk; or unset recall.path, and remove the file"
 REINDEX = "stop the sidecar and run `abridged log reindex`"
 UNANSWERED = "it loads, or works for others, or is too slow: see `ollama ps` and the host's own log, then try again"
 GONE = "the log was moved or replaced, or the sidecar was started with another place for it: see docs/production.md"
@@ -111,6 +112,8 @@ async def _examined(settings: Settings, client: ClientSettings, *, named_by: str
     if settings.log.backend != "memory":
         serving = info.log_id if info is not None else ""
         findings += [_left_out("log", "log", named_by)] if named_by else _log(settings.log, serving)
+        if settings.encryption.is_on:
+            findings += await asyncio.to_thread(lambda: [*_encryption(settings)])
     return findings
 
 
@@ -234,6 +237,21 @@ def _database(backend: StoredBackend, serving: str) -> Finding:
     if found != serving and serving:
         return _another(str(backend), found, serving)
     return Finding(OK, f"log {backend}: log {found[:8]}, {size:,} bytes" if found else f"log {backend}: will be made")
+
+
+def _encryption(settings: Settings) -> Iterator[Finding]:
+    """Check the keys of an encrypted log, and what is in clear beside it."""
+    try:
+        # Only whoever encrypts has the library for it.
+        from abridged.service.bootstrap.encryption import keys_of
+
+        yield Finding(OK, f"encryption: {keys_of(settings)}")
+    except ImportError:
+        yield Finding(FAIL, f"encryption: {NO_CRYPTOGRAPHY}", "or unset encryption.key")
+    except EventLogError as error:
+        yield Finding(FAIL, f"encryption: {error}", CHECK_KEYS)
+    if index_bytes(settings):
+        yield Finding(WARN, "encryption: there is a search index, which has the words in clear", FORGET_INDEX)
 
 
 def _another(place: str, found: str, serving: str) -> Finding:

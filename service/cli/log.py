@@ -17,7 +17,9 @@ from pydantic import SecretStr
 
 from abridged.eventlog.errors import (
     EventLogError,
+    KeysUnusable,
     LogCorrupt,
+    LogEncrypted,
     LogForeign,
     LogFull,
     LogGone,
@@ -28,7 +30,15 @@ from abridged.eventlog.errors import (
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.snapshots import SET_ASIDE
 from abridged.service.cli.configured import configuration
-from abridged.service.cli.failures import CHECK_DATABASE, RESTORE, RESTORE_OR_SALVAGE, CommandFailed, Misconfigured
+from abridged.service.cli.failures import (
+    CHECK_DATABASE,
+    CHECK_KEYS,
+    GIVE_KEY,
+    RESTORE,
+    RESTORE_OR_SALVAGE,
+    CommandFailed,
+    Misconfigured,
+)
 from abridged.service.cli.options import Decorated, Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
 from abridged.service.cli.terminal import say
@@ -106,10 +116,11 @@ def verify(invocation: Invocation, *, place: LogSettings | None, name: str | Non
 
     Exits with 1 if something is damaged, or if LOG is no log or cannot be checked; with 2 if it does not exist.
     """
-    of_log = _on_disk(_of(place, name, configuration(invocation).settings))
+    settings = configuration(invocation).settings
+    of_log = _on_disk(_of(place, name, settings))
     way_out = RESTORE_OR_SALVAGE if of_log.url is None else RESTORE
     # This command alone loads the readers of a log.
-    from abridged.service.bootstrap.backends import stored_backend
+    from abridged.service.bootstrap.backends import log_backend, stored_backend
     from abridged.service.cli.log_verification import verified
 
     def unreadable(error: Exception) -> CommandFailed:
@@ -120,7 +131,8 @@ def verify(invocation: Invocation, *, place: LogSettings | None, name: str | Non
     with _explained(unreadable, of_log, if_locked="stop the sidecar, or verify a backup"):
         try:
             lines_max = sys.maxsize if is_all else LINES_MAX
-            summary = verified(stored_backend(of_log), lines_max, _Progress(), hint=way_out)
+            backend = log_backend(settings.model_copy(update={"log": of_log}))
+            summary = verified(backend, lines_max, _Progress(), hint=way_out)
         except FileNotFoundError as error:
             raise Misconfigured(**_absent(of_log)) from error
     say(f"ok: {summary}")
@@ -253,13 +265,13 @@ def export(
 def export_log(settings: Settings, log: LogSettings, out: IO[bytes], choice: Choice | None = None) -> None:
     """Write every event of `log` to `out`, or those of the conversations of a `choice`. Raises CommandFailed."""
     # Whoever writes no lines does not load what does.
-    from abridged.service.bootstrap.backends import stored_backend
+    from abridged.service.bootstrap.backends import log_backend
     from abridged.service.cli.log_part import lines_of_choice
     from abridged.service.conversations.log_copy import lines_of_log
     from abridged.service.conversations.row import READ_TABLE
 
     with _as_served(settings, log) as of_log:
-        backend = stored_backend(of_log.log)
+        backend = log_backend(of_log)
         rows = backend.rows(READ_TABLE)
         with backend.verification(rows) as found:
             chosen = lines_of_choice(found, rows, choice, _Progress()) if choice else lines_of_log(found, _Progress())
@@ -302,6 +314,7 @@ def backup(invocation: Invocation, *, places: Sequence[LogSettings], name: str |
     settings = configuration(invocation).settings
     source = _of(of_log[0] if of_log else None, name, settings)
     if source.url is not None:
+        _require_no_keys(settings)
         _copied_by_lines(settings, source, to)
         return
     # A backup and a restore alone copy files.
@@ -330,12 +343,37 @@ def restore(invocation: Invocation, *, file: Path, place: LogSettings | None, na
     if of_log.url is not None:
         if replaces:
             raise Misconfigured("a log in a database is not replaced", hint="give the restored one another --name")
+        _require_no_keys(settings)
         _copied_by_lines(settings, LogSettings(path=file), of_log)
         return
     from abridged.service.cli.log_backup import restored
 
     with _as_served(settings, of_log, is_new=True) as found:
         say(f"ok: {restored(found, file, _Progress, replaces=replaces)}")
+
+
+@log.command()
+@_place
+@settings_options
+@click.pass_obj
+def rewrap(invocation: Invocation, place: LogSettings | None, name: str | None) -> None:
+    """Wrap every data key of LOG, or of the configured one, with the first of the operator's keys.
+
+    Sidecars may go on: those with encryption.key_file read it anew. To replace the operator's key, put the new one
+    before the old one in that file, run this, and then take the old one out. Nothing of the log is changed. Exits with
+    1 if encryption is off.
+    """
+    settings = configuration(invocation).settings
+    if not settings.encryption.is_on:
+        raise Misconfigured("encryption is off", hint=GIVE_KEY)
+    with _as_served(settings, _of(place, name, settings)) as of_log:
+        # This command alone works on keys.
+        from abridged.service.bootstrap.encryption import rewrapped
+
+        done, is_whole = rewrapped(of_log, _Progress("data keys"))
+    if not is_whole:
+        raise CommandFailed("a sidecar has made data keys under another key meanwhile", hint="run this again")
+    say(f"ok: {done:,} data keys")
 
 
 @log.command()
@@ -364,6 +402,16 @@ def stats(invocation: Invocation, place: LogSettings | None, name: str | None, *
         say(json_text(plain_stats(found)))
     else:
         print_stats(found, str(backend))
+
+
+def _require_no_keys(settings: Settings) -> None:
+    """Refuse what would make a copy of an encrypted log under other keys, which an erasure does not reach."""
+    if settings.encryption.is_on:
+        raise CommandFailed(
+            "an encrypted log in a database is copied by the server's own tools alone: what makes lines of it encrypts "
+            "them anew, under keys that no erasure reaches",
+            hint=SEE_OPERATIONS,
+        )
 
 
 def _copied_by_lines(settings: Settings, log: LogSettings, to: LogSettings) -> None:
@@ -555,6 +603,8 @@ def _explained(otherwise: Callable[[Exception], CommandFailed], at: LogSettings,
         raise CommandFailed(str(error), hint=hint) from error
     except RecallLocked as error:
         raise CommandFailed(str(error), hint="stop the sidecar, then run this again") from error
+    except (LogEncrypted, KeysUnusable) as error:
+        raise CommandFailed(str(error), hint=GIVE_KEY if isinstance(error, LogEncrypted) else CHECK_KEYS) from error
     except (LogUnsafe, LogGone, LogFull, LogUnavailable) as error:
         raise CommandFailed(str(error), hint=SEE_OPERATIONS) from error
     except (EventLogError, RecallError, OSError) as error:

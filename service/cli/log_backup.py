@@ -10,7 +10,7 @@ from threading import Event
 
 from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.errors import LogLocked
-from abridged.service.bootstrap.backends import file_backend
+from abridged.service.bootstrap.backends import file_backend, readable
 from abridged.service.bootstrap.recall import forget_index
 from abridged.service.cli.failures import RESTORE_OR_SALVAGE, CommandFailed
 from abridged.service.cli.log_verification import verified
@@ -62,7 +62,7 @@ def _backed_up(settings: Settings, to: Path, progress: Progress) -> str:
 
     def check(copy: StoredBackend) -> None:
         hint = f"no backup was made; {RESTORE_OR_SALVAGE}"
-        summaries.append(_verified(copy, progress, str(log), hint))
+        summaries.append(_verified(readable(copy, settings), progress, str(log), hint))
 
     try:
         log.backup(to, check, progress("pages"))
@@ -80,7 +80,8 @@ def restored(settings: Settings, backup: Path, progress: Progress, *, replaces: 
     summaries: list[str] = []
 
     def check(copy: StoredBackend) -> None:
-        summaries.append(_verified(copy, progress, str(backup), f"restore another backup; {log} is as it was"))
+        hint = f"restore another backup; {log} is as it was"
+        summaries.append(_verified(readable(copy, settings), progress, str(backup), hint))
         forget_index(settings)
 
     try:

@@ -8,6 +8,7 @@ from heapq import nlargest
 from typing import Any, NamedTuple
 
 from abridged.eventlog.backend import StoredBackend
+from abridged.eventlog.encryption.framing import is_encrypted
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import PAGE_EVENTS_MAX
 from abridged.eventlog.verification import LogVerification
@@ -24,16 +25,18 @@ _CONVERSATION = "{:>10} {:>10} {:>12}  {}"
 
 
 class Sum(NamedTuple):
-    """Events, those of messages among them, and the bytes of their payloads."""
+    """Events, those of messages and those that are encrypted among them, and the bytes of their payloads."""
 
     events: int = 0
     messages: int = 0
     payload_bytes: int = 0
+    encrypted: int = 0
 
     def with_event(self, event: RecordedEvent) -> Sum:
         """Return the sum with one more event."""
         is_message = event.type == MessageAppended.__name__
-        return Sum(self.events + 1, self.messages + is_message, self.payload_bytes + len(event.payload))
+        size, encrypted = len(event.payload), is_encrypted(event.payload)
+        return Sum(self.events + 1, self.messages + is_message, self.payload_bytes + size, self.encrypted + encrypted)
 
 
 class Stats(NamedTuple):
@@ -82,6 +85,8 @@ def print_stats(stats: Stats, place: str) -> None:
         f"{total.events:,} events in {len(stats.conversations):,} conversations with {total.messages:,} messages, "
         f"{_size(total.payload_bytes)} of payload"
     )
+    if total.encrypted:
+        say(f"{total.encrypted:,} events are encrypted, {total.events - total.encrypted:,} in clear or erased")
     if total.events:
         say(f"from {_time(stats.first_us)} to {_time(stats.last_us)}")
     say(", ".join(f"{name} {_size(size)}" for name, size in stats.sizes.items()))
@@ -124,7 +129,8 @@ def _events(log: LogVerification, walked: Walked) -> Iterator[RecordedEvent]:
 
 
 def _plain(each: Sum) -> dict[str, int]:
-    return {"events": each.events, "messages": each.messages, "payloadBytes": each.payload_bytes}
+    plain = {"events": each.events, "messages": each.messages, "payloadBytes": each.payload_bytes}
+    return {**plain, "encrypted": each.encrypted}
 
 
 def _size(size: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from abridged.eventlog.backend import StoredBackend
+from abridged.eventlog.event import StreamId
 from abridged.eventlog.rows import Fault
 from abridged.service.cli.failures import RESTORE, CommandFailed
 from abridged.service.cli.terminal import say
@@ -41,7 +42,12 @@ def verified(
         events = log.event_count()
         compared = ConversationTable(rows) if fault is None else None
         snapshots = ConversationSnapshots(log.snapshots) if compared and log.snapshots else None
-        for damage in damages(log, compared, snapshots, walked=lambda done: progress(done, events)):
+        unread: list[StreamId] = []
+
+        def walked(done: int) -> None:
+            progress(done, events)
+
+        for damage in damages(log, compared, snapshots, walked=walked, unread=unread.append):
             found.add(damage)
         found.end()
         service = service_of(log, compared)
@@ -53,7 +59,10 @@ def verified(
             details=_served(service, found, conversations, nameless),
             hint=hint if found.in_events else "stop the sidecar and run `abridged log rebuild`",
         )
-    return f"{events:,} events in {conversations:,} conversations, log {log.log_id[:8]}"
+    whole = f"{events:,} events in {conversations:,} conversations, log {log.log_id[:8]}"
+    if not unread:
+        return whole
+    return f"{whole}; contents of {len(unread):,} were not read, whose keys are not here or were erased"
 
 
 class _Findings:

@@ -70,6 +70,8 @@ def _attempts(settings: Settings) -> Iterator[tuple[str, str, Callable[[], objec
         for field, attempt in provider.checks():
             setting, bracket, place = field.partition("[")
             yield f"{provider.name}.{setting}", bracket + place, attempt
+    if settings.encryption.keys_path is not None:
+        yield "encryption.keys_path", "", partial(_check_keys_path, settings.encryption.keys_path)
     if settings.recall.path is not None:
         yield "recall.path", "", partial(_check_index_path, settings.recall.path)
     if settings.recall.index == "both":
@@ -95,6 +97,11 @@ def _check_log_url(log: LogSettings) -> None:
     from abridged.service.bootstrap.backends import stored_backend
 
     stored_backend(log)
+
+
+def _check_keys_path(path: Path) -> None:
+    if problem := log_path_problem(path):
+        raise SettingUnusable(f"cannot keep data keys at {path}: {problem}")
 
 
 def _check_index_path(path: Path) -> None:

@@ -19,7 +19,9 @@ import click
 
 from abridged.eventlog.errors import (
     EventLogError,
+    KeysUnusable,
     LogCorrupt,
+    LogEncrypted,
     LogForeign,
     LogLocked,
     LogNewer,
@@ -28,7 +30,15 @@ from abridged.eventlog.errors import (
 )
 from abridged.service.api.listeners import AddressTaken, AddressUnusable
 from abridged.service.cli.configured import configuration
-from abridged.service.cli.failures import CHECK_DATABASE, RESTORE, RESTORE_OR_SALVAGE, CommandFailed, Misconfigured
+from abridged.service.cli.failures import (
+    CHECK_DATABASE,
+    CHECK_KEYS,
+    GIVE_KEY,
+    RESTORE,
+    RESTORE_OR_SALVAGE,
+    CommandFailed,
+    Misconfigured,
+)
 from abridged.service.cli.log import export_log, imported_log
 from abridged.service.cli.options import Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
@@ -58,7 +68,10 @@ _KEEPING = frozenset(
     {"log.backend", "log.path", "log.url", "log.url_file", "log.listen_url", "log.listen_url_file", "log.name"}
 )
 
+_KEY_HINTS: tuple[tuple[type[Exception], str], ...] = ((LogEncrypted, GIVE_KEY), (KeysUnusable, CHECK_KEYS))
+
 _HINTS: tuple[tuple[type[Exception], str], ...] = (
+    *_KEY_HINTS,
     (RecallLocked, "stop the other sidecar, or set recall.path to another file"),
     (RecallError, "`abridged log reindex` makes the index again"),
     (LogLocked, "stop the other sidecar, or set log.path to another file; sidecars share a log in PostgreSQL, log.url"),
@@ -71,6 +84,7 @@ _HINTS: tuple[tuple[type[Exception], str], ...] = (
 """The next step after errors whose own message says enough, by type."""
 
 _DATABASE_HINTS: tuple[tuple[type[Exception], str], ...] = (
+    *_KEY_HINTS,
     (LogLocked, "then start this sidecar again"),
     (LogNewer, "start the version that wrote it, or a newer one"),
     (LogForeign, CHECK_DATABASE),

@@ -12,6 +12,8 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import EncodeError
 
+from abridged.eventlog.encryption.framing import is_encrypted
+from abridged.eventlog.errors import LogEncrypted
 from abridged.eventlog.event import EVENT_ID_BYTES, RecordedEvent, StreamId
 from abridged.service.codec.events import UnknownEvent, current_form, decode, parsed
 from abridged.service.codec.values import timestamp, timestamp_us
@@ -31,7 +33,9 @@ _BODIES = {
 
 
 def event_line(log_id: str, event: RecordedEvent) -> str:
-    """The event as a line of JSON, without its end."""
+    """The event as a line of JSON, without its end. Raises LogEncrypted for one that is still encrypted."""
+    if is_encrypted(event.payload):
+        raise LogEncrypted("the log is encrypted, and its keys are not here")
     of_event = _Event(
         log_id=log_id,
         position=event.position,

@@ -24,6 +24,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from abridged.eventlog.encryption.key_text import parsed_keys
 from abridged.service.config.policy_fields import IN_LOWER_CASE, policy_fields
 from abridged.service.domain.policy import CLIENT_FIELDS, SUMMARY_TOKENS_MIN, Policy, ProfileName, overridden
 from abridged.service.domain.profiles.registry import profile_of
@@ -287,6 +288,47 @@ class LogSettings(SettingsGroup):
         return self
 
 
+def _operator_keys(value: SecretStr | None) -> SecretStr | None:
+    try:
+        if value is not None:
+            parsed_keys(value.get_secret_value())
+    except ValueError as error:
+        raise PydanticCustomError("key", "{why}", {"why": str(error)}) from None
+    return value
+
+
+class EncryptionSettings(SettingsGroup):
+    """Encryption of what the log keeps, with a data key for each conversation, so that to erase it erases
+    each copy."""
+
+    key: Annotated[Secret, AfterValidator(_operator_keys)] = Field(
+        default=None,
+        description="The operator's key, 32 bytes in base64, which wraps the data keys; it turns encryption on, and "
+        "needs the package extra `encryption`. Of several, with spaces between, `abridged log rewrap` wraps with the "
+        "first; the others unwrap what it has not reached.",
+    )
+    key_file: Path | None = Field(
+        default=None,
+        description="File that contains the key, or one a line. It is read anew when `abridged log rewrap` has "
+        "wrapped with a new one, without a restart.",
+    )
+    keys_path: Path | None = Field(
+        default=None,
+        description="The file of the wrapped data keys, by default `<log.path>.keys`. Without it nothing that is "
+        "encrypted can be read; whoever has it, the key and an old backup can read what was erased since.",
+    )
+    keys_url: DatabaseUrl = Field(
+        default=None,
+        description="A PostgreSQL database for them instead, another one than `log.url`, which needs it.",
+    )
+    keys_url_file: Path | None = Field(default=None, description="File that contains that URL.")
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a key."""
+        return self.key is not None
+
+
 _PolicyFields: Any = create_model("_PolicyFields", __base__=SettingsGroup, **policy_fields())
 
 
@@ -478,6 +520,7 @@ class Settings(SettingsGroup):
     )
     server: ServerSettings = ServerSettings()
     log: LogSettings = LogSettings()
+    encryption: EncryptionSettings = EncryptionSettings()
     policy: PolicySettings = PolicySettings()
     summarizer: SummarizerSettings = SummarizerSettings()
     titles: TitleSettings = TitleSettings()
@@ -523,6 +566,33 @@ class Settings(SettingsGroup):
     def title_models(self) -> tuple[str, ...]:
         """The models that are asked for titles, in order of preference."""
         return self.titles.models or self.summarizer.models
+
+    @model_validator(mode="after")
+    def _keys_are_apart(self) -> Self:
+        keys, log = self.encryption, self.log
+        if keys.keys_url is not None and keys.keys_path is not None:
+            raise PydanticCustomError(
+                "keys", "the data keys are in one place: give either it or keys_path", {"field": "encryption.keys_url"}
+            )
+        if keys.is_on and log.url is not None and keys.keys_url is None:
+            raise PydanticCustomError(
+                "keys",
+                "a log in a database needs it: another database, for its data keys",
+                {"field": "encryption.keys_url"},
+            )
+        if keys.is_on and log.archive_dir is not None:
+            raise PydanticCustomError(
+                "keys",
+                "an archive is text in clear, which no key protects: unset it, or encryption.key",
+                {"field": "log.archive_dir"},
+            )
+        if keys.keys_url is not None and keys.keys_url == log.url:
+            raise PydanticCustomError(
+                "keys",
+                "the log's own backups would have the keys: name another database",
+                {"field": "encryption.keys_url"},
+            )
+        return self
 
     @model_validator(mode="after")
     def _titles_need_a_model(self) -> Self:

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 
+from abridged.eventlog.encryption.framing import is_encrypted
+from abridged.eventlog.errors import LogEncrypted
 from abridged.eventlog.event import NUMBER_MAX, RecordedEvent, StreamId
 from abridged.eventlog.salvage import VACANT, Meaning, Rest
 from abridged.service.codec.event_json import event_line
@@ -83,6 +85,12 @@ def _vacancy(stream: StreamId, version: int, text: str) -> tuple[str, int, bytes
     return encode(ConversationOpened(stream.name, settings) if version == 1 else SettingsChanged(settings))
 
 
+def _content(event: RecordedEvent) -> bytes:
+    if is_encrypted(event.payload):
+        raise LogEncrypted("the log is encrypted, and its keys are not here")
+    return content_of(event.type, event.payload)
+
+
 def _opens(payload: bytes) -> Iterator[str]:
     """The id that a conversation opens by."""
     for opening in (ConversationOpened, ConversationForked):
@@ -104,7 +112,7 @@ def meaning_of(namespaces: Collection[str]) -> Meaning:
         types=EVENT_TYPES,
         namespaces=(*namespaces, VACANT),
         opens=_opens,
-        content=content_of,
+        content=_content,
         origin=_origin,
         vacancy=_vacancy,
         erasing=ERASING,

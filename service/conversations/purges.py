@@ -1,9 +1,9 @@
 """Purges what was erased, redacted or archived, after the event that says so.
 
-The contents of the events before it are blanked, snapshots are dropped, the search index has forgotten them, the log's
-files are purged, and another event says so. What is archived is blanked only while its file is there as it was written;
-the file of a conversation that is erased or unarchived is removed. A process that is killed in between leaves a mark in
-the read table, by which the next one goes on.
+The keys of an erased conversation are erased, the contents of the events before it are blanked, snapshots are dropped,
+the search index has forgotten them, the log's files are purged, and another event says so. What is archived is blanked
+only while its file is there as it was written; the file of a conversation that is erased or unarchived is removed. A
+process that is killed in between leaves a mark in the read table, by which the next one goes on.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
+from abridged.eventlog.backend import StreamKeys
 from abridged.eventlog.errors import LogClosed, LogCorrupt, LogUnavailable, StreamCorrupt
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import PAGE_EVENTS_MAX, EventLog
@@ -72,11 +73,14 @@ class Purges:
         table: ConversationTable,
         archives: ArchiveFolder,
         *,
+        keys: StreamKeys | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        """`keys` are those of a log that is encrypted."""
         self._log = log
         self._conversations = conversations
         self._table = table
+        self._keys = keys
         self.archives = archives
         self._sleep = sleep
         self._forgotten: Forgotten | None = None
@@ -168,7 +172,7 @@ class Purges:
         followed, here or, if nothing was left to confirm, in another process."""
         command = ConfirmPurge(blanked.version)
         if blanked.all:
-            await self._conversations.end(key, command, require=_nothing_required)
+            await self._conversations.end(key, command, require=nothing_required)
             return True
         state, confirmed = await self._conversations.execute(key, lambda _: command)
         return not state.purge_due and (bool(confirmed) or not blanked.any)
@@ -200,16 +204,20 @@ class Purges:
         row = self._table.row(key)
         if row is not None and row.erased:
             require_removable(self._log, key, self.archives)
+            if self._keys is not None:  # first: the contents name their keys as long as they are there
+                self._keys.erase(key, row.position)
             self.archives.remove(self._log.log_id, key)
-            return BlankedUpTo(row.purge_due, self._put_blanks(key, row.purge_due, _erased), all=True)
+            any_blanked = self._put_blanks(key, row.purge_due, _erased, partial(self._unchecked, key))
+            return BlankedUpTo(row.purge_due, any_blanked, all=True)
         if row is not None and row.archive_file:
             version, archived = archived_in(self._log, key)
             self.archives.require(archived)
-            any_blanked = self._put_blanks(key, version, _erased)
+            any_blanked = self._put_blanks(key, version, _erased, partial(self._unchecked, key))
             self.archives.remove(self._log.log_id, key, but=archived.file)
             return BlankedUpTo(version, any_blanked, all=True)
         blanking = Blanking.of(self._whole(key))
-        any_blanked = self._put_blanks(key, blanking.end, partial(redacted_payload, blanking))
+        left = partial(redacted_payload, blanking)
+        any_blanked = self._put_blanks(key, blanking.end, left, partial(self._in_clear, key))
         self.archives.remove(self._log.log_id, key)
         return BlankedUpTo(max(blanking.end, row.purge_due if row is not None else 0), any_blanked)
 
@@ -222,17 +230,31 @@ class Purges:
                 raise StreamCorrupt(f"position {recorded.position} is in an archive", key, recorded.version)
             yield recorded.version, event
 
-    def _put_blanks(self, key: StreamId, end: int, left: Callable[[RecordedEvent], bytes]) -> bool:
-        """Put the payloads that are `left` in the places of those before version `end`. Return whether any changed."""
+    def _put_blanks(
+        self,
+        key: StreamId,
+        end: int,
+        left: Callable[[RecordedEvent], bytes],
+        page_of: Callable[[int, int], Sequence[RecordedEvent]],
+    ) -> bool:
+        """Put the payloads that are `left` in the places of those before version `end`. Return whether any changed.
+        `page_of` reads the events after a version up to a number of them."""
         any_blanked, after = False, 0
-        while page := self._log.read_sealed(key, after=after, limit=min(PAGE_EVENTS_MAX, max(0, end - 1 - after))):
-            lefts = {sealed.event.version: left(sealed.event) for sealed in page}
-            changed = {s.event.version for s in page if lefts[s.event.version] != s.event.payload}
+        while after < end - 1 and (page := page_of(after, min(PAGE_EVENTS_MAX, end - 1 - after))):
+            lefts = {event.version: left(event) for event in page}
+            changed = {event.version for event in page if lefts[event.version] != event.payload}
             if changed:
                 self._log.blank(key, {version: lefts[version] for version in sorted(changed)})
                 any_blanked = True
-            after = page[-1].event.version
+            after = page[-1].version
         return any_blanked
+
+    def _unchecked(self, key: StreamId, after: int, limit: int) -> list[RecordedEvent]:
+        """Events as they are stored, damaged or not."""
+        return [sealed.event for sealed in self._log.read_sealed(key, after=after, limit=limit)]
+
+    def _in_clear(self, key: StreamId, after: int, limit: int) -> list[RecordedEvent]:
+        return self._log.read_stream(key, after=after, limit=limit)
 
 
 def archived_in(log: EventLog, key: StreamId) -> tuple[int, ConversationArchived]:
@@ -270,5 +292,5 @@ def redacted_payload(blanking: Blanking, recorded: RecordedEvent) -> bytes:
     return recorded.payload if left == event else encode(left)[2]
 
 
-async def _nothing_required() -> None:
-    return
+async def nothing_required() -> None:
+    """Forbid nothing: what is erased already may be erased further."""

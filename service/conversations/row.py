@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.rows import RowTable
+from abridged.service.codec.values import settings_to_bytes
 from abridged.service.domain.conversation import LastSummarization
+from abridged.service.domain.events import Settings
+
+_SEPARATOR = "\x1f"
+
+
+def label_column(labels: Mapping[str, str]) -> str:
+    """The labels as a column has them."""
+    return _SEPARATOR.join(["", *(f"{name}={value}" for name, value in sorted(labels.items())), ""])
+
+
+def label_in_column(name: str, value: str) -> str:
+    """A label as it stands in a column of them."""
+    return f"{_SEPARATOR}{name}={value}{_SEPARATOR}"
 
 
 class Row(NamedTuple):
@@ -82,5 +97,6 @@ READ_TABLE = RowTable(
         "purging": ("purge_due",),
         "forked": ("forked_from",),
     },
+    private={"title": "", "labels": label_column({}), "settings": settings_to_bytes(Settings())},
 )
 """The read table."""

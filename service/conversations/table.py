@@ -18,15 +18,13 @@ from abridged.eventlog.event import NUMBER_MAX, StreamId
 from abridged.eventlog.log import Committed
 from abridged.eventlog.rows import FIRST, MemoryRows, Rows
 from abridged.service.codec.values import settings_to_bytes
-from abridged.service.conversations.row import READ_TABLE, Row
+from abridged.service.conversations.row import READ_TABLE, Row, label_column, label_in_column
 from abridged.service.domain.conversation import Conversation, next_remake
 from abridged.service.domain.events import ConversationForked, Event, MessageAppended, Settings
 from abridged.service.domain.fold import fold
 from abridged.service.domain.profiles.profile import HeldBy
 from abridged.service.domain.profiles.registry import profile_of
 from abridged.service.domain.tokens import Taught
-
-_SEPARATOR = "\x1f"
 
 Held = Callable[[Conversation], HeldBy | None]
 """The reason that holds a window past its trigger, as of its last event."""
@@ -60,7 +58,9 @@ class ListQuery:
             return False
         if self.closed is not None and bool(row.closed) is not self.closed:
             return False
-        return row.ratio >= self.min_ratio and all(_label(name, value) in row.labels for name, value in self.labels)
+        return row.ratio >= self.min_ratio and all(
+            label_in_column(name, value) in row.labels for name, value in self.labels
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +285,7 @@ def row_of(
         event_version=state.event_version,
         message_version=state.message_version,
         ratio=state.ratio,
-        labels=_labels(state.settings.labels),
+        labels=label_column(state.settings.labels),
         pending_pass=state.pending.pass_id if state.pending else "",
         wait_until_us=_asked_again_us(state),
         fallback=int(next_remake(state) is not None),
@@ -328,11 +328,3 @@ def is_row_of(row: Row, state: Conversation, position: int) -> bool:
     """Whether the row says of a conversation what the fold of its events says; `held_by` depends on the policy, too."""
     expected = row_of(row.key, state, position, settings_to_bytes(state.settings))
     return row._replace(held_by="") == expected
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    return _SEPARATOR.join(["", *(f"{name}={value}" for name, value in sorted(labels.items())), ""])
-
-
-def _label(name: str, value: str) -> str:
-    return f"{_SEPARATOR}{name}={value}{_SEPARATOR}"

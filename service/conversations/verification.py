@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from abridged.eventlog.chain import is_blanked
+from abridged.eventlog.encryption.framing import is_encrypted
 from abridged.eventlog.errors import LogCorrupt
 from abridged.eventlog.event import SealedEvent, StreamId
 from abridged.eventlog.rows import Fault
 from abridged.eventlog.verification import FAILURES_MAX, RANGES_MAX, LogVerification, Loss, Ranges, listed
 from abridged.service.codec.events import ERASED, ERASING, UnknownEvent, content_of
 from abridged.service.conversations.replay import PAGE_EVENTS, evolved
+from abridged.service.conversations.row import Row
 from abridged.service.conversations.snapshots import ConversationSnapshots, Snapshot
 from abridged.service.conversations.table import ConversationTable, ListQuery, is_row_of
 from abridged.service.domain.conversation import initial_state
@@ -47,12 +49,14 @@ def damages(
     snapshots: ConversationSnapshots | None = None,
     *,
     walked: Callable[[int], None],
+    unread: Callable[[StreamId], None] = lambda _: None,
 ) -> Iterator[Damage]:
     """Every damaged conversation, usually by its first damage, and what is damaged in the log itself.
 
     `table` and `snapshots` are None if they cannot be compared, because another version made them. `walked` is called
-    with the number of events after each conversation. Memory holds what is served of one conversation and, of each
-    stream, its name and a few ranges.
+    with the number of events after each conversation, and `unread` with each whose contents are encrypted, and whose
+    key is not there or was erased: its chain is checked, and no more. Memory holds what is served of one conversation
+    and, of each stream, its name and a few ranges.
     """
     try:
         for finding in log.structure():
@@ -63,7 +67,7 @@ def damages(
     suspects: dict[StreamId, str] = {}
     done = 0
     for stream, count in sorted(streams.items(), key=str):
-        for damage in _of_conversation(log, table, snapshots, stream, count):
+        for damage in _of_conversation(log, table, snapshots, stream, count, unread):
             if damage.is_lost:
                 suspects[stream] = damage.what
             else:
@@ -144,6 +148,7 @@ def _of_conversation(
     snapshots: ConversationSnapshots | None,
     stream: StreamId,
     count: int,
+    unread: Callable[[StreamId], None],
 ) -> Iterator[Damage]:
     where = f"{stream.namespace}/{stream.name}"
     state = initial_state()
@@ -151,16 +156,21 @@ def _of_conversation(
     if damage:
         yield Damage(where, damage, of_table=True)
     version = position = 0
+    is_readable = True
     repeatable, contents = Ranges(RANGES_MAX), _Contents()
     unknown: LogCorrupt | None = None
     try:
         for page in log.pages(stream):
             for sealed in page:
                 version, position = sealed.event.version, sealed.event.position
-                if not log.has_content(sealed, content_of(sealed.event.type, sealed.event.payload)):
+                event = log.in_clear(sealed.event) if is_readable else None
+                if event is None:
+                    is_readable = False
+                    continue
+                if not log.has_content(sealed, content_of(event.type, event.payload)):
                     repeatable.add(position)
                 contents.add(sealed)
-                state = evolved(log, stream, state, (sealed.event,))
+                state = evolved(log, stream, state, (event,))
                 if snapshot == Snapshot(state, version, position, sealed.chain):
                     snapshot = None
             unknown = unknown or _unknown(log, stream, page)
@@ -172,6 +182,10 @@ def _of_conversation(
         return
     if version != count:
         yield Damage(where, f"{count} events are stored, and {version} can be read", is_lost=True)
+        return
+    if not is_readable:
+        unread(stream)
+        yield from _of_row(table, stream, lambda row: _ends_at(row, version, position), version)
         return
     if repeatable.count:
         named = listed(repeatable.kept, repeatable.dropped)
@@ -188,8 +202,26 @@ def _of_conversation(
         return
     if snapshot is not None:
         yield Damage(where, "its snapshot is not the fold of its events", of_table=True)
+
+    def fits(row: Row) -> bool:
+        # One that is still encrypted is of an erasure before its purge, and is in clear after it.
+        still = is_encrypted(row.settings)
+        return _ends_at(row, version, position) if still else is_row_of(row, state, position)
+
+    yield from _of_row(table, stream, fits, state.event_version)
+
+
+def _ends_at(row: Row, version: int, position: int) -> bool:
+    return (row.event_version, row.position) == (version, position)
+
+
+def _of_row(
+    table: ConversationTable | None, stream: StreamId, fits: Callable[[Row], bool], version: int
+) -> Iterator[Damage]:
+    """The damage to a conversation's row in the read table, which `fits` its events up to this version or does not."""
     if table is None:
         return
+    where = f"{stream.namespace}/{stream.name}"
     try:
         row = table.row(stream)
     except LogCorrupt as error:
@@ -197,9 +229,9 @@ def _of_conversation(
         return
     if row is None:
         yield Damage(where, "there is no row of it in the read table", of_table=True)
-    elif not is_row_of(row, state, position):
+    elif not fits(row):
         what = "its row in the read table is not the fold of its events"
-        is_lost = row.event_version > state.event_version
+        is_lost = row.event_version > version
         yield Damage(where, what, of_table=not is_lost, is_lost=is_lost)
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from abridged.eventlog.backend import Backend, MemoryBackend
 from abridged.eventlog.chain import Verified, genesis, verify_chain
+from abridged.eventlog.encryption.framing import FRAME_BYTES
 from abridged.eventlog.event import NewEvent, StreamId
 from abridged.eventlog.log import PAGE_EVENTS_MAX, Append, AppendHook, AppendResult, EventLog, RequestKey
 from abridged.eventlog.rows import RowTable
@@ -45,16 +46,23 @@ class Note(NamedTuple):
     topic: str = ""
 
 
-NOTES = RowTable("notes", version=1, row=Note, marks={"urgent": ("urgent", "text"), "topic": ("topic",)})
+NOTES = RowTable(
+    "notes",
+    version=1,
+    row=Note,
+    marks={"urgent": ("urgent", "text"), "topic": ("topic",)},
+    private={"data": b""},
+)
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of log: where one is for a path."""
+    """A kind of log: where one is for a path, and by how much a payload is longer as it is stored."""
 
     name: str
     at: Callable[[Path], Backend]
     durable: bool = True
+    frame_bytes: int = 0
 
     def open(self, path: Path, clock: Callable[[], int], hook: AppendHook | None) -> EventLog:
         """Open the log at the path."""
@@ -75,10 +83,18 @@ def _in_postgres(path: Path) -> Backend:
     return PostgresBackend(url)
 
 
+def _encrypted(path: Path) -> Backend:
+    """A log in a file, with its keys beside it."""
+    from tests.support.encryption import encrypted_backend
+
+    return encrypted_backend(path)
+
+
 BACKENDS = (
     Kind("memory", lambda _: MemoryBackend(), durable=False),
     Kind("sqlite", SqliteBackend),
     Kind("postgres", _in_postgres),
+    Kind("encrypted", _encrypted, frame_bytes=FRAME_BYTES),
 )
 DURABLE = tuple(backend for backend in BACKENDS if backend.durable)
 

@@ -19,7 +19,7 @@ import uuid
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import pytest
 
@@ -181,6 +181,18 @@ def schema_url(path: Path) -> str:
     if os.environ.get(_KEPT, ""):
         atexit.register(_drop, url, name)
     return f"{url}{'&' if '?' in url else '?'}options=-csearch_path%3D{name}"
+
+
+@cache
+def database_url(path: Path) -> str:
+    """The URL of an empty database of its own on the same server; the same for the same path."""
+    url = server_url()
+    import psycopg
+
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
 
 
 def _drop(url: str, name: str) -> None:

@@ -77,7 +77,7 @@ MEANING = Meaning(
     types=("Said", "Erased", "Hid"),
     namespaces=("default",),
     opens=lambda payload: [payload.decode(errors="replace").removeprefix("I am ")],
-    content=lambda _type, payload: payload,
+    content=lambda event: event.payload,
     origin=_origin,
     vacancy=lambda _stream, _version, text: ("Vacant", 1, text.encode()),
     erasing=("Erased", "Hid"),

@@ -1,0 +1,104 @@
+"""The contents of a log, in clear above and encrypted below: which key is whose, and what becomes of it without one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, NamedTuple
+
+from abridged.eventlog.encryption.data_key import DataKey, NotDecrypted, place_of_event
+from abridged.eventlog.encryption.data_keys import DataKeys
+from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
+from abridged.eventlog.errors import StreamCorrupt
+from abridged.eventlog.event import RecordedEvent, StreamId
+
+STREAMS_MAX: Final = 4_096
+"""Streams whose keys are remembered; the events of another tell which is its own."""
+
+
+class ClearTypes(NamedTuple):
+    """The events that nobody encrypts, because they are read when the keys are erased: those of `types`, and any whose
+    payload is `erased`."""
+
+    types: Collection[str]
+    erased: bytes
+
+
+class Contents:
+    """Encrypts and decrypts with `keys`. Methods may be called in any thread."""
+
+    def __init__(self, keys: DataKeys, clear: ClearTypes) -> None:
+        self.keys = keys
+        self.clear = clear
+        self._lock = threading.Lock()
+        self._of_stream: dict[StreamId, DataKey] = {}
+
+    def known_key(self, stream: StreamId) -> DataKey | None:
+        """The stream's key, if it is remembered."""
+        return self._of_stream.get(stream)
+
+    def remember(self, stream: StreamId, key: DataKey) -> None:
+        """Remember the stream's key."""
+        if self._of_stream.get(stream) is key:
+            return
+        with self._lock:
+            self._of_stream.pop(stream, None)
+            if len(self._of_stream) >= STREAMS_MAX:
+                del self._of_stream[next(iter(self._of_stream))]
+            self._of_stream[stream] = key
+
+    def forget(self, stream: StreamId) -> None:
+        """Remember no key of the stream."""
+        with self._lock:
+            self._of_stream.pop(stream, None)
+
+    def is_clear(self, event_type: str, payload: bytes) -> bool:
+        """Whether the event is written as it is."""
+        return event_type in self.clear.types or payload == self.clear.erased
+
+    def encrypted(self, key: DataKey, event_type: str, payload: bytes, place: bytes) -> bytes:
+        """The payload as it is stored."""
+        return payload if self.is_clear(event_type, payload) else key.encrypted(payload, place)
+
+    def opened(self, event: RecordedEvent) -> RecordedEvent:
+        """The event in clear; as an erased one if its key was erased. Raises StreamCorrupt for one that is not what was
+        encrypted, and KeysUnusable."""
+        found = self.opened_if_readable(event)
+        return event._replace(payload=self.clear.erased) if found is None else found
+
+    def opened_if_readable(self, event: RecordedEvent) -> RecordedEvent | None:
+        """The event in clear; None if its key was erased. Raises what `opened` raises."""
+        if not is_encrypted(event.payload):
+            return event
+        key = self.keys.of(key_id_of(event.payload))
+        return None if key is None else self._decrypted(key, event)
+
+    def opened_beside(self, stored: bytes, stream: StreamId, place: bytes) -> bytes | None:
+        """Return what is kept beside a stream, in clear; None if its key was erased."""
+        if not is_encrypted(stored):
+            return stored
+        key = self.keys.of(key_id_of(stored))
+        if key is None:
+            return None
+        try:
+            return key.decrypted(stored, place)
+        except NotDecrypted as error:
+            raise StreamCorrupt("what is kept beside it is not what was encrypted", stream) from error
+
+    def _decrypted(self, key: DataKey, event: RecordedEvent) -> RecordedEvent:
+        try:
+            payload = key.decrypted(event.payload, place_of_event(event.stream, event))
+        except NotDecrypted as error:
+            what = f"position {event.position} is not what was encrypted"
+            raise StreamCorrupt(what, event.stream, event.version) from error
+        self.remember(event.stream, key)
+        return event._replace(payload=payload)
+
+
+def keys_named(payloads: Sequence[bytes]) -> set[bytes]:
+    """The ids of the keys that encrypted any of these."""
+    return {key_id_of(payload) for payload in payloads if is_encrypted(payload)}
+
+
+Found = Callable[[StreamId], DataKey | None]
+"""Finds a stream's key in its events; None if none of them is encrypted."""

@@ -1,0 +1,135 @@
+"""The data keys of one log in one process: new ones made ahead, those in use in memory.
+
+A new key is on disk before anything is encrypted with it. Only the events of a stream tell which keys are its own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Collection
+from typing import Final
+
+from abridged.eventlog.encryption.data_key import SECRET_BYTES, DataKey
+from abridged.eventlog.encryption.framing import KEY_ID_BYTES
+from abridged.eventlog.encryption.key_store import KeyStore, StoredKey
+from abridged.eventlog.encryption.operator_keys import OperatorKeys
+from abridged.eventlog.errors import EventLogError, KeysUnusable, LogUnavailable
+from abridged.eventlog.event import StreamId
+
+BATCH: Final = 128
+"""Keys that are made with one flush of the disk."""
+
+KEPT_MAX: Final = 4_096
+"""Keys in memory, each of about a thousand bytes: more than conversations have their states there."""
+
+ATTEMPTS_MAX: Final = 3
+
+
+class DataKeys:
+    """The keys in `store`. Methods may be called in any thread."""
+
+    def __init__(self, store: KeyStore, operator_keys: OperatorKeys) -> None:
+        """Raises KeysUnusable when a key of the store is wrapped with none of the operator's."""
+        self.store = store
+        self._operator_keys = operator_keys
+        for wrapper in store.wrappers():
+            operator_keys.named(wrapper)
+        self._lock = threading.Lock()
+        self._making = threading.Lock()
+        self._kept: dict[bytes, DataKey | None] = {}
+        self._new: list[DataKey] = []
+        self._closed = False
+
+    def of(self, key_id: bytes) -> DataKey | None:
+        """The key with this id; None if it was erased. Raises KeysUnusable if the store does not have it."""
+        with self._lock:
+            if key_id in self._kept:
+                return self._kept[key_id]
+        stored = self.store.get(key_id)
+        if stored is None:
+            raise KeysUnusable(f"{self.store} does not have data key {key_id.hex()}")
+        key = None if stored.is_erased else DataKey(key_id, self._operator_keys.unwrapped(stored))
+        self._keep(key_id, key)
+        return key
+
+    def taken(self) -> DataKey:
+        """A new key, which nobody else gets. It is on disk."""
+        with self._lock:
+            key = self._new.pop() if self._new else None
+            is_low = len(self._new) < BATCH // 2
+        if key is None:
+            with self._making:
+                if not self._new:
+                    self._make()
+            return self.taken()
+        if is_low:
+            self.make_ahead()
+        self._keep(key.id, key)
+        return key
+
+    def make_ahead(self) -> None:
+        """Make keys in a thread of its own, unless one does."""
+        if self._making.acquire(blocking=False):
+            threading.Thread(target=self._made_ahead, daemon=True).start()
+
+    def erase(self, key_ids: Collection[bytes], log_id: str, stream: StreamId, position: int) -> None:
+        """Erase keys for good, all of which are the stream's, for the event at this position of the log."""
+        self.store.erase(key_ids, log_id, stream, position)
+        for key_id in key_ids:
+            self._keep(key_id, None)
+
+    @property
+    def is_rewrapped(self) -> bool:
+        """Whether the operator's first key wraps every key."""
+        return self.store.wrappers() <= {self._operator_keys.first.id}
+
+    def rewrap(self, done: Callable[[int], None]) -> int:
+        """Wrap every key with the operator's first; returns how many were not. Sidecars may go on meanwhile."""
+        first = self._operator_keys.first
+
+        def rewrapped(stored: StoredKey) -> StoredKey:
+            return first.wrapped(stored.id, self._operator_keys.unwrapped(stored))
+
+        return self.store.rewrap(first.id, rewrapped, done)
+
+    def close(self) -> None:
+        """Forget the keys that were made ahead, and release the store."""
+        with self._making:
+            self._closed = True
+            with self._lock:
+                unused, self._new = [key.id for key in self._new], []
+            try:
+                if unused:
+                    self.store.drop(unused)
+            except EventLogError:
+                pass  # they are no more than rows that nothing names
+            self.store.close()
+
+    def _made_ahead(self) -> None:
+        try:
+            if not self._closed:
+                self._make()
+        except EventLogError:
+            return  # whoever needs one makes it, and learns why it cannot be made
+        finally:
+            self._making.release()
+
+    def _make(self) -> None:
+        secrets = {os.urandom(KEY_ID_BYTES): os.urandom(SECRET_BYTES) for _ in range(BATCH)}
+        for _ in range(ATTEMPTS_MAX):
+            current = self.store.current()
+            wrapper = self._operator_keys.named(current) if current else self._operator_keys.first
+            if self.store.add([wrapper.wrapped(key_id, secret) for key_id, secret in secrets.items()]):
+                break
+        else:
+            raise LogUnavailable(f"{self.store} is being rotated again and again")
+        with self._lock:
+            self._new += [DataKey(key_id, secret) for key_id, secret in secrets.items()]
+
+    def _keep(self, key_id: bytes, key: DataKey | None) -> None:
+        with self._lock:
+            self._kept.pop(key_id, None)
+            if len(self._kept) >= KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key_id] = key

@@ -1,0 +1,41 @@
+"""The frame of encrypted bytes, by which a reader without a key tells them from others.
+
+No message of protobuf begins with the byte 0, and no encoded state does.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MARK: Final = b"\x00"
+"""The first byte: version 0 of the frame, AES-256 in GCM."""
+
+KEY_ID_BYTES: Final = 8
+NONCE_BYTES: Final = 12
+TAG_BYTES: Final = 16
+
+FRAME_BYTES: Final = len(MARK) + KEY_ID_BYTES + NONCE_BYTES + TAG_BYTES
+"""Bytes by which encrypted contents are longer."""
+
+_NONCE_AT: Final = len(MARK) + KEY_ID_BYTES
+TEXT_AT: Final = _NONCE_AT + NONCE_BYTES
+
+
+def is_encrypted(stored: bytes) -> bool:
+    """Whether these bytes are ciphertext."""
+    return stored[:1] == MARK
+
+
+def key_id_of(stored: bytes) -> bytes:
+    """The id of the data key that encrypted these bytes."""
+    return stored[len(MARK) : _NONCE_AT]
+
+
+def nonce_of(stored: bytes) -> bytes:
+    """The nonce under which these bytes were encrypted."""
+    return stored[_NONCE_AT:TEXT_AT]
+
+
+def content_bytes(stored: bytes) -> int:
+    """The size of what these bytes are in clear."""
+    return len(stored) - FRAME_BYTES if is_encrypted(stored) else len(stored)

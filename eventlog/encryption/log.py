@@ -1,0 +1,280 @@
+"""An EventLog whose contents are encrypted above another one: that one's hashes, chains and files are of ciphertext.
+
+A stream's first append takes a new key, which its events name, and later ones go on with it. Contents that idempotency
+compares are hashed under the key first, so that no copy of the log tells whether a guess is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from abridged.eventlog.encryption.contents import Contents, keys_named
+from abridged.eventlog.encryption.data_key import DataKey, place_of_event
+from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
+from abridged.eventlog.errors import EventIdConflict, EventLogError, RequestKeyConflict
+from abridged.eventlog.event import NewEvent, RecordedEvent, SealedEvent, StreamId
+from abridged.eventlog.futures import submit
+from abridged.eventlog.log import (
+    EVERYTHING,
+    PAGE_BYTES_MAX,
+    PAGE_EVENTS_MAX,
+    Append,
+    AppendResult,
+    CompletionQueue,
+    EventFilter,
+    EventLog,
+    Outcome,
+    Page,
+)
+
+_Conflict = EventIdConflict | RequestKeyConflict
+_Ticket = tuple[Any, Append, DataKey, CompletionQueue]
+
+
+class EncryptedEventLog:
+    """An EventLog over `log`, with the keys of `contents`."""
+
+    def __init__(self, log: EventLog, contents: Contents) -> None:
+        self._log = log
+        self._contents = contents
+        self._outcomes = _Outcomes(self)
+
+    @property
+    def log_id(self) -> str:
+        return self._log.log_id
+
+    def secret(self, purpose: str) -> bytes:
+        return self._log.secret(purpose)
+
+    def submit(self, append: Append) -> Future[AppendResult]:
+        return submit(self, append)
+
+    def post(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
+        try:
+            key = self.key_of(append.stream)
+            if key is None and all(self._contents.is_clear(event.type, event.payload) for event in append.events):
+                # Of an erased stream: a new key would be in its row, and no event would name it.
+                self._log.post(append, ticket, completions)
+                return
+            key = key or self._first_key(append.stream)
+            encrypted = self._encrypted(append, key)
+        except EventLogError as error:
+            completions.deliver([(ticket, error)])
+            return
+        self._log.post(encrypted, (ticket, append, key, completions), self._outcomes)
+
+    def read_stream(
+        self,
+        stream: StreamId,
+        *,
+        after: int = 0,
+        limit: int = PAGE_EVENTS_MAX,
+        backward: bool = False,
+        bytes_max: int = PAGE_BYTES_MAX,
+    ) -> list[RecordedEvent]:
+        page = self._log.read_stream(stream, after=after, limit=limit, backward=backward, bytes_max=bytes_max)
+        return [self._contents.opened(event) for event in page]
+
+    def read_all(self, *, after: int = 0, limit: int = PAGE_EVENTS_MAX, backward: bool = False) -> list[RecordedEvent]:
+        page = self._log.read_all(after=after, limit=limit, backward=backward)
+        return [self._contents.opened(event) for event in page]
+
+    def scan(
+        self,
+        *,
+        after: int = 0,
+        limit: int = PAGE_EVENTS_MAX,
+        matching: EventFilter = EVERYTHING,
+        backward: bool = False,
+        bytes_max: int = PAGE_BYTES_MAX,
+    ) -> Page:
+        page = self._log.scan(after=after, limit=limit, matching=matching, backward=backward, bytes_max=bytes_max)
+        return Page(tuple(self._contents.opened(event) for event in page.events), page.cursor, page.head)
+
+    def known(self, append: Append) -> dict[bytes, int]:
+        key = self.key_of(append.stream)
+        if key is None:
+            return self._log.known(append)
+        try:
+            return self._log.known(self._encrypted(append, key))
+        except (EventIdConflict, RequestKeyConflict) as conflict:
+            again = self.as_first_written(append, key, conflict)
+            if again is None:
+                raise
+            return self._log.known(again)
+
+    def known_ids(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, int]:
+        return self._log.known_ids(stream, event_ids)
+
+    def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
+        """See EventLog: as they are stored, which is what their seals bind."""
+        return self._log.read_sealed(stream, after=after, limit=limit)
+
+    def stream_version(self, stream: StreamId) -> int:
+        return self._log.stream_version(stream)
+
+    def blank(self, stream: StreamId, payloads: Mapping[int, bytes]) -> None:
+        first, last = min(payloads), max(payloads)
+        key, encrypted, after = self.key_of(stream), dict(payloads), first - 1
+        while key and after < last and (page := self._log.read_sealed(stream, after=after)):
+            for event in (sealed.event for sealed in page if sealed.event.version in payloads):
+                place = place_of_event(stream, event)
+                encrypted[event.version] = self._contents.encrypted(key, event.type, payloads[event.version], place)
+            after = page[-1].event.version
+        self._log.blank(stream, encrypted)
+
+    def purge(self) -> bool:
+        return self._log.purge()
+
+    def full(self) -> str:
+        return self._log.full()
+
+    def head(self) -> int:
+        return self._log.head()
+
+    def head_of(self, namespace: str) -> int:
+        return self._log.head_of(namespace)
+
+    def confirm(self) -> None:
+        self._log.confirm()
+
+    def on_commit(self, listener: Callable[[int], None]) -> Callable[[], None]:
+        return self._log.on_commit(listener)
+
+    def close(self) -> None:
+        self._log.close()
+        self._contents.keys.close()
+
+    def key_of(self, stream: StreamId) -> DataKey | None:
+        """The stream's key; None if no event of it is encrypted, or its key was erased."""
+        key = self._contents.known_key(stream)
+        return key if key is not None else self._found_key(stream)
+
+    def erase(self, stream: StreamId, position: int) -> None:
+        """Erase every key that an event of the stream names: no copy of the log has its contents any more. The event at
+        this position says that they are erased."""
+        named: set[bytes] = set()
+        after = 0
+        while page := self._log.read_sealed(stream, after=after):
+            named |= keys_named([sealed.event.payload for sealed in page])
+            after = page[-1].event.version
+        self._contents.keys.erase(named, self.log_id, stream, position)
+        self._contents.forget(stream)
+
+    def erased_later(self) -> list[StreamId]:
+        """The streams that were erased by events which the log, a copy of an earlier one, does not have."""
+        return self._contents.keys.store.erased_after(self.log_id, self.head())
+
+    def as_first_written(self, append: Append, key: DataKey, conflict: _Conflict) -> Append | None:
+        """The append with each known content hashed as its event was, in clear before encryption, or by another process
+        with another key; None if `key` hashed all of them."""
+        stream = append.stream
+        own = self._found_key(stream)
+        hashed_by: dict[bytes, DataKey | None] = {}
+        if isinstance(conflict, EventIdConflict):
+            for event_id, version in conflict.versions.items():
+                for sealed in self._log.read_sealed(stream, after=version - 1, limit=1):
+                    stored = sealed.event.payload
+                    hashed_by[event_id] = self._contents.keys.of(key_id_of(stored)) if is_encrypted(stored) else None
+        of_request = None if own is key and isinstance(conflict, RequestKeyConflict) else own
+        if own is key and of_request is key and all(each is key for each in hashed_by.values()):
+            return None
+        return self._encrypted(append, own or key, hashed_by, of_request=of_request)
+
+    def _first_key(self, stream: StreamId) -> DataKey:
+        key = self._contents.keys.taken()
+        self._contents.remember(stream, key)
+        return key
+
+    def _found_key(self, stream: StreamId) -> DataKey | None:
+        """The key of the newest of the stream's events that is encrypted."""
+        first = self._log.read_sealed(stream, limit=1)
+        named = [sealed.event.payload for sealed in first if is_encrypted(sealed.event.payload)]
+        before = 0
+        while first and not named and (page := self._log.read_stream(stream, after=before, backward=True)):
+            named = [event.payload for event in page if is_encrypted(event.payload)]
+            before = page[-1].version
+        key = self._contents.keys.of(key_id_of(named[0])) if named else None
+        if key is not None:
+            self._contents.remember(stream, key)
+        return key
+
+    def _encrypted(
+        self,
+        append: Append,
+        key: DataKey,
+        hashed_by: Mapping[bytes, DataKey | None] | None = None,
+        *,
+        of_request: DataKey | None = None,
+    ) -> Append:
+        events: list[NewEvent] = []
+        for event in append.events:
+            content = event.payload if event.content is None else event.content
+            by = hashed_by.get(event.event_id, key) if hashed_by is not None else key
+            if not self._contents.is_clear(event.type, event.payload) and by is not None:
+                content = by.hashed(content)
+            place = place_of_event(append.stream, event)
+            payload = self._contents.encrypted(key, event.type, event.payload, place)
+            events.append(event._replace(payload=payload, content=content))
+        request = append.request
+        if request is not None and (by := key if hashed_by is None else of_request) is not None:
+            request = request._replace(content=by.hashed(request.content))
+        return append._replace(events=events, request=request)
+
+    def again(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
+        """Post an append that is encrypted already."""
+        self._log.post(append, ticket, completions)
+
+
+class _Outcomes:
+    """Passes outcomes on with the events in clear, and has an append tried once more whose known contents were hashed
+    with another key."""
+
+    def __init__(self, log: EncryptedEventLog) -> None:
+        self._log = log
+
+    def deliver(self, outcomes: Sequence[tuple[_Ticket, Outcome]]) -> None:
+        """See CompletionQueue."""
+        delivered: dict[int, tuple[CompletionQueue, list[tuple[Any, Outcome]]]] = {}
+        for (ticket, append, key, completions), outcome in outcomes:
+            if isinstance(outcome, EventIdConflict | RequestKeyConflict) and self._tried_again(
+                append, ticket, key, completions, outcome
+            ):
+                continue
+            of_queue = delivered.setdefault(id(completions), (completions, []))[1]
+            of_queue.append((ticket, _in_clear(append, outcome)))
+        for completions, of_queue in delivered.values():
+            completions.deliver(of_queue)
+
+    def _tried_again(
+        self, append: Append, ticket: Any, key: DataKey, completions: CompletionQueue, conflict: _Conflict
+    ) -> bool:
+        try:
+            again = self._log.as_first_written(append, key, conflict)
+        except EventLogError:
+            return False
+        if again is None:
+            return False
+        self._log.again(again, ticket, _Second(append, completions))
+        return True
+
+
+class _Second:
+    """Passes the outcome of a second attempt on."""
+
+    def __init__(self, append: Append, completions: CompletionQueue) -> None:
+        self._append = append
+        self._completions = completions
+
+    def deliver(self, outcomes: Sequence[tuple[Any, Outcome]]) -> None:
+        """See CompletionQueue."""
+        self._completions.deliver([(ticket, _in_clear(self._append, outcome)) for ticket, outcome in outcomes])
+
+
+def _in_clear(append: Append, outcome: Outcome) -> Outcome:
+    if not isinstance(outcome, AppendResult) or not outcome.events:
+        return outcome
+    payloads = {event.event_id: event.payload for event in append.events}
+    return outcome._replace(events=tuple(e._replace(payload=payloads[e.event_id]) for e in outcome.events))

@@ -1,0 +1,75 @@
+"""The meaning of an encrypted log's events, for a salvage, which reads them as they are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from abridged.eventlog.encryption.contents import Contents
+from abridged.eventlog.encryption.data_key import place_of_event
+from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
+from abridged.eventlog.errors import StreamCorrupt
+from abridged.eventlog.event import RecordedEvent, StreamId
+from abridged.eventlog.salvage import Meaning, Rest
+
+
+def encrypted_meaning(meaning: Meaning, contents: Contents) -> Meaning:
+    """Return the meaning of events whose contents are encrypted. Those whose key was erased stay as they are.
+
+    A stream's name is not told by its first payload, which only the name decrypts.
+    """
+    stored = _Stored(meaning, contents)
+    return meaning._replace(
+        opens=lambda _payload: (),
+        content=stored.content,
+        origin=stored.origin,
+        rest=stored.rest,
+        line=lambda log_id, event: meaning.line(log_id, contents.opened(event)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """The meaning of events as they are stored, by that of events in clear."""
+
+    meaning: Meaning
+    contents: Contents
+
+    def content(self, event: RecordedEvent) -> bytes:
+        """See Meaning: hashed with the event's own key, as when it was written."""
+        clear = self._in_clear(event)
+        if clear is None:
+            return b""
+        content = self.meaning.content(clear)
+        key = self.contents.keys.of(key_id_of(event.payload)) if is_encrypted(event.payload) else None
+        return content if key is None else key.hashed(content)
+
+    def origin(self, event: RecordedEvent) -> tuple[StreamId, int] | None:
+        """See Meaning."""
+        clear = self._in_clear(event)
+        return None if clear is None else self.meaning.origin(clear)
+
+    def rest(self, stream: StreamId, events: Iterable[RecordedEvent], is_erased: bool) -> Rest:
+        """See Meaning."""
+        rest = self.meaning.rest(stream, self._all_in_clear(events), is_erased)
+
+        def left(event: RecordedEvent) -> bytes:
+            clear = self._in_clear(event) or event
+            payload = rest.left(clear)
+            if payload == clear.payload:
+                return event.payload
+            key = self.contents.keys.of(key_id_of(event.payload)) if is_encrypted(event.payload) else None
+            if key is None:
+                return payload
+            return self.contents.encrypted(key, event.type, payload, place_of_event(stream, event))
+
+        return rest._replace(left=left)
+
+    def _all_in_clear(self, events: Iterable[RecordedEvent]) -> Iterator[RecordedEvent]:
+        return (clear for event in events if (clear := self._in_clear(event)) is not None)
+
+    def _in_clear(self, event: RecordedEvent) -> RecordedEvent | None:
+        try:
+            return self.contents.opened_if_readable(event)
+        except StreamCorrupt:  # the fold says so
+            return None

@@ -1,0 +1,170 @@
+"""Wrapped data keys in a PostgreSQL database, which has no log: whoever dumps a log's own would have the keys with it.
+
+What an UPDATE leaves of an erased key's old row is the server's until it is vacuumed, and so are its archives.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from typing import Final
+
+from abridged.eventlog.encryption.key_store import DUE, REWRAPPED_AT_ONCE, StoredKey
+from abridged.eventlog.errors import KeysUnusable
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.postgres.connections import Address, Connection, Cursor
+from abridged.eventlog.postgres.database import transaction
+from abridged.eventlog.postgres.errors import translating
+from abridged.eventlog.schema import REVISION_TABLE
+
+_ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(7420001073)"
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS data_keys (
+    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, id bytea NOT NULL UNIQUE, wrapper bytea NOT NULL,
+    wrapped bytea NOT NULL
+);
+CREATE INDEX IF NOT EXISTS data_keys_by_wrapper ON data_keys (wrapper);
+CREATE TABLE IF NOT EXISTS data_keys_current (one boolean PRIMARY KEY CHECK (one), wrapper bytea NOT NULL);
+CREATE TABLE IF NOT EXISTS data_keys_erasures (
+    log_id text NOT NULL, namespace text COLLATE "C" NOT NULL, name text COLLATE "C" NOT NULL, position bigint NOT NULL,
+    PRIMARY KEY (log_id, namespace, name)
+);
+"""
+_HAS_KEYS = "SELECT to_regclass('data_keys') IS NOT NULL"
+_HAS_LOG = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class WHERE relname = %s)"
+_CURRENT = "SELECT wrapper FROM data_keys_current"
+_BEGIN_CURRENT = "INSERT INTO data_keys_current VALUES (true, %s) ON CONFLICT DO NOTHING"
+_HOLD_CURRENT = f"{_CURRENT} FOR SHARE"
+_SET_CURRENT = (
+    "INSERT INTO data_keys_current VALUES (true, %s) ON CONFLICT (one) DO UPDATE SET wrapper = excluded.wrapper"
+)
+_WRAPPERS = "SELECT DISTINCT wrapper FROM data_keys"
+_ADD = "INSERT INTO data_keys (id, wrapper, wrapped) SELECT * FROM unnest(%s::bytea[], %s::bytea[], %s::bytea[])"
+_GET = "SELECT id, wrapper, wrapped FROM data_keys WHERE id = %s"
+_DROP = "DELETE FROM data_keys WHERE id = ANY (%s)"
+_ERASE = (
+    "UPDATE data_keys SET wrapper = decode(repeat('00', length(wrapper)), 'hex'), "
+    "wrapped = decode(repeat('00', length(wrapped)), 'hex') WHERE id = ANY (%s)"
+)
+_ERASED = (
+    "INSERT INTO data_keys_erasures VALUES (%s, %s, %s, %s) "
+    "ON CONFLICT (log_id, namespace, name) DO UPDATE SET position = excluded.position"
+)
+_ERASED_AFTER = "SELECT namespace, name FROM data_keys_erasures WHERE log_id = %s AND position > %s ORDER BY position"
+_SET_DUE = (
+    "UPDATE data_keys_erasures SET position = position + %s WHERE log_id = %s AND position > %s AND position < %s"
+)
+_OTHERS = (
+    "SELECT number, id, wrapper, wrapped FROM data_keys WHERE number > %s AND wrapper <> %s "
+    "ORDER BY number LIMIT %s FOR UPDATE"
+)
+_REWRAP = (
+    "UPDATE data_keys AS k SET wrapper = n.wrapper, wrapped = n.wrapped "
+    "FROM unnest(%s::bytea[], %s::bytea[], %s::bytea[]) AS n (id, wrapper, wrapped) WHERE k.id = n.id"
+)
+
+
+class PostgresKeyStore:
+    """A KeyStore in the database at a URL, in the first schema of the role's search path."""
+
+    def __init__(self, url: str) -> None:
+        """Raises KeysUnusable for a database that has a log, LogUnsafe, and LogUnavailable."""
+        self._address = Address(url)
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        with ExitStack() as failing, self._transaction() as connection:
+            failing.callback(connection.close)
+            if _is_true(connection.execute(_HAS_LOG, (REVISION_TABLE,))):
+                raise KeysUnusable(f"{self} has a log, whose dumps would have the keys with it: name another database")
+            connection.execute(_ONE_AT_A_TIME)
+            connection.execute(_TABLES.encode())
+            failing.pop_all()
+
+    def __str__(self) -> str:
+        return str(self._address)
+
+    @classmethod
+    def exists(cls, url: str) -> bool:
+        """Whether there are data keys in the database."""
+        with translating(), closing(Address(url).connect()) as connection:
+            return _is_true(connection.execute(_HAS_KEYS))
+
+    def current(self) -> bytes:
+        with self._transaction() as connection:
+            row = connection.execute(_CURRENT).fetchone()
+        return bytes(row[0]) if row is not None else b""
+
+    def wrappers(self) -> set[bytes]:
+        with self._transaction() as connection:
+            found = {bytes(row[0]) for row in connection.execute(_WRAPPERS)}
+        return {wrapper for wrapper in found if any(wrapper)}
+
+    def add(self, keys: Sequence[StoredKey]) -> bool:
+        with self._transaction() as connection:
+            connection.execute(_BEGIN_CURRENT, (keys[0].wrapper,))
+            row = connection.execute(_HOLD_CURRENT.encode()).fetchone()
+            if row is None or bytes(row[0]) != keys[0].wrapper:
+                return False
+            connection.execute(_ADD, _columns(keys))
+        return True
+
+    def get(self, key_id: bytes) -> StoredKey | None:
+        with self._transaction() as connection:
+            row = connection.execute(_GET, (key_id,)).fetchone()
+        return StoredKey(*map(bytes, row)) if row is not None else None
+
+    def drop(self, key_ids: Collection[bytes]) -> None:
+        with self._transaction() as connection:
+            connection.execute(_DROP, (list(key_ids),))
+
+    def erase(self, key_ids: Collection[bytes], log_id: str, stream: StreamId, position: int) -> None:
+        with self._transaction() as connection:
+            connection.execute(_ERASE, (list(key_ids),))
+            connection.execute(_ERASED, (log_id, *stream, position))
+
+    def erased_after(self, log_id: str, position: int) -> list[StreamId]:
+        with self._transaction() as connection:
+            found = [StreamId(*row) for row in connection.execute(_ERASED_AFTER, (log_id, position))]
+            if found:
+                connection.execute(_SET_DUE, (DUE, log_id, position, DUE))
+        return found
+
+    def rewrap(self, wrapper: bytes, rewrapped: Callable[[StoredKey], StoredKey], done: Callable[[int], None]) -> int:
+        with self._transaction() as connection:
+            connection.execute(_SET_CURRENT, (wrapper,))
+        after = count = 0
+        while True:
+            with self._transaction() as connection:
+                rows = connection.execute(_OTHERS, (after, wrapper, REWRAPPED_AT_ONCE)).fetchall()
+                old = [StoredKey(*map(bytes, row[1:])) for row in rows]
+                new = [rewrapped(key) for key in old if not key.is_erased]
+                connection.execute(_REWRAP, _columns(new))
+            if not rows:
+                return count
+            after = rows[-1][0]
+            count += len(new)
+            done(count)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """A transaction of the one connection, which is made anew if it broke."""
+        with self._lock, translating():
+            if self._connection is None or self._connection.closed:
+                self._connection = self._address.connect()
+            with transaction(self._connection):
+                yield self._connection
+
+
+def _is_true(cursor: Cursor) -> bool:
+    row = cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
+def _columns(keys: Sequence[StoredKey]) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    return [key.id for key in keys], [key.wrapper for key in keys], [key.wrapped for key in keys]

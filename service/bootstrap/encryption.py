@@ -1,0 +1,87 @@
+"""The keys of an encrypted log, as the settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from abridged.eventlog.backend import StoredBackend
+from abridged.eventlog.encryption.backend import EncryptedBackend, KeyPlace
+from abridged.eventlog.encryption.contents import ClearTypes, Contents
+from abridged.eventlog.encryption.key_file import KeyFile
+from abridged.eventlog.encryption.salvage import encrypted_meaning
+from abridged.eventlog.errors import KeysUnusable
+from abridged.eventlog.salvage import Meaning
+from abridged.service.bootstrap.backends import keys_in_database
+from abridged.service.codec.events import ERASED
+from abridged.service.config.settings import EncryptionSettings, Settings
+from abridged.service.domain.events import ConversationErased, TextPurged
+from abridged.service.models.settings import text_of
+
+CLEAR = ClearTypes(frozenset({ConversationErased.__name__, TextPurged.__name__}), ERASED)
+"""The events that are read when a conversation's keys are erased; none has a word of anybody."""
+
+
+def encrypted(place: StoredBackend, settings: Settings) -> EncryptedBackend:
+    """The log in `place`, with the keys that the settings name. Raises SettingUnusable."""
+    return EncryptedBackend(place, key_place(settings), CLEAR)
+
+
+def key_place(settings: Settings) -> KeyPlace:
+    """The place of the data keys of the log of `settings`. Raises SettingUnusable."""
+    encryption = settings.encryption
+    if encryption.keys_url is not None:
+        return KeyPlace(*keys_in_database(encryption.keys_url), lambda: _operator_keys(encryption))
+    path = encryption.keys_path or keys_path(settings.log.path)
+    return KeyPlace(str(path), path.exists, lambda: KeyFile(path), lambda: _operator_keys(encryption))
+
+
+def keys_path(log_path: Path) -> Path:
+    """Where the data keys of a log's file are, unless the settings name another place."""
+    return log_path.with_name(f"{log_path.name}.keys")
+
+
+def _operator_keys(encryption: EncryptionSettings) -> str:
+    return encryption.key_file.read_text("utf-8") if encryption.key_file else text_of(encryption.key)
+
+
+@contextmanager
+def meaning_with_keys(meaning: Meaning, settings: Settings) -> Iterator[Meaning]:
+    """Yield the meaning of the events of an encrypted log. Raises KeysUnusable without its data keys."""
+    place = key_place(settings)
+    if not place.exists():
+        raise KeysUnusable(f"there are no data keys at {place.name}: encryption.keys_path names those of the log")
+    keys = place.opened()
+    try:
+        yield encrypted_meaning(meaning, Contents(keys, CLEAR))
+    finally:
+        keys.close()
+
+
+def keys_of(settings: Settings) -> str:
+    """Describe the data keys of the log of `settings` in a line. Raises KeysUnusable for those that cannot be used."""
+    place = key_place(settings)
+    if not place.exists():
+        return f"data keys at {place.name} will be made"
+    keys = place.opened()
+    try:
+        return (
+            f"data keys at {place.name}, {'' if keys.is_rewrapped else 'not all '}wrapped with the first operator's key"
+        )
+    finally:
+        keys.close()
+
+
+def rewrapped(settings: Settings, progress: Callable[[int, int], None]) -> tuple[int, bool]:
+    """Wrap the data keys of the log of `settings` with the operator's first key. Return how many were not, and whether
+    all are now. Raises KeysUnusable."""
+    place = key_place(settings)
+    if not place.exists():
+        raise KeysUnusable(f"there are no data keys at {place.name}")
+    keys = place.opened()
+    try:
+        done = keys.rewrap(lambda count: progress(count, count))
+        return done, keys.is_rewrapped
+    finally:
+        keys.close()

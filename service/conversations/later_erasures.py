@@ -1,0 +1,44 @@
+"""Carries erasures out again in a log that was restored from an earlier copy, whose keys were erased since.
+
+Their contents cannot be read any more; this has the conversations gone for callers, too, and purged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from abridged.eventlog.backend import StreamKeys
+from abridged.eventlog.errors import LogCorrupt
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.log import EventLog
+from abridged.service.conversations.conversations import Conversations
+from abridged.service.conversations.purges import nothing_required
+from abridged.service.domain.commands import EraseConversation
+from abridged.service.domain.errors import ConversationNotFound
+
+_log = structlog.get_logger()
+
+
+async def erase_again(keys: StreamKeys, log: EventLog, conversations: Conversations, new_id: Callable[[], str]) -> None:
+    """Erase what later events erased. Called at a start before anything is appended; purges follow."""
+    streams = await asyncio.to_thread(keys.erased_later)
+    command = EraseConversation(new_id(), len(streams), None)
+    for stream in streams:
+        try:
+            events = await conversations.end(stream, command, require=nothing_required)
+        except ConversationNotFound:
+            events = []
+        except LogCorrupt as error:
+            _log.error("erasure.not_repeated", conversation_id=stream.name, hint=str(error))
+            continue
+        if not events:  # it is not in this log, or another sidecar was as fast
+            await asyncio.to_thread(_settled, keys, log, stream)
+    if streams:
+        _log.info("erasure.repeated", conversations=len(streams))
+
+
+def _settled(keys: StreamKeys, log: EventLog, stream: StreamId) -> None:
+    keys.erase(stream, log.head())

@@ -1,0 +1,311 @@
+"""An encrypted log over the whole path: no file has a word of it, and an erased conversation is in no copy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from abridged.eventlog.encryption.key_file import KeyFile
+from abridged.eventlog.errors import KeysUnusable
+from abridged.eventlog.postgres.data_keys import PostgresKeyStore
+from abridged.v1 import conversation_service_pb2 as api
+from tests.integration.test_erasure import CANARY, erased, events_of, found_in, sung
+from tests.support.command import Ran, abridged
+from tests.support.encryption import operator_key
+from tests.support.patience import PATIENCE_S
+from tests.support.postgres_server import database_url, schema_url
+from tests.support.refusal import refused
+from tests.support.searching import WORDS, searched
+from tests.support.sidecar import Sidecar, said, sidecar
+
+FILE, KEYS = "abridged.db", "abridged.db.keys"
+INDEX = "index"
+OLD, NEW = operator_key(1), operator_key(2)
+ON = {"encryption.key": OLD}
+GONE, FORK, KEPT = "c1", "c2", "kept"
+
+
+def run(*arguments: Any, key: str = OLD) -> Ran:
+    """Run a command with the operator's key."""
+    given = ("--set", f"encryption.key={key}") if key else ()
+    return abridged(*map(str, arguments), *given)
+
+
+async def talked(s: Sidecar) -> None:
+    """Two conversations, and a fork of one of them, each with the canary in every text."""
+    await sung(s, KEPT, turns=10)
+    await sung(s, GONE, turns=20)
+    await s.conversations.ForkConversation(api.ForkConversationRequest(conversation_id=GONE, fork_id=FORK))
+    await s.chat(FORK).append(said(21, f"And the {CANARY}?"))
+
+
+async def listed(s: Sidecar, **fields: Any) -> list[Any]:
+    """The conversations of a list."""
+    return list((await s.conversations.ListConversations(api.ListConversationsRequest(**fields))).conversations)
+
+
+async def gone(s: Sidecar, conversation_id: str) -> None:
+    """The conversation is erased for every caller."""
+    request = api.GetContextRequest(conversation_id=conversation_id)
+    async with refused("NOT_FOUND", "CONVERSATION_ERASED"):
+        await s.conversations.GetContext(request, timeout=PATIENCE_S, metadata=s.metadata)
+
+
+async def test_no_file_has_a_word_of_a_conversation_that_lives(tmp_path):
+    """Message, name, tool call, label, title, system prompt, summary, ledger and rule: while it is written, read and
+    listed, after a stop with its snapshots, and after a start."""
+    async with sidecar(tmp_path, ON) as s:
+        chat = await sung(s, KEPT, turns=60)
+        assert await chat.summaries()
+        assert [CANARY in each.settings.title for each in await listed(s, labels={"user": "ada"})] == [True]
+        assert found_in(tmp_path) == []
+    assert found_in(tmp_path) == []
+    async with sidecar(tmp_path, ON) as s:
+        events = await events_of(s, KEPT)
+        assert CANARY.encode() in events[1].payload
+        assert CANARY in str((await s.chat(KEPT).context()).messages)
+    with closing(sqlite3.connect(tmp_path / FILE)) as file:
+        assert file.execute("SELECT count(*) FROM snapshots").fetchone() == (1,)
+
+
+async def test_a_backup_from_before_has_nothing_of_what_was_erased_since(tmp_path):
+    """Restored beside the data keys, it erases again what was erased since; the others are whole, and go on."""
+    async with sidecar(tmp_path, ON) as s:
+        await talked(s)
+    assert run("log", "backup", tmp_path / FILE, tmp_path / "before.db").code == 0
+    async with sidecar(tmp_path, ON) as s:
+        await erased(s, GONE, forks=True)
+
+    ran = run("log", "restore", tmp_path / "before.db", tmp_path / FILE, "--replace")
+    assert ran.code == 0, ran.err
+    assert "contents of 2 were not read" in ran.out
+    async with sidecar(tmp_path, ON) as s:
+        await gone(s, GONE)
+        await gone(s, FORK)
+        assert [each.id for each in await listed(s)] == [KEPT]
+        assert CANARY in str((await s.chat(KEPT).context()).messages)
+        await s.chat(KEPT).append(said(11, "It goes on."))
+        await erased(s, GONE)  # it has been, and returns when it is purged
+    assert "3 conversations" in (ran := run("log", "verify", tmp_path / FILE)).out, ran.err
+    assert "not read" not in ran.out
+
+
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a log that nobody has open, with an erased conversation beside the others."""
+    folder = tmp_path_factory.mktemp("encrypted")
+
+    async def build() -> None:
+        async with sidecar(folder, ON) as s:
+            await talked(s)
+            await sung(s, "erased", turns=10)
+            await erased(s, "erased")
+
+    asyncio.run(build())
+    return folder
+
+
+@pytest.fixture
+def folder(encrypted: Path, tmp_path: Path) -> Path:
+    for name in (FILE, KEYS):
+        shutil.copy(encrypted / name, tmp_path / name)
+    return tmp_path
+
+
+def test_a_log_is_checked_without_its_keys_as_far_as_it_can_be(folder: Path):
+    """Chains, positions and indexes; with the keys also every content, and the same damage is found by both."""
+    without = run("log", "verify", folder / FILE, key="")
+    assert (without.code, "contents of 3 were not read" in without.out) == (0, True), without.err
+    whole = run("log", "verify", folder / FILE)
+    assert (whole.code, "not read" in whole.out) == (0, False), whole.err
+    with closing(sqlite3.connect(folder / FILE)) as file:
+        rows = file.execute("SELECT id FROM conversations WHERE substr(settings, 1, 1) = x'00' ORDER BY id").fetchall()
+        assert [name for (name,) in rows] == [GONE, FORK, KEPT]  # what is erased has no key, in its row neither
+    with closing(sqlite3.connect(folder / FILE)) as file, file:
+        file.execute("UPDATE events SET payload = zeroblob(length(payload)) WHERE position = 3")
+
+    for key in ("", OLD):
+        ran = run("log", "verify", folder / FILE, key=key)
+        assert (ran.code, "position 3 is not what was written" in ran.out) == (1, True)
+
+
+def test_a_log_goes_by_its_lines_to_another_one_with_keys_of_its_own(folder: Path):
+    """An export is in clear and needs the keys, an import encrypts; what was erased stays so, and stats count it."""
+    refusal = run("log", "export", folder / FILE, key="")
+    assert (refusal.code, "the log is encrypted" in refusal.err) == (1, True)
+    lines, new = folder / "lines", folder / "new" / FILE
+    new.parent.mkdir()
+    lines.write_text(run("log", "export", folder / FILE).out, encoding="utf-8")
+    assert CANARY in lines.read_text(encoding="utf-8")
+
+    assert run("log", "import", lines, new).code == 0
+    assert found_in(new.parent) == []
+    ran = run("log", "verify", new)
+    assert (ran.code, "not read" in ran.out) == (0, False), ran.err
+    assert run("log", "rebuild", new).code == 0
+    assert found_in(new.parent) == []
+    counted = json.loads(run("log", "stats", new, "--json", key="").out)
+    assert 0 < counted["encrypted"] < counted["events"]
+
+
+def test_a_damaged_log_is_salvaged_with_its_keys_alone(folder: Path):
+    """What follows the damage is named, what is erased stays so, and repeats are known; without keys it is refused."""
+    with closing(sqlite3.connect(folder / FILE)) as file, file:
+        last, payload = file.execute("SELECT max(position), payload FROM events AS e WHERE stream = 1").fetchone()
+    damaged, at = folder / FILE, (folder / FILE).read_bytes().index(payload[-32:])
+    damaged.write_bytes(damaged.read_bytes()[:at] + bytes(8) + damaged.read_bytes()[at + 8 :])
+    new, keys = folder / "salvaged.db", ("--set", f"encryption.keys_path={folder / KEYS}")
+
+    refusal = run("log", "salvage", damaged, new, key="")
+    assert (refusal.code, "the log is encrypted" in refusal.err, new.exists()) == (1, True, False)
+    refusal = run("log", "salvage", damaged, new)
+    assert (refusal.code, "encryption.keys_path" in refusal.err, new.exists()) == (1, True, False)
+    ran = run("log", "salvage", damaged, new, *keys)
+    assert (ran.code, f"positions {last}" in ran.out) == (1, True), ran.out + ran.err
+    assert ran.out.count("lost") == 1, ran.out
+    assert run("log", "verify", new, *keys).code == 0
+    assert CANARY.encode() not in new.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "key", "what"),
+    [
+        (lambda _: None, "", "the log is encrypted, and encryption is off"),
+        (lambda _: None, NEW, "is not among those given"),
+        (lambda _: None, OLD[:-5], "encryption.key"),
+        (lambda folder: (folder / KEYS).unlink(), OLD, "there are no data keys at"),
+        (lambda folder: (folder / KEYS).write_bytes(b"no keys" * 100), OLD, KEYS),
+    ],
+    ids=["no key", "another key", "malformed key", "no data keys", "other data keys"],
+)
+def test_a_start_without_the_keys_says_which_setting_it_needs(folder: Path, spoil: Any, key: str, what: str):
+    """And changes nothing."""
+    spoil(folder)
+    before = {each.name: each.read_bytes() for each in folder.iterdir()}
+
+    ran = run("serve", "--set", f"log.path={folder / FILE}", key=key)
+
+    assert ran.code in (1, 2)
+    assert what in ran.err, ran.err
+    assert "encryption.key" in ran.err
+    assert {name: (folder / name).read_bytes() for name in before} == before
+
+
+async def test_the_operators_key_is_replaced_under_load_and_no_call_fails(tmp_path):
+    """Calls that begin conversations, go on with them and read them, while all data keys are wrapped anew, twice."""
+    file = tmp_path / "operator.key"
+    file.write_text(OLD)
+    rotated = asyncio.Event()
+    done = 0
+
+    async def call(s: Sidecar, name: str) -> None:
+        nonlocal done
+        chat = s.chat(name)
+        await chat.append(said(1, CANARY))
+        await chat.append(said(2, CANARY))
+        assert len((await chat.context()).messages) == 2
+        done += 1
+
+    async def calls(s: Sidecar, worker: int) -> None:
+        while not rotated.is_set():
+            await call(s, f"c{worker}-{done}")
+
+    async with sidecar(tmp_path, {"encryption.key_file": str(file)}) as s:
+        working = [asyncio.create_task(calls(s, worker)) for worker in range(4)]
+        for turn, text in enumerate((f"{NEW}\n{OLD}\n", f"{OLD}\n{NEW}\n")):
+            file.write_text(text)
+            place = ("--set", f"encryption.key_file={file}")
+            ran = await asyncio.to_thread(abridged, "log", "rewrap", str(tmp_path / FILE), *place)
+            assert ran.code == 0, ran.err
+            for number in range(20):
+                await call(s, f"turn{turn}-{number}")
+        rotated.set()
+        await asyncio.gather(*working)
+    with closing(KeyFile(tmp_path / KEYS)) as store:
+        assert len(store.wrappers()) == 1
+    async with sidecar(tmp_path, ON) as s:
+        assert len(await listed(s, page_size=500)) == done
+
+
+async def test_a_search_index_is_made_only_where_its_file_is_named(tmp_path):
+    """It has the words in clear, of which doctor tells; an erasure reaches it."""
+    async with sidecar(tmp_path, {**WORDS, **ON}) as s:
+        await sung(s, turns=10)
+        assert found_in(tmp_path) == []
+    async with sidecar(tmp_path, {**WORDS, **ON, "recall.path": str(tmp_path / INDEX)}) as s:
+        assert (await searched(s, CANARY)).hits
+        assert {name.removesuffix("-wal") for name in found_in(tmp_path)} == {INDEX}
+        places = (f"log.path={tmp_path / FILE}", f"recall.path={tmp_path / INDEX}")
+        flags = [flag for place in places for flag in ("--set", place)]
+        ran = await asyncio.to_thread(run, "doctor", "--no-speed", *flags)
+        assert "has the words in clear" in ran.out
+        assert "wrapped with the first operator's key" in ran.out
+        await erased(s)
+        assert found_in(tmp_path) == []
+
+
+async def test_a_redaction_reaches_the_log_and_no_backup(tmp_path):
+    """The conversation goes on with its key: what is left is encrypted, and the old file is read as before."""
+    async with sidecar(tmp_path, ON) as s:
+        chat = await sung(s, KEPT, turns=10)
+        request = api.RedactMessagesRequest(conversation_id=KEPT, numbers=[1])
+        await s.conversations.RedactMessages(request, timeout=PATIENCE_S, metadata=s.metadata)
+        assert len((await chat.context()).messages) >= 1
+        await chat.append(said(11, f"After it {CANARY}."))
+    assert found_in(tmp_path) == []
+    ran = run("log", "verify", tmp_path / FILE)
+    assert (ran.code, "not read" in ran.out) == (0, False), ran.out
+
+
+async def test_sidecars_that_share_a_log_share_its_keys(tmp_path):
+    """What one has encrypted the other reads, and goes on with; what one erases is gone for both. Keys in a database
+    with a log, and none, are refused."""
+    log, keys = schema_url(tmp_path), database_url(tmp_path)
+    shared = {"log.url": log, "encryption.keys_url": keys, **ON}
+    async with sidecar(tmp_path, shared) as one, sidecar(tmp_path, shared) as two:
+        await one.chat(KEPT).append(said(1, CANARY))
+        await one.chat(GONE).append(said(1, CANARY))
+        await two.chat(KEPT).append(said(2, CANARY))
+        assert str((await one.chat(KEPT).context()).messages).count(CANARY) == 2
+        with psycopg.connect(log) as database:
+            rows = database.execute("SELECT payload FROM events").fetchall()
+        assert not [row for row in rows if CANARY.encode() in bytes(row[0])]
+        await erased(two, GONE)
+        await gone(one, GONE)
+    with psycopg.connect(keys) as database:
+        zeros = "SELECT count(*) FROM data_keys WHERE wrapper = decode(repeat('00', 8), 'hex')"
+        assert database.execute(zeros.encode()).fetchone() == (1,)
+
+    flags = ("--set", f"encryption.keys_url={keys}")
+    ran = run("log", "verify", log, *flags)
+    assert (ran.code, "not read" in ran.out) == (0, False), ran.err
+    ran = run("log", "backup", log, tmp_path / "backup.db", *flags)
+    assert (ran.code, "the server's own tools" in ran.err) == (1, True)
+    assert "encryption.keys_url" in run("log", "verify", log, "--set", f"log.url={log}").err
+    ran = run("serve", "--set", f"log.url={log}", "--set", f"encryption.keys_url={log}")
+    assert (ran.code, "name another database" in ran.err) == (2, True), ran.err
+    with pytest.raises(KeysUnusable, match="name another database"):
+        PostgresKeyStore(schema_url(tmp_path / "other"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "what"),
+    [
+        ("log.archive_dir=archive", "log.archive_dir"),
+        ("encryption.keys_path=/nowhere/keys", "encryption.keys_path"),
+        ("encryption.keys_url=mysql://database", "encryption.keys_url"),
+    ],
+)
+def test_settings_that_do_not_go_with_a_key_are_refused_by_name(tmp_path: Path, setting: str, what: str):
+    """Archives are in clear, and a place for keys that is none would lose them."""
+    ran = run("serve", "--set", f"log.path={tmp_path / FILE}", "--set", setting)
+
+    assert (ran.code, what in ran.err, (tmp_path / FILE).exists()) == (2, True, False), ran.err
