@@ -6,9 +6,11 @@ events make equal files, so whoever writes one again writes the same.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b, file_digest
@@ -58,7 +60,7 @@ class ArchiveFolder:
         name = f"{_prefix(log.log_id, key)}{events}.jsonl"
         with self._reporting(name) as folder:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with suppress(ArchiveUnusable, FileNotFoundError):
+            with suppress(ArchiveUnusable, OSError):  # a folder of this name is in the way of the next one, too
                 return _checked(folder / name, log, key, events)
             new = folder / f"{name}.{secrets.token_hex(4)}.new"
             try:
@@ -80,10 +82,12 @@ class ArchiveFolder:
             _require_same(file, archived)
 
     def require_reachable(self, name: str) -> None:
-        """Raise ArchiveUnusable unless there is a file of this name."""
+        """Raise ArchiveUnusable unless there is a file of this name, which can be overwritten."""
         with self._reporting(name) as folder:
-            if not (folder / name).is_file():
-                raise ArchiveUnusable(_ABSENT.format(folder), file=name)
+            try:
+                os.close(_regular(folder / name, os.O_WRONLY))
+            except FileNotFoundError as error:
+                raise ArchiveUnusable(_ABSENT.format(folder), file=name) from error
 
     def is_given_up(self, name: str) -> bool:
         """Return whether an empty file says that the archive is gone. Raises ArchiveUnusable without a file."""
@@ -122,7 +126,7 @@ class ArchiveFolder:
     def _opened(self, archived: ConversationArchived) -> Iterator[BufferedReader]:
         with self._reporting(archived.file) as folder:
             self.require_reachable(archived.file)
-            with open(folder / archived.file, "rb") as file:
+            with open(folder / archived.file, "rb", opener=_regular) as file:
                 yield file
 
     @contextmanager
@@ -135,6 +139,7 @@ class ArchiveFolder:
             raise ArchiveUnusable(f"{self._path} cannot be used: {error.strerror}", file=name) from error
 
 
+_NO_FILE = "under its name is no regular file"
 _ABSENT = "it is not in {}: put it back there; if it is gone for good, an empty file under its name lets it be erased"
 
 
@@ -158,7 +163,7 @@ def _lines(log: EventLog, key: StreamId, events: int) -> Iterator[bytes]:
 
 def _checked(path: Path, log: EventLog, key: StreamId, events: int) -> Archive:
     """The file, which has every event of the log, each on disk."""
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=_regular) as file:
         for number, line in enumerate(_lines(log, key, events), 1):
             if file.readline() != line:
                 raise ArchiveUnusable(f"line {number} is not what was written", file=path.name)
@@ -190,7 +195,7 @@ def _require_same(file: BufferedReader, archived: ConversationArchived) -> None:
 
 
 def _overwrite(path: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = _regular(path, os.O_WRONLY)
     try:
         left = os.fstat(descriptor).st_size
         while left > 0:
@@ -198,6 +203,20 @@ def _overwrite(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _regular(path: str | Path, flags: int) -> int:
+    """Open a file of the folder itself. Raises ArchiveUnusable for a link, whose file stays, and for a pipe."""
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
+            raise
+        raise ArchiveUnusable(_NO_FILE, file=Path(path).name) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ArchiveUnusable(_NO_FILE, file=Path(path).name)
+    return descriptor
 
 
 def _private(path: str, flags: int) -> int:

@@ -139,12 +139,18 @@ def of_another_log(file: Path, _older: Path, foreign: Path) -> None:
     shutil.copy(foreign, file)
 
 
+def linked(file: Path, older_file: Path, _foreign: Path) -> None:
+    file.rename(older_file.with_name("away"))
+    file.symlink_to(older_file.with_name("away"))
+
+
 FAULTS: dict[Callable[[Path, Path, Path], None], str] = {
     missing: "it is not in",
     cut: "bytes; ",
     changed: "its SHA-256",
     older: "of this log",
     of_another_log: "of log ",
+    linked: "is no regular file",
 }
 
 
@@ -180,6 +186,7 @@ async def test_a_file_that_is_not_what_was_written_changes_nothing(tmp_path):
                 await unarchived(s)
             assert reason in refusal.text
             assert await events_of(s) == events
+            file.unlink(missing_ok=True)
             shutil.copy(second, file)
 
         assert (await unarchived(s)).message_version == 2
@@ -187,7 +194,7 @@ async def test_a_file_that_is_not_what_was_written_changes_nothing(tmp_path):
 
 async def test_erasing_an_archived_conversation_takes_its_file_along(tmp_path):
     """An erasure by id, by label or by a user, whom only the file names, leaves not a byte. A file that cannot be
-    reached is named, and nothing is erased."""
+    reached, or is elsewhere behind a link, is named, and nothing is erased."""
     async with sidecar(tmp_path, archiving(tmp_path, **WORDS)) as s:
         for number, name in enumerate(("by-id", "by-label", "by-user", "kept")):
             labels = {"team": f"team-{number}"}
@@ -199,6 +206,10 @@ async def test_erasing_an_archived_conversation_takes_its_file_along(tmp_path):
         async with refused("FAILED_PRECONDITION", "ARCHIVE_UNUSABLE") as refusal:
             await erased(s, "by-id")
         assert (refusal.metadata["file"], (await shown(s, "by-id")).archive_file) == (file.name, file.name)
+        file.symlink_to(tmp_path / "away")
+        async with refused("FAILED_PRECONDITION", "ARCHIVE_UNUSABLE"):
+            await erased(s, "by-id")
+        assert (await shown(s, "by-id")).archive_file
         (tmp_path / "away").rename(file)
 
         assert (await erased(s, "by-id")).conversations == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -178,6 +179,22 @@ async def test_no_file_gives_way_to_one_of_blanked_content(tmp_path):
         bench.folder.write(bench.log, KEY, events)
 
     assert ([*tmp_path.iterdir()], file.read_bytes()) == ([file], written)
+
+
+@pytest.mark.parametrize("plant", [os.mkfifo, lambda path: path.symlink_to(path.with_name("outside"))])
+async def test_a_file_takes_the_place_of_what_is_none(tmp_path, plant: Callable[[Path], None]):
+    """Nobody waits for a pipe, and no link, even to the same bytes, passes for the file."""
+    bench = Archiving(tmp_path)
+    await bench.closed()
+    written = bench.folder.write(bench.log, KEY, bench.log.stream_version(KEY))
+    file = tmp_path / written.file
+    file.rename(tmp_path / "outside")
+    plant(file)
+
+    assert await bench.archives.of(KEY, dry_run=False) == Archived(1, 2)
+
+    assert file.is_file()
+    assert not file.is_symlink()
 
 
 class Late(ArchiveFolder):
