@@ -7,15 +7,20 @@ WORKDIR /src
 ARG RECALL=""
 # `--build-arg POSTGRES=1` adds the driver of PostgreSQL, for a log at `log.url`.
 ARG POSTGRES=""
+# `--build-arg ENCRYPTION=1` adds what an encrypted log needs.
+ARG ENCRYPTION=""
 
 # Locks first: this layer stays while only sources change.
-COPY requirements-build.txt requirements-postgres.txt requirements-recall.txt requirements.txt ./
+COPY requirements-build.txt requirements-encryption.txt requirements-postgres.txt requirements-recall.txt \
+    requirements.txt ./
 RUN python -m venv /opt/abridged \
     && /opt/abridged/bin/pip install --require-hashes --only-binary=:all: -r requirements.txt \
     && if [ -n "$RECALL" ]; then /opt/abridged/bin/pip install --require-hashes --only-binary=:all: --no-deps \
     -r requirements-recall.txt; fi \
     && if [ -n "$POSTGRES" ]; then /opt/abridged/bin/pip install --require-hashes --only-binary=:all: --no-deps \
     -r requirements-postgres.txt; fi \
+    && if [ -n "$ENCRYPTION" ]; then /opt/abridged/bin/pip install --require-hashes --only-binary=:all: --no-deps \
+    -r requirements-encryption.txt; fi \
     && python -m pip install --require-hashes --only-binary=:all: -r requirements-build.txt
 
 COPY . .

@@ -389,6 +389,7 @@ def locked(name: str) -> dict[str, str]:
         ("requirements-build.txt", ["build"]),
         ("requirements-dev.txt", ["project", "build", "dev"]),
         ("requirements-recall.txt", ["recall"]),
+        ("requirements-encryption.txt", ["encryption"]),
         ("requirements-exact.txt", ["exact"]),
         ("requirements-postgres.txt", ["postgres"]),
         ("requirements-llm.txt", ["llm"]),
