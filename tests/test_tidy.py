@@ -423,6 +423,7 @@ def _requirements(document: dict[str, Any], group: str) -> list[Requirement]:
     if group == "project":
         project = document["project"]
         return [Requirement(r) for r in (*project["dependencies"], *project["optional-dependencies"]["bpe"])]
-    if group in ("recall", "exact", "postgres"):
-        return [Requirement(r) for r in document["project"]["optional-dependencies"][group]]
+    extras = document["project"]["optional-dependencies"]
+    if group in extras:
+        return [Requirement(r) for r in extras[group]]
     return [Requirement(r) for r in document["dependency-groups"][group] if isinstance(r, str)]
