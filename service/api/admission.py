@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from abridged.service.api.errors import EdgeError, TooManyRequests
 from abridged.service.api.intake import Lane, Received, Room, lane_of_callers, lane_without_credential
@@ -108,11 +108,11 @@ class Tenant:
     written_bytes: Share
     texts: Share
 
-    def read(self, receive: Callable[[], Awaitable[Received]]) -> Awaitable[Received]:
+    def read(self, receive: Callable[[], Awaitable[Received]]) -> Coroutine[Any, Any, Received]:
         """Return the result of `receive`: the one request of a call. Raises TooManyRequests when it is late."""
         return self.lane.read(receive)
 
-    def take(self, receive: Callable[[], Awaitable[Received]]) -> Awaitable[Received]:
+    def take(self, receive: Callable[[], Awaitable[Received]]) -> Coroutine[Any, Any, Received]:
         """As `read`, and the bytes of the request are held until `room.let_go`. It keeps its place until there is room
         for them: what cannot be served stays with its sender."""
         return self.lane.read(receive, self.room)

@@ -174,7 +174,7 @@ def _rule_faults(conversation_id: str, chat: FileChat, playing: Playing, limits:
             conversation_id=conversation_id, messages=map(message_to_proto, batch), settings=playing.settings
         )
         try:
-            validation.check(request, fields=0)
+            validation.check(request, fields=lambda: 0)
             messages_of(
                 request,
                 new_id=lambda: str(next(new_ids)),
