@@ -1,4 +1,4 @@
-"""Which appends of a group may be written, and what exactly is written for them.
+"""Decides which appends of a group may be written, and makes their rows.
 
 Callers pass in what the log knows of the streams, and get rows and outcomes; only the salts are random. All backends
 share this code, so they cannot differ. Appends are decided in order, and each sees those before it.
@@ -38,7 +38,7 @@ DAMAGED_BITS_MAX = 8
 
 
 class KnownEvent(NamedTuple):
-    """Where an event id was written, and the hash of its content."""
+    """The place where an event id was written, and the hash of its content."""
 
     position: int
     version: int
@@ -207,7 +207,8 @@ def _known(hashes: Mapping[bytes, bytes], state: StreamState) -> dict[bytes, Kno
 
 
 def _is_other(stored: object, own: bytes) -> bool:
-    """Whether the hashes belong to two contents. Raises LogCorrupt if it is one content and the stored hash is damaged.
+    """Return whether the hashes belong to two contents. Raises LogCorrupt if it is one content and the stored hash is
+    damaged.
 
     Hashes of two contents differ in about half of their bits. A blanked event has none.
     """

@@ -81,7 +81,7 @@ class Backend(Protocol):
 
 
 class StoredBackend(Backend, Protocol):
-    """A place whose log outlives the process. Its text names it, without a secret."""
+    """A place whose log outlives the process. The backend's text names the place, without a secret."""
 
     def rows(self, table: RowTable[R]) -> StoredRows[R]:
         """See Backend."""
@@ -123,7 +123,7 @@ class StoredBackend(Backend, Protocol):
     def rewrite(self, rows: Any, *, goes_on: Callable[[], bool]) -> bool:
         """Write the log anew without its `rows`, whose damage may hide which parts are the events' own.
 
-        Until the new one is whole the log is only read. Returns False, and leaves it unchanged, if `goes_on`, which is
+        The log is only read until the new one is whole. Returns False, and leaves it unchanged, if `goes_on`, which is
         called every few milliseconds, returned False. Raises what `verification` raises, and LogFull without room.
         """
         ...
@@ -138,6 +138,6 @@ class MemoryBackend:
     def open(
         self, rows: Any, *, clock_us: Callable[[], int], hook: AppendHook, on_fatal: Callable[[Exception], None]
     ) -> Opened:
-        """Nothing makes it fail."""
+        """Open an empty log; the call cannot fail."""
         del rows, on_fatal
         return Opened(MemoryEventLog(clock_us=clock_us, hook=hook))

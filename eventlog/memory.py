@@ -1,4 +1,4 @@
-"""A log in memory, for tests and trials. It keeps every promise except durability.
+"""A log in memory, for tests and trials. The log keeps every promise except durability.
 
 All state changes under one lock, after the hook has succeeded, so a reader never sees part of an append.
 """
@@ -187,7 +187,7 @@ class MemoryEventLog:
                 kept.events[row.event.event_id] = known._replace(content_hash=b"")
 
     def purge(self) -> bool:
-        """See EventLog: nothing of what was blanked is left."""
+        """See EventLog: no byte of a blanked payload is left."""
         return True
 
     def full(self) -> str:

@@ -157,7 +157,7 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
         return ""
 
     def head_of(self, namespace: str) -> int:
-        """See EventLog. It knows of every commit before the call, whichever process made it."""
+        """See EventLog. The log knows of every commit before the call, whichever process made it."""
         reader = self._reading()
         self._advance(head := reader.head())
         looked, known = self._namespace_heads.get(namespace, (0, 0))
@@ -177,8 +177,8 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
     def _followed(self, head: int) -> None:
         """Take over the head that the watch has seen, and tell the listeners on its thread.
 
-        A lower one is looked at again, because this process may have written after the watch has looked. If it is lower
-        still, then a primary was lost with events that its standby did not have.
+        A lower one is looked at again, because this process may have written after the watch has looked. A head that is
+        lower still tells that a primary was lost with events that its standby did not have.
         """
         known = self._head
         if head < known and (head := self._reader.head()) < known:

@@ -109,7 +109,7 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
         on the writer's thread with an error after which every append is refused: the process should stop and restart,
         except after LogGone, which a restart would not fix.
 
-        On a full volume a log that exists is read, and appends are refused with LogFull until there is room.
+        A log that exists is read on a full volume, and appends are refused with LogFull until there is room.
 
         Raises LogLocked, LogUnsafe, LogOlder, LogNewer, LogCorrupt, LogForeign, LogGone, LogFull or LogUnavailable, and
         has changed no byte of the log then.

@@ -2,8 +2,8 @@
 
 A full tenant does not block the others. Calls that need no credential are one tenant more, of the empty namespace.
 
-gRPC holds a response until the transport has written it, however slowly its client reads. So a response is counted
-before it is made: a client that does not read is refused the next one, without effect on others.
+gRPC holds a response until the transport has written it, however slowly its client reads. Admission therefore counts a
+response before it is made: a client that does not read is refused the next one, without effect on others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from abridged.service.api.pages import RESPONSE_BYTES_MAX
 from abridged.service.shares import Share, Shares
 
 SKIPPED_S = 1.0
-"""How long a request for an unknown method may take to arrive; it is refused in any case."""
+"""Seconds that a request for an unknown method may take to arrive; it is refused in any case."""
 
 ANSWER_BYTES_MIN = 4_096
 """The least that a call takes until its response is written."""
@@ -198,7 +198,7 @@ class Tenant:
     def making(self) -> Iterator[Callable[[int], None]]:
         """Yields a function that counts bytes of a response being made, from any thread; it raises TooManyRequests.
 
-        It raises also once the block is left, which a thread may outlive whose caller is gone.
+        The function raises also once the block is left, which a thread may outlive whose caller is gone.
         """
         total, is_left = 0, False
         counting = threading.Lock()

@@ -419,7 +419,7 @@ def _skipped(state: Conversation, event: SummarizationSkipped, at_us: int) -> Co
 
 
 def _counts_unasked(error_class: ErrorClass, *, begun: bool) -> bool:
-    """Whether a remake that made no call counts as tried: not if the host refused it or it never began."""
+    """Return whether a remake that made no call counts as tried: not if the host refused it or it never began."""
     if error_class is ErrorClass.CANCELLED:
         return begun
     return error_class not in (ErrorClass.TRANSPORT, ErrorClass.MODEL_MISSING)

@@ -43,7 +43,8 @@ ROWS_MAX = 200
 """The best entries by words, which are then put together by exchanges."""
 
 FUSION_K = 10
-"""The paper has 60, for orders of a thousand. Of these the first ranks tell more; docs/quality.md has the figures."""
+"""The paper has 60, for orders of a thousand. The first ranks of the shorter orders here tell more; docs/quality.md has
+the figures."""
 
 SAID_MAX = 3
 """The best messages of users by words, which are an order of their own. More of them find more of BEAM's sources and
@@ -163,7 +164,7 @@ class Found(NamedTuple):
     """Entries, one an exchange, best first, and how far the index was read.
 
     Attributes:
-        entries: At most as many as were asked for.
+        entries: The entries, at most as many as were asked for.
         position: Every event up to here was searched by all that was compared.
         words: Every event up to here is indexed, and what it takes back is gone from the index.
     """

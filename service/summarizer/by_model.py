@@ -123,7 +123,7 @@ class ModelSummarizer:
         return work.chat_model in (self._model.name, self._model.name.partition(":")[2])
 
     async def has_time(self) -> bool:
-        """Whether the model is available and idle, as far as its server says."""
+        """Return whether the model is available and idle, as far as its server says."""
         try:
             await self._model.describe()
         except ModelError:

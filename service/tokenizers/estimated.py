@@ -151,5 +151,5 @@ def _hundredths(way: _Pass, weights: bytes, classes: bytes) -> int:
 
 
 def _sum_of_bytes(weights: bytes) -> int:
-    """Their sum: the low half of Adler-32 minus one (RFC 1950), ten times as fast as `sum`."""
+    """The sum of the weights: the low half of Adler-32 minus one (RFC 1950), ten times as fast as `sum`."""
     return (adler32(weights) & 0xFFFF) - 1
