@@ -1,4 +1,4 @@
-"""The style as tests: what a reviewer would otherwise have to say again and again.
+"""The style as tests: a reviewer would otherwise have to repeat these rules again and again.
 
 An exception to a rule stands in the rule's table with its reason; one that is no longer needed fails too.
 """
@@ -73,7 +73,7 @@ IMPORT_NAMES: dict[str, str] = {
     "opentelemetry-sdk": "opentelemetry.sdk",
     "protobuf": "google.protobuf",
 }
-"""Where a package's import name is not its own."""
+"""Import names of the packages whose own names are others."""
 BANNED_STEMS = re.compile(r"^_?(utils?|helpers?|common|managers?|base|misc|tools?|shared|\w+_v\d+)$")
 BANNED_CLASSES = re.compile(r"^_?(Base[A-Z]\w*|Enhanced\w*|\w*(Manager|Helper|Utils?|Processor|V[2-9]))$")
 SILENCER = re.compile(
@@ -275,7 +275,7 @@ def test_every_module_of_the_product_is_used_by_the_product():
 
 
 def test_a_private_name_is_used_in_its_own_file_alone():
-    """So whoever changes one has seen its uses; a test may check it by itself."""
+    """A programmer who changes one has therefore seen its uses; a test may check it by itself."""
     own = {module_of(name) for name in own_files()}
     used = _uses()
 
@@ -304,7 +304,7 @@ def _uses() -> dict[str, set[str]]:
 
 
 def test_the_page_of_the_architecture_names_every_package():
-    """Whoever looks for a thing finds its folder, and no file that is gone."""
+    """A reader who looks for a thing finds its folder, and no file that is gone."""
     page = text("docs/architecture.md")
     packages = {f"{Path(name).parent}/" for name in own_files() if "/migrations/" not in name}
     named = set(re.findall(r"`([\w/]+(?:/|\.py))`", page))
@@ -340,7 +340,7 @@ def test_no_test_depends_on_the_speed_of_the_machine():
 
 
 def test_test_names_are_sentences_with_a_guarantee():
-    """At least three words, and a docstring."""
+    """The names have at least three words, and the tests have a docstring."""
     short = [
         f"{name}:{f.name}"
         for name in python_files()
@@ -405,7 +405,7 @@ def test_the_lock_satisfies_what_the_project_asks_for(lock, groups):
 
 
 def test_every_package_that_is_asked_for_is_imported():
-    """What nobody imports is not installed."""
+    """A package that nobody imports is not installed."""
     used = {module for name in product_files() for module in imported(name)}
     wanted = [r.name for r in _requirements(tomllib.loads(text("pyproject.toml")), "project")]
     names = {name: IMPORT_NAMES.get(name, name.replace("-", "_")) for name in wanted}

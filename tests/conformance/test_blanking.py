@@ -70,7 +70,7 @@ def test_a_request_is_known_by_its_key_whatever_its_content(at: Trial):
 
 
 def test_an_event_that_is_not_there_changes_none(at: Trial):
-    """All or none."""
+    """The log changes all of the events or no event."""
     with pytest.raises(StreamCorrupt, match="version 9 is missing"):
         at.log.blank(A, {2: b"gone", 9: b"gone"})
 

@@ -337,7 +337,7 @@ async def test_an_index_that_is_off_keeps_no_text(tmp_path):
 
 
 async def test_two_callers_at_once_erase_once(tmp_path):
-    """One of both has erased the conversation, and its answer is what the log says."""
+    """One of both has erased the conversation, and its answer agrees with the log."""
     async with sidecar(tmp_path) as s:
         await sung(s, turns=10)
 

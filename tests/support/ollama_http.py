@@ -1,6 +1,6 @@
 """A minimal HTTP/1.1 server whose replies can go wrong at any byte; it notices a client that leaves.
 
-Only what the fake Ollama needs: bodies with Content-Length or chunked, keep-alive, no pipelining.
+Parts that the fake Ollama needs: bodies with Content-Length or chunked, keep-alive, no pipelining.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def test_an_estimate_says_that_it_is_one() -> None:
 
 
 def test_the_median_error_on_english_code_and_data_is_at_most_a_tenth() -> None:
-    """Without calibration the estimate is good enough to trigger on."""
+    """The estimate without calibration is good enough to trigger on."""
     ascii_errors = [abs(error) for name, error in errors().items() if SAMPLES[name]["text"].isascii()]
 
     assert statistics.median(ascii_errors) <= 0.10
@@ -52,7 +52,7 @@ def test_the_estimate_leans_high() -> None:
 
 
 def test_the_empty_text_has_no_tokens() -> None:
-    """Nothing counts as nothing."""
+    """An empty text counts as nothing."""
     assert ESTIMATE.count("") == 0
 
 
@@ -106,5 +106,5 @@ def test_a_longer_text_never_counts_less(first: str, second: str) -> None:
 
 @pytest.mark.parametrize("text", ["hello there, ", "Straße ", "世界", "🎉 ok "])
 def test_a_large_text_is_counted_in_linear_time(text: str) -> None:
-    """A megabyte of any script costs about four times what a quarter of it costs."""
+    """A megabyte of any script costs about four times the cost of a quarter of it."""
     assert grows_linearly(ESTIMATE.count, lambda size: text * (size // len(text)), size=1_000_000)
