@@ -204,8 +204,8 @@ class EventLog(Protocol):
         ...
 
     def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
-        """Events of one stream with their seals, unchecked. Their payloads are as they are stored: of an encrypted log
-        they are ciphertext."""
+        """Events of one stream with their seals, unchecked. Payloads are as they are stored: ciphertext in an encrypted
+        log."""
         ...
 
     def stream_version(self, stream: StreamId) -> int:

@@ -1,4 +1,4 @@
-"""The contents of a log, in clear above and encrypted below: which key is whose, and what becomes of it without one."""
+"""Encrypts the contents of a log on their way in, decrypts them on their way out, and remembers each stream's key."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from abridged.eventlog.errors import StreamCorrupt
 from abridged.eventlog.event import RecordedEvent, StreamId
 
 STREAMS_MAX: Final = 4_096
-"""Streams whose keys are remembered; the events of another tell which is its own."""
+"""The number of streams whose keys are remembered; the events of any other name its key."""
 
 
 class ClearTypes(NamedTuple):
-    """The events that nobody encrypts, because they are read when the keys are erased: those of `types`, and any whose
+    """The events that stay in clear, because they are read after the keys are erased: those of `types`, and any whose
     payload is `erased`."""
 
     types: Collection[str]
@@ -53,28 +53,29 @@ class Contents:
             self._of_stream.pop(stream, None)
 
     def is_clear(self, event_type: str, payload: bytes) -> bool:
-        """Whether the event is written as it is."""
+        """Return whether the event is stored in clear."""
         return event_type in self.clear.types or payload == self.clear.erased
 
     def encrypted(self, key: DataKey, event_type: str, payload: bytes, place: bytes) -> bytes:
-        """The payload as it is stored."""
+        """The payload as it is stored: in clear, or encrypted for its place."""
         return payload if self.is_clear(event_type, payload) else key.encrypted(payload, place)
 
     def opened(self, event: RecordedEvent) -> RecordedEvent:
-        """The event in clear; as an erased one if its key was erased. Raises StreamCorrupt for one that is not what was
-        encrypted, and KeysUnusable."""
+        """The event in clear, or with the payload of an erased one if its key was erased. Raises KeysUnusable, and
+        StreamCorrupt if the payload does not decrypt."""
         found = self.opened_if_readable(event)
         return event._replace(payload=self.clear.erased) if found is None else found
 
     def opened_if_readable(self, event: RecordedEvent) -> RecordedEvent | None:
-        """The event in clear; None if its key was erased. Raises what `opened` raises."""
+        """The event in clear; None if its key was erased. Raises the errors of `opened`."""
         if not is_encrypted(event.payload):
             return event
         key = self.keys.of(key_id_of(event.payload))
         return None if key is None else self._decrypted(key, event)
 
     def opened_beside(self, stored: bytes, stream: StreamId, place: bytes) -> bytes | None:
-        """Return what is kept beside a stream, in clear; None if its key was erased."""
+        """Decrypt bytes that are kept beside a stream. Return None if their key was erased. Raises the errors of
+        `opened`."""
         if not is_encrypted(stored):
             return stored
         key = self.keys.of(key_id_of(stored))
@@ -96,9 +97,9 @@ class Contents:
 
 
 def keys_named(payloads: Sequence[bytes]) -> set[bytes]:
-    """The ids of the keys that encrypted any of these."""
+    """The ids of the keys that encrypted any of these payloads."""
     return {key_id_of(payload) for payload in payloads if is_encrypted(payload)}
 
 
 Found = Callable[[StreamId], DataKey | None]
-"""Finds a stream's key in its events; None if none of them is encrypted."""
+"""Returns a stream's key; None if no event of it is encrypted, or its key was erased."""

@@ -1,6 +1,7 @@
 """The frame of encrypted bytes, by which a reader without a key tells them from others.
 
-No message of protobuf begins with the byte 0, and no encoded state does.
+No protobuf message begins with the byte 0. The state of a snapshot may, so the name of its codec says whether it is
+encrypted.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ NONCE_BYTES: Final = 12
 TAG_BYTES: Final = 16
 
 FRAME_BYTES: Final = len(MARK) + KEY_ID_BYTES + NONCE_BYTES + TAG_BYTES
-"""Bytes by which encrypted contents are longer."""
+"""The number of bytes that encryption adds to a content."""
 
 _NONCE_AT: Final = len(MARK) + KEY_ID_BYTES
 TEXT_AT: Final = _NONCE_AT + NONCE_BYTES
 
 
 def is_encrypted(stored: bytes) -> bool:
-    """Whether these bytes are ciphertext."""
+    """Return whether these bytes are ciphertext."""
     return stored[:1] == MARK
 
 
@@ -37,5 +38,5 @@ def nonce_of(stored: bytes) -> bytes:
 
 
 def content_bytes(stored: bytes) -> int:
-    """The size of what these bytes are in clear."""
+    """The size of these bytes in clear."""
     return len(stored) - FRAME_BYTES if is_encrypted(stored) else len(stored)

@@ -1,7 +1,7 @@
-"""Wrapped data keys in a file of their own, which no backup of the log has.
+"""Wrapped data keys in a file of their own, which no backup of the log contains.
 
-A key is erased by writing zeros over it in its place: a row keeps its size, so SQLite moves nothing and leaves no copy.
-The journal is emptied by each commit and flushed, so that an erased key does not come back with it.
+An erasure writes zeros over a key in its place: the row keeps its size, so SQLite moves nothing and leaves no copy.
+Each commit empties and flushes the journal, so that an erased key does not come back from it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class KeyFile:
     """A KeyStore in the file `path`."""
 
     def __init__(self, path: Path) -> None:
-        """Raises KeysUnusable for another file than one of keys."""
+        """Raises KeysUnusable if the file is not one of data keys."""
         self._path = path
         self._lock = threading.Lock()
         if not path.exists():
@@ -135,7 +135,7 @@ class KeyFile:
             self._connection.close()
 
     def _require_own(self) -> None:
-        """Make the tables of an empty file. Raises KeysUnusable for another one."""
+        """Make the tables of an empty file. Raises KeysUnusable for a file of another kind or a newer version."""
         (found,) = self._connection.execute("PRAGMA application_id").fetchone()
         (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
         if not found and not tables:

@@ -1,7 +1,7 @@
-"""An EventLog whose contents are encrypted above another one: that one's hashes, chains and files are of ciphertext.
+"""An EventLog that encrypts contents above another log, whose hashes, chains and files are therefore of ciphertext.
 
-A stream's first append takes a new key, which its events name, and later ones go on with it. Contents that idempotency
-compares are hashed under the key first, so that no copy of the log tells whether a guess is right.
+A stream's first append takes a new key, which its events name, and later appends go on with it. The key hashes the
+contents that idempotency compares first, so that no copy of the log tells whether a guess is right.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class EncryptedEventLog:
         try:
             key = self.key_of(append.stream)
             if key is None and all(self._contents.is_clear(event.type, event.payload) for event in append.events):
-                # Of an erased stream: a new key would be in its row, and no event would name it.
+                # An erased stream gets no new key: it would be in the stream's row, and no event would name it.
                 self._log.post(append, ticket, completions)
                 return
             key = key or self._first_key(append.stream)
@@ -109,7 +109,7 @@ class EncryptedEventLog:
         return self._log.known_ids(stream, event_ids)
 
     def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
-        """See EventLog: as they are stored, which is what their seals bind."""
+        """See EventLog. Payloads are as they are stored, because the seals bind ciphertext."""
         return self._log.read_sealed(stream, after=after, limit=limit)
 
     def stream_version(self, stream: StreamId) -> int:
@@ -153,8 +153,8 @@ class EncryptedEventLog:
         return key if key is not None else self._found_key(stream)
 
     def erase(self, stream: StreamId, position: int) -> None:
-        """Erase every key that an event of the stream names: no copy of the log has its contents any more. The event at
-        this position says that they are erased."""
+        """Erase every key that an event of the stream names, so that nobody can read its contents in any copy of the
+        log. The event at this position says that they are erased."""
         named: set[bytes] = set()
         after = 0
         while page := self._log.read_sealed(stream, after=after):
@@ -164,12 +164,12 @@ class EncryptedEventLog:
         self._contents.forget(stream)
 
     def erased_later(self) -> list[StreamId]:
-        """The streams that were erased by events which the log, a copy of an earlier one, does not have."""
+        """The streams that were erased after this copy of the log was made, by events that it does not have."""
         return self._contents.keys.store.erased_after(self.log_id, self.head())
 
     def as_first_written(self, append: Append, key: DataKey, conflict: _Conflict) -> Append | None:
-        """The append with each known content hashed as its event was, in clear before encryption, or by another process
-        with another key; None if `key` hashed all of them."""
+        """The append with each known content hashed as that of its event was: without a key before encryption was on,
+        or with the key of another process; None if `key` hashed all of them."""
         stream = append.stream
         own = self._found_key(stream)
         hashed_by: dict[bytes, DataKey | None] = {}
@@ -189,7 +189,8 @@ class EncryptedEventLog:
         return key
 
     def _found_key(self, stream: StreamId) -> DataKey | None:
-        """The key of the newest of the stream's events that is encrypted."""
+        """The key of the stream's first event, or of the newest encrypted one if the first is in clear; None without an
+        encrypted one, or if the key was erased."""
         first = self._log.read_sealed(stream, limit=1)
         named = [sealed.event.payload for sealed in first if is_encrypted(sealed.event.payload)]
         before = 0
@@ -229,8 +230,8 @@ class EncryptedEventLog:
 
 
 class _Outcomes:
-    """Passes outcomes on with the events in clear, and has an append tried once more whose known contents were hashed
-    with another key."""
+    """Passes outcomes on with the events in clear, and tries an append once more if its known contents were hashed with
+    another key."""
 
     def __init__(self, log: EncryptedEventLog) -> None:
         self._log = log

@@ -11,11 +11,12 @@ from abridged.eventlog.event import RecordedEvent
 from abridged.eventlog.log import EventLog
 
 NEWEST: Final = 64
-"""The events at a log's end that are looked at: those of erasures, which are in clear, may be the last."""
+"""The number of events at a log's end that are looked at: the last ones may be erasures, which are in clear."""
 
 
 def newest_encrypted(log: EventLog) -> RecordedEvent | None:
-    """The newest encrypted event, as far as the end and the beginning of a log tell; damage there tells nothing."""
+    """The newest encrypted event among the last NEWEST of a log and its first one; None if all of them are in clear, or
+    damage hides the others."""
     for limit, backward in ((NEWEST, True), (1, False)):
         with suppress(LogCorrupt):
             for event in log.read_all(limit=limit, backward=backward):

@@ -212,8 +212,8 @@ class Conversations:
         """Erase, archive or unarchive a conversation, or say that it is purged: by its figures alone, because its
         events may be unreadable. Return its events, none if there was nothing to do.
 
-        `require` is called in the conversation's turn, in which nothing is forked from it, and raises what forbids it.
-        It returns the state before the archiving of one that is unarchived.
+        `require` is called in the conversation's turn, in which nothing is forked from it, and raises the error that
+        forbids the command; `require` of UnarchiveConversation returns the state before the archiving.
         Raises ConversationNotFound, or an EventLogError.
         """
         queue = self._queue(key)

@@ -1,6 +1,7 @@
-"""Carries erasures out again in a log that was restored from an earlier copy, whose keys were erased since.
+"""Carries erasures out again in a log that was restored from an earlier copy: the keys were erased since.
 
-Their contents cannot be read any more; this has the conversations gone for callers, too, and purged.
+Nobody can read the contents of these conversations any more. The repeated erasures end them for callers, too, and have
+them purged.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _log = structlog.get_logger()
 
 
 async def erase_again(keys: StreamKeys, log: EventLog, conversations: Conversations, new_id: Callable[[], str]) -> None:
-    """Erase what later events erased. Called at a start before anything is appended; purges follow."""
+    """Erase the conversations that later events erased. Call it at a start, before the first append; purges follow."""
     streams = await asyncio.to_thread(keys.erased_later)
     command = EraseConversation(new_id(), len(streams), None)
     for stream in streams:

@@ -1,9 +1,9 @@
 """Purges what was erased, redacted or archived, after the event that says so.
 
 The keys of an erased conversation are erased, the contents of the events before it are blanked, snapshots are dropped,
-the search index has forgotten them, the log's files are purged, and another event says so. What is archived is blanked
-only while its file is there as it was written; the file of a conversation that is erased or unarchived is removed. A
-process that is killed in between leaves a mark in the read table, by which the next one goes on.
+the search index has forgotten them, the log's files are purged, and another event says so. Archived contents are
+blanked only while their file is there as it was written; the file of a conversation that is erased or unarchived is
+removed. A process that is killed in between leaves a mark in the read table, by which the next one goes on.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ other or one apart, have weights, and an estimate is their sum: how a text is sp
 tokens its words take. All work is done by `bytes` and `int` operations over the whole text: linear for any text, and in
 integers, hence the same on every machine.
 
-A vocabulary has weights of its own, because one may have four tokens for what is one of another; a model's name says
+Every vocabulary has weights of its own, because one may need four tokens where another needs one; a model's name says
 which vocabulary it has. `estimates.json` has classes and weights; docs/adr/0076 says how they were fitted, and how far
 they are off.
 """
@@ -31,7 +31,7 @@ _SUMMED_BYTES: Final = 65_520 // 255
 """Weights that add up without reaching Adler-32's modulus, 65,521, whatever their values."""
 
 DEFAULT_VOCABULARY: Final = "o200k"
-"""The vocabulary of a model whose name says nothing: newer vocabularies are like it."""
+"""The vocabulary of a model whose name says nothing: newer vocabularies resemble it."""
 
 
 class EstimatingCounter:
@@ -69,7 +69,7 @@ def _counter(vocabulary: str) -> EstimatingCounter:
 
 
 class _Pass(NamedTuple):
-    """One way to look at pairs of units: their `distance`, and the group of each class in front and behind.
+    """One way to look at pairs of units: their `distance`, and the group of each class as the first and the second.
 
     `before` has its 16 groups in the upper half of a byte, so that one `or` makes a pair of both.
     """
@@ -131,7 +131,7 @@ class _Tables(NamedTuple):
 
 _UPPER_HALF: Final = bytes(128) + b"\x01" * 128
 _IS: Final = tuple(bytes(255 * (high == byte) for byte in range(256)) for high in range(256))
-"""For each high byte a table that has 255 for it alone: a mask."""
+"""A mask for each high byte: a table that has 255 for that byte alone."""
 
 
 @cache

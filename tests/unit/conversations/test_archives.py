@@ -1,4 +1,4 @@
-"""Archives over a log in memory, into whose steps others come."""
+"""Archives over a log in memory, while other calls come between their steps."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_nothing_is_blanked_whose_file_is_not_what_was_written(tmp_path, i
 
 
 async def test_a_conversation_that_changes_meanwhile_stays(tmp_path):
-    """The file is older than it; it is written anew when the time comes, and the old one goes then."""
+    """The file is older than the conversation; the next archiving writes a new one and removes the old one."""
     bench = Archiving(tmp_path)
     await bench.closed()
     state = await bench.conversations.state(KEY)
@@ -111,7 +111,7 @@ async def test_a_conversation_comes_back_if_another_process_forks_it_meanwhile(t
 
 
 async def test_what_a_slow_process_blanks_again_is_put_back_once_more(tmp_path):
-    """The file stays until the content is back, whoever was in between."""
+    """The file stays until the content is back, even if another process blanks it in between."""
     bench = Archiving(tmp_path)
     await bench.closed()
     before = (await bench.conversations.state(KEY)).window
@@ -131,7 +131,7 @@ async def test_what_a_slow_process_blanks_again_is_put_back_once_more(tmp_path):
 
 
 async def test_content_that_was_put_back_before_a_kill_needs_no_file(tmp_path):
-    """A process was killed before its event; the conversation is archived until a repeat says that it is back."""
+    """A process was killed before its event; the conversation is archived until a repeat appends the event."""
     bench = Archiving(tmp_path)
     await bench.closed()
     contents = {event.version: event.payload for event in bench.log.read_stream(KEY)}
@@ -146,7 +146,7 @@ async def test_content_that_was_put_back_before_a_kill_needs_no_file(tmp_path):
 
 
 async def test_an_erasure_is_not_confirmed_where_the_folder_is_gone(tmp_path):
-    """The setting went between the erasure and its purge: the file may still be there."""
+    """The setting was removed between the erasure and its purge: the file may still be there."""
     bench = Archiving(tmp_path)
     await bench.closed()
     await bench.archives.of(KEY, dry_run=False)
@@ -198,7 +198,7 @@ async def test_a_file_takes_the_place_of_what_is_none(tmp_path, plant: Callable[
 
 
 class Late(ArchiveFolder):
-    """A folder behind whose writing others come."""
+    """A folder that lets other calls end after each write."""
 
     def __init__(self, path: Path, others: Callable[[], Coroutine[Any, Any, object]]) -> None:
         super().__init__(path)
@@ -229,7 +229,7 @@ async def test_an_erasure_while_a_file_is_written_leaves_none(tmp_path):
 
 
 class Interrupted(ArchiveFolder):
-    """A folder in whose reading the event loop takes `turns`, from `begin` on."""
+    """A folder whose reads let the event loop call `begin` and take `turns` turns first."""
 
     def __init__(self, path: Path, begin: Callable[[], object], turns: int) -> None:
         super().__init__(path)
@@ -246,7 +246,7 @@ class Interrupted(ArchiveFolder):
 
 
 async def test_an_erasure_beside_the_way_back_leaves_nothing(tmp_path):
-    """It waits until the content is back, so that none is put back behind it."""
+    """The erasure waits until the content is back, so that no content is put back after it."""
     bench = Archiving(tmp_path)
     await bench.closed()
     await bench.archives.of(KEY, dry_run=False)

@@ -21,7 +21,7 @@ SAMPLES = json.loads((Path(__file__).parent / "samples.json").read_text(encoding
 """Short texts of every script class, each with its count of the o200k vocabulary."""
 
 COUNTED = json.loads((Path(__file__).parents[2] / "golden/token_counts.json").read_text(encoding="utf-8"))
-"""Their counts by older vocabularies."""
+"""Counts of the same texts by older vocabularies."""
 
 
 def errors() -> dict[str, float]:
@@ -58,7 +58,7 @@ def test_the_empty_text_has_no_tokens() -> None:
 
 @pytest.mark.parametrize("vocabulary", ["llama2", "smollm2"])
 def test_a_models_name_says_which_vocabulary_is_estimated(vocabulary: str) -> None:
-    """Of an older one, which has up to four tokens for one of a newer."""
+    """An older vocabulary has up to four tokens for one of a newer vocabulary."""
     estimate = ESTIMATE.of(f"ollama:{vocabulary}:1b")
     errors = [estimate.count(SAMPLES[name]["text"]) / real - 1 for name, real in COUNTED[vocabulary].items()]
 
@@ -84,7 +84,7 @@ def test_a_count_is_what_the_tables_say(characters: list[str], repeated: int) ->
 
 @given(st.text(st.characters(), max_size=50))
 def test_a_unit_has_the_class_of_its_character(text: str) -> None:
-    """Whatever stands beside it: choosing by whole texts is choosing one by one."""
+    """No neighbour changes it: choosing by whole texts is choosing one by one."""
     tables = estimated._tables()
 
     assert tables.classes("é" + text) == b"".join(
