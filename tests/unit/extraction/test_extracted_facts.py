@@ -149,7 +149,7 @@ def test_a_task_that_is_denied_or_supposed_to_be_done_stays(later: str) -> None:
     ],
 )
 def test_a_decision_stands_beside_what_takes_back_something_else_or_nothing(later: str) -> None:
-    """A reversal is about its own clause, and is none under a `not` or an `if`."""
+    """A reversal is about its own clause; `not` and `if` take it back."""
     first = "Ana: We decided to hold the summer party at the harbour office."
 
     assert first in after(said(later), decisions=(first,)).decisions
