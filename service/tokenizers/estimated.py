@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 from zlib import adler32
@@ -26,6 +27,11 @@ _HUNDREDTHS: Final = 100
 
 _TOKENS_A_CHARACTER: Final = 4
 """The most that a character may take: one token for each of its bytes."""
+
+_CHARACTERS_A_TOKEN: Final = 8
+"""Few texts have more of them for each token, but for runs of one that is no letter."""
+
+_RUN_A_TOKEN: Final = 64
 
 _SUMMED_BYTES: Final = 65_520 // 255
 """Weights that add up without reaching Adler-32's modulus, 65,521, whatever their values."""
@@ -55,7 +61,14 @@ class EstimatingCounter:
         tables = _tables()
         classes = tables.space + tables.classes(text)
         hundredths = sum(map(_hundredths, tables.passes, self._weights, (classes,) * len(self._weights)))
-        return max(1, min(-(-hundredths // _HUNDREDTHS), _TOKENS_A_CHARACTER * len(text)))
+        tokens = min(-(-hundredths // _HUNDREDTHS), _TOKENS_A_CHARACTER * len(text))
+        return tokens if tokens * _CHARACTERS_A_TOKEN >= len(text) else max(1, tokens, _fewest(text))
+
+
+def _fewest(text: str) -> int:
+    """The fewest tokens that a text of these characters can be: pairs that no ordinary text has may weigh nothing."""
+    told_apart = sum(one != other or one.isalnum() for one, other in pairwise(text))
+    return told_apart // _CHARACTERS_A_TOKEN + (len(text) - told_apart) // _RUN_A_TOKEN
 
 
 def estimated_vocabularies() -> tuple[str, ...]:
