@@ -109,13 +109,18 @@ class ArchiveFolder:
                     raise ArchiveUnusable(f"line {recorded.version + 1} is no event of the log", file=archived.file)
                 yield event._replace(position=recorded.position)
 
-    def remove(self, log_id: str, key: StreamId, *, but: str = "") -> None:
-        """Overwrite and remove the files of a conversation, those of unfinished writes among them, all `but` one."""
+    def remove(self, log_id: str, key: StreamId, *, before: int | None = None) -> None:
+        """Overwrite and remove the files of a conversation, and what an unfinished write left: of fewer events than
+        `before`, or all. A later one may be of another process, which has archived it anew."""
         if self._path is None or not self._path.exists():
             return
         prefix = _prefix(log_id, key)
         with self._reporting(prefix) as folder:
-            found = [entry.path for entry in os.scandir(folder) if entry.name.startswith(prefix) and entry.name != but]
+            found = [
+                entry.path
+                for entry in os.scandir(folder)
+                if entry.name.startswith(prefix) and (before is None or _events_of(entry.name, prefix) < before)
+            ]
             for path in found:
                 _overwrite(path)
                 os.unlink(path)
@@ -148,6 +153,12 @@ def _prefix(log_id: str, key: StreamId) -> str:
     own = blake2b("\0".join((log_id, *key)).encode(), digest_size=_ID_BYTES).hexdigest()
     namespace, name = (re.sub(r"[^A-Za-z0-9_-]", "_", part)[:_SLUG_CHARS] for part in key)
     return f"{namespace}.{name}.{own}."
+
+
+def _events_of(name: str, prefix: str) -> int:
+    """The number of events in the name of a conversation's file, 0 if it has none."""
+    number = name.removeprefix(prefix).partition(".")[0]
+    return int(number) if number.isdecimal() else 0
 
 
 def _lines(log: EventLog, key: StreamId, events: int) -> Iterator[bytes]:

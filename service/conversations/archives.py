@@ -172,29 +172,30 @@ class Archives:
         """Put the content back in the conversation's turn, in which nobody erases it, and return the state before."""
         row = await self._row(key)
         if await asyncio.to_thread(self._is_blanked, key):
-            await asyncio.to_thread(self._put_back, key)
+            await asyncio.to_thread(self._put_back, row)
         return await asyncio.to_thread(self._before, key) if row.archive_file else None
 
     def _is_blanked(self, key: StreamId) -> bool:
         """Return whether the log lacks contents: it was purged, and no killed process has put all of them back."""
         return any(event.payload == ERASED for event in recorded_events(self._log, key))
 
-    def _put_back(self, key: StreamId) -> None:
-        """Put the contents of the file into their places."""
-        archived = self._archiving(key)
+    def _put_back(self, row: Row) -> None:
+        """Put the contents that the file has into their places, unless another process has erased the conversation."""
+        archived = self._archiving(row.key)
         page: list[RecordedEvent] = []
         size = 0
-        for event in self._folder.events(self._log, key, archived):
+        for event in self._folder.events(self._log, row.key, archived):
             page.append(event)
             size += len(event.payload)
             if len(page) == PAGE_EVENTS or size > PAGE_BYTES:
-                self._put(key, page)
+                self._put(row, page)
                 page, size = [], 0
-        self._put(key, page)
+        self._put(row, page)
 
-    def _put(self, key: StreamId, page: Sequence[RecordedEvent]) -> None:
+    def _put(self, row: Row, page: Sequence[RecordedEvent]) -> None:
         if page:
-            self._log.blank(key, {event.version: event.payload for event in page})
+            payloads = {event.version: event.payload for event in page}
+            self._log.blank(row.key, payloads, expected_version=row.event_version)
 
     def _before(self, key: StreamId) -> Conversation:
         """The state before the archiving."""

@@ -220,17 +220,17 @@ class Conversations:
         async with queue.turn:
             await queue.settled()
             for attempts_left in reversed(range(ATTEMPTS_MAX)):
-                before = await require()
-                state = await self.log.outline(key)
-                if not state.is_open:
-                    raise ConversationNotFound(key.name)
-                if before is not None:
-                    state = state._replace(before_archiving=(before,))
-                events = await self._decided(key, state, command)
-                if not events:
-                    await self._confirm()
-                    return events
                 try:
+                    before = await require()
+                    state = await self.log.outline(key)
+                    if not state.is_open:
+                        raise ConversationNotFound(key.name)
+                    if before is not None:
+                        state = state._replace(before_archiving=(before,))
+                    events = await self._decided(key, state, command)
+                    if not events:
+                        await self._confirm()
+                        return events
                     await self._commit(key, queue, state, events, _NOTHING_SENT)
                 except WrongExpectedVersion:
                     if not attempts_left:

@@ -212,13 +212,14 @@ class Purges:
         if row is not None and row.archive_file:
             version, archived = archived_in(self._log, key)
             self.archives.require(archived)
-            any_blanked = self._put_blanks(key, version, _erased, partial(self._unchecked, key))
-            self.archives.remove(self._log.log_id, key, but=archived.file)
+            # Another process may take it back or erase it from here on; its file is the only copy.
+            any_blanked = self._put_blanks(key, version, _erased, expected_version=row.event_version)
+            self.archives.remove(self._log.log_id, key, before=archived.events)
             return BlankedUpTo(version, any_blanked, all=True)
         blanking = Blanking.of(self._whole(key))
-        left = partial(redacted_payload, blanking)
-        any_blanked = self._put_blanks(key, blanking.end, left, partial(self._in_clear, key))
-        self.archives.remove(self._log.log_id, key)
+        any_blanked = self._put_blanks(key, blanking.end, partial(redacted_payload, blanking))
+        if row is not None:
+            self.archives.remove(self._log.log_id, key, before=row.event_version)
         return BlankedUpTo(max(blanking.end, row.purge_due if row is not None else 0), any_blanked)
 
     def _whole(self, key: StreamId) -> Iterator[tuple[int, Event]]:
@@ -235,16 +236,17 @@ class Purges:
         key: StreamId,
         end: int,
         left: Callable[[RecordedEvent], bytes],
-        page_of: Callable[[int, int], Sequence[RecordedEvent]],
+        *,
+        expected_version: int | None = None,
     ) -> bool:
-        """Put the payloads that are `left` in the places of those before version `end`. Return whether any changed.
-        `page_of` reads the events after a version up to a number of them."""
+        """Put the payloads that are `left` in the places of those before version `end`. Return whether any changed."""
         any_blanked, after = False, 0
         while after < end - 1 and (page := page_of(after, min(PAGE_EVENTS_MAX, end - 1 - after))):
             lefts = {event.version: left(event) for event in page}
             changed = {event.version for event in page if lefts[event.version] != event.payload}
             if changed:
-                self._log.blank(key, {version: lefts[version] for version in sorted(changed)})
+                payloads = {version: lefts[version] for version in sorted(changed)}
+                self._log.blank(key, payloads, expected_version=expected_version)
                 any_blanked = True
             after = page[-1].version
         return any_blanked

@@ -32,8 +32,8 @@ SECRET = "the launch code is tangerine"
 class Archiving(Bench):
     """A closed conversation that can be archived. `purging` is called between blanking and the purge of files."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
+    def __init__(self, folder: Path, *, is_shared: bool = False, beside: Bench | None = None) -> None:
+        super().__init__(is_shared=is_shared, beside=beside)
         self.folder = ArchiveFolder(folder)
         self.path = folder
         self.purges = Purges(self.log, self.conversations, self.table, self.folder)
@@ -225,6 +225,90 @@ async def test_an_erasure_while_a_file_is_written_leaves_none(tmp_path):
     with pytest.raises(ConversationIsErased):
         await archives.of(KEY, dry_run=False)
 
+    assert not [*tmp_path.iterdir()]
+
+
+class Slow(ArchiveFolder):
+    """The folder of a slow process: others come once behind the call that looks at a file, or before one that removes
+    files."""
+
+    def __init__(self, path: Path, *, behind: str, others: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        super().__init__(path)
+        self._behind = behind
+        self._others = others
+        self._loop = asyncio.get_running_loop()
+
+    def require(self, archived: ConversationArchived) -> None:
+        """See ArchiveFolder."""
+        super().require(archived)
+        self._come("require")
+
+    def remove(self, log_id: str, key: StreamId, *, before: int | None = None) -> None:
+        """See ArchiveFolder."""
+        self._come("remove")
+        super().remove(log_id, key, before=before)
+
+    def events(self, log: EventLog, key: StreamId, archived: ConversationArchived) -> Iterator[RecordedEvent]:
+        """See ArchiveFolder."""
+        found = [*super().events(log, key, archived)]
+        self._come("events")
+        return iter(found)
+
+    def _come(self, call: str) -> None:
+        if call == self._behind:
+            self._behind = ""
+            asyncio.run_coroutine_threadsafe(self._others(), self._loop).result()
+
+
+def two(tmp_path: Path) -> tuple[Archiving, Archiving]:
+    """Two processes on one log and one folder."""
+    slow = Archiving(tmp_path, is_shared=True)
+    return slow, Archiving(tmp_path, is_shared=True, beside=slow)
+
+
+async def test_a_slow_process_blanks_nothing_that_another_has_taken_back(tmp_path):
+    """It has found the file in its place, and lets go of the content when there is no file any more."""
+    slow, quick = two(tmp_path)
+    await slow.closed()
+    before = (await slow.conversations.state(KEY)).window
+    slow.purges.archives = Slow(tmp_path, behind="require", others=lambda: quick.archives.unarchive(KEY))
+
+    await slow.archives.of(KEY, dry_run=False)
+
+    assert (await quick.archives.unarchive(KEY)).window == before
+    assert slow.contents() == list(range(1, slow.log.stream_version(KEY) + 1))
+    assert not [*tmp_path.iterdir()]
+
+
+async def test_a_slow_process_removes_no_file_of_a_later_archive(tmp_path):
+    """It has found the content back in the log, and removes files when it has been archived again."""
+    slow, quick = two(tmp_path)
+    await slow.closed()
+    before = (await slow.conversations.state(KEY)).window
+    await slow.archives.of(KEY, dry_run=False)
+    slow.purges.archives = Slow(tmp_path, behind="remove", others=lambda: quick.archives.of(KEY, dry_run=False))
+
+    with suppress(ConversationIsArchived):
+        await slow.archives.unarchive(KEY)
+
+    assert len([*tmp_path.iterdir()]) == 1
+    assert (await quick.archives.unarchive(KEY)).window == before
+
+
+async def test_a_slow_process_puts_nothing_back_behind_an_erasure_by_another(tmp_path):
+    """The content that it has read from the file stays out of the log."""
+    slow, quick = two(tmp_path)
+    await slow.closed()
+    await slow.archives.of(KEY, dry_run=False)
+    erasures = Erasures(quick.log, quick.conversations, quick.table, quick.purges, new_id=lambda: "e")
+    erase = lambda: erasures.of(KEY, forks=False, dry_run=False)  # noqa: E731 - as short as the others
+    slow.archives = Archives(slow.log, slow.conversations, slow.table, slow.purges)
+    slow.archives._folder = Slow(tmp_path, behind="events", others=erase)
+
+    with pytest.raises(ConversationIsErased):
+        await slow.archives.unarchive(KEY)
+
+    assert not any(SECRET.encode() in event.payload for event in slow.log.read_stream(KEY))
     assert not [*tmp_path.iterdir()]
 
 
