@@ -122,8 +122,9 @@ class ArchiveFolder:
                 if entry.name.startswith(prefix) and (before is None or _events_of(entry.name, prefix) < before)
             ]
             for path in found:
-                _overwrite(path)
-                os.unlink(path)
+                with suppress(FileNotFoundError):  # another process is as fast
+                    _overwrite(path)
+                    os.unlink(path)
             if found:
                 _flush(folder)
 

@@ -141,7 +141,12 @@ class Archives:
         state = (await asyncio.to_thread(replayed, self._log, key)).state
         if state.archive_file:
             return False
-        archive = await asyncio.to_thread(self._folder.write, self._log, key, state.event_version)
+        try:
+            archive = await asyncio.to_thread(self._folder.write, self._log, key, state.event_version)
+        except ArchiveUnusable:
+            if (await self._row(key)).archive_file:  # by another process, which has blanked it
+                return False
+            raise
         event = ConversationArchived(
             conversation_id=key.name,
             messages=state.message_version,
@@ -171,9 +176,15 @@ class Archives:
     async def _back(self, key: StreamId) -> Conversation | None:
         """Put the content back in the conversation's turn, in which nobody erases it, and return the state before."""
         row = await self._row(key)
-        if await asyncio.to_thread(self._is_blanked, key):
-            await asyncio.to_thread(self._put_back, row)
-        return await asyncio.to_thread(self._before, key) if row.archive_file else None
+        try:
+            if await asyncio.to_thread(self._is_blanked, key):
+                await asyncio.to_thread(self._put_back, row)
+            return await asyncio.to_thread(self._before, key) if row.archive_file else None
+        except (ArchiveUnusable, LogCorrupt):
+            # Of another process, which has erased it or taken it back meanwhile.
+            if (await self._row(key)).event_version == row.event_version:
+                raise
+            return await self._back(key)
 
     def _is_blanked(self, key: StreamId) -> bool:
         """Return whether the log lacks contents: it was purged, and no killed process has put all of them back."""

@@ -197,6 +197,20 @@ async def test_a_file_takes_the_place_of_what_is_none(tmp_path, plant: Callable[
     assert not file.is_symlink()
 
 
+async def test_two_processes_remove_the_same_files(tmp_path):
+    """Both leave none, whoever was faster."""
+    bench = Archiving(tmp_path)
+    await bench.closed()
+    written = bench.folder.write(bench.log, KEY, 3)
+    for number in range(400):
+        (tmp_path / f"{written.file}.{number}.new").write_bytes(b"x")
+
+    removals = [asyncio.to_thread(bench.folder.remove, bench.log.log_id, KEY) for _ in range(2)]
+    await asyncio.gather(*removals)
+
+    assert not [*tmp_path.iterdir()]
+
+
 class Late(ArchiveFolder):
     """A folder that lets other calls end after each write."""
 
@@ -229,14 +243,19 @@ async def test_an_erasure_while_a_file_is_written_leaves_none(tmp_path):
 
 
 class Slow(ArchiveFolder):
-    """The folder of a slow process: others come once behind the call that looks at a file, or before one that removes
-    files."""
+    """The folder of a slow process: others come once, behind its look at the state, the file, the row or the events, or
+    before it removes files."""
 
     def __init__(self, path: Path, *, behind: str, others: Callable[[], Coroutine[Any, Any, object]]) -> None:
         super().__init__(path)
         self._behind = behind
         self._others = others
         self._loop = asyncio.get_running_loop()
+
+    def write(self, log: EventLog, key: StreamId, events: int) -> Archive:
+        """See ArchiveFolder."""
+        self._come("state")
+        return super().write(log, key, events)
 
     def require(self, archived: ConversationArchived) -> None:
         """See ArchiveFolder."""
@@ -250,6 +269,7 @@ class Slow(ArchiveFolder):
 
     def events(self, log: EventLog, key: StreamId, archived: ConversationArchived) -> Iterator[RecordedEvent]:
         """See ArchiveFolder."""
+        self._come("row")
         found = [*super().events(log, key, archived)]
         self._come("events")
         return iter(found)
@@ -280,6 +300,15 @@ async def test_a_slow_process_blanks_nothing_that_another_has_taken_back(tmp_pat
     assert not [*tmp_path.iterdir()]
 
 
+async def test_a_slow_process_is_told_that_another_has_archived_the_conversation(tmp_path):
+    """The content that it was to write is blanked; nothing is wrong with the file."""
+    slow, quick = two(tmp_path)
+    await slow.closed()
+    slow.archives._folder = Slow(tmp_path, behind="state", others=lambda: quick.archives.of(KEY, dry_run=False))
+
+    assert await slow.archives.of(KEY, dry_run=False) == Archived()
+
+
 async def test_a_slow_process_removes_no_file_of_a_later_archive(tmp_path):
     """It has found the content back in the log, and removes files when it has been archived again."""
     slow, quick = two(tmp_path)
@@ -295,15 +324,16 @@ async def test_a_slow_process_removes_no_file_of_a_later_archive(tmp_path):
     assert (await quick.archives.unarchive(KEY)).window == before
 
 
-async def test_a_slow_process_puts_nothing_back_behind_an_erasure_by_another(tmp_path):
-    """The content that it has read from the file stays out of the log."""
+@pytest.mark.parametrize("behind", ["row", "events"])
+async def test_a_slow_process_puts_nothing_back_behind_an_erasure_by_another(tmp_path, behind: str):
+    """The content that it has read from the file stays out of the log; without the file it looks again."""
     slow, quick = two(tmp_path)
     await slow.closed()
     await slow.archives.of(KEY, dry_run=False)
     erasures = Erasures(quick.log, quick.conversations, quick.table, quick.purges, new_id=lambda: "e")
     erase = lambda: erasures.of(KEY, forks=False, dry_run=False)  # noqa: E731 - as short as the others
     slow.archives = Archives(slow.log, slow.conversations, slow.table, slow.purges)
-    slow.archives._folder = Slow(tmp_path, behind="events", others=erase)
+    slow.archives._folder = Slow(tmp_path, behind=behind, others=erase)
 
     with pytest.raises(ConversationIsErased):
         await slow.archives.unarchive(KEY)
