@@ -104,7 +104,10 @@ class ArchiveFolder:
             file.readline()
             known = part_id(log.log_id, {key: archived.events})
             for recorded in islice(recorded_events(log, key), archived.events):
-                event, _ = event_of_line(file.readline().decode(), log_id=known)
+                try:
+                    event, _ = event_of_line(file.readline().decode(), log_id=known)
+                except ValueError as error:  # of a file that is removed meanwhile
+                    raise ArchiveUnusable(f"line {recorded.version + 1} is no event", file=archived.file) from error
                 if event._replace(position=recorded.position, payload=recorded.payload) != recorded:
                     raise ArchiveUnusable(f"line {recorded.version + 1} is no event of the log", file=archived.file)
                 yield event._replace(position=recorded.position)

@@ -18,7 +18,7 @@ from abridged.service.codec.events import ERASED, encode
 from abridged.service.conversations.archive_folder import Archive, ArchiveFolder
 from abridged.service.conversations.archives import Archived, Archives
 from abridged.service.conversations.erasures import Erased, Erasures
-from abridged.service.conversations.purges import Purges
+from abridged.service.conversations.purges import Purges, archived_in
 from abridged.service.conversations.replay import replayed
 from abridged.service.conversations.table import Projected
 from abridged.service.domain.commands import CloseConversation, EraseConversation
@@ -209,6 +209,22 @@ async def test_two_processes_remove_the_same_files(tmp_path):
     await asyncio.gather(*removals)
 
     assert not [*tmp_path.iterdir()]
+
+
+async def test_a_file_that_is_removed_while_it_is_read_is_unusable(tmp_path):
+    """Another process overwrites it first, behind the look at its digest."""
+    bench = Archiving(tmp_path)
+    await bench.append(1, 2, text=SECRET * 1_000)
+    await bench.conversations.execute(KEY, lambda _: CloseConversation())
+    await bench.archives.of(KEY, dry_run=False)
+    _, archived = archived_in(bench.log, KEY)
+    reading = bench.folder.events(bench.log, KEY, archived)
+    next(reading)
+
+    bench.folder.remove(bench.log.log_id, KEY)
+
+    with pytest.raises(ArchiveUnusable, match="is no event"):
+        list(reading)
 
 
 class Late(ArchiveFolder):
