@@ -42,6 +42,7 @@ from abridged.service.api.web_server import WebAccess
 from abridged.service.bootstrap.backends import stored_backend
 from abridged.service.bootstrap.core import Core, new_id
 from abridged.service.bootstrap.descriptors import for_connections
+from abridged.service.bootstrap.open_log import require_no_archives
 from abridged.service.bootstrap.rebuild import rebuild_if_due
 from abridged.service.bootstrap.recall import forgotten, lacking, open_recall
 from abridged.service.config.settings import ServerSettings, Settings
@@ -88,6 +89,7 @@ class Sidecar:
                 http_address = f"{self.server.http_listen.rpartition(':')[0]}:{port}"
             await rebuild_if_due(self.core.rebuild)
             if self.core.keys is not None:
+                await asyncio.to_thread(require_no_archives, self.core.table)
                 await erase_again(self.core.keys, self.core.log, self.core.conversations, new_id)
             attention = await asyncio.to_thread(self.core.table.attention)
             self.core.models.remember(await asyncio.to_thread(self.core.table.calibrations))

@@ -5,19 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.encryption.backend import EncryptedBackend, KeyPlace
 from abridged.eventlog.encryption.contents import ClearTypes, Contents
+from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
 from abridged.eventlog.encryption.key_file import KeyFile
+from abridged.eventlog.encryption.probe import NEWEST
 from abridged.eventlog.encryption.salvage import encrypted_meaning
 from abridged.eventlog.errors import KeysUnusable
+from abridged.eventlog.rows import StoredRows
 from abridged.eventlog.salvage import Meaning
-from abridged.service.bootstrap.backends import keys_in_database
+from abridged.eventlog.verification import LogVerification
+from abridged.service.bootstrap.backends import keys_in_database, stored_backend
+from abridged.service.bootstrap.open_log import require_no_archives
 from abridged.service.codec.events import ERASED
 from abridged.service.config.settings import EncryptionSettings, Settings
+from abridged.service.conversations.row import READ_TABLE, Row
+from abridged.service.conversations.table import ConversationTable
 from abridged.service.domain.events import ConversationErased, TextPurged
 from abridged.service.models.settings import text_of
+
+T = TypeVar("T")
 
 CLEAR = ClearTypes(frozenset({ConversationErased.__name__, TextPurged.__name__}), ERASED)
 """The events that are read after a conversation's keys are erased; they contain nobody's words."""
@@ -59,18 +69,53 @@ def meaning_with_keys(meaning: Meaning, settings: Settings) -> Iterator[Meaning]
         keys.close()
 
 
-def keys_of(settings: Settings) -> str:
-    """Describe the data keys of the log of `settings` in a line. Raises KeysUnusable."""
+def require_keys(settings: Settings) -> None:
+    """Raise KeysUnusable if the log of `settings` is encrypted, and its data keys are not in their place."""
     place = key_place(settings)
+    if not place.exists() and _looked_at(settings, lambda log, _: _newest_key(log)):
+        raise KeysUnusable(f"there are no data keys at {place.name}, and the log is encrypted")
+
+
+def keys_of(settings: Settings) -> str:
+    """Describe the data keys of the log of `settings` in a line. Raises KeysUnusable if it needs others, and
+    SettingUnusable if it has archived conversations."""
+    require_keys(settings)
+    place = key_place(settings)
+    _looked_at(settings, _require_no_archives)
     if not place.exists():
         return f"data keys at {place.name} will be made"
     keys = place.opened()
     try:
+        if needed := _looked_at(settings, lambda log, _: _newest_key(log)):
+            keys.of(needed)
         return (
             f"data keys at {place.name}, {'' if keys.is_rewrapped else 'not all '}wrapped with the first operator's key"
         )
     finally:
         keys.close()
+
+
+def _looked_at(settings: Settings, look: Callable[[LogVerification, StoredRows[Row]], T]) -> T | None:
+    """Return what `look` finds in the log of `settings`, which a sidecar may write meanwhile; None without a log."""
+    stored = stored_backend(settings.log)
+    if not stored.log_id():
+        return None
+    rows = stored.rows(READ_TABLE)
+    with stored.verification(rows, is_owned=False) as log:
+        return look(log, rows)
+
+
+def _newest_key(log: LogVerification) -> bytes:
+    """The id of a data key that the log needs, empty if it needs none."""
+    # The last events may be erasures, which are in clear, and the first ones may be older than the encryption.
+    last = log.read_all(after=max(0, log.event_count() - NEWEST), limit=NEWEST)
+    found = (event.payload for event in (*reversed(last), *log.read_all(after=0, limit=1)))
+    return next((key_id_of(payload) for payload in found if is_encrypted(payload)), b"")
+
+
+def _require_no_archives(log: LogVerification, rows: StoredRows[Row]) -> None:
+    if log.fault is None:  # a start makes the table again before it looks
+        require_no_archives(ConversationTable(rows))
 
 
 def rewrapped(settings: Settings, progress: Callable[[int, int], None]) -> tuple[int, bool]:

@@ -23,7 +23,13 @@ from abridged.service.conversations.table import ConversationTable
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.profiles.profile import HeldBy
 from abridged.service.domain.triggers import held_by
+from abridged.service.models.settings import SettingUnusable
 from abridged.service.telemetry.commits import CommitReport
+
+ARCHIVED = (
+    "encryption.key: the log has archived conversations, such as {}, and an encrypted log has no archives; see Encryption "
+    "in docs/production.md"
+)
 
 _log = structlog.get_logger()
 
@@ -82,3 +88,9 @@ def open_log(
     snapshots = SnapshotWriter(log, ConversationSnapshots(kept.snapshots))
     resources.push_async_callback(snapshots.close)
     return OpenLog(log, table, Rebuild(log, table, kept.rows, kept.snapshots), snapshots, leases, keys)
+
+
+def require_no_archives(table: ConversationTable) -> None:
+    """Raise SettingUnusable for archived conversations, since an encrypted log has no way to take them back."""
+    for key in table.archived(limit=1):
+        raise SettingUnusable(ARCHIVED.format(key.name))

@@ -250,6 +250,8 @@ def _encryption(settings: Settings) -> Iterator[Finding]:
         yield Finding(FAIL, f"encryption: {NO_CRYPTOGRAPHY}", "or unset encryption.key")
     except EventLogError as error:
         yield Finding(FAIL, f"encryption: {error}", CHECK_KEYS)
+    except SettingUnusable as error:
+        yield Finding(FAIL, f"encryption: {error}", "unarchive them before you switch encryption on")
     if index_bytes(settings):
         yield Finding(WARN, "encryption: there is a search index, which has the words in clear", FORGET_INDEX)
 

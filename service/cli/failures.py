@@ -56,7 +56,10 @@ RESTORE_OR_SALVAGE = "restore a backup, or run `abridged log salvage`, see docs/
 """The way out for a log in a file: what is left of it makes a new one."""
 
 GIVE_KEY = "set encryption.key or encryption.key_file to the operator's key: docs/production.md"
-CHECK_KEYS = "check encryption.key, encryption.key_file and the place of the data keys: docs/production.md"
+CHECK_KEYS = (
+    "check encryption.key or encryption.key_file, and set encryption.keys_path to the log's data keys, which no copy of the "
+    "log has beside it: docs/production.md"
+)
 
 CHECK_DATABASE = "check log.url, its role and password, and that the server runs: docs/production.md"
 

@@ -114,7 +114,8 @@ def verify(invocation: Invocation, *, place: LogSettings | None, name: str | Non
     commitment, every stream's hash chain, and the read table and the snapshots against the events, unless another
     version of the program made them. Changes nothing, and sidecars may go on writing to a database meanwhile.
 
-    Exits with 1 if something is damaged, or if LOG is no log or cannot be checked; with 2 if it does not exist.
+    Exits with 1 if something is damaged, if encryption is on and the data keys of an encrypted LOG are not in their
+    place, or if LOG is no log or cannot be checked; with 2 if it does not exist.
     """
     settings = configuration(invocation).settings
     of_log = _on_disk(_of(place, name, settings))
@@ -131,10 +132,11 @@ def verify(invocation: Invocation, *, place: LogSettings | None, name: str | Non
     with _explained(unreadable, of_log, if_locked="stop the sidecar, or verify a backup"):
         try:
             lines_max = sys.maxsize if is_all else LINES_MAX
-            backend = log_backend(settings.model_copy(update={"log": of_log}))
-            summary = verified(backend, lines_max, _Progress(), hint=way_out)
+            settings = settings.model_copy(update={"log": of_log})
+            summary = verified(log_backend(settings), lines_max, _Progress(), hint=way_out)
         except FileNotFoundError as error:
             raise Misconfigured(**_absent(of_log)) from error
+        _require_keys(settings, summary)
     say(f"ok: {summary}")
 
 
@@ -272,6 +274,7 @@ def export_log(settings: Settings, log: LogSettings, out: IO[bytes], choice: Cho
 
     with _as_served(settings, log) as of_log:
         backend = log_backend(of_log)
+        _require_keys(of_log)
         rows = backend.rows(READ_TABLE)
         with backend.verification(rows) as found:
             chosen = lines_of_choice(found, rows, choice, _Progress()) if choice else lines_of_log(found, _Progress())
@@ -402,6 +405,19 @@ def stats(invocation: Invocation, place: LogSettings | None, name: str | None, *
         say(json_text(plain_stats(found)))
     else:
         print_stats(found, str(backend))
+
+
+def _require_keys(settings: Settings, checked: str = "") -> None:
+    """Raise CommandFailed, with what was `checked` without them, if the log's data keys are not in their place."""
+    if not settings.encryption.is_on:
+        return
+    # An operator who does not encrypt has no library for it.
+    from abridged.service.bootstrap.encryption import require_keys
+
+    try:
+        require_keys(settings)
+    except KeysUnusable as error:
+        raise CommandFailed(str(error), details=(checked,), hint=CHECK_KEYS) from error
 
 
 def _require_no_keys(settings: Settings) -> None:

@@ -86,7 +86,7 @@ class Row(NamedTuple):
 
 READ_TABLE = RowTable(
     "conversations",
-    version=10,
+    version=11,
     row=Row,
     marks={
         "pending": ("pending_pass",),
@@ -96,6 +96,7 @@ READ_TABLE = RowTable(
         "reported": ("usage_reports",),
         "purging": ("purge_due",),
         "forked": ("forked_from",),
+        "archived": ("archive_file",),
     },
     private={"title": "", "labels": label_column({}), "settings": settings_to_bytes(Settings())},
 )

@@ -191,6 +191,10 @@ class ConversationTable:
         """The conversations of which the files may still have what was erased, by namespace and id."""
         return self._rows.marked_streams("purging")
 
+    def archived(self, limit: int = NUMBER_MAX) -> list[StreamId]:
+        """The conversations whose content is in an archive, by namespace and id."""
+        return self._rows.marked_streams("archived", limit=limit)
+
     def forks_of(self, key: StreamId) -> list[StreamId]:
         """The conversations that were forked from this one, without those that are erased."""
         return self._rows.having("forked", key.namespace, key.name)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ import pytest
 from abridged.eventlog.encryption.key_file import KeyFile
 from abridged.eventlog.errors import KeysUnusable
 from abridged.eventlog.postgres.data_keys import PostgresKeyStore
+from abridged.service.models.settings import SettingUnusable
 from abridged.v1 import conversation_service_pb2 as api
+from tests.integration.test_archive import archived, closed, unarchived
 from tests.integration.test_erasure import CANARY, erased, events_of, found_in, sung
 from tests.support.command import Ran, abridged
 from tests.support.encryption import operator_key
@@ -294,6 +297,53 @@ async def test_sidecars_that_share_a_log_share_its_keys(tmp_path):
     assert (ran.code, "name another database" in ran.err) == (2, True), ran.err
     with pytest.raises(KeysUnusable, match="name another database"):
         PostgresKeyStore(schema_url(tmp_path / "other"))
+
+
+async def test_encryption_is_not_switched_on_over_archives(tmp_path):
+    """An encrypted log could not take them back, so the start and doctor name one; without the key it comes back."""
+    folder = {"log.archive_dir": str(tmp_path / "archive")}
+    async with sidecar(tmp_path, folder) as s:
+        await sung(s, turns=10)
+        await closed(s)
+        await archived(s)
+
+    with pytest.raises(SettingUnusable, match="archived conversations, such as c1"):
+        async with sidecar(tmp_path, ON):
+            pass
+    with ThreadPoolExecutor(1) as threads:  # the sidecar has shut the loop's own down
+        doctor = ("doctor", "--no-speed", "--set", f"log.path={tmp_path / FILE}")
+        ran = await asyncio.get_running_loop().run_in_executor(threads, lambda: run(*doctor))
+    assert (ran.code, "FAIL  encryption" in ran.out, "such as c1" in ran.out) == (1, True, True), ran.out
+
+    async with sidecar(tmp_path, folder) as s:
+        await unarchived(s)
+    async with sidecar(tmp_path, ON) as s:
+        assert CANARY in str((await s.chat().context()).messages)
+
+
+async def test_missing_data_keys_are_named_by_whoever_looks_at_the_log(tmp_path):
+    """A nightly check notices them, and a copy of the log is read with those of the log."""
+    async with sidecar(tmp_path, ON) as s:
+        await s.chat().append(said(1, CANARY))
+    with ThreadPoolExecutor(1) as threads:  # the sidecar has shut the loop's own down
+        await asyncio.get_running_loop().run_in_executor(threads, missing_keys_are_named, tmp_path)
+
+
+def missing_keys_are_named(folder: Path) -> None:
+    log, backup = ("--set", f"log.path={folder / FILE}"), folder / "backup.db"
+    assert run("log", "backup", folder / FILE, backup).code == 0
+    assert "ok    encryption: data keys at" in run("doctor", "--no-speed", *log).out
+    assert "encryption.keys_path" in run("log", "export", backup).err
+    assert run("log", "export", backup, "--set", f"encryption.keys_path={folder / KEYS}").code == 0
+    (folder / KEYS).rename(folder / "moved.keys")
+
+    ran = run("doctor", "--no-speed", *log)
+    assert "FAIL  encryption: there are no data keys at" in ran.out
+    ran = run("log", "verify", folder / FILE)
+    assert (ran.code, "there are no data keys at" in ran.err, "were not read" in ran.err) == (1, True, True), ran.err
+    with closing(KeyFile(folder / KEYS)):
+        ran = run("doctor", "--no-speed", *log)
+    assert "does not have data key" in ran.out, ran.out
 
 
 @pytest.mark.parametrize(
