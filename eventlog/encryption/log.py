@@ -115,7 +115,7 @@ class EncryptedEventLog:
     def stream_version(self, stream: StreamId) -> int:
         return self._log.stream_version(stream)
 
-    def blank(self, stream: StreamId, payloads: Mapping[int, bytes]) -> None:
+    def blank(self, stream: StreamId, payloads: Mapping[int, bytes], *, expected_version: int | None = None) -> None:
         first, last = min(payloads), max(payloads)
         key, encrypted, after = self.key_of(stream), dict(payloads), first - 1
         while key and after < last and (page := self._log.read_sealed(stream, after=after)):
@@ -123,7 +123,7 @@ class EncryptedEventLog:
                 place = place_of_event(stream, event)
                 encrypted[event.version] = self._contents.encrypted(key, event.type, payloads[event.version], place)
             after = page[-1].event.version
-        self._log.blank(stream, encrypted)
+        self._log.blank(stream, encrypted, expected_version=expected_version)
 
     def purge(self) -> bool:
         return self._log.purge()
