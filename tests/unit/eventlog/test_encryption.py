@@ -208,7 +208,7 @@ def test_a_log_is_refused_without_its_keys(tmp_path):
     log.close()
 
     with closing(opened(SqliteBackend(path)).log) as plain, pytest.raises(LogEncrypted):
-        require_clear(plain)
+        require_clear(plain, CLEAR)
     with pytest.raises(KeysUnusable, match="is not among those given"):
         opened(EncryptedBackend(SqliteBackend(path), key_place(keys, NEW), CLEAR))
     keys.rename(tmp_path / "away")
