@@ -167,6 +167,14 @@ class EncryptedEventLog:
         """The streams that were erased by events which the log, a copy of an earlier one, does not have."""
         return self._contents.keys.store.erased_after(self.log_id, self.head())
 
+    def settle(self, streams: Collection[StreamId]) -> None:
+        """See StreamKeys."""
+        self._contents.keys.store.settle(self.log_id, streams)
+
+    def has_key(self, stream: StreamId) -> bool:
+        """See StreamKeys."""
+        return self.key_of(stream) is not None
+
     def as_first_written(self, append: Append, key: DataKey, conflict: _Conflict) -> Append | None:
         """The append with each known content hashed as it was first, in clear before encryption, or by another process
         with another key; None if `key` hashed all of them."""
@@ -178,7 +186,7 @@ class EncryptedEventLog:
             return None
         return self._encrypted(append, key, hashed_by, of_request=of_request)
 
-    def settle(self, stream: StreamId, key: DataKey, outcome: Outcome) -> None:
+    def written(self, stream: StreamId, key: DataKey, outcome: Outcome) -> None:
         """Go on with the key of an append that was written. Another one's may be no event's."""
         if isinstance(outcome, AppendResult) and not outcome.already_appended:
             self._contents.remember(stream, key)
@@ -246,7 +254,7 @@ class _Outcomes:
                 append, ticket, key, completions, outcome
             ):
                 continue
-            self._log.settle(append.stream, key, outcome)
+            self._log.written(append.stream, key, outcome)
             of_queue = delivered.setdefault(id(completions), (completions, []))[1]
             of_queue.append((ticket, _in_clear(append, outcome)))
         for completions, of_queue in delivered.values():
@@ -274,7 +282,7 @@ class _Second:
     def deliver(self, outcomes: Sequence[tuple[_Ticket, Outcome]]) -> None:
         """See CompletionQueue."""
         for (ticket, append, key, completions), outcome in outcomes:
-            self._log.settle(append.stream, key, outcome)
+            self._log.written(append.stream, key, outcome)
             completions.deliver([(ticket, _in_clear(append, outcome))])
 
 
