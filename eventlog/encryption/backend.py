@@ -88,7 +88,7 @@ class EncryptedBackend:
             failing.pop_all()
         contents = Contents(keys, self._clear)
         log = EncryptedEventLog(opened.log, contents)
-        rows.through(contents, log.key_of)
+        rows.through(contents, log.key_unless_lost)
         kept = opened.kept
         if kept is not None:
             kept = Kept(rows, EncryptedSnapshots(kept.snapshots, contents, log.key_of))

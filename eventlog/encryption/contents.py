@@ -9,7 +9,7 @@ from typing import Final
 from abridged.eventlog.encryption.data_key import DataKey, NotDecrypted, place_of_event
 from abridged.eventlog.encryption.data_keys import DataKeys
 from abridged.eventlog.encryption.framing import ClearTypes, is_encrypted, key_id_of
-from abridged.eventlog.errors import StreamCorrupt
+from abridged.eventlog.errors import KeyLost, StreamCorrupt
 from abridged.eventlog.event import RecordedEvent, StreamId
 
 STREAMS_MAX: Final = 4_096
@@ -79,10 +79,14 @@ class Contents:
         return None if key is None else self._decrypted(key, event)
 
     def opened_beside(self, stored: bytes, stream: StreamId, place: bytes) -> bytes | None:
-        """Return what is kept beside a stream, in clear; None if its key was erased."""
+        """Return what is kept beside a stream, in clear; None if its key was erased, or is lost: others are listed, and
+        it can be erased."""
         if not is_encrypted(stored):
             return stored
-        key = self.keys.of(key_id_of(stored))
+        try:
+            key = self.keys.of(key_id_of(stored))
+        except KeyLost:
+            return None
         if key is None:
             return None
         try:

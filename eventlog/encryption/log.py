@@ -14,7 +14,7 @@ from typing import Any
 from abridged.eventlog.encryption.contents import Contents, keys_named
 from abridged.eventlog.encryption.data_key import DataKey, place_of_event
 from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
-from abridged.eventlog.errors import EventIdConflict, EventLogError, RequestKeyConflict
+from abridged.eventlog.errors import EventIdConflict, EventLogError, KeyLost, RequestKeyConflict
 from abridged.eventlog.event import NewEvent, RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.futures import submit
 from abridged.eventlog.log import (
@@ -53,9 +53,10 @@ class EncryptedEventLog:
         return submit(self, append)
 
     def post(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
+        is_clear = all(self._contents.clear.have(event.type, event.payload) for event in append.events)
         try:
-            key = self.key_of(append.stream)
-            if key is None and all(self._contents.clear.have(event.type, event.payload) for event in append.events):
+            key = self.key_unless_lost(append.stream) if is_clear else self.key_of(append.stream)
+            if key is None and is_clear:
                 # Of an erased stream: a new key would be in its row, and no event would name it.
                 self._log.post(append, ticket, completions)
                 return
@@ -117,7 +118,8 @@ class EncryptedEventLog:
 
     def blank(self, stream: StreamId, payloads: Mapping[int, bytes]) -> None:
         first, last = min(payloads), max(payloads)
-        key, encrypted, after = self.key_of(stream), dict(payloads), first - 1
+        is_erasure = all(payload == self._contents.clear.erased for payload in payloads.values())
+        key, encrypted, after = None if is_erasure else self.key_of(stream), dict(payloads), first - 1
         while key and after < last and (page := self._log.read_sealed(stream, after=after)):
             for event in (sealed.event for sealed in page if sealed.event.version in payloads):
                 place = place_of_event(stream, event)
@@ -151,6 +153,13 @@ class EncryptedEventLog:
         """The stream's key; None if no event of it is encrypted, or its key was erased."""
         key = self._contents.known_key(stream)
         return key if key is not None else self._found_key(stream)
+
+    def key_unless_lost(self, stream: StreamId) -> DataKey | None:
+        """The stream's key; None, too, if it is lost."""
+        try:
+            return self.key_of(stream)
+        except KeyLost:
+            return None
 
     def erase(self, stream: StreamId, position: int) -> None:
         """Erase every key that an event of the stream names: no copy of the log has its contents any more. The event at

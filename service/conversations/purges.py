@@ -273,8 +273,9 @@ def archived_in(log: EventLog, key: StreamId) -> tuple[int, ConversationArchived
 def require_removable(log: EventLog, key: StreamId, archives: ArchiveFolder) -> None:
     """Raise ArchiveUnusable for an erased conversation that may still have an archive where no folder is set. Types of
     events stay when they are blanked."""
-    last = [each.type for each in log.read_stream(key, limit=_LAST_EVENTS, backward=True)]
-    last = [name for name in last if name != ConversationErased.__name__]
+    after = max(0, log.stream_version(key) - _LAST_EVENTS)
+    types = [sealed.event.type for sealed in log.read_sealed(key, after=after)]
+    last = [name for name in reversed(types) if name != ConversationErased.__name__]
     purged = last[:1] == [TextPurged.__name__]
     ended = {ConversationArchived.__name__, *(() if purged else (ConversationUnarchived.__name__,))}
     if not archives.is_set and last[purged : purged + 1] and last[purged] in ended:

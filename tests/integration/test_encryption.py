@@ -221,6 +221,42 @@ def test_a_start_without_the_keys_says_which_setting_it_needs(folder: Path, spoi
     assert {name: (folder / name).read_bytes() for name in before} == before
 
 
+@pytest.mark.parametrize(
+    "spoil", ["DELETE FROM data_keys WHERE id = ?", "UPDATE data_keys SET wrapped = randomblob(60) WHERE id = ?"]
+)
+async def test_a_key_that_is_lost_takes_its_conversation_alone(folder: Path, spoil: str):
+    """It is told unreadable, and can be erased; the others are read, listed, checked and rebuilt as before."""
+    with closing(sqlite3.connect(folder / FILE)) as file:
+        first = "SELECT payload FROM events JOIN streams ON streams.id = stream WHERE version = 1 AND name = ?"
+        (payload,) = file.execute(first, (KEPT,)).fetchone()
+    with closing(sqlite3.connect(folder / KEYS)) as keys, keys:
+        assert keys.execute(spoil, (payload[1:9],)).rowcount == 1
+
+    verified = run("log", "verify", folder / FILE)
+    assert (verified.code, "contents of 1 were not read" in verified.out) == (0, True), verified.err
+    rebuilt = await asyncio.to_thread(run, "log", "rebuild", folder / FILE)
+    assert (rebuilt.code, f"left out  default/{KEPT}" in rebuilt.out) == (1, True), rebuilt.err
+    assert "1 of 4 conversations cannot be read" in rebuilt.err
+
+
+async def test_a_conversation_whose_key_is_lost_is_listed_and_erased(folder: Path):
+    """Without its title and labels; its content is refused, and the keys are named to the operator."""
+    with closing(sqlite3.connect(folder / FILE)) as file:
+        first = "SELECT payload FROM events JOIN streams ON streams.id = stream WHERE version = 1 AND name = ?"
+        (payload,) = file.execute(first, (KEPT,)).fetchone()
+    with closing(sqlite3.connect(folder / KEYS)) as keys, keys:
+        keys.execute("DELETE FROM data_keys WHERE id = ?", (payload[1:9],))
+
+    async with sidecar(folder, ON) as s:
+        assert [each.id for each in await listed(s)] == [FORK, GONE, KEPT]
+        async with refused("UNAVAILABLE", "LOG_UNAVAILABLE"):
+            await s.chat(KEPT).append(said(11, CANARY))
+        await erased(s, KEPT)
+        await gone(s, KEPT)
+        assert CANARY in str((await s.chat(FORK).context()).messages)
+    assert found_in(folder) == []
+
+
 async def test_the_operators_key_is_replaced_under_load_and_no_call_fails(tmp_path):
     """Calls that begin conversations, go on with them and read them, while all data keys are wrapped anew, twice."""
     file = tmp_path / "operator.key"
