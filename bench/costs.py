@@ -1,6 +1,6 @@
 """The costs of chats at their model's API under a prompt cache: with passes, with clearing, cut to six messages, whole.
 
-Before each message of the assistant the window is a prompt; in a chat that has no assistant, before each message.
+The window is a prompt before each message of the assistant; in a chat that has no assistant, before each message.
 Deterministic: tokens are estimated, the summarizer's model is scripted.
 """
 

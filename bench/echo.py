@@ -1,6 +1,6 @@
 """The least that a gRPC server can do: the reference for every figure over gRPC.
 
-It takes the same request as an append and returns it unchanged, on the same kind of event loop as the sidecar.
+The server takes the same request as an append and returns it unchanged, on the same kind of event loop as the sidecar.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ TOKENS: Final = 1_000
 """The size of each extract."""
 
 PIECE_CHARS_MAX: Final = 20_000
-"""How much of the start of an unjudged chat is used: LexRank and TextRank compare all pairs of sentences."""
+"""Characters of the start of an unjudged chat that are used: LexRank and TextRank compare all pairs of sentences."""
 
 KINDS: Final = {"D": "decisions", "T": "tasks", "Q": "questions"}
 RANKERS: Final = {"LexRank": ("lex_rank", "LexRankSummarizer"), "TextRank": ("text_rank", "TextRankSummarizer")}

@@ -24,7 +24,7 @@ class Target:
         return f"{'>=' if self.at_least else '<='} {self.limit:,g}{' x' if self.of_ratio else ''}"
 
     def is_met(self, value: float) -> bool:
-        """Whether the value reaches the limit."""
+        """Return whether the value reaches the limit."""
         return value >= self.limit if self.at_least else value <= self.limit
 
 
@@ -52,7 +52,7 @@ class Spread:
 
 
 LIBRARY = "eventsourcing"
-"""A library that keeps event logs, to compare with. It is no dependency."""
+"""A library that keeps event logs, to compare with. The library is no dependency."""
 
 _HALF_OF_ECHO = Target(0.5, at_least=True, of_ratio=True)
 
@@ -294,8 +294,8 @@ def ratio_of(figure: Figure, rounds: Mapping[str, Sequence[float]]) -> Spread | 
 
 
 def table_rows(rounds: Mapping[str, Sequence[float]]) -> list[tuple[str, ...]]:
-    """Name, what, median and unit, spread, ratio, reference, target, verdict of each figure that was measured; a
-    figure of a library that is not there says so."""
+    """Rows of each measured figure: name, subject, median and unit, spread, ratio, reference, target, verdict; the row
+    of a library that is not there says so."""
     measured = {_measurement(name) for name in rounds}
     rows: list[tuple[str, ...]] = []
     for figure in FIGURES:

@@ -1,8 +1,8 @@
 """Chats played a message at a time through conversations and passes, in one process, in memory.
 
-Unless another model is given, a scripted one returns good records, made of its source, or is away. The counts are
-those that an operator pays for: calls and their tokens, windows over their budget, passes that free little. The same
-chats give the same counts on any machine.
+A scripted model returns good records, made of its source, or is away, unless another one is given. The counts are those
+that an operator pays for: calls and their tokens, windows over their budget, passes that free little. The same chats
+give the same counts on any machine.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from bench.rpc import SidecarCalls
 
 MODEL_S = 5
 MARGIN_S = 3
-"""Beside the model's time, for all that a preparation does."""
+"""Seconds beside the model's time, for all that a preparation does."""
 
 CONVERSATIONS = 30
 """Prepared at the same time in each round, and then read one after the other."""
@@ -58,7 +58,7 @@ async def prepared(folder: Path) -> AsyncIterator[Callable[[], Awaitable[Mapping
 
 
 async def _waits(sidecar: SidecarCalls, *, one_by_one: bool) -> list[float]:
-    """Seconds of each wait. Those that take as long as the model does are waited for at the same time."""
+    """Seconds of each wait. Waits that take as long as the model does run at the same time."""
     run = next(_runs)
     names = [f"waits{run}-{number}" for number in range(CONVERSATIONS)]
     for name in names:

@@ -252,7 +252,8 @@ class SidecarCalls:
     async def grown(self, conversation: str, *, events: int, compacted: bool) -> None:
         """Make a conversation of `events` events; compacted, the passes keep up with it as they would in its life.
 
-        What they read before the last batch is short: its length would take minutes and leave the same window.
+        Messages that the passes read before the last batch are short: long ones would take minutes and leave the same
+        window.
         """
         settings = conversation_pb2.ConversationSettings(
             context_length=WINDOW_TOKENS if compacted else UNLIMITED_TOKENS
@@ -320,7 +321,7 @@ class SidecarCalls:
         return time.perf_counter() - began, bool(window.summary_id)
 
     async def has_pending_pass(self, conversation: str) -> bool:
-        """Whether it is still pending."""
+        """Return whether the conversation's pass is still pending."""
         asked = conversation_service_pb2.GetConversationRequest(conversation_id=conversation)
         found = await self._stubs[0].GetConversation(asked, timeout=CALL_MAX_S)
         return bool(found.conversation.pending_summarization_id)

@@ -1,7 +1,8 @@
 """Processes that append to a log and read it, each kind as fast as it can: the product's log, a bare one, and the
 recorders of the library `eventsourcing`.
 
-A process measures each line of its standard input and prints an events-a-second for it. It ends with its input.
+A process measures each line of its standard input and prints an events-a-second for it. The process ends with its
+input.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ SCAN_EVENTS = 30_000
 
 PAGE_EVENTS = 500
 PAYLOAD = b"m" * 270
-"""As long as a message of bench.rpc."""
+"""A payload as long as a message of bench.rpc."""
 
 _RUN = "from bench.writers import run; import sys; run(*sys.argv[1:])"
 

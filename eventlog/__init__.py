@@ -1,1 +1,1 @@
-"""A durable, ordered log of opaque events in streams. It knows nothing of conversations, RPCs or telemetry."""
+"""A durable, ordered log of opaque events in streams. The package knows nothing of conversations, RPCs or telemetry."""

@@ -1,4 +1,4 @@
-"""Which appends of a group may be written, and what exactly is written for them.
+"""Decides which appends of a group may be written, and makes their rows.
 
 Callers pass in what the log knows of the streams, and get rows and outcomes; only the salts are random. All backends
 share this code, so they cannot differ. Appends are decided in order, and each sees those before it.
@@ -38,7 +38,7 @@ DAMAGED_BITS_MAX = 8
 
 
 class KnownEvent(NamedTuple):
-    """Where an event id was written, and the hash of its content."""
+    """The place where an event id was written, and the hash of its content."""
 
     position: int
     version: int
@@ -156,8 +156,8 @@ def _admit_one(
             raise KnownEvents({event_id: event.version for event_id, event in known.items()})
         result = _first_result(known)
     else:
-        if append.expected not in (None, state.version):
-            raise WrongExpectedVersion(expected=append.expected, actual=state.version)
+        if append.expected is not None:
+            require_expected(append.expected, state.version)
         before_us = state.time_us
         sealed = _seal(append, hashes, state, head, append.time_us or time_us, salts)
         events = tuple(row.event for row in sealed)
@@ -169,6 +169,12 @@ def _admit_one(
         state.requests[append.request.key] = request
         admitted.requests.append((append.stream, append.request.key, request))
     return result
+
+
+def require_expected(expected: int, actual: int) -> None:
+    """Raise WrongExpectedVersion for another version of the stream."""
+    if actual != expected:
+        raise WrongExpectedVersion(expected=expected, actual=actual)
 
 
 def _first_request(append: Append, state: StreamState, key: bytes) -> tuple[bytes, KnownRequest | None]:
@@ -207,7 +213,8 @@ def _known(hashes: Mapping[bytes, bytes], state: StreamState) -> dict[bytes, Kno
 
 
 def _is_other(stored: object, own: bytes) -> bool:
-    """Whether the hashes belong to two contents. Raises LogCorrupt if it is one content and the stored hash is damaged.
+    """Return whether the hashes belong to two contents. Raises LogCorrupt if it is one content and the stored hash is
+    damaged.
 
     Hashes of two contents differ in about half of their bits. A blanked event has none.
     """

@@ -26,8 +26,9 @@ class AsyncAppender:
     def post(self, append: Append, *, on_outcome: OnOutcome | None = None) -> asyncio.Future[AppendResult]:
         """Queue `append`; the future is for one awaiter.
 
-        `on_outcome` is called with the outcome on the loop, in the order of the log, before the awaiter resumes and
-        even if it is gone. Its exceptions go to the loop's exception handler: what is on disk never becomes an error.
+        The appender calls `on_outcome` with the outcome on the loop, in the order of the log, before the awaiter
+        resumes and even if it is gone. The loop's exception handler gets its exceptions: an event on disk never becomes
+        an error.
         """
         ended: asyncio.Future[AppendResult] = self._loop.create_future()
         self._log.post(append, (ended, on_outcome), self)

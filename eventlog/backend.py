@@ -45,11 +45,11 @@ class StreamKeys(Protocol):
         ...
 
     def settle(self, streams: Collection[StreamId]) -> None:
-        """Of these there is nothing to erase, until another copy of an earlier log is restored."""
+        """Say that nothing of these is left to erase, until somebody restores another copy of an earlier log."""
         ...
 
     def has_key(self, stream: StreamId) -> bool:
-        """Whether the stream has a key that was not erased."""
+        """Return whether the stream has a key that was not erased."""
         ...
 
 
@@ -89,7 +89,7 @@ class Backend(Protocol):
 
 
 class StoredBackend(Backend, Protocol):
-    """A place whose log outlives the process. Its text names it, without a secret."""
+    """A place whose log outlives the process. The backend's text names the place, without a secret."""
 
     def rows(self, table: RowTable[R]) -> StoredRows[R]:
         """See Backend."""
@@ -131,7 +131,7 @@ class StoredBackend(Backend, Protocol):
     def rewrite(self, rows: Any, *, goes_on: Callable[[], bool]) -> bool:
         """Write the log anew without its `rows`, whose damage may hide which parts are the events' own.
 
-        Until the new one is whole the log is only read. Returns False, and leaves it unchanged, if `goes_on`, which is
+        The log is only read until the new one is whole. Returns False, and leaves it unchanged, if `goes_on`, which is
         called every few milliseconds, returned False. Raises what `verification` raises, and LogFull without room.
         """
         ...
@@ -146,6 +146,6 @@ class MemoryBackend:
     def open(
         self, rows: Any, *, clock_us: Callable[[], int], hook: AppendHook, on_fatal: Callable[[Exception], None]
     ) -> Opened:
-        """Nothing makes it fail."""
+        """Open an empty log; the call cannot fail."""
         del rows, on_fatal
         return Opened(MemoryEventLog(clock_us=clock_us, hook=hook))

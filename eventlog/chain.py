@@ -21,13 +21,13 @@ from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 
 HASH_BYTES = 32
 CONTENT_HASH_BYTES = 16
-"""For hashes under the log's own key, for which nobody can search collisions, half the size of a seal suffices."""
+"""Half the size of a seal suffices for hashes under the log's own key, for which nobody can search collisions."""
 
 KEY_BYTES = 32
 SALT_BYTES = 16
 
 ENVELOPE_NUMBERS = Struct(">QQQq16s")
-"""How an envelope begins: position, version, schema version, time, and event id."""
+"""The beginning of an envelope: position, version, schema version, time, and event id."""
 
 _LENGTHS = Struct(">IIII")
 _OF_CONTENT = b"content"
@@ -39,7 +39,7 @@ _OF_PURPOSE = b"purpose"
 
 @dataclass(frozen=True, slots=True)
 class LogIdentity:
-    """A log's id and secret. Without `key` a guess at a content cannot be tested against its hash."""
+    """A log's id and secret. Nobody can test a guess at a content against its hash without `key`."""
 
     log_id: str
     key: bytes = field(repr=False)
@@ -81,7 +81,7 @@ def envelope(event: RecordedEvent) -> bytes:
 
 
 def envelope_names(stream: StreamId, event_type: str, trace_context: str) -> bytes:
-    """How an envelope ends, after its numbers."""
+    """The end of an envelope, after its numbers."""
     parts = (stream[0].encode(), stream[1].encode(), event_type.encode(), trace_context.encode())
     return b"".join((_LENGTHS.pack(*map(len, parts)), *parts))
 
@@ -118,8 +118,8 @@ class Blanked(NamedTuple):
 def blanked(events: Iterable[SealedEvent], stream: StreamId, payloads: Mapping[int, bytes]) -> list[Blanked]:
     """The stream's `events` that get other payloads, by version. Raises StreamCorrupt if one is not there.
 
-    What an event's own commitment binds cannot be guessed any more: its salt gives way to a new one, which the
-    commitment to the new payload follows.
+    Nobody can guess any more the content that an event's own commitment binds: a new salt takes the place of the
+    event's own, and the commitment to the new payload follows it.
     """
     found: list[Blanked] = []
     for sealed in events:
@@ -134,12 +134,12 @@ def blanked(events: Iterable[SealedEvent], stream: StreamId, payloads: Mapping[i
 
 
 def is_blanked(salt: bytes) -> bool:
-    """Whether the event with this salt has another payload than it was written with."""
+    """Return whether the event with this salt has another payload than it was written with."""
     return len(salt) > SALT_BYTES
 
 
 def is_bound(event: RecordedEvent, salt: bytes, commitment: bytes) -> bool:
-    """Whether the event matches its commitment, or if it was blanked the one in its salt."""
+    """Return whether the event matches its commitment, or if it was blanked the one in its salt."""
     if is_blanked(salt):
         salt, commitment = salt[:SALT_BYTES], salt[SALT_BYTES:]
     return commit_to(salt, envelope(event), event.payload) == commitment

@@ -57,7 +57,7 @@ class CheckedLog(ABC, Generic[R]):
         return None if is_encrypted(event.payload) else event
 
     def has_content(self, sealed: SealedEvent, content: bytes) -> bool:
-        """Whether repeats of the event with this content would be recognized."""
+        """Return whether repeats of the event with this content would be recognized."""
         if is_blanked(sealed.salt):
             return not sealed.content_hash
         return content_hash(self._identity.key, sealed.event.type, content) == sealed.content_hash

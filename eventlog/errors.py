@@ -127,13 +127,13 @@ class KeyLost(KeysUnusable):
 
 
 class LogFailed(EventLogError):
-    """After an I/O error it is unknown what is on disk: nothing more is acknowledged until a new process has
+    """The log does not know what is on disk after an I/O error: it acknowledges nothing more until a new process has
     recovered."""
 
 
 class LogGone(EventLogError):
-    """Another file or none is in the place of the log's, so what is written now would be lost. A restart would not
-    recover it: this process keeps the removed file open, and still reads."""
+    """Another file or none is in the place of the log's, so events that are written now would be lost. A restart would
+    not recover it: this process keeps the removed file open, and still reads."""
 
 
 class LogCorrupt(EventLogError):

@@ -16,7 +16,7 @@ NUMBER_MAX = (1 << 63) - 1
 class StreamId(NamedTuple):
     """A stream's name within its namespace. Streams of different namespaces never mix.
 
-    It is a named tuple also because it is the key of every table in memory: a tuple's hash costs a quarter of a
+    The id is a named tuple also because every table in memory has it as its key: a tuple's hash costs a quarter of a
     dataclass's.
     """
 
@@ -32,8 +32,8 @@ class NewEvent(NamedTuple):
         type: The event's type.
         payload: Stored verbatim.
         schema_version: The payload's schema version.
-        content: What idempotency compares: canonical bytes of what the client sent, without server time or counts; None
-            for the payload.
+        content: The canonical bytes that idempotency compares: of what the client sent, without server time or
+            counts; None for the payload.
         trace_context: A W3C traceparent, or empty.
     """
 

@@ -1,8 +1,8 @@
 """One writer thread: while it commits one group, the queue for the next one fills.
 
-A lone caller never waits: its append is a group by itself. Only after a group of several appends is the next one held
-back, until as many wait again or GATHER_S have passed: a commit costs nearly the same at any size, so fewer and larger
-ones serve more callers sooner. The queue is bounded, and every posted append gets exactly one outcome.
+A lone caller never waits: its append is a group by itself. The writer holds a group back only after one of several
+appends, until as many wait again or GATHER_S have passed: a commit costs nearly the same at any size, so fewer and
+larger ones serve more callers sooner. The queue is bounded, and every posted append gets exactly one outcome.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GATHER_S = 0.008
 docs/performance.md."""
 
 GATHER_EVENTS = 128
-"""This many events are worth a commit: larger groups make each hardly cheaper."""
+"""The number of events that are worth a commit: larger groups make each hardly cheaper."""
 
 IDLE_AFTER_S = 5.0
 

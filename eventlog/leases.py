@@ -1,7 +1,7 @@
 """Leases: which process works on a stream for now, in the time of the log's own clock.
 
-A lease says who may begin, and never who may write: that is decided in the log, by the event that the token names.
-Whoever holds one counts its time from before the call that took or renewed it, and so stops before another may begin.
+A lease says who may begin, and never who may write: that is decided in the log, by the event that the token names. The
+holder of a lease counts its time from before the call that took or renewed it, and so stops before another may begin.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class AppendResult(NamedTuple):
         last_position: Position of the last event, likewise.
         last_version: Version of the last event, likewise.
         events: The recorded events, in order; empty if `already_appended`.
-        already_appended: Whether all of it was on disk before.
+        already_appended: True if all of it was on disk before.
     """
 
     first_position: int
@@ -83,9 +83,9 @@ class Committed(NamedTuple):
 
 
 AppendHook = Callable[[Any, Sequence[Committed]], None]
-"""Called in the append's transaction with that transaction, as `Rows.put` takes it, and every append of the group. If
-it raises, the group is rolled back and its appends are retried one by one; those for which it raises again fail with
-its exception. It must have no effect outside the transaction."""
+"""Called in the append's transaction with that transaction, as `Rows.put` takes it, and every append of the group. The
+log rolls the group back if the hook raises, and retries its appends one by one; those for which the hook raises again
+fail with its exception. The hook must have no effect outside the transaction."""
 
 
 Outcome = AppendResult | Exception
@@ -102,14 +102,14 @@ class CompletionQueue(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """Which events of the whole log to read; None and empty mean all."""
+    """Selects events of the whole log; None and empty mean all."""
 
     namespace: str | None = None
     stream: StreamId | None = None
     types: frozenset[str] = frozenset()
 
     def accepts(self, event: RecordedEvent) -> bool:
-        """Whether `event` matches."""
+        """Return whether `event` matches."""
         return (
             (self.namespace is None or event.stream.namespace == self.namespace)
             and (self.stream is None or event.stream == self.stream)
@@ -204,20 +204,20 @@ class EventLog(Protocol):
         ...
 
     def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
-        """Events of one stream with their seals, unchecked. Their payloads are as they are stored: of an encrypted log
-        they are ciphertext."""
+        """Events of one stream with their seals, unchecked. Payloads are as they are stored: ciphertext in an encrypted
+        log."""
         ...
 
     def stream_version(self, stream: StreamId) -> int:
         """Number of events in the stream; 0 if it does not exist."""
         ...
 
-    def blank(self, stream: StreamId, payloads: Mapping[int, bytes]) -> None:
+    def blank(self, stream: StreamId, payloads: Mapping[int, bytes], *, expected_version: int | None = None) -> None:
         """Put these payloads, by version, in the places of those of the stream's events, which nobody can read then.
 
         The events keep their envelopes and their seals. Repeats are known by their ids, and those of a request that
         wrote any of them by its key, whatever they contain. On disk when it returns, all or none; raises what an append
-        would, and LogCorrupt for an event that is not there.
+        would, WrongExpectedVersion too, and LogCorrupt for an event that is not there.
         """
         ...
 
@@ -227,8 +227,8 @@ class EventLog(Protocol):
         ...
 
     def full(self) -> str:
-        """Why nothing can be written for lack of room; empty while there is some. It looks at the disk: run it in a
-        thread."""
+        """The reason why nothing can be written for lack of room; empty while there is some. The call looks at the
+        disk: run it in a thread."""
         ...
 
     def head(self) -> int:

@@ -11,7 +11,7 @@ T = TypeVar("T")
 def up_to_bytes(items: Iterable[T], size: Callable[[T], int], *, bytes_max: int) -> tuple[list[T], bool]:
     """The first items up to `bytes_max`, at least one if there is one, and whether those were all.
 
-    Of the remaining items, only the first is produced.
+    The call takes one item more from the iterable, and no other.
     """
     taken: list[T] = []
     total = 0

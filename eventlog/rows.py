@@ -1,6 +1,6 @@
 """Rows beside the events: one for each stream, written in the transaction that appends to it.
 
-Whoever folds events declares a `RowTable`; each backend keeps its rows in the log's own database. Rows can always be
+The owner of a fold declares a `RowTable`; each backend keeps its rows in the log's own database. Rows can always be
 made again from the events, so a table of another version is emptied and filled anew, and none is altered.
 """
 
@@ -18,7 +18,7 @@ from abridged.eventlog.event import NUMBER_MAX, StreamId
 SEAL_BYTES = 12
 
 FIRST = StreamId("", "")
-"""Before every stream."""
+"""A name that sorts before every stream's."""
 
 R = TypeVar("R", bound=tuple[Any, ...])
 """A row: a named tuple that begins with `namespace`, `id` and `position`, the position of the stream's last event."""
@@ -42,7 +42,7 @@ class RowTable(Generic[R]):
 
 
 class Fault(StrEnum):
-    """Why a table of rows has to be made again before it is read."""
+    """The reason why a table of rows has to be made again before it is read."""
 
     MISSING = "is missing"
     FOREIGN = "is another log's"
@@ -106,11 +106,11 @@ class Rows(Protocol[R]):
 
 
 class StoredRows(Rows[R], Protocol[R]):
-    """Rows that outlive the process, and may have to be made again. None is read before they are all there."""
+    """Rows that outlive the process, and may have to be made again. Nobody reads one before they are all there."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether the rows are all there."""
+        """True if the rows are all there."""
         ...
 
     def streams(self) -> Iterator[StreamId]:

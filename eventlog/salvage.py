@@ -13,7 +13,7 @@ from abridged.eventlog.rows import RowTable
 from abridged.eventlog.verification import Ranges
 
 REMNANTS = ".lost.jsonl"
-"""How the name of the file with the remnants ends, after that of the new log."""
+"""The end of the name of the file with the remnants, after that of the new log."""
 
 VACANT = ".lost"
 """The namespace of vacancies, which no credential can name."""
@@ -43,8 +43,8 @@ class Meaning(NamedTuple):
         opens: Returns the names that a stream may have by the payload of its first event.
         content: Returns what a repeat of an event is known by.
         origin: Returns the stream that an event's own begins from and the version up to which, if it begins from one.
-        vacancy: Returns type, schema version and payload of an event that tells why a position is vacant. It gets its
-            own stream and version, and the text.
+        vacancy: Returns type, schema version and payload of an event that tells why a position is vacant. The
+            function gets the event's own stream and version, and the text.
         erasing: The types of events that take the contents of earlier ones away.
         rest: Returns what is left of the events of a stream, which need not be all; by the flag it is known to be
             erased.
@@ -75,10 +75,10 @@ class Lost(NamedTuple):
         stream: The stream, or the number that the log had for it where no name is proven.
         kept: Events that the new log has: the first ones, in which none is missing.
         missing: The versions of events that nothing proves.
-        positions: Their positions, as far as an index knows them.
+        positions: The positions of these, as far as an index knows them.
         remnants: Events that are proven and do not follow from those that are kept. They are in a file beside the log.
         origin: The stream that this one begins from, if that has lost what it begins with.
-        is_erased: Whether the stream was erased: the new log has the event that says so, and none of its remnants.
+        is_erased: True if the stream was erased: the new log has the event that says so, and none of its remnants.
     """
 
     stream: StreamId | int
@@ -94,12 +94,12 @@ class Salvaged(NamedTuple):
     """The new log.
 
     Attributes:
-        log_id: Its id.
-        is_same_log: Whether that is the damaged log's id. Otherwise ids of events are not those that clients derive.
-        has_key: Whether it has the damaged log's secret. Otherwise keys of requests are unknown to it.
+        log_id: The new log's id.
+        is_same_log: True if that is the damaged log's id. Otherwise ids of events are not those that clients derive.
+        has_key: True if it has the damaged log's secret. Otherwise keys of requests are unknown to it.
         events: Events that it has of the damaged log.
         conversations: Streams that it has of the damaged log.
-        lost: What is missing, by stream.
+        lost: The missing events, by stream.
         unowned: Lost positions of which nothing tells whose they were.
     """
 
@@ -113,5 +113,5 @@ class Salvaged(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether all is there that anything in the damaged log tells of."""
+        """True if all is there that anything in the damaged log tells of."""
         return self.is_same_log and self.has_key and not self.lost and not self.unowned.count

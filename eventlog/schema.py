@@ -42,7 +42,7 @@ REVISIONS = Table(
     Column("version_num", String(32), nullable=False),
     PrimaryKeyConstraint("version_num", name=f"{REVISION_TABLE}_pkc"),
 )
-"""As the migrations make it; it has one row."""
+"""The table of the schema's revision, as the migrations make it; it has one row."""
 
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
@@ -65,7 +65,7 @@ streams = Table(
     UniqueConstraint("namespace", "name"),
     sqlite_strict=True,
 )
-"""Names of streams. Their versions are those of their newest events, so no row is hot."""
+"""Names of streams. The newest event of a stream has its version, so no row is hot."""
 
 types = Table(
     "types",

@@ -1,7 +1,7 @@
 """Snapshots of what was folded of streams, kept beside the events so that opening a long stream reads only its end.
 
-A log knows nothing of the state in one. It keeps the newest of each stream, sealed under its own secret; those whose
-events do not prove them are set aside, as they were written, and nothing removes them.
+A log knows nothing of the state in one. The log keeps the newest of each stream, sealed under its own secret; those
+whose events do not prove them are set aside, as they were written, and nothing removes them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SET_ASIDE = "snapshots_set_aside"
 
 
 PURPOSE = "snapshots"
-"""Of the log's secret under which snapshots are sealed."""
+"""The purpose of the log's secret under which snapshots are sealed."""
 
 SEAL_BYTES = 16
 
@@ -56,7 +56,7 @@ class Snapshots(Protocol):
         ...
 
     def is_damaged(self, key: StreamId) -> bool:
-        """Whether the stream has a snapshot whose seal does not fit."""
+        """Return whether the stream has a snapshot whose seal does not fit."""
         ...
 
     def version_of(self, key: StreamId) -> int:

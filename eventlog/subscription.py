@@ -1,7 +1,7 @@
 """The one loop for catching up and staying live.
 
-It reads pages from storage after its cursor; at the head it waits for a wake-up or a timer and reads again. Nothing is
-joined from two sources, so there are neither gaps nor repeats. A page is read only when the consumer asks for more:
+The loop reads pages from storage after its cursor; at the head it waits for a wake-up or a timer and reads again. Pages
+come from this one source, so there are neither gaps nor repeats. A page is read only when the consumer asks for more:
 nothing is buffered, nobody is dropped, and no read stays open while a consumer is slow.
 """
 
@@ -40,7 +40,7 @@ ReadPage = Callable[[int], Awaitable[Batch[E]]]
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Nothing up to `cursor` matched: a place to resume from."""
+    """A place to resume from: nothing up to `cursor` matched."""
 
     cursor: int
     head: int
@@ -64,7 +64,7 @@ class FellBehind:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """Nothing has matched for a while; the reader is alive and has reached this cursor."""
+    """A sign that the reader is alive and has reached this cursor: nothing has matched for a while."""
 
     cursor: int
     head: int
@@ -85,7 +85,7 @@ DEFAULT_TIMING = Timing()
 
 
 class WakeUp(Protocol):
-    """Signals that there may be something to read. It carries no data, so losing one only adds latency."""
+    """Signals that there may be something to read. The signal carries no data, so losing one only adds latency."""
 
     def mark(self) -> int:
         """Take a mark before a read, so that a wake-up during the read is not missed."""

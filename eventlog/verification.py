@@ -59,7 +59,7 @@ class Loss(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether every event is there, as it was written."""
+        """True if every event is there, as it was written."""
         return not self.ranges and not self.unplaced
 
 
@@ -98,7 +98,7 @@ class LogVerification(Protocol):
 
     @property
     def gave_up(self) -> bool:
-        """Whether reading ended after too many failures: more of the log may be lost than is named."""
+        """True if reading ended after too many failures: more of the log may be lost than is named."""
         ...
 
     def event_count(self) -> int:
@@ -106,7 +106,7 @@ class LogVerification(Protocol):
         ...
 
     def structure(self) -> Iterator[Finding]:
-        """Yield the damage to what the events are stored in, and to their positions."""
+        """Yield the damage to the files or tables of the events, and to their positions."""
         ...
 
     def require_start(self) -> None:
@@ -136,7 +136,7 @@ class LogVerification(Protocol):
         ...
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of what the log is stored in, by the name of each part."""
+        """Bytes of each part of the log's storage, by the part's name."""
         ...
 
     def read_all(self, *, after: int, limit: int) -> list[RecordedEvent]:
@@ -161,7 +161,7 @@ class LogVerification(Protocol):
         ...
 
     def has_content(self, sealed: SealedEvent, content: bytes) -> bool:
-        """Whether repeats of the event with this content would be recognized."""
+        """Return whether repeats of the event with this content would be recognized."""
         ...
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 TOOLS = (api.HISTORY_TOOL_EXPAND, api.HISTORY_TOOL_SEARCH)
 RESULT_TOKENS_MAX = 1_000
-"""What a call may put back into the window that a summary has just made room in."""
+"""Tokens that a call may put back into the window that a summary has just made room in."""
 
 CALLS_MAX = 8
 """Model calls of one turn."""
@@ -75,7 +75,7 @@ async def turn(chats: ConversationServiceAsyncStub, conversation_id: str, turn_i
 
 
 async def carried_out(chats: ConversationServiceAsyncStub, conversation_id: str, call: message_pb2.ToolCall) -> str:
-    """The result of a history tool. What the model did wrong is a result, too: it may try again."""
+    """The result of a history tool. Mistakes of the model are results, too: it may try again."""
     try:
         arguments = json.loads(call.arguments)
         if call.name == "expand_history":
@@ -122,7 +122,7 @@ async def searched(chats: ConversationServiceAsyncStub, conversation_id: str, qu
 
 
 async def scripted(body: dict[str, Any]) -> dict[str, Any]:
-    """In place of your model: searches, expands what it was asked about, and answers with what came back."""
+    """Stand in for your model: search, expand the messages that it was asked about, and answer with what came back."""
     said = [message for message in body["messages"] if message["role"] != "system"]
     results = [message["content"] for message in said if message["role"] == "tool"]
     asked = (("search_history", {"query": "badge north door"}), ("expand_history", {"first": 1, "last": 2}))

@@ -1,7 +1,7 @@
 """Facts about calls, passes, models and the log, as plain values: each is reported once; metrics and spans read it.
 
 No fact has a field for conversation text, so no text can reach a metric or a span through one. Enum values are label
-values. This package imports nothing above it: words of the domain, such as triggers and error classes, arrive as text,
+values. The package imports nothing above it: words of the domain, such as triggers and error classes, arrive as text,
 and `MetricLabels` lists them.
 """
 
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class PassOutcome(StrEnum):
-    """How a pass ended. The success ratio is success / (success + fallback + error)."""
+    """The outcome of a pass. The success ratio is success / (success + fallback + error)."""
 
     SUCCESS = "success"
     FALLBACK = "fallback"
@@ -24,7 +24,7 @@ class PassOutcome(StrEnum):
 
 
 class PreparationOutcome(StrEnum):
-    """How a record ended that was prepared before its trigger."""
+    """The outcome of a record that was prepared before its trigger."""
 
     USED = "used"
     EXTENDED = "extended"
@@ -34,7 +34,7 @@ class PreparationOutcome(StrEnum):
 
 
 class TitleOutcome(StrEnum):
-    """How a request for a title ended."""
+    """The outcome of a request for a title."""
 
     CHANGED = "changed"
     REFUSED = "refused"
@@ -42,7 +42,7 @@ class TitleOutcome(StrEnum):
 
 
 class RewriteCause(StrEnum):
-    """Why a window changed elsewhere than at its end: a prompt cache loses what follows the change."""
+    """The reason why a window changed elsewhere than at its end: a prompt cache loses what follows the change."""
 
     SUMMARIZED = "summarized"
     CLEARED = "cleared"
@@ -120,8 +120,8 @@ class RpcEnded:
 
 @dataclass(frozen=True, slots=True)
 class BatchCommitted:
-    """One transaction of the log, with the number of its events and the traceparents of its appends. It began and was
-    on disk at these times, in nanoseconds since the epoch."""
+    """One transaction of the log, with the number of its events and the traceparents of its appends. The transaction
+    began and was on disk at these times, in nanoseconds since the epoch."""
 
     started_ns: int
     ended_ns: int
@@ -140,7 +140,7 @@ class PassStarted:
         tokens_before: Tokens that the record replaces in the window.
         messages: Messages that the record covers.
         model: The first model to ask, as `provider:model`.
-        trigger_traceparent: From the event that triggered the pass, possibly days ago; empty without one.
+        trigger_traceparent: The traceparent of the event that triggered the pass, possibly days ago; empty without one.
     """
 
     conversation_id: str
@@ -171,7 +171,7 @@ class RecordCommitted:
     """The record that a pass committed.
 
     Attributes:
-        depth: Its place in its chain, from 0.
+        depth: The record's place in its chain, from 0.
         tokens_before: Tokens that it replaces in the window.
         tokens_after: Tokens of the rendered record.
         ratio_after: The token ratio with the record in the window.
@@ -196,14 +196,14 @@ class PassEnded:
     Attributes:
         trigger: Why it began; None if it was skipped before.
         model: The model that made the record, otherwise the last one asked; empty if none was.
-        duration_s: From claim to commit; None if it never began.
+        duration_s: Seconds from claim to commit; None if it never began.
         attempts: Model calls made, including refused connections.
         tokens_in: Prompt tokens that models read.
         tokens_out: Tokens that models wrote.
         error_class: Why no model made the record; also set with outcome fallback.
         skip_reason: Set with outcome skipped.
         record: Set with outcomes success and fallback.
-        trace_id: For exemplars; empty if the trace is not sampled.
+        trace_id: The trace's id for exemplars; empty if the trace is not sampled.
     """
 
     outcome: PassOutcome
@@ -231,7 +231,7 @@ class ChatStarted:
         seed: Sampling seed; None if the provider decides.
         output_tokens_max: Limit on the answer; None without one.
         attempt: The attempt within the pass, from 1.
-        compacted: Whether the prompt contains a summary in place of older messages.
+        compacted: True if the prompt contains a summary in place of older messages.
     """
 
     provider: str
@@ -248,7 +248,8 @@ class ChatStarted:
 
 @dataclass(frozen=True, slots=True)
 class ChatAsked:
-    """A call goes to a host, by name or IP address, and TCP port. If it moves on to another, the last fact counts."""
+    """A call goes to a host, by name or IP address, and TCP port. The last fact counts if the call moves on to
+    another."""
 
     server_address: str
     server_port: int

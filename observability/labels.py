@@ -12,7 +12,7 @@ METHODS_MAX = 40
 TIMED_METHODS_MAX = 2
 EVENT_TYPES_MAX = 26
 CALL_SERIES_MAX = 100
-"""Once this many pairs of method and code exist, new ones are counted under `_OTHER` and their code."""
+"""Pairs of method and code, at most: new ones beyond are counted under `_OTHER` and their code."""
 
 GRPC_CODES = (
     "OK",
@@ -44,7 +44,7 @@ class MetricLabels:
         hosts: The operator's model hosts, most important first; those past `HOSTS_NAMED_MAX` have no breaker series.
         methods: Full names of the served methods, `package.Service/Method`; at most `METHODS_MAX`.
         timed_methods: Methods with a duration series of their own; at most `TIMED_METHODS_MAX`. The others share one.
-        event_types: At most `EVENT_TYPES_MAX`.
+        event_types: The types of events, `EVENT_TYPES_MAX` at most.
         triggers: Why passes begin.
         error_classes: Why models do not make a record.
         skip_reasons: Why nothing is compressed although a pass is due.

@@ -2,7 +2,7 @@
 
 Invariant: with content logging off, a line contains names, numbers and identifiers. Anything that looks like prose, has
 a field name for prose, or comes from an exception's message is replaced by its length, whether logged by us, by a
-library, or by an uncaught exception. On a terminal, no field's value can control it or begin a line.
+library, or by an uncaught exception. No field's value can control a terminal or begin a line on it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class LogSettings:
     Attributes:
         level: The lowest level that is written.
         style: `console` has colours; `auto` is `console` on a terminal and `json` elsewhere.
-        content: Whether lines may contain conversation text.
+        content: True if lines may contain conversation text.
     """
 
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -87,8 +87,8 @@ class LogSettings:
 def configure_logs(settings: LogSettings, stream: TextIO) -> Callable[[], None]:
     """Send every log line of this process to `stream`; returns a function that undoes it.
 
-    This is the only place that sets process-wide state: structlog's configuration, the handlers of `logging` (which
-    libraries use, from level warning up), and the three hooks for uncaught exceptions.
+    The function is the only place that sets process-wide state: structlog's configuration, the handlers of `logging`
+    (which libraries use, from level warning up), and the three hooks for uncaught exceptions.
     """
     console = settings.style == "console" or (settings.style == "auto" and stream.isatty())
     chain = _chain(content=settings.content, console=console)
@@ -206,7 +206,8 @@ def _raised(exc_info: object) -> BaseException | None:
 
 
 def _frames(error: BaseException) -> list[str]:
-    """Where it was raised, innermost last, and the classes of its causes: names from code, no values."""
+    """The frames in which the error was raised, innermost last, and the classes of its causes: names from code, no
+    values."""
     lines: list[str] = []
     link: BaseException | None = error
     for _ in range(CAUSES_MAX):
@@ -227,8 +228,8 @@ def _class_name(kind: type) -> str:
 class _LibraryRecords(logging.Handler):
     """Writes what libraries log through `logging` as lines of the same form.
 
-    Their messages may quote anything (asyncio prints the exception of a lost task), so without content logging a line
-    keeps only the place and, if there is one, the uninterpolated format.
+    Messages of libraries may quote anything (asyncio prints the exception of a lost task), so without content logging a
+    line keeps only the place and, if there is one, the uninterpolated format.
     """
 
     def __init__(self, chain: Sequence[Processor], lines: LogLines, *, content: bool) -> None:

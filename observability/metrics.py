@@ -424,7 +424,7 @@ class _WithoutCreated(Collector):
 
 
 def _takes_openmetrics(accept: str) -> bool:
-    """Whether `accept` asks for OpenMetrics, in the version that we serve or in any.
+    """Return whether `accept` asks for OpenMetrics, in the version that we serve or in any.
 
     The library accepts versions that it cannot write, and raises on those that are not numbers.
     """

@@ -1,6 +1,6 @@
 """The time of a call by stage: the code that a call passes names its stages, and equal names add up.
 
-A task or thread measures for the call that began it. Outside a call nothing is stored, and a stage costs half a
+A task or thread measures for the call that began it. No time is stored outside a call, and a stage costs half a
 microsecond.
 """
 

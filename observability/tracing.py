@@ -1,7 +1,7 @@
 """Opens spans, tracks the current trace, and handles W3C trace context as plain strings.
 
 Invariant: a span carries what its fact carries and nothing else. No caller gets the SDK's span, and an exception leaves
-only its class, never its message. Without a collector the OpenTelemetry SDK is not imported, and a span costs two to
+only its class, never its message. The OpenTelemetry SDK is not imported without a collector, and a span costs two to
 four microseconds; the caller's traceparent still goes into events and logs. No collector variable prevents a start.
 """
 
@@ -50,7 +50,7 @@ class TraceIds:
     Attributes:
         trace_id: 32 lower-case hex digits.
         span_id: 16 lower-case hex digits.
-        sampled: Whether the trace's spans are exported.
+        sampled: True if the trace's spans are exported.
     """
 
     trace_id: str
@@ -74,7 +74,7 @@ class TracingSettings:
         service_name: The resource's `service.name`.
         service_version: The resource's `service.version`.
         sampler: A name from the specification; passes are sampled regardless, except by `always_off`.
-        sampler_ratio: For the samplers by trace id, 0 to 1.
+        sampler_ratio: The ratio of the samplers by trace id, 0 to 1.
         queue_max: Most spans that wait for export; more are dropped.
         batch_max: Most spans in one export.
         batch_delay_ms: Longest delay before an export.
@@ -193,13 +193,13 @@ class SilentTracing:
 
 
 CURRENT: ContextVar[Span | None] = ContextVar("abridged_span", default=None)
-"""The open span of this task. Not OpenTelemetry's own variable, so other libraries cannot add to the span."""
+"""The open span of this task. The variable is not OpenTelemetry's own, so other libraries cannot add to the span."""
 
 
 def open_tracing(settings: TracingSettings) -> Tracing:
     """Tracing as configured; imports the SDK only if there is an endpoint.
 
-    If the SDK raises on a variable that it reads itself, logs `tracing.not_opened` and exports no spans.
+    Logs `tracing.not_opened` and exports no spans if the SDK raises on a variable that it reads itself.
     """
     if not settings.traces_endpoint:
         return SilentTracing()
@@ -291,7 +291,7 @@ class _Variables:
         return ""
 
     def check_limits(self) -> bool:
-        """Whether the SDK can be imported: the import raises if one of its limits is not a number."""
+        """Return whether the SDK can be imported: the import raises if one of its limits is not a number."""
         limits = [name for name in self._environ if name.startswith("OTEL_") and name.endswith("_LIMIT")]
         broken = [name for name in limits if self.text(name) and not self.text(name).isdecimal()]
         self.ignored += [f"{name} must be an integer from 0: no span is sent" for name in broken]

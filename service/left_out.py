@@ -18,7 +18,7 @@ _changing = Lock()
 def left_out(name: str) -> Iterator[None]:
     """Have the import of the module `name` fail in this process until the context ends, unless it is loaded.
 
-    Whoever imports it must do without: this is for libraries that try to. Of several threads, the context of the first
+    Importers must do without it: this is for libraries that try to. The context of the first of several threads
     decides.
     """
     modules: dict[str, Any] = sys.modules

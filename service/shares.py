@@ -1,9 +1,9 @@
 """Shares a bounded amount among namespaces: places, slots, bytes.
 
 A namespace gets no more than is left free: one alone gets half, two that want everything get a third each, and n leave
-one part in n + 1 for the next. That is the dynamic threshold of shared-memory switches (Choudhury and Hahne,
-1998) with factor 1: no share is fixed beforehand, and none has to be taken back. A server that knows one namespace
-gives it everything.
+one part in n + 1 for the next. The rule is the dynamic threshold of shared-memory switches (Choudhury and Hahne, 1998)
+with factor 1: no share is fixed beforehand, and none has to be taken back. A server that knows one namespace gives it
+everything.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Share:
         self.held = 0
 
     def has_room(self, amount: int = 1) -> bool:
-        """Whether the namespace may hold `amount` more. An amount above the total needs all of it to be free."""
+        """Return whether the namespace may hold `amount` more. An amount above the total needs all of it to be free."""
         shares = self._shares
         return (self.held if shares.multi_tenant else 0) + min(amount, shares.total) <= shares.free
 

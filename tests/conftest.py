@@ -1,4 +1,4 @@
-"""What holds for every test: no other machine is reached, and the settings of this machine's user do not leak in."""
+"""Guards of every test: no other machine is reached, and the settings of this machine's user do not leak in."""
 
 from __future__ import annotations
 

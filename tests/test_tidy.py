@@ -1,4 +1,4 @@
-"""The style as tests: what a reviewer would otherwise have to say again and again.
+"""The style as tests: a reviewer would otherwise have to repeat these rules again and again.
 
 An exception to a rule stands in the rule's table with its reason; one that is no longer needed fails too.
 """
@@ -73,13 +73,19 @@ IMPORT_NAMES: dict[str, str] = {
     "opentelemetry-sdk": "opentelemetry.sdk",
     "protobuf": "google.protobuf",
 }
-"""Where a package's import name is not its own."""
+"""Import names of the packages whose own names are others."""
 BANNED_STEMS = re.compile(r"^_?(utils?|helpers?|common|managers?|base|misc|tools?|shared|\w+_v\d+)$")
 BANNED_CLASSES = re.compile(r"^_?(Base[A-Z]\w*|Enhanced\w*|\w*(Manager|Helper|Utils?|Processor|V[2-9]))$")
 SILENCER = re.compile(
     r"#\s*(noqa|type:\s*ignore|pragma:\s*no cover)"
     r"(?P<codes>:\s*[A-Z]+[0-9]+(,\s*[A-Z]+[0-9]+)*|\[[a-z-]+(,\s*[a-z-]+)*\])?(?P<reason>.*)$"
 )
+HEADLESS = re.compile(
+    r"\A\s*(?:Whether|What(?:ever)?|Who(?:ever)?|Which|How|Where|When|If|Because|Since|Until|Also|So|Then|But|And|There"
+    r"|Here|This|That|These|Those|Such|Its?|Their|None|Nothing|Not|Neither|Either|As|Than|Else|Of|By|In|From|With(?:out)?"
+    r"|For|At|On|To|Before|After|Between|Among|Besides?|Beyond|Under|Over|Through)\b|\b(?:is|are) none\b(?! of\b)"
+)
+"""Begins with a word of grammar, and leaves the reader to find the subject."""
 FOREIGN = [
     re.compile(pattern)
     for pattern in (
@@ -192,16 +198,15 @@ def test_every_module_says_what_it_owns():
     assert [name for name in python_files() if text(name).strip() and not ast.get_docstring(tree(name))] == []
 
 
-def test_docstrings_begin_with_what_a_thing_is_or_does():
-    """No headless clause opens one, and `none` stands for nothing."""
-    headless = re.compile(r"\A\s*(?:What|So many)\b|\b(?:is|are) none\b(?! of\b)")
+def test_docstrings_begin_with_a_noun_or_a_verb():
+    """No headless clause or phrase opens one, and `none` stands for nothing."""
     strings = (
         (name, node.value.value, node.lineno)
-        for name in own_files()
+        for name in python_files()
         for node in ast.walk(tree(name))
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     )
-    assert [f"{name}:{line}" for name, said, line in strings if headless.search(said)] == []
+    assert [f"{name}:{line}" for name, said, line in strings if HEADLESS.search(said)] == []
 
 
 def test_broad_excepts_stand_at_supervision_boundaries_only():
@@ -275,7 +280,7 @@ def test_every_module_of_the_product_is_used_by_the_product():
 
 
 def test_a_private_name_is_used_in_its_own_file_alone():
-    """So whoever changes one has seen its uses; a test may check it by itself."""
+    """A programmer who changes one has therefore seen its uses; a test may check it by itself."""
     own = {module_of(name) for name in own_files()}
     used = _uses()
 
@@ -304,7 +309,7 @@ def _uses() -> dict[str, set[str]]:
 
 
 def test_the_page_of_the_architecture_names_every_package():
-    """Whoever looks for a thing finds its folder, and no file that is gone."""
+    """A reader who looks for a thing finds its folder, and no file that is gone."""
     page = text("docs/architecture.md")
     packages = {f"{Path(name).parent}/" for name in own_files() if "/migrations/" not in name}
     named = set(re.findall(r"`([\w/]+(?:/|\.py))`", page))
@@ -340,7 +345,7 @@ def test_no_test_depends_on_the_speed_of_the_machine():
 
 
 def test_test_names_are_sentences_with_a_guarantee():
-    """At least three words, and a docstring."""
+    """The names have at least three words, and the tests have a docstring."""
     short = [
         f"{name}:{f.name}"
         for name in python_files()
@@ -405,7 +410,7 @@ def test_the_lock_satisfies_what_the_project_asks_for(lock, groups):
 
 
 def test_every_package_that_is_asked_for_is_imported():
-    """What nobody imports is not installed."""
+    """A package that nobody imports is not installed."""
     used = {module for name in product_files() for module in imported(name)}
     wanted = [r.name for r in _requirements(tomllib.loads(text("pyproject.toml")), "project")]
     names = {name: IMPORT_NAMES.get(name, name.replace("-", "_")) for name in wanted}
@@ -423,6 +428,7 @@ def _requirements(document: dict[str, Any], group: str) -> list[Requirement]:
     if group == "project":
         project = document["project"]
         return [Requirement(r) for r in (*project["dependencies"], *project["optional-dependencies"]["bpe"])]
-    if group in ("recall", "exact", "postgres"):
-        return [Requirement(r) for r in document["project"]["optional-dependencies"][group]]
+    extras = document["project"]["optional-dependencies"]
+    if group in extras:
+        return [Requirement(r) for r in extras[group]]
     return [Requirement(r) for r in document["dependency-groups"][group] if isinstance(r, str)]

@@ -1,11 +1,11 @@
 """BEAM, a public benchmark of long chats: whether searches find the messages that its questions rest on.
 
 Each chat is a folder with `chat.json` and `probing_questions/probing_questions.json`, which names the source messages
-of each question. It is fetched by whoever measures: this repository has none of it.
+of each question. Fetch the benchmark before you measure: this repository has no part of it.
 
 A source is found if it is in one of the first hits, which are exchanges. An answer stands in a text if each of its
-values does: its numbers and its words with a capital inside a sentence, of those that its sources have and its
-question has not. So no judge is asked, and every run counts the same.
+values does: its numbers and its words with a capital inside a sentence, of those that its sources have and its question
+has not. The measure asks no judge, and every run counts the same.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _ids(named: object) -> Iterator[int]:
 
 
 def stands(values: Iterable[str], text: str) -> bool:
-    """Whether the text has all of the values."""
+    """Return whether the text has all of the values."""
     return all(_has(text, value) for value in values)
 
 

@@ -28,7 +28,7 @@ _NOISE: Final = 0.05
 _LIES_CAUGHT: Final = 0.95
 _EVIDENCE_RIGHT, _EVIDENCE_WRONG = 0.95, 0.02
 _STATEMENTS_MIN: Final = 50
-"""Of fewer statements a share says nothing."""
+"""The least number of statements of which a share says anything."""
 
 _PINNED_PASSES: Final = 50
 _FROM_WINDOW, _WITH_TOOLS, _TOKENS = 0.6, 0.9, 0.25

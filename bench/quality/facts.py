@@ -39,13 +39,13 @@ class Fact:
     """A value that a conversation states.
 
     Attributes:
-        kind: What the value is.
-        value: As it is written; no other text of the conversation contains it by chance.
+        kind: The kind of the value.
+        value: The value as it is written; no other text of the conversation contains it by chance.
         message: The number of the message that states it, from 1.
         anchor: The name that the value belongs to; occurs with no other current value. Empty if it is not known.
-        question: What somebody who needs the value would ask; empty if nobody planted it.
+        question: The question of somebody who needs the value; empty if nobody planted it.
         superseded_at: The number of the message that replaces the value; 0 if none does.
-        pinned: Whether the message is pinned.
+        pinned: True if the message is pinned.
     """
 
     kind: FactKind
@@ -57,15 +57,15 @@ class Fact:
     pinned: bool = False
 
     def is_current(self, at: int) -> bool:
-        """Whether the value holds once message `at` has been said."""
+        """Return whether the value holds once message `at` has been said."""
         return self.message <= at and not 0 < self.superseded_at <= at
 
     def is_written_in(self, text: str) -> bool:
-        """Whether the text has the value, letter by letter but for case."""
+        """Return whether the text has the value, letter by letter but for case."""
         return self.value.casefold() in text.casefold()
 
     def is_attributed_in(self, text: str) -> bool:
-        """Whether the text has the value close to the name that it belongs to."""
+        """Return whether the text has the value close to the name that it belongs to."""
         folded, value, anchor = text.casefold(), self.value.casefold(), self.anchor.casefold()
         at = folded.find(value)
         while at >= 0:

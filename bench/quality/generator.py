@@ -42,8 +42,8 @@ class GeneratedChat:
 
     Attributes:
         id: The conversation's id.
-        messages: Its messages; the number of each is its place, from 1.
-        facts: What it states, in the order of its messages, values that were replaced among them.
+        messages: The messages; the number of each is its place, from 1.
+        facts: The facts that it states, in the order of its messages, values that were replaced among them.
         decoys: Values that look like those of facts, and that nobody needs.
         secrets: Credentials that no record may hold.
         markers: Words that only injected instructions want to be written.
@@ -95,7 +95,7 @@ class _Writer:
         self._injections_due = self._spread(INJECTIONS_PLANTED)
 
     def chat(self) -> GeneratedChat:
-        """All of it."""
+        """Return the whole conversation."""
         self._say(Role.SYSTEM, ["You help the people of a large project.", *self._prose(5)])
         for turn in range(self._turns):
             self._turn(turn)

@@ -1,11 +1,11 @@
 """A model that copies and forgets, so that what repeated rewriting costs is real and the same in every run.
 
-It copies sentences of what a prompt quotes, an earlier summary as well as messages, and writes nothing of its own. A
-sentence worth keeping (whole, and with an identifier or a rule; not a line of a log) survives a call by the chance
-`kept`; whether it does depends on a hash of the sentence and of the prompt, so each call decides anew and every run
-decides alike. If more survive than the asked size holds, the hash decides which do, whatever their age. Other sentences
-fill what is left. Its answers pass the checks of any answer, so the drift that it causes is that of rewriting, and not
-of one model.
+The model copies sentences of what a prompt quotes, an earlier summary as well as messages, and writes nothing of its
+own. A sentence worth keeping (whole, and with an identifier or a rule; not a line of a log) survives a call by the
+chance `kept`; whether it does depends on a hash of the sentence and of the prompt, so each call decides anew and every
+run decides alike. The hash decides which survive if the asked size does not hold them all, whatever their age. Other
+sentences fill what is left. The model's answers pass the checks of any answer, so the drift that it causes is that of
+rewriting, and not of one model.
 """
 
 from __future__ import annotations

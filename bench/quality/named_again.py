@@ -1,6 +1,7 @@
 """Counts identifiers that messages or calls name again after they left the window: did the window still have them?
 
-The later messages of a chat show which identifiers it needed. This takes no planted facts, so real chats serve too.
+The later messages of a chat show which identifiers it needed. The count takes no planted facts, so real chats serve
+too.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Answers:
         window: The value is in the window.
         attributed: The value is there beside the name that it belongs to.
         last: The value is in the last KEPT messages.
-        tools: It is there beside its name, or in what the agent reads.
+        tools: The value is there beside its name, or in what the agent reads.
         tokens: Tokens of the windows, as a share of those of the conversations.
         with_tools: The same with what the agent reads for each question, on average.
     """
@@ -109,7 +109,7 @@ async def probe_chats() -> AsyncIterator[Probing]:
 
 
 async def _untouched(_: StreamId) -> Conversation:
-    """These conversations take nothing back."""
+    """Return the state of a conversation that takes nothing back."""
     return initial_state()
 
 

@@ -57,12 +57,12 @@ class Look:
     """Looks at the windows of one conversation; `seen` is the player's OnWindow.
 
     Attributes:
-        facts: What the conversation states.
-        length: Its messages.
+        facts: The facts that the conversation states.
+        length: The number of its messages.
         at: The message after which to look; 0 for the one that leads to pass number PASSES.
         fills: The fill of the window after each pass that made a record of all that it could.
         passes: Passes, also those that cleared results alone.
-        known: How many of the facts that hold the window says, after message `at`.
+        known: Facts that hold and that the window says, after message `at`.
         known_at_end: The same at the end.
     """
 

@@ -120,7 +120,7 @@ def _corpus(name: str, chats: Sequence[PlayedChat]) -> Corpus:
 def joined(chats: Sequence[PlayedChat], *, messages: int = JOINED_MESSAGES) -> list[PlayedChat]:
     """Chats one after the other, in conversations of at least so many messages; ids say which chat a message is of.
 
-    Without their system messages, of which one conversation would have many.
+    System messages are left out, since one conversation would have many.
     """
     made: list[PlayedChat] = []
     for place, (name, said) in enumerate(chats):

@@ -1,7 +1,7 @@
 """Searches of BEAM's chats by a sidecar, beside plain BM25 and plain cosines over whole messages.
 
 The sidecar gets each chat an exchange an append, in a window that never fills: it has no records beside the messages.
-Its rivals have the same messages, vectors and count of tokens.
+The sidecar's rivals have the same messages, vectors and count of tokens.
 """
 
 from __future__ import annotations

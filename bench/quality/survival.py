@@ -28,12 +28,12 @@ class Tally:
 
     Attributes:
         asked: Current facts whose message is no longer in the window.
-        written: How many of their values the window has.
-        attributed: How many of them it has beside the names that they belong to.
+        written: Values of these facts that the window has.
+        attributed: Values that the window has beside the names that they belong to.
         old: Values that were replaced, in messages that are no longer in the window.
-        stale: How many of these the window has, without the current value.
+        stale: Replaced values that the window has without the current one.
         rules: Standing rules that nobody pinned, whose message is no longer in the window. They are no identifiers.
-        ruling: How many of these the window has.
+        ruling: Standing rules of these that the window has.
     """
 
     asked: int = 0
@@ -113,7 +113,7 @@ class Survey:
 def found_facts(chat: PlayedChat) -> list[Fact]:
     """The identifiers that people or the model said in a real chat, each where it was said last.
 
-    What only a tool returned is left out: most of it nobody will ask for.
+    Identifiers that only a tool returned are left out: nobody will ask for most of them.
     """
     last: dict[str, Fact] = {}
     for number, message in enumerate(chat[1], 1):

@@ -107,7 +107,7 @@ def _is_made_of(record: SummaryRecord, text: str, mark: str) -> bool:
 
 
 async def lies_told(policy: Policy, *, chats: int = 6) -> dict[LieKind, Share]:
-    """How many of a lying model's statements were caught, by kind: taken out, or left without a message."""
+    """The share of a lying model's statements that were caught, by kind: taken out, or left without a message."""
     made = generated_chats(chats=chats, turns=150, facts=16)
     model = LyingModel([fact for chat in made for fact in chat.facts], window=MODEL_WINDOW)
     examined = Examination.of([chat.played for chat in made])
@@ -141,7 +141,7 @@ class TokenErrors:
     Each prompt is reported after it was estimated, as by ReportUsage, and teaches what is estimated for the next.
 
     Attributes:
-        next_turn: Of the prompts of a conversation turn by turn, as they are counted and reported in its life.
+        next_turn: Errors for the prompts of a conversation turn by turn, as they are counted and reported in its life.
         other_text: The same of prompts that have no message in common.
     """
 

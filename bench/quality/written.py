@@ -1,8 +1,8 @@
 """Chats that writers who never saw the code have written, with what is to survive of each, scored in windows.
 
 A chat is `NAME.txt`, paragraphs `role: text` divided by lines `---`, and `NAME.yaml` with its facts, rules, decisions,
-open points and the statements that a summarizer might make of it, honest and false, by two writers. Of the two folders
-of a corpus the chats of `seen` may be read by whoever writes the code; those of `scored` are only scored.
+open points and the statements that a summarizer might make of it, honest and false, by two writers. Writers of the code
+may read the chats of the folder `seen` of a corpus; those of `scored` are only scored.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class WrittenChat:
 
     @property
     def played(self) -> PlayedChat:
-        """As the player takes it."""
+        """The chat as the player takes it."""
         return self.name, self.messages
 
 
@@ -94,15 +94,15 @@ class Survived:
 
     Attributes:
         values: Current values.
-        named: Those beside one of their names.
+        named: Current values beside one of their names.
         old_alone: Replaced values that stand without the current one.
         equals: Replaced values beside the current one that nothing marks as replaced.
         rules: Standing rules, letter by letter.
-        right_rules: Of the rules that the state has found, those that the writer meant as one.
+        right_rules: Rules that the state has found and that the writer meant as one.
         open_points: Open points, by most of their words.
         decisions: Decisions, by most of their words.
         tokens: Tokens of the windows, as a share of their budgets.
-        missing: What did not survive: chat, kind, text.
+        missing: The items that did not survive: chat, kind, text.
     """
 
     values: Share = field(default_factory=Share)
@@ -170,12 +170,12 @@ def _look(found: Survived, chat: WrittenChat, state: Conversation) -> None:
 
 
 def _is_same(rule: Rule, noted: Mapping[str, Any]) -> bool:
-    """Whether the sentence is the noted one: a writer may note a part of it."""
+    """Return whether the sentence is the noted one: a writer may note a part of it."""
     return rule.number == noted["message"] and (noted["text"] in rule.text or rule.text in noted["text"])
 
 
 def _has(text: str, value: str) -> bool:
-    """Whether the text has the value by itself, and not within a longer one."""
+    """Return whether the text has the value by itself, and not within a longer one."""
     edges = (
         (r"(?<!\w)" if value[0].isalnum() and value[0].isascii() else ""),
         (r"(?!\w)" if value[-1].isalnum() and value[-1].isascii() else ""),
@@ -239,7 +239,7 @@ def statements_judged(chats: Sequence[WrittenChat]) -> Statements:
 
 
 def _fate(one: Mapping[str, Any], concordance: Concordance, superseded: Mapping[str, int]) -> tuple[bool, bool]:
-    """Whether a statement is taken out, and whether it has no message as evidence."""
+    """Return whether a statement is taken out, and whether it has no message as evidence."""
     lists = dict.fromkeys(("key_points", "decisions", "action_items", "unresolved"), tuple[str, ...]())
     result = judged(lists | {one["section"]: (one["text"],)}, concordance, superseded=superseded)
     return one["text"] in result.taken_out[one["section"]], not any(getattr(result.evidence, one["section"]))

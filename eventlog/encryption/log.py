@@ -1,7 +1,7 @@
-"""An EventLog whose contents are encrypted above another one: that one's hashes, chains and files are of ciphertext.
+"""An EventLog that encrypts contents above another log, whose hashes, chains and files are therefore of ciphertext.
 
-A stream's first append takes a new key, which its events name, and later ones go on with it. Contents that idempotency
-compares are hashed under the key first, so that no copy of the log tells whether a guess is right.
+A stream's first append takes a new key, which its events name, and later appends go on with it. The key hashes the
+contents that idempotency compares first, so that no copy of the log tells whether a guess is right.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class EncryptedEventLog:
         try:
             key = self.key_unless_lost(append.stream) if is_clear else self.key_of(append.stream)
             if key is None and is_clear:
-                # Of an erased stream: a new key would be in its row, and no event would name it.
+                # An erased stream gets no new key: it would be in the stream's row, and no event would name it.
                 self._log.post(append, ticket, completions)
                 return
             key = self._contents.hold(append.stream, key or self._contents.keys.taken())
@@ -110,13 +110,13 @@ class EncryptedEventLog:
         return self._log.known_ids(stream, event_ids)
 
     def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
-        """See EventLog: as they are stored, which is what their seals bind."""
+        """See EventLog. Payloads are as they are stored, because the seals bind ciphertext."""
         return self._log.read_sealed(stream, after=after, limit=limit)
 
     def stream_version(self, stream: StreamId) -> int:
         return self._log.stream_version(stream)
 
-    def blank(self, stream: StreamId, payloads: Mapping[int, bytes]) -> None:
+    def blank(self, stream: StreamId, payloads: Mapping[int, bytes], *, expected_version: int | None = None) -> None:
         first, last = min(payloads), max(payloads)
         is_erasure = all(payload == self._contents.clear.erased for payload in payloads.values())
         key, encrypted, after = None if is_erasure else self.key_of(stream), dict(payloads), first - 1
@@ -125,7 +125,7 @@ class EncryptedEventLog:
                 place = place_of_event(stream, event)
                 encrypted[event.version] = self._contents.encrypted(key, event.type, payloads[event.version], place)
             after = page[-1].event.version
-        self._log.blank(stream, encrypted)
+        self._log.blank(stream, encrypted, expected_version=expected_version)
 
     def purge(self) -> bool:
         return self._log.purge()
@@ -155,15 +155,15 @@ class EncryptedEventLog:
         return key if key is not None else self._found_key(stream)
 
     def key_unless_lost(self, stream: StreamId) -> DataKey | None:
-        """The stream's key; None, too, if it is lost."""
+        """Return the stream's key, if it has one and that is not lost."""
         try:
             return self.key_of(stream)
         except KeyLost:
             return None
 
     def erase(self, stream: StreamId, position: int) -> None:
-        """Erase every key that an event of the stream names: no copy of the log has its contents any more. The event at
-        this position says that they are erased."""
+        """Erase every key that an event of the stream names, so that nobody can read its contents in any copy of the
+        log. The event at this position says that they are erased."""
         named: set[bytes] = set()
         after = 0
         while page := self._log.read_sealed(stream, after=after):
@@ -173,7 +173,7 @@ class EncryptedEventLog:
         self._contents.forget(stream)
 
     def erased_later(self) -> list[StreamId]:
-        """The streams that were erased by events which the log, a copy of an earlier one, does not have."""
+        """The streams that were erased after this copy of the log was made, by events that it does not have."""
         return self._contents.keys.store.erased_after(self.log_id, self.head())
 
     def settle(self, streams: Collection[StreamId]) -> None:
@@ -196,7 +196,7 @@ class EncryptedEventLog:
         return self._encrypted(append, key, hashed_by, of_request=of_request)
 
     def written(self, stream: StreamId, key: DataKey, outcome: Outcome) -> None:
-        """Go on with the key of an append that was written. Another one's may be no event's."""
+        """Remember the key of an append that was written; no event may name that of another one."""
         if isinstance(outcome, AppendResult) and not outcome.already_appended:
             self._contents.remember(stream, key)
         else:
@@ -204,12 +204,13 @@ class EncryptedEventLog:
         self._contents.release(stream)
 
     def _key_at(self, position: int) -> DataKey | None:
-        """The key of an event; None of one in clear."""
+        """Return the key of the event at a position; None if it is in clear."""
         (event,) = self._log.read_all(after=position - 1, limit=1)
         return self._contents.keys.of(key_id_of(event.payload)) if is_encrypted(event.payload) else None
 
     def _found_key(self, stream: StreamId) -> DataKey | None:
-        """The key of the newest of the stream's events that is encrypted."""
+        """The key of the stream's first event, or of the newest encrypted one if the first is in clear; None without an
+        encrypted one, or if the key was erased."""
         first = self._log.read_sealed(stream, limit=1)
         named = [sealed.event.payload for sealed in first if is_encrypted(sealed.event.payload)]
         before = 0
@@ -249,8 +250,8 @@ class EncryptedEventLog:
 
 
 class _Outcomes:
-    """Passes outcomes on with the events in clear, and has an append tried once more whose known contents were hashed
-    with another key."""
+    """Passes outcomes on with the events in clear, and tries an append once more if its known contents were hashed with
+    another key."""
 
     def __init__(self, log: EncryptedEventLog) -> None:
         self._log = log

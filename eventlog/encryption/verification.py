@@ -1,4 +1,4 @@
-"""A check of an encrypted log that has its keys: contents are read in clear, all else as it is stored."""
+"""A check of an encrypted log with its keys: reads contents in clear, and everything else as it is stored."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class EncryptedVerification:
             return None
 
     def has_content(self, sealed: SealedEvent, content: bytes) -> bool:
-        """See LogVerification: an event's own key has hashed its content, if it has one."""
+        """See LogVerification. The event's own key, if it has one, hashes the content."""
         stored = sealed.event.payload
         key = self.contents.keys.of(key_id_of(stored)) if is_encrypted(stored) else None
         return self._log.has_content(sealed, content if key is None else key.hashed(content))

@@ -1,4 +1,5 @@
-"""Makes the newest schema, step by step. It imports alembic, so nothing imports it before a migration is due."""
+"""Makes the newest schema, step by step. The package imports alembic, so nothing imports it before a migration is
+due."""
 
 from __future__ import annotations
 

@@ -41,8 +41,9 @@ class PostgresBackend:
     """A StoredBackend: the log of a name in the database at `url`, in the first schema of the role's search path."""
 
     def __init__(self, url: str, name: str = DEFAULT_NAME, *, listen_url: str = "", copy_of: str = "") -> None:
-        """At `listen_url` is the server itself, where `url` is that of a pooler. With `copy_of` the log is a copy
-        that is being made of the log with this id. Raises LogUnsafe for a URL that names no PostgreSQL database."""
+        """Take the server's own address from `listen_url` where `url` is that of a pooler. The log is a copy that is
+        being made of the log with the id `copy_of`, if there is one. Raises LogUnsafe for a URL that names no
+        PostgreSQL database."""
         self._url = url
         self._address = Address(url)
         self._name = name

@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class Address:
-    """Where a database is and who connects to it. Its text names neither user nor password."""
+    """The place of a database, and its user. The address's text names neither user nor password."""
 
     def __init__(self, url: str) -> None:
         """Raises LogUnsafe for a URL that names no PostgreSQL database."""
@@ -97,7 +97,7 @@ def _settle(connection: Connection, statement_max_ms: int) -> None:
 
 
 def is_direct(connection: Connection) -> bool:
-    """Whether the session is the server's own: a pooler names itself, or another process, as the peer."""
+    """Return whether the session is the server's own: a pooler names itself, or another process, as the peer."""
     row = connection.execute(sql.CONNECTED).fetchone()
     return row is not None and row[0] == connection.info.backend_pid
 
@@ -124,7 +124,8 @@ class Readers:
             self._idle.put(None)
 
     def run(self, query: Callable[[Connection], T]) -> T:
-        """The result of `query`, which only reads. It runs again, on a new connection, where an idle one had broken."""
+        """The result of `query`, which only reads. The query runs again, on a new connection, where an idle one had
+        broken."""
         try:
             connection = self._idle.get(timeout=READER_WAIT_S)
         except queue.Empty:
@@ -146,7 +147,7 @@ class Readers:
             self._give_back(connection)
 
     def close(self) -> None:
-        """Close what is idle, and each other connection once its read has ended."""
+        """Close the idle connections, and each other one once its read has ended."""
         self._closed = True
         for _ in range(READERS_MAX):
             try:

@@ -49,8 +49,8 @@ LOCK_WAIT_MS = 5_000
 """Longest wait for the log's lock, which another process holds for the time of one commit."""
 
 OPENING_WAIT_MS = 8_000
-"""The same while a log is opened: longer than IDLE_MAX_MS, after which the server takes back whatever a stopped process
-holds."""
+"""Longest wait while a log is opened: longer than IDLE_MAX_MS, after which the server takes back the locks of a stopped
+process."""
 
 LIMITS = {
     "lock_timeout": str(LOCK_WAIT_MS),
@@ -271,7 +271,8 @@ def lock_tables(connection: Connection, log: int) -> None:
 
 
 def has_tables(connection: Connection) -> bool:
-    """Whether the schema has the tables of logs. Raises LogForeign, LogOlder, LogNewer or LogCorrupt for others."""
+    """Return whether the schema has the tables of logs. Raises LogForeign, LogOlder, LogNewer or LogCorrupt for
+    others."""
     found = described(connection, [table.name for table in OWN])
     if found:
         _require_own(connection, found)
@@ -279,7 +280,7 @@ def has_tables(connection: Connection) -> bool:
 
 
 def described(connection: Connection, tables: Collection[str]) -> dict[str, list[tuple[str, str, bool]]]:
-    """Those of the tables that are there, each with name, type and whether it is never NULL of its columns."""
+    """The tables that are there, each with its columns: name, type and whether it is never NULL."""
     found: dict[str, list[tuple[str, str, bool]]] = {}
     for table, *column in connection.execute(sql.DESCRIBED, {"tables": list(tables)}).fetchall():
         found.setdefault(table, []).append((column[0], column[1], column[2]))
@@ -287,7 +288,7 @@ def described(connection: Connection, tables: Collection[str]) -> dict[str, list
 
 
 def is_as_made(found: list[tuple[str, str, bool]] | None, table: Table) -> bool:
-    """Whether a table has the columns of `table`."""
+    """Return whether a table has the columns of `table`."""
     return found == columns(table)
 
 
@@ -297,7 +298,7 @@ def execute_each(connection: Connection, statements: Collection[str]) -> None:
 
 
 def was_made_meanwhile(error: psycopg.Error) -> bool:
-    """Whether another process made the tables, or the log, at the same time: opening it again finds them."""
+    """Return whether another process made the tables, or the log, at the same time: opening it again finds them."""
     return error.sqlstate in {DUPLICATE_TABLE, UNIQUE_VIOLATION}
 
 

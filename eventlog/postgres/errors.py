@@ -11,7 +11,7 @@ from abridged.eventlog.errors import EventLogError, LogCorrupt, LogFull, LogGone
 
 LOCK_NOT_AVAILABLE = "55P03"
 LOST = "no connection"
-"""The cause of what has no state."""
+"""The cause of an error without a state."""
 
 DUPLICATE_TABLE = "42P07"
 UNIQUE_VIOLATION = "23505"
@@ -51,7 +51,8 @@ _WAYS_OUT = {
 def translated(error: psycopg.Error, *, is_opening: bool = False) -> EventLogError | None:
     """The log's error for the driver's; None for a programming error, which must surface unchanged.
 
-    Without a state the driver itself has lost the connection, or never had one. No message has the password.
+    An error without a state means that the driver itself has lost the connection, or never had one. No message has the
+    password.
     """
     if (state := error.sqlstate) is None:
         return of_cause(LogUnavailable(_text(error)), LOST) if isinstance(error, psycopg.OperationalError) else None

@@ -55,7 +55,7 @@ class PostgresLeases:
 
 
 def _columns(tokens: Mapping[StreamId, int]) -> dict[str, list[Any]]:
-    """Streams and tokens as the arrays of a statement. In one order everywhere, so that no two statements wait for each
-    other."""
+    """Streams and tokens as the arrays of a statement. Every statement has them in one order, so that no two wait for
+    each other."""
     rows = [(*stream, token) for stream, token in sorted(tokens.items())]
     return arrays(("namespaces", "names", "tokens"), rows)

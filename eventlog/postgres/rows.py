@@ -41,12 +41,12 @@ PROJECTIONS = Table(
     Column("complete", SmallInteger, nullable=False),
     PrimaryKeyConstraint("log", "name", name="pk_projections"),
 )
-"""Which version made a table of rows, and whether to its end: 1, or the number of the process that makes them again,
+"""The version that made a table of rows, and whether to its end: 1, or the number of the process that makes them again,
 which is negative; 0 after a rebuild that left out streams."""
 
 
 class PostgresRows(Generic[R]):
-    """StoredRows of one table and one log, `of` which they are from its opening on. Neither read nor written until they
+    """StoredRows of one table and one log, which `of` names when it is opened. Nobody reads or writes them until they
     are all there (`is_complete`)."""
 
     def __init__(self, table: RowTable[R]) -> None:
@@ -61,7 +61,7 @@ class PostgresRows(Generic[R]):
         self.is_complete = True
 
     def of(self, log: int) -> Self:
-        """Be those of the log of this number."""
+        """Take the rows of the log of this number from now on."""
         self._log["log"] = log
         return self
 

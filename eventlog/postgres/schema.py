@@ -71,7 +71,7 @@ streams = Table(
     PrimaryKeyConstraint("log", "id", name="pk_streams"),
     UniqueConstraint("log", "namespace", "name", name="uq_streams_namespace_name"),
 )
-"""Names of streams. Their versions are those of their newest events, so no row is hot."""
+"""Names of streams. The newest event of a stream has its version, so no row is hot."""
 
 types = Table(
     "types",
@@ -132,7 +132,7 @@ leases = Table(
     Column("expires_at", DateTime(timezone=True), nullable=False),
     PrimaryKeyConstraint("log", "namespace", "name", name="pk_leases"),
 )
-"""Which work is under way, until when by the database's clock, and the event that claimed it."""
+"""The work that is under way, until when by the database's clock, and the event that claimed it."""
 
 OWN = (REVISIONS, *METADATA.tables.values())
 """The tables that every database with a log has."""

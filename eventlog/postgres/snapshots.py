@@ -142,7 +142,7 @@ def _unmade(connection: Connection) -> list[Table]:
 
 
 def has_snapshots(connection: Connection) -> bool:
-    """Whether the database has the table, as this version makes it."""
+    """Return whether the database has the table, as this version makes it."""
     return is_as_made(described(connection, [_NEWEST.name]).get(_NEWEST.name), _NEWEST)
 
 

@@ -1,6 +1,6 @@
 """The statements of a log in PostgreSQL. Parameters are named, and go in binary form (`b`).
 
-Positions are given out under the lock of the log's row, which a group takes in its first statement. Those after it are
+Positions are given out under the lock of the log's row, which a group takes in its first statement. The next ones are
 statements of their own: each sees all that was committed before the lock was granted (READ COMMITTED).
 """
 
@@ -19,7 +19,7 @@ SELECT set_config('lock_timeout', %(lock_timeout)b::text, true),
        set_config('synchronous_commit', CASE WHEN setting IN ('off', 'local') THEN 'on' ELSE setting END, true)
 FROM current_setting('synchronous_commit') AS setting
 """
-"""Of the transaction alone: behind a pooler, a session's settings would be those of its next user too."""
+"""Limits of the transaction alone: behind a pooler, a session's settings would be those of its next user too."""
 
 LOCK = "SELECT log_id, key FROM logs WHERE log = %(log)b FOR UPDATE"
 
@@ -97,6 +97,11 @@ FROM unnest(%(payload)b::bytea[], %(salt)b::bytea[], %(position)b::bigint[]) AS 
 WHERE e.log = %(log)b AND e.position = blanked.position
 """
 
+VERSION_AT = """
+SELECT max(version) FROM events WHERE log = %(log)b
+AND stream = (SELECT stream FROM events WHERE log = %(log)b AND position = %(position)b)
+"""
+
 BLANK_REQUESTS = """
 UPDATE requests AS r SET content_hash = ''
 FROM (SELECT min(position) AS first, max(position) AS last FROM unnest(%(position)b::bigint[]) AS position) AS blanked
@@ -159,7 +164,7 @@ DELETE FROM leases WHERE (log, namespace, name) IN (
     FOR UPDATE SKIP LOCKED
 )
 """
-"""Whoever renews or takes one of them is not waited for."""
+"""The statement waits for no process that renews or takes one of them."""
 
 # Reads
 
@@ -310,7 +315,7 @@ WHOLE = "UPDATE logs SET is_whole = true WHERE log = %(log)b AND key = %(key)b"
 """The one change of this row: nobody but the process that makes the copy has opened the log."""
 
 TABLES_LOCK = "SELECT version_num FROM eventlog_revision FOR UPDATE"
-"""Of all logs in the schema: whoever has it may change their tables. A commit needs it never."""
+"""The lock of all logs in the schema: a session that has it may change their tables. No commit needs it."""
 
 TABLES_LOCK_AT_ONCE = f"{TABLES_LOCK} NOWAIT"
 

@@ -1,8 +1,8 @@
 """Checks a whole log, for an operator: reports every damaged stream by its first damage, instead of stopping at the
 first.
 
-Nothing is changed. Processes may go on writing: their events of this time may be part of the check or not. Files and
-indexes are the server's to check, by its checksums and `pg_amcheck`.
+The check changes nothing. Processes may go on writing: their events of this time may be part of the check or not. Files
+and indexes are the server's to check, by its checksums and `pg_amcheck`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Follows the head of a log, which other processes move too.
 
 A notification is a hint, and a look at the head every POLL_S is the truth: a hint that is lost, or a pooler that passes
-on none, costs only that time. Each look is a heartbeat of the connection as well. Where looks go through a pooler,
-notifications may come by a connection of their own, to the server itself.
+on none, costs only that time. Each look is a heartbeat of the connection as well. Notifications may come by a
+connection of their own, to the server itself, where looks go through a pooler.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ LISTEN_AGAIN_S = 5.0
 
 
 class Channel(NamedTuple):
-    """Where the processes of a log notify each other; `sender` is this one's own name there."""
+    """The channel by which the processes of a log notify each other; `sender` is this process's own name there."""
 
     name: str
     sender: str
 
     @classmethod
     def of(cls, log: int, log_id: str) -> Channel:
-        """That of the log of a number: two copies of one log in a database have the same id."""
+        """The channel of the log of a number: two copies of one log in a database have the same id."""
         return cls(f"abridged_{log_id}_{log}", uuid.uuid4().hex)
 
 

@@ -1,9 +1,9 @@
 """The one connection of a process that writes, used by one thread at a time.
 
 A group of appends is one transaction in two round trips: the first locks the log's row and reads what the group needs
-to know, the second writes and commits. Between them stand the seals, which bind each event to its position. Nothing
-that is kept in memory between groups is trusted without the lock, for other processes write too; but the numbers of
-event types, which never change once a commit that follows them is acknowledged.
+to know, the second writes and commits. The seals, which bind each event to its position, are made between them. The
+process trusts nothing that it keeps in memory between groups without the lock, for other processes write too; but the
+numbers of event types, which never change once a commit that follows them is acknowledged.
 """
 
 from __future__ import annotations

@@ -103,8 +103,8 @@ class SqliteBackend:
         copied(self._path, log_id, fill, lambda new: check(SqliteBackend(new)))
 
     def backup(self, to: Path, check: Callable[[StoredBackend], None], copied: Callable[[int, int], None]) -> None:
-        """Make the file `to` as a copy of the log's, whole or not at all, while a process may go on writing the log. It
-        has every event that was acknowledged before, and none without those before it.
+        """Make the file `to` as a copy of the log's, whole or not at all, while a process may go on writing the log.
+        The copy has every event that was acknowledged before the call, and none without those before it.
 
         `check` looks at the copy and raises what forbids it; `copied` is called with the pages that are done, and their
         total. Raises FileExistsError for a file that is there or comes meanwhile, LogFull without room for it,

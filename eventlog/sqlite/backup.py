@@ -1,7 +1,7 @@
 """Copies a log's file whole: into a backup while a process may be writing it, and from a backup into a log's place.
 
-A copy has the pages of one commit, read in one transaction; commits go on meanwhile, in the write-ahead log. It is made
-beside its place, checked there, and only then takes that name, so that a process may be killed at any step.
+A copy has the pages of one commit, read in one transaction; commits go on meanwhile, in the write-ahead log. The copy
+is made beside its place, checked there, and only then takes that name, so that a process may be killed at any step.
 """
 
 from __future__ import annotations
@@ -115,8 +115,8 @@ def _require_place(path: Path, *, replaces: bool) -> None:
 def _put_in_place(new: Path, path: Path) -> None:
     """Give `new` the place of the log in `path`, which is kept beside it with its write-ahead log.
 
-    No two files can change their names at once, and SQLite would copy the old write-ahead log into the new file. So
-    there is a write-ahead log, an empty one at last, as long as the log's own file is away: a start is refused then. An
+    No two files can change their names at once, and SQLite would copy the old write-ahead log into the new file. A
+    write-ahead log, an empty one at last, is there as long as the log's own file is away: a start is refused then. An
     empty file is not kept, since a log that was replaced before may be.
     """
     wal, kept = wal_of(path), replaced_of(path)

@@ -1,9 +1,9 @@
 """Finds the records of a log in the pages of a damaged file, by their form: no page has to lead to another.
 
 An event is found wherever the header of its record stands, because the widths of its hashes, ids and salt make that
-header unlike anything else. It is `placed` if the directory of a leaf page names it; other bytes of that form may also
-be the text of a message, which somebody has made to look like an event. Names are found alike, and mean nothing until
-an event proves them. Everything else is read from cells that a page's directory names.
+header unlike anything else. The event is `placed` if the directory of a leaf page names it; other bytes of that form
+may also be the text of a message, which somebody has made to look like an event. Names are found alike, and mean
+nothing until an event proves them. Everything else is read from cells that a page's directory names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from abridged.eventlog.sqlite.image import PAGE_BYTES, Image
 
 _TABLE_LEAF, _INDEX_LEAF, _INDEX_INTERIOR = 13, 10, 2
 _DIRECTORY = {_TABLE_LEAF: 8, _INDEX_LEAF: 8, _INDEX_INTERIOR: 12}
-"""Where the directory of a page begins, by the page's kind."""
+"""The byte at which the directory of a page begins, by the page's kind."""
 _LOCAL_MAX = {
     _TABLE_LEAF: PAGE_BYTES - 35,
     _INDEX_LEAF: (PAGE_BYTES - 12) * 64 // 255 - 23,
@@ -69,7 +69,7 @@ class Carved(NamedTuple):
 
 
 def carved_events(page: bytes, image: Image) -> Iterator[Carved]:
-    """Yield the events on a page of `image`, and what looks like one."""
+    """Yield the events on a page of `image`, and bytes that look like one."""
     directory = None
     for seals in re.finditer(_SEALS, page):
         for before in _HEADERS_BEFORE_SEALS:
@@ -97,7 +97,7 @@ def carved_names(page: bytes) -> Iterator[tuple[int, tuple[str, ...]]]:
 
 
 def carved_identities(page: bytes) -> Iterator[tuple[str, bytes, int]]:
-    """Yield what may be the row of the log's table: id, key and time."""
+    """Yield values that may be the row of the log's table: id, key and time."""
     for header in _IDENTITY.finditer(page):
         values = _values(page, header.start())
         if values and len(values) == 3 and isinstance(values[0], str) and isinstance(values[2], int):
@@ -106,7 +106,7 @@ def carved_identities(page: bytes) -> Iterator[tuple[str, bytes, int]]:
 
 def cells(page: bytes, image: Image, columns: Collection[int], seen: set[bytes]) -> Iterator[tuple[Any, ...]]:
     """Yield the values of the records with one of these numbers of columns that a page's directory names, of a table
-    without their numbers. Those in `seen`, which gets a bounded number, are left out: a page may be there many times.
+    without their numbers. Records in `seen`, which gets a bounded number, are left out: a page may be there many times.
     """
     kind = page[0]
     for begin in _directory(page):
@@ -228,7 +228,7 @@ def _value(serial: int, data: bytes) -> Any:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at a place, and where the next begins. What lies behind the end is zero."""
+    """The number at a place, and where the next begins. Bytes behind the end count as zero."""
     number = 0
     for place in range(at, min(at + _VARINT_BYTES_MAX - 1, len(data))):
         number = number << 7 | data[place] & 0x7F

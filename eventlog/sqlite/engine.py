@@ -66,8 +66,8 @@ _STORED_REVISION = f"SELECT version_num FROM {REVISION_TABLE}"  # noqa: S608 - o
 def writer_engine(path: Path, *, index_in_memory: bool = False) -> Engine:
     """An engine with exactly one connection, whose transactions start with BEGIN IMMEDIATE.
 
-    With `index_in_memory` the index of the write-ahead log needs no room on the disk, and no other process can read the
-    log meanwhile (https://sqlite.org/vfs.html, "unix-excl").
+    `index_in_memory` spares the room of the write-ahead log's index on the disk, and no other process can read the log
+    meanwhile (https://sqlite.org/vfs.html, "unix-excl").
     """
 
     def connect() -> sqlite3.Connection:
@@ -82,8 +82,8 @@ def reader_engine(path: Path, *, makes_files: bool = True, index_in_memory: bool
     """An engine with a few connections that can only read, and so never checkpoint.
 
     All connections are opened here, including the write-ahead log's file: later another file may be in its place.
-    Without `makes_files` they read as `unwritten` says, and nothing may write to the file meanwhile. `index_in_memory`
-    is the writer's.
+    Readers that may make no files read as `unwritten` says, and nothing may write to the file meanwhile.
+    `index_in_memory` is the writer's.
     """
     address = address_of(path, "ro", index_in_memory=index_in_memory) if makes_files else unwritten(path)
 
@@ -133,8 +133,8 @@ def empty_wal(connection: Connection) -> None:
 def refuse_foreign(path: Path) -> None:
     """Raise LogForeign when the file in `path` is not regular or not SQLite's, or has tables and is no log.
 
-    This comes before anything is created or changed for it, including its lock file and mode. A missing, empty or
-    damaged file passes: opening it reveals more.
+    The call comes before anything is created or changed for the file, including its lock file and mode. A missing,
+    empty or damaged file passes: opening it reveals more.
     """
     if not path.is_file():
         if path.exists() and not path.is_dir():
@@ -189,7 +189,7 @@ def make_tables(connection: Connection) -> None:
 
 
 def has_tables(connection: Connection, path: Path) -> bool:
-    """Whether the file in `path` has any. Raises LogForeign if they are not a log's."""
+    """Return whether the file in `path` has any tables. Raises LogForeign if they are not a log's."""
     names = [name for (name,) in connection.exec_driver_sql(_NAMES)]
     _require_own(names, path)
     return bool(names)
@@ -218,7 +218,7 @@ def stored_identity(connection: Connection) -> LogIdentity | None:
 
 
 def is_as_made(connection: Connection, table: Table) -> bool:
-    """Whether the file's table has the columns of `table`: its own description may be damaged."""
+    """Return whether the file's table has the columns of `table`: its own description may be damaged."""
     rows = connection.exec_driver_sql(f"PRAGMA table_info({table.name})").all()
     primary = [column.name for column in table.primary_key]
     expected = [
@@ -234,7 +234,7 @@ def is_as_made(connection: Connection, table: Table) -> bool:
 
 
 def dropped(connection: Connection, name: str) -> None:
-    """Drop what has this name in the file, be it a table, a view or an index of another."""
+    """Drop the table or view of this name in the file, or the index of another table."""
     for row in connection.exec_driver_sql(_KIND, (name,)).all():
         connection.exec_driver_sql(f"DROP {row.type} {name}")
 
@@ -288,8 +288,8 @@ def _without_wal(path: Path) -> str:
 
 
 def address_of(path: Path, mode: str, *, index_in_memory: bool = False) -> str:
-    """The address of a file for SQLite. With the mode "ro" it reads beside a process that writes, and neither writes to
-    the file nor checkpoints."""
+    """The address of a file for SQLite. The mode "ro" has SQLite read beside a process that writes, and neither write
+    to the file nor checkpoint."""
     return f"file:{quote(str(path))}?mode={mode}" + ("&vfs=unix-excl" if index_in_memory else "")
 
 

@@ -20,7 +20,7 @@ DATABASE_ERRORS = (sqlite3.Error, DBAPIError)
 _PRIMARY = 0xFF
 
 _NO_SPACE = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
-"""On a full disk, growing the shared-memory file fails with a special I/O error."""
+"""Codes of a full disk, on which growing the shared-memory file fails with a special I/O error."""
 
 _PERHAPS_NO_SPACE = frozenset({sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_CANTOPEN})
 """SQLite's codes also for a quota, a largest size of files, and a volume that takes no further file."""
@@ -49,7 +49,7 @@ def original(error: sqlite3.Error | DBAPIError) -> BaseException | None:
 
 
 def is_read_only(error: sqlite3.Error | DBAPIError) -> bool:
-    """Whether a write failed because the file can only be read."""
+    """Return whether a write failed because the file can only be read."""
     code = getattr(original(error), "sqlite_errorcode", None)
     return code is not None and code & _PRIMARY == sqlite3.SQLITE_READONLY
 

@@ -32,8 +32,8 @@ _LookUp = Callable[[Collection[Any]], Iterable[tuple[Any, Any, Any]]]
 class EventRows:
     """Makes events of rows; safe in any thread.
 
-    `streams` looks up numbers and returns each with its namespace and name, `types` each with None and its name. What
-    they leave out has no name, which no event was written with.
+    `streams` looks up numbers and returns each with its namespace and name, `types` each with None and its name. A
+    number that they leave out has no name, and no event was written with it.
     """
 
     def __init__(self, streams: _LookUp, types: _LookUp) -> None:
@@ -42,7 +42,7 @@ class EventRows:
         self._alike: dict[tuple[Any, ...], tuple[StreamId, str, bytes]] = {}
 
     def are_of(self, namespace: str, rows: Sequence[Row]) -> bool:
-        """Whether each row's stream is one of the namespace."""
+        """Return whether each row's stream is one of the namespace."""
         numbers = {row[STREAM] for row in rows}
         names = self._streams.of(numbers)
         return all(names.get(number, _NAMELESS)[0] == namespace for number in numbers)
@@ -114,7 +114,7 @@ class _Names:
         self._kept: dict[Any, tuple[Any, Any]] = {}
 
     def of(self, numbers: Collection[Any]) -> dict[Any, tuple[Any, Any]]:
-        """At least those of `numbers` that have one."""
+        """The names of at least those of `numbers` that have one."""
         kept = self._kept
         unknown = [number for number in numbers if number not in kept]
         if unknown:

@@ -62,7 +62,7 @@ class FileLock:
 class OpenFiles:
     """The files of an open log: writes go to their inodes, whatever is at their paths by then.
 
-    None of them ever loses bytes, except when the only writer truncates the write-ahead log.
+    No file ever loses bytes, except when the only writer truncates the write-ahead log.
     """
 
     def __init__(self, path: Path) -> None:
@@ -165,8 +165,8 @@ def flush_folder(path: Path) -> None:
 
 
 def has_room(path: Path) -> bool:
-    """Whether the system lets a file beside the log's grow past them; True also if there is no log, or if the test
-    fails for another reason.
+    """Return whether the system lets a file beside the log's grow past them; True also if there is no log, or if the
+    test fails for another reason.
 
     SQLite reports a full volume, but treats a quota or a file's maximum size as any other I/O error. The test writes to
     the end of an unnamed empty file, which is gone afterwards.

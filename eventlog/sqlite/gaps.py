@@ -1,9 +1,9 @@
 """Writes zeros into the gaps of a database's pages, where SQLite leaves bytes of what it has moved or deleted.
 
 A b-tree page has the pointers to its cells at the front and the cells at the end, and nothing between them means
-anything (section 1.6 of https://sqlite.org/fileformat2.html). When SQLite balances pages it writes their cells anew,
-and the gap keeps what was there, `secure_delete` or not. Gaps alone are written here, so that a write which is cut off
-changes nothing that SQLite reads. A page that does not add up to the last byte is damaged, and left as it is.
+anything (section 1.6 of https://sqlite.org/fileformat2.html). SQLite writes the cells of pages anew when it balances
+them, and the gap keeps what was there, `secure_delete` or not. Gaps alone are written here, so that a write which is
+cut off changes nothing that SQLite reads. A page that does not add up to the last byte is damaged, and left as it is.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ CHUNK_BYTES = 1 << 20
 """Read at a time: a multiple of every page size."""
 
 PAGES_MAX = (1 << 25) - 1
-"""Every other kind of page begins with a page number of four bytes. In a larger file its first byte may be that of a
-b-tree page."""
+"""Every other kind of page begins with a page number of four bytes. The first byte of such a page may be that of a
+b-tree page in a larger file."""
 
 _MAGIC = b"SQLite format 3\0"
 _FILE_HEADER_BYTES = 100
@@ -35,7 +35,7 @@ _ZEROS = bytes(1 << 16)
 
 
 class Gaps:
-    """The gaps of the file in `path`. Not for more than one thread at a time, but for `stop`.
+    """The gaps of the file in `path`. Only one thread at a time may use it, but for `stop`.
 
     Closing any descriptor of the file would drop SQLite's locks on it: close this one after SQLite's connections.
     """
@@ -46,8 +46,8 @@ class Gaps:
         self._stopped = False
 
     def zero(self, pages: Collection[int] | None = None) -> None:
-        """Write zeros over the gaps of these pages, or of all, and flush them. Nothing else may write to the file
-        meanwhile, and readers may read it.
+        """Write zeros over the gaps of these pages, or of all, and flush them. Nobody else may write to the file
+        meanwhile, but readers may read it.
 
         Raises LogUnavailable for a file with more than PAGES_MAX pages, LogClosed after `stop`, and OSError.
         """
@@ -118,7 +118,7 @@ class _Page(NamedTuple):
 
     @property
     def adds_up(self) -> bool:
-        """Whether cells, free blocks and the stated fragments fill the page behind its gap, as SQLite's own check of
+        """True if cells, free blocks and the stated fragments fill the page behind its gap, as SQLite's own check of
         integrity has it."""
         try:
             used = sorted([*self._cells(), *self._free_blocks()])

@@ -16,10 +16,10 @@ from abridged.eventlog.sqlite.file import wal_of
 from abridged.eventlog.sqlite.wal import FRAME_BYTES, HEADER_BYTES, is_near
 
 PAGE_BYTES: Final = 4_096
-"""Of every log: SQLite's own choice, which no setting changes."""
+"""Bytes of a page of every log: SQLite's own choice, which no setting changes."""
 
 OVERFLOW_BYTES: Final = PAGE_BYTES - 4
-"""Of a record, on each page that it goes on; the number of the next one is before them."""
+"""Bytes of a record on each page that it goes on; the number of the next one is before them."""
 
 _NUMBER_BYTES = 4
 
@@ -95,8 +95,8 @@ class Image:
     def _frames(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """Page number and place of each frame, those of this write-ahead log and others that lie behind them.
 
-        Its salts are those of its header or, where that is damaged, of its first frame. Whether a checksum fits is not
-        asked: what is read of a page proves itself.
+        The write-ahead log's salts are those of its header or, where that is damaged, of its first frame. The reader
+        does not ask whether a checksum fits: records that are read of a page prove themselves.
         """
         own: list[tuple[int, int]] = []
         others: list[tuple[int, int]] = []

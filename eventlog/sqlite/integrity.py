@@ -19,18 +19,18 @@ _NOT_APPENDED_TO = {REVISION_TABLE, log.name, events.name}
 
 
 def findings(connection: Connection) -> list[str]:
-    """At most FINDINGS_MAX of the whole file, a line each."""
+    """The findings of the whole file, at most FINDINGS_MAX, a line each."""
     return _lines(connection, f"PRAGMA integrity_check({FINDINGS_MAX})")
 
 
 def own_findings(connection: Connection) -> list[str]:
-    """Those of the log's own tables and their indexes, at most FINDINGS_MAX of each."""
+    """The findings of the log's own tables and their indexes, at most FINDINGS_MAX of each."""
     there = {row.name for row in connection.exec_driver_sql("PRAGMA table_list") if row.schema == "main"}
     return [line for name in _OWN if name in there for line in findings_of(connection, name)]
 
 
 def findings_of(connection: Connection, table: str) -> list[str]:
-    """Those of one table and its indexes, at most FINDINGS_MAX."""
+    """The findings of one table and its indexes, at most FINDINGS_MAX."""
     return _lines(connection, f"PRAGMA integrity_check({table})")
 
 

@@ -1,10 +1,11 @@
 """Judges which of the proven events a new log keeps, and names what is missing.
 
 A stream keeps its events up to the first that is missing, and none if it begins from a stream that does not keep what
-it begins with. How far a stream went, and whose a lost position was, its sealed row tells, and the index of versions.
+it begins with. The sealed row of a stream tells how far it went and whose a lost position was, and so does the index of
+versions.
 
-What an event of a stream takes away stays away, in whatever copy it was found. An erased stream of which an event is
-missing is kept as a stub: the event that says that it is erased, alone.
+Content that an event of a stream takes away stays away, in whatever copy it was found. An erased stream of which an
+event is missing is kept as a stub: the event that says that it is erased, alone.
 """
 
 from __future__ import annotations
@@ -149,8 +150,8 @@ class Judgement:
             )
 
     def _place_ends(self) -> None:
-        """Enter what sealed rows tell of the ends of streams among what the index of versions tells, which no seal
-        covers. A stream without a number gets one."""
+        """Enter the ends of streams that sealed rows tell among those of the index of versions, which no seal covers. A
+        stream without a number gets one."""
         numbers = {stream: number for number, stream in self._names.items()}
         for stream, (version, position) in self._proof.ends.items():
             number = numbers.setdefault(stream, len(numbers) - NUMBER_MAX)
@@ -267,7 +268,7 @@ class Judgement:
 
 
 def _sealed_anew(event: RecordedEvent) -> SealedEvent:
-    """The event with a commitment to what it has now."""
+    """The event with a commitment to its present payload."""
     salt = secrets.token_bytes(SALT_BYTES)
     return SealedEvent(event, b"", salt, commit_to(salt, envelope(event), event.payload), b"")
 

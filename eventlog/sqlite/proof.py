@@ -66,10 +66,10 @@ class _Proven(NamedTuple):
 class Proof:
     """The events that the pages of `image` prove, in `scratch`; `walked` gets the pages read, and all of them.
 
-    `identity` is that of the damaged log as far as events confirm it: an id or a secret that none does is empty. Where
-    no stream begins, the id is believed that stands beside a secret that is confirmed.
-    `ends` has, by the sealed rows of streams, the number of their events and the last position; `erased` are those
-    streams that a row says to be erased.
+    `identity` is that of the damaged log as far as events confirm it: an id or a secret that none does is empty. The id
+    of a log in which no stream begins is believed if it stands beside a secret that is confirmed. `ends` has, by the
+    sealed rows of streams, the number of their events and the last position; `erased` are those streams that a row says
+    to be erased.
     """
 
     def __init__(
@@ -179,8 +179,8 @@ class Proof:
             self.erased.add(stream)
 
     def _identify(self, identities: Iterable[tuple[str, bytes, int]]) -> None:
-        """Read placed events until one confirms the id, and one the secret, of those that were found: whoever imitates
-        an event has a secret for it, too."""
+        """Read placed events until one confirms the id, and one the secret, of those that were found: an imitator of an
+        event has a secret for it, too."""
         ids = {log_id for log_id, _, _ in identities}
         keys = {key: (log_id, created_us) for log_id, key, created_us in identities if key}
         log_id, secret, is_begun = "", b"", False
@@ -211,7 +211,7 @@ class Proof:
             self._put(self._remembered(carved, proven))
 
     def _needs_chain(self, sealed: SealedEvent) -> bool:
-        """Whether an event that no directory names is proven by the chain alone: a blanked one, and without the secret
+        """Return whether the chain alone proves an event that no directory names: a blanked one, and without the secret
         one that takes other contents away."""
         if self.identity.key or is_blanked(sealed.salt):
             return is_blanked(sealed.salt)
@@ -282,7 +282,7 @@ class Proof:
         return None
 
     def _remembered(self, carved: Carved, proven: _Proven) -> SealedEvent:
-        """The event, whose names are tried first from now on for its numbers: it is no imitation. Its stream keeps the
+        """The event, whose names are tried first from now on for its numbers: it is no imitation. The stream keeps the
         number that it is first found under, unless that is another's, because nothing proves numbers."""
         event = proven.sealed.event
         names = self._streams[carved.stream]
@@ -297,7 +297,7 @@ class Proof:
         return proven.sealed
 
     def _readings(self, carved: Carved) -> Iterator[tuple[RecordedEvent, bool]]:
-        """Yield what the bytes may say, the likeliest first, each with whether a directory says so."""
+        """Yield the events that the bytes may be, the likeliest first, each with whether a directory says so."""
         for payload in carved.payloads:
             for position, is_placed in carved.places:
                 for stream in self._names_of(carved.stream):
@@ -330,13 +330,14 @@ class Proof:
         yield from (name for name in self._meaning.types if name not in found)
 
     def _is_own(self, sealed: SealedEvent) -> bool:
-        """Whether the log's secret says that the event is its own or, where that is lost, its position may be."""
+        """Return whether the log's secret says that the event is its own or, where that is lost, its position may
+        be."""
         if not self.identity.key:
             return sealed.event.position <= self._image.size_bytes // EVENT_BYTES_MIN
         return self._is_repeatable(sealed, self.identity.key)
 
     def _is_repeatable(self, sealed: SealedEvent, key: bytes) -> bool:
-        """Whether the event's content has its hash under `key`, which nobody has who only writes messages."""
+        """Return whether the event's content has its hash under `key`, which nobody has who only writes messages."""
         return content_hash(key, sealed.event.type, self.content_of(sealed)) == sealed.content_hash
 
     def content_of(self, sealed: SealedEvent) -> bytes:

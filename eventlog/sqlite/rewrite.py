@@ -1,9 +1,9 @@
 """Writes a log's file anew, without its read table, whose damaged pages may point at those of the events.
 
-The log's own tables are copied into a file beside it, which takes its place when all of it is on disk. Until then the
-file is only read: a process that is killed leaves it as it was, and the next one begins again. Read tables are left
-out, since they can be made again; what cannot, the caller carries over. A log that is itself damaged is refused,
-because a copy would hide what index and table say against each other.
+The log's own tables are copied into a file beside it, which takes its place when all of it is on disk. The file is only
+read until then: a process that is killed leaves it as it was, and the next one begins again. Read tables are left out,
+since they can be made again; what cannot, the caller carries over. A log that is itself damaged is refused, because a
+copy would hide what index and table say against each other.
 """
 
 from __future__ import annotations

@@ -38,11 +38,12 @@ PROJECTIONS = Table(
     Column("complete", Integer, nullable=False),
     sqlite_strict=True,
 )
-"""Which version made a table of rows, of which log, and whether to its end."""
+"""The version that made a table of rows, the log that they are of, and whether it was made to its end."""
 
 
 class SqliteRows(Generic[R]):
-    """StoredRows of one table in the log's file. Neither read nor written until they are all there (`is_complete`)."""
+    """StoredRows of one table in the log's file. Nobody reads or writes them until they are all there
+    (`is_complete`)."""
 
     def __init__(self, table: RowTable[R]) -> None:
         self._spec = table
@@ -54,7 +55,7 @@ class SqliteRows(Generic[R]):
         self.is_complete = True
 
     def check(self, connection: Connection) -> Fault | None:
-        """Why the table has to be made again, if it has to; nothing is written.
+        """The reason why the table has to be made again, if it has to; nothing is written.
 
         Raises LogNewer if a newer version made the table, LogCorrupt if it is not as this version made it or knows of
         events that are missing.
@@ -222,7 +223,7 @@ class SqliteRows(Generic[R]):
         return None if whole else Fault.DAMAGED
 
     def _indexes_are_ours(self, connection: Connection) -> bool:
-        """Whether nothing else has the name of an index; one that is missing is made at the next start."""
+        """Return whether nothing else has the name of an index; one that is missing is made at the next start."""
         for index in self._table.indexes:
             named = connection.exec_driver_sql(_NAMED, (index.name,)).first()
             if named is None:
@@ -267,7 +268,7 @@ class SqliteRows(Generic[R]):
         return self._snapshot(query)
 
     def _snapshot(self, query: Callable[[_Execute], T]) -> T:
-        """On the driver, since rows are checked and made here."""
+        """The answer to `query`, which runs on the driver, since rows are checked and made here."""
         assert self._read is not None, "`through` comes first"
         try:
             answer: T = self._read(lambda connection: query(driver_of(connection).execute))

@@ -1,8 +1,8 @@
 """Makes a new log of what a damaged file proves, beside its place first, and in it when all of it is on disk.
 
 Events keep their positions, versions, ids and seals. A stream keeps its events up to the first that is missing; proven
-ones behind it are remnants, in a file of lines. So that positions stay without gaps, an event of a stream of its own, a
-vacancy, takes each position whose event the new log does not have.
+ones behind it are remnants, in a file of lines. An event of a stream of its own, a vacancy, takes each position whose
+event the new log does not have, so that positions stay without gaps.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from abridged.eventlog.stored_event import Row, event_row
 from abridged.eventlog.verification import Ranges
 
 VACANCIES_OF_A_STREAM: Final = 10_000
-"""More begin another one: whoever reads a stream holds its ids."""
+"""The most vacancies of a stream; more begin another one, because a reader of a stream holds its ids."""
 
 ROOM_SHARE: Final = 3
 """The sizes of the damaged log that a salvage takes for a while: scratch database, new log and lines."""
 
 Walked = Callable[[int, int], None]
-"""Called with what is done, and all of it."""
+"""Called with the number that is done, and the total."""
 
 
 def salvaged(
@@ -149,7 +149,7 @@ class _Salvage:
         self._flush(database)
 
     def _resealed(self, number: int, sealed: SealedEvent) -> SealedEvent:
-        """The event with the hashes that nothing proves made again from what is proven."""
+        """The event with its unproven hashes made again from the proven parts."""
         event = sealed.event
         before = self._chains.get(number) or genesis(self._identity.log_id, event.stream)
         chain = self._chains[number] = link(before, envelope(event), sealed.commitment)

@@ -121,7 +121,8 @@ class SqliteSnapshots:
 def prepare(connection: Connection) -> None:
     """Make the table in the transaction that opens the log, in the place of one that is not as this version makes it.
 
-    What a fault of the read table makes doubtful stays until the rebuild has read the events that it is a state of.
+    Snapshots that a fault of the read table makes doubtful stay until the rebuild has read the events that they are
+    states of.
     """
     if not has_snapshots(connection):
         dropped(connection, _NEWEST.name)
@@ -129,14 +130,14 @@ def prepare(connection: Connection) -> None:
 
 
 def has_snapshots(connection: Connection) -> bool:
-    """Whether the file has the table, as this version makes it."""
+    """Return whether the file has the table, as this version makes it."""
     return is_as_made(connection, _NEWEST)
 
 
 def carried(connection: Connection) -> None:
     """Copy the snapshots, set aside or not, from the file `main` to the one that is attached as `new`.
 
-    What a damaged page hides is left out, and the streams are then taken from the log's own table of them.
+    Snapshots that a damaged page hides are left out, and the streams are then taken from the log's own table of them.
     """
     for table in (_NEWEST, ASIDE):
         if not is_as_made(connection, table):

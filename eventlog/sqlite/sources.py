@@ -44,7 +44,7 @@ _NAMES_BEFORE = (
     "WHERE (namespace, name) < (?, ?) ORDER BY namespace DESC, name DESC LIMIT ?"
 )
 _BEYOND_TEXT = b"", b""
-"""After every name: SQLite sorts bytes after texts."""
+"""A key after every name: SQLite sorts bytes after texts."""
 _TYPES = "SELECT id, name FROM types {}"
 _INDEX_OF_TYPES = "INDEXED BY sqlite_autoindex_types_1"
 
@@ -101,7 +101,7 @@ class Sources:
     def _named(self) -> tuple[dict[StreamId, int], Ranges]:
         """The number of each stream, and the numbers of streams without a name.
 
-        What a damaged page of their table hides is looked for in the index of names, from both of its ends.
+        Names that a damaged page of their table hides are looked for in the index of names, from both of its ends.
         """
         lost = Ranges()
         numbers = {}
@@ -192,5 +192,5 @@ class Sources:
 
     @property
     def is_cut(self) -> bool:
-        """Whether reading ended after too many failures: more of the file may be lost than is named."""
+        """True if reading ended after too many failures: more of the file may be lost than is named."""
         return self._survey.is_cut

@@ -62,7 +62,8 @@ def insert_into(table: Table, rows: int) -> str:
 
 @cache
 def select_known_events(rows: int) -> str:
-    """For `rows` pairs (stream, event_id): those on disk as (stream, event_id, position, version, content_hash)."""
+    """The query for `rows` pairs (stream, event_id): those on disk as (stream, event_id, position, version,
+    content_hash)."""
     return (
         f"WITH asked (stream, event_id) AS (VALUES {_values(2, rows)}) "  # noqa: S608 - of constants
         "SELECT e.stream, e.event_id, e.position, e.version, e.content_hash "
@@ -72,7 +73,8 @@ def select_known_events(rows: int) -> str:
 
 @cache
 def select_known_requests(rows: int) -> str:
-    """For `rows` pairs (stream, key): those on disk as (stream, key, content_hash, first, last, last_version)."""
+    """The query for `rows` pairs (stream, key): those on disk as (stream, key, content_hash, first, last,
+    last_version)."""
     return (
         f"WITH asked (stream, key) AS (VALUES {_values(2, rows)}) "  # noqa: S608 - of constants
         "SELECT r.stream, r.key, r.content_hash, r.first_position, r.last_position, r.last_version "
@@ -82,7 +84,7 @@ def select_known_requests(rows: int) -> str:
 
 @cache
 def select_streams(rows: int) -> str:
-    """For `rows` pairs (namespace, name): those on disk as (namespace, name, id, version, chain of the newest
+    """The query for `rows` pairs (namespace, name): those on disk as (namespace, name, id, version, chain of the newest
     event)."""
     return (
         f"WITH asked (namespace, name) AS (VALUES {_values(2, rows)}) "  # noqa: S608 - of constants
@@ -95,7 +97,7 @@ def select_streams(rows: int) -> str:
 
 @cache
 def select_names(rows: int, *, of_types: bool) -> str:
-    """For `rows` numbers: those that streams have on disk, or types, as (number, namespace, name)."""
+    """The query for `rows` numbers: those that streams have on disk, or types, as (number, namespace, name)."""
     table, columns = ("types", "id, NULL, name") if of_types else ("streams", "id, namespace, name")
     return f"SELECT {columns} FROM {table} NOT INDEXED WHERE id IN (VALUES {_values(1, rows)})"  # noqa: S608 - of constants
 

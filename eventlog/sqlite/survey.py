@@ -30,8 +30,8 @@ class Survey:
     ) -> Iterator[Any]:
         """The rows from the number `first` to `last`, which begin with it; `lost` gets each that cannot be read.
 
-        `read(first, limit)` returns the next rows from a number on, or raises LogCorrupt. Then half as many are asked
-        for, down to one, and a single row that cannot be read is stepped over.
+        `read(first, limit)` returns the next rows from a number on, or raises LogCorrupt. The survey asks for half as
+        many then, down to one, and steps over a single row that cannot be read.
         """
         limit = PAGE_ROWS
         while first <= last:

@@ -48,7 +48,7 @@ def log_id_of(path: Path) -> str:
     """The id of the log in `path`, whoever owns it and whichever version wrote it. Raises LogCorrupt if it is not a
     log.
 
-    Nothing else is checked.
+    The call checks nothing else.
     """
     path = path.resolve()
     refuse_foreign(path)
@@ -152,7 +152,7 @@ class SqliteVerification(CheckedLog[SqliteReader]):
                 yield Finding(f"the first streams: {error}")
 
     def require_start(self) -> None:
-        """Raise LogCorrupt if no process can open the log: reads what a writer begins with."""
+        """Raise LogCorrupt if no process can open the log: reads the parts that a writer begins with."""
         require_whole(self._wal)
         try:
             self.reader.check_identity(self._identity)
@@ -235,12 +235,12 @@ class SqliteVerification(CheckedLog[SqliteReader]):
 
     @property
     def gave_up(self) -> bool:
-        """Whether reading ended after too many failures: more of the file may be lost than is named."""
+        """True if reading ended after too many failures: more of the file may be lost than is named."""
         return self._sources.is_cut
 
     @cached_property
     def _findings(self) -> list[str]:
-        """Of SQLite's own check of the whole file."""
+        """Findings of SQLite's own check of the whole file."""
         return self._found(findings)
 
     def _found(self, check: Callable[[Connection], list[str]]) -> list[str]:

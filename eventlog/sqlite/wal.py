@@ -1,9 +1,9 @@
 """Reads the write-ahead log of a killed process, and tells whether SQLite's recovery would drop some of it.
 
-Recovery takes frames up to the first whose checksum does not fit, and silently drops the rest. That is right for the
-last transaction before a power cut, which was never acknowledged. It is wrong for one that was flushed and damaged
-later. That shows if later transactions follow, if a single bit differs, which a torn write never looks like, or if
-frames follow a header that does not fit. The format is SQLite's:
+Recovery takes frames up to the first whose checksum does not fit, and silently drops the rest. SQLite is right to drop
+the last transaction before a power cut, which was never acknowledged. SQLite is wrong to drop one that was flushed and
+damaged later. Damage shows if later transactions follow, if a single bit differs, which a torn write never looks like,
+or if frames follow a header that does not fit. The format is SQLite's:
 https://sqlite.org/fileformat2.html#the_write_ahead_log
 """
 
@@ -48,19 +48,19 @@ class _Wal(NamedTuple):
         return HEADER_BYTES + number * (FRAME_BYTES + self.page_bytes)
 
     def is_ours(self, header: bytes) -> bool:
-        """Whether a frame was written since the file was restarted, even if one bit of its salts is damaged."""
+        """Return whether a frame was written since the file was restarted, even if one bit of its salts is damaged."""
         return is_near(header[8:16], self.salts)
 
     def is_written(self, number: int, word: int) -> bool:
-        """Whether the sector with this word of a frame's checksum has anything in it: a write that a power cut kept
-        from a new sector leaves zeros, and a page number such as 1 is a bit away from them."""
+        """Return whether the sector with this word of a frame's checksum has anything in it: a write that a power cut
+        kept from a new sector leaves zeros, and a page number such as 1 is a bit away from them."""
         place = self._begin(number) + 4 * word + (FRAME_BYTES - 8 if word >= _HEADER_WORDS else 0)
         self.file.seek(place - place % _SECTOR_BYTES)
         return any(self.file.read(_SECTOR_BYTES))
 
     def ends_transaction(self, number: int, header: bytes) -> bool:
-        """Whether a frame of ours is the last of its transaction; False also if its write may be torn between the
-        database size that marks it and the salts that make it ours."""
+        """Return whether a frame of ours is the last of its transaction; False also if its write may be torn between
+        the database size that marks it and the salts that make it ours."""
         begin = self._begin(number)
         is_one_write = (begin + 4) // _SECTOR_BYTES == (begin + 15) // _SECTOR_BYTES
         return is_one_write and header[4:8] != bytes(4)
@@ -100,7 +100,8 @@ def require_whole(path: Path) -> None:
 
 
 def is_begun(path: Path) -> bool:
-    """Whether there is a write-ahead log in `path` with more than a header, which fits: SQLite reads no other."""
+    """Return whether there is a write-ahead log in `path` with more than a header, which fits: SQLite reads no
+    other."""
     try:
         with path.open("rb") as file:
             return _is_header(file.read(HEADER_BYTES)) and bool(file.read(1))
@@ -109,13 +110,13 @@ def is_begun(path: Path) -> bool:
 
 
 def is_near(one: bytes, other: bytes) -> bool:
-    """Whether both are the same but for one bit, which damage may have flipped."""
+    """Return whether both are the same but for one bit, which damage may have flipped."""
     return (int.from_bytes(one, "big") ^ int.from_bytes(other, "big")).bit_count() <= 1
 
 
 def pages_in(path: Path) -> set[int]:
     """The numbers of the pages in the write-ahead log in `path`, of every transaction since it was last cut to nothing,
-    also of one that was taken back. Nothing may write to it meanwhile."""
+    also of one that was taken back. No process may write to it meanwhile."""
     with path.open("rb") as file:
         wal = _begun(file, path.stat().st_size)
         return set() if wal is None else {wal.page_number(frame) for frame in range(wal.frames)}
@@ -126,7 +127,7 @@ class _Damaged(Exception):
 
 
 def _fitting_frames(wal: _Wal) -> int:
-    """How many frames SQLite would recover: those up to the last whole transaction."""
+    """Count the frames that SQLite would recover: those up to the last whole transaction."""
     fitting, seed = 0, _first_sum(wal)
     for number in range(wal.frames):
         header, page = wal.frame(number)
@@ -152,7 +153,8 @@ def _begun(file: BinaryIO, size: int) -> _Wal | None:
 
 
 def _require_no_later_transaction(wal: _Wal, recovered: int) -> None:
-    """At most one transaction may follow what was recovered: the next is written only after a flush."""
+    """Raise _Damaged if more than one transaction follows what was recovered: the next is written only after a
+    flush."""
     ended = False
     for number in range(recovered, wal.frames):
         header, _ = wal.frame(number)

@@ -1,7 +1,7 @@
 """The one connection that writes and checkpoints, used by one thread at a time.
 
-A group of appends is one transaction, BEGIN IMMEDIATE to COMMIT, and COMMIT returns once it is flushed. What the writer
-keeps in memory between groups (head, newest events of recent streams) changes only after that.
+A group of appends is one transaction, BEGIN IMMEDIATE to COMMIT, and COMMIT returns once it is flushed. The writer
+changes what it keeps in memory between groups (head, newest events of recent streams) only after that.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CHECKPOINT_PAGES = 2_000
 """SQLite copies the write-ahead log back into the file at the first commit past this many pages (PASSIVE)."""
 
 WAL_BYTES_MAX = 48 << 20
-"""Past this size the writer waits for readers to move on and truncates the write-ahead log."""
+"""The size past which the writer waits for readers to move on and truncates the write-ahead log."""
 
 WAL_LOOK_BYTES = 1 << 18
 """Payload written between two checks of its size: each is a system call, and commits are far more frequent."""
@@ -106,7 +106,7 @@ class _HookRefused(Exception):
 class SqliteWriter:
     """Commits groups of appends. `fatal` is called once, with an error after which nothing may be acknowledged.
 
-    `flush_found` flushes what a killed process left, if there was no room for that when the log was opened. Nothing is
+    `flush_found` flushes what a killed process left, if there was no room for that when the log was opened. No group is
     written before it has succeeded.
     """
 

@@ -5,8 +5,8 @@
     await agent.ainvoke({"messages": [HumanMessage("...", id="turn-1")]}, {"configurable": {"thread_id": "chat-1"}})
 
 The thread names the conversation. Messages keep their ids, so a turn that is repeated appends nothing twice; an answer
-is appended with what follows it. What the window has unchanged is the thread's own message, with all that its provider
-wants back. The agent's prompt and tools stay with the agent: `overhead_tokens` is their cost.
+is appended with what follows it. Messages that the window has unchanged are the thread's own, with all that its
+provider wants back. The agent's prompt and tools stay with the agent: `overhead_tokens` is their cost.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 
 A graph of your own has it as a node before its model's, which then reads `llm_input_messages`. `invoke` calls it, and
 `ainvoke` does so in a thread. The thread of the config names the conversation. Messages keep their ids, so a turn that
-is repeated appends nothing twice; an answer is appended with what follows it. What the window has unchanged is the
-state's own message. The prompt and tools stay with the agent: `overhead_tokens` is their cost.
+is repeated appends nothing twice; an answer is appended with what follows it. Messages that the window has unchanged
+are the state's own. The prompt and tools stay with the agent: `overhead_tokens` is their cost.
 """
 
 from __future__ import annotations

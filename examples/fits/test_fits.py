@@ -178,7 +178,8 @@ def address() -> Iterator[str]:
 
 @pytest.mark.parametrize("framework", [LangChain, LangGraph, OpenAIAgents])
 def test_a_model_is_sent_the_window(framework: Framework, address: str) -> None:
-    """In 24 turns, two of which a crash cuts off: before anything was replied, and after a tool was called."""
+    """The model gets the window in 24 turns, two of which a crash cuts off: before anything was replied, and after a
+    tool was called."""
     asyncio.run(_play(framework, address))
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.abridged(lines=LOG)
 
 @pytest.fixture(scope="module", autouse=True)
 def recorded(request: pytest.FixtureRequest) -> None:
-    """Play the chat, if asked to. To record your own model's summaries, name it in the settings."""
+    """Play the chat, if asked to. Name your own model in the settings to record its summaries."""
     if request.config.getoption("record"):
         with start_local(record=LOG, settings={"summarizer.models": "scripted:default"}) as address:
             chat.main(address)
@@ -47,7 +47,7 @@ def test_the_window_of_the_last_turn() -> None:
 
 
 def test_a_sidecar_goes_on_from_the_log(abridged: Conversations) -> None:
-    """It serves the folded window, and its record says how it was made."""
+    """The sidecar serves the folded window, and its record says how it was made."""
     assert abridged.context(chat.CHAT).messages == replay(LOG)[chat.CHAT].context.messages
     (record,) = abridged.summaries(chat.CHAT)
     assert record.provenance == PROVENANCE_MODEL
@@ -67,7 +67,7 @@ def test_one_more_question_is_appended_once(abridged: Conversations, branch: str
 
 
 def test_the_chat_goes_on_a_day_later(abridged: Conversations, abridged_address: LocalAddress, branch: str) -> None:
-    """By the sidecar's clock, which no test waits for."""
+    """The sidecar's clock makes it a day later, and no test waits for it."""
     before = abridged.conversation(branch).update_time.ToSeconds()
 
     abridged_address.advance(DAY_S)

@@ -2,18 +2,18 @@
 
 A full tenant does not block the others. Calls that need no credential are one tenant more, of the empty namespace.
 
-gRPC holds a response until the transport has written it, however slowly its client reads. So a response is counted
-before it is made: a client that does not read is refused the next one, without effect on others.
+gRPC holds a response until the transport has written it, however slowly its client reads. Admission therefore counts a
+response before it is made: a client that does not read is refused the next one, without effect on others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from abridged.service.api.errors import EdgeError, TooManyRequests
 from abridged.service.api.intake import Lane, Received, Room, lane_of_callers, lane_without_credential
@@ -21,7 +21,7 @@ from abridged.service.api.pages import RESPONSE_BYTES_MAX
 from abridged.service.shares import Share, Shares
 
 SKIPPED_S = 1.0
-"""How long a request for an unknown method may take to arrive; it is refused in any case."""
+"""Seconds that a request for an unknown method may take to arrive; it is refused in any case."""
 
 ANSWER_BYTES_MIN = 4_096
 """The least that a call takes until its response is written."""
@@ -108,13 +108,13 @@ class Tenant:
     written_bytes: Share
     texts: Share
 
-    def read(self, receive: Callable[[], Awaitable[Received]]) -> Awaitable[Received]:
+    def read(self, receive: Callable[[], Awaitable[Received]]) -> Coroutine[Any, Any, Received]:
         """Return the result of `receive`: the one request of a call. Raises TooManyRequests when it is late."""
         return self.lane.read(receive)
 
-    def take(self, receive: Callable[[], Awaitable[Received]]) -> Awaitable[Received]:
-        """As `read`, and the bytes of the request are held until `room.let_go`. It keeps its place until there is room
-        for them: what cannot be served stays with its sender."""
+    def take(self, receive: Callable[[], Awaitable[Received]]) -> Coroutine[Any, Any, Received]:
+        """Do as `read` does, and hold the bytes of the request until `room.let_go`. The read keeps its place until
+        there is room for them: a request that cannot be served stays with its sender."""
         return self.lane.read(receive, self.room)
 
     async def skip(self, receive: Callable[[], Awaitable[Received]]) -> None:
@@ -198,7 +198,7 @@ class Tenant:
     def making(self) -> Iterator[Callable[[int], None]]:
         """Yields a function that counts bytes of a response being made, from any thread; it raises TooManyRequests.
 
-        It raises also once the block is left, which a thread may outlive whose caller is gone.
+        The function raises also once the block is left, which a thread may outlive whose caller is gone.
         """
         total, is_left = 0, False
         counting = threading.Lock()

@@ -1,4 +1,4 @@
-"""Who calls: a bearer token carries its namespace and scopes; without tokens everybody is the one local user."""
+"""Finds the caller: a bearer token carries its namespace and scopes; without tokens everybody is the one local user."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Caller:
     scopes: frozenset[str]
 
     def may(self, scope: str) -> bool:
-        """Whether the caller has the scope; `admin` has all of them."""
+        """Return whether the caller has the scope; `admin` has all of them."""
         return scope in self.scopes or "admin" in self.scopes
 
     def require(self, scope: str) -> None:
@@ -53,7 +53,7 @@ class Authenticator:
         )
 
     def caller(self, metadata: Mapping[str, str]) -> Caller:
-        """Who sent this metadata; raises Unauthenticated."""
+        """The caller that sent this metadata; raises Unauthenticated."""
         if not self._callers:
             return _LOCAL
         header = metadata.get("authorization", "")
@@ -67,7 +67,7 @@ class Authenticator:
 
 
 def current_caller() -> Caller:
-    """Who made the call that this task serves."""
+    """The caller that made the call which this task serves."""
     return _CALLER.get()
 
 

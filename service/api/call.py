@@ -17,7 +17,7 @@ class Refused(Exception):
 
 
 class Call(Protocol):
-    """One call. Its task is cancelled when the caller has gone."""
+    """One call. The call's task is cancelled when the caller has gone."""
 
     @property
     def metadata(self) -> Mapping[str, str]:

@@ -33,8 +33,8 @@ DEADLINE_SLACK_S = 0.25
 
 
 def status_for(method: Method, error: BaseException) -> Status:
-    """The status of an error. Nothing of it but its table row reaches a client; what is in no row is a bug, and gets an
-    opaque id that the log line carries.
+    """The status of an error. Clients get nothing of it but its table row; an error that is in no row is a bug, and
+    gets an opaque id that the log line carries.
     """
     status = status_of(error) if isinstance(error, Exception) else None
     if status is None or status.code == Code.DATA_LOSS or isinstance(error, MemoryError):

@@ -83,9 +83,9 @@ class ContextCalls:
         """Serialize the response to an append with the window that is now `state`'s, or with the reason for having no
         window.
 
-        `waited_for` is the pass that the append waited for. What was appended stays so: only the end of the call, or of
-        the process, is raised. A window of more than RESPONSE_BYTES_MAX is left out, because a client that takes no
-        more than gRPC's default would see an error instead of the append.
+        `waited_for` is the pass that the append waited for. Messages that were appended stay so: only the end of the
+        call, or of the process, is raised. A window of more than RESPONSE_BYTES_MAX is left out, because a client that
+        takes no more than gRPC's default would see an error instead of the append.
         """
         try:
             tenant = self._admission.of(key.namespace)

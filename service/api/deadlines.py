@@ -1,4 +1,4 @@
-"""How long a call may take whose client sets no deadline: a method each, beyond all that it may wait for."""
+"""Sets, for each method, the time of a call whose client sets no deadline: more than all that it may wait for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WAITS_S: Mapping[str, float] = {
 
 
 def default_deadline_s(method: str) -> float:
-    """How long a call of `method` may take whose client sets no deadline."""
+    """Seconds that a call of `method` may take whose client sets no deadline."""
     return WORK_S + _WAITS_S.get(method, 0.0)
 
 

@@ -71,7 +71,7 @@ class Drain:
     async def finish(self, *, within_s: float) -> None:
         """Take no more; returns when no call runs and no more come, or `within_s` is over.
 
-        Ends the calls that run longer than their part of it. What has come at the end is held until `let_go`.
+        Ends the calls that run longer than their part of it. Calls that have come at the end are held until `let_go`.
         """
         began_s = time.monotonic()
         self._begun = True

@@ -38,7 +38,7 @@ MEMORY_RETRY_S = 1.0
 EMBEDDER_RETRY_S = 5.0
 MODEL_RETRY_S = 5.0
 RESTART_RETRY_S = 5.0
-"""Until a supervisor has started the next process and it serves."""
+"""Seconds until a supervisor has started the next process and it serves."""
 LISTED_BYTES_MAX = 1_000
 """Bytes of violations or ids that a status lists, at least one of them. They are in its message and in its details, and
 a client takes 8 KiB of trailers in all: what is larger arrives as another error."""
@@ -69,7 +69,7 @@ class PermissionDenied(EdgeError):
 
 
 class TooManyRequests(EdgeError):
-    """Over a limit of the server."""
+    """A limit of the server is exceeded."""
 
     def __init__(self, what: str, *, retry_after_s: float) -> None:
         super().__init__(f"too many {what}")
@@ -95,7 +95,7 @@ class ServiceNotFound(EdgeError):
 
 
 class RequestTooLarge(EdgeError):
-    """More bytes than any request needs, most of them in `field`; empty if no field could be found in time."""
+    """The request has more bytes than any needs, most of them in `field`; empty if no field could be found in time."""
 
     def __init__(self, *, size: int, limit: int, field: str) -> None:
         super().__init__(f"the request has {size} bytes, the limit is {limit}; send it in parts")
@@ -112,7 +112,7 @@ class CompressedRequest(EdgeError):
 
 
 class UnknownMethod(EdgeError):
-    """This version does not have the method."""
+    """A method that this version does not have."""
 
 
 class DeadlinePassed(EdgeError):
@@ -174,8 +174,9 @@ _STOPPING = _Row(
     retry_s=RESTART_RETRY_S,
     text="the server stops; the same ids make a retry safe",
 )
-"""To a caller, a server that stops and a log that is closed or failed are the same: it retries when the next process
-serves. The server's log says which of them it was. A log whose file is gone differs: this process stays."""
+"""The row of a server that stops and of a log that is closed or failed, which are the same to a caller: it retries when
+the next process serves. The server's log says which of them it was. A log whose file is gone differs: this process
+stays."""
 
 STATUSES: Mapping[type[Exception], _Row] = {
     InvalidRequest: _Row(_BAD, "INVALID_FIELD", violations=lambda e: e.violations),
@@ -323,7 +324,7 @@ def internal_status(error_id: str) -> Status:
 
 
 def _damaged(conversation_id: str, version: int) -> str:
-    """By its version, because positions count the events of all namespaces."""
+    """The text for a damaged event, by its version, because positions count the events of all namespaces."""
     where = f"event {version} of conversation {conversation_id}" if version else f"conversation {conversation_id}"
     return (
         f"{where} is damaged, so the conversation is refused; its events were not changed, and no snapshot of it "
@@ -333,6 +334,7 @@ def _damaged(conversation_id: str, version: int) -> str:
 
 
 def _setting(field: str) -> str:
-    """Where a request has it: some rules are about the conversation's own settings, most about its policy."""
+    """The path of a setting in a request: some rules are about the conversation's own settings, most about its
+    policy."""
     own = field in conversation_pb2.ConversationSettings.DESCRIPTOR.fields_by_name
     return f"settings.{field}" if own else f"settings.policy.{field}"

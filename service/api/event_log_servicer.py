@@ -80,7 +80,8 @@ class EventLogServicer(event_log_service_pb2_grpc.EventLogServiceServicer):
         return self._encoded.repeated(events_field, events, after=answer.SerializeToString())
 
     def _of_conversation(self, stream: StreamId, after: int, limit: int, *, backward: bool) -> _Read:
-        """Events of a conversation by version. Its row says where the stream ends: an index may have lost that."""
+        """Events of a conversation by version. The conversation's row says where the stream ends: an index may have
+        lost that."""
         row = self._table.row(stream)
         head = row.event_version if row is not None else 0
         events = self._log.read_stream(stream, after=after, limit=limit, backward=backward, bytes_max=READ_BYTES_MAX)

@@ -58,7 +58,7 @@ class FoldedConversation:
 
     @property
     def settings(self) -> ChatSettings:
-        """Its settings, with the context length in force as if the client had asked for it."""
+        """The conversation's settings, with the context length in force as if the client had asked for it."""
         return replace(self._state.settings, requested_context_length=self._state.settings.context_length)
 
     def messages(self) -> list[Message]:

@@ -193,7 +193,8 @@ class HttpServer:
             return  # the peer is gone or too slow; both are its own affair
 
     def _may_call(self, task: asyncio.Task[None]) -> bool:
-        """Move the connection to the places of calls. Without room it keeps the other kind, and is refused."""
+        """Move the connection to the places of calls. A connection that finds no room keeps the other kind, and is
+        refused."""
         if len(self._calling) >= CALLS_MAX:
             return False
         self._connections.discard(task)
@@ -252,7 +253,7 @@ def _parse(head: bytes) -> _Received | HttpResponse:
 
 
 def _is_call(request: HttpRequest) -> bool:
-    """Whether the path is one of gRPC's, `/package.Service/Method`."""
+    """Return whether the path is one of gRPC's, `/package.Service/Method`."""
     return request.path.count("/") == 2 and "." in request.path.rpartition("/")[0]
 
 

@@ -57,7 +57,7 @@ def plain(status: HTTPStatus, text: str, *headers: str) -> HttpResponse:
 
 
 class HttpExchange:
-    """A request and its response. Whoever serves it ends its task when `until_gone` returns."""
+    """A request and its response. The server of an exchange ends its task when `until_gone` returns."""
 
     def __init__(
         self,

@@ -14,11 +14,11 @@ READING_MAX = 8
 most `UNREAD_BYTES_MAX` of a request that is not being read."""
 
 MOMENT_S = 0.5
-"""How long a request keeps its place for certain: most arrive within milliseconds. After that a waiting request may
-take the place, and the slow one continues without a place."""
+"""Seconds that a request keeps its place for certain: most arrive within milliseconds. A waiting request may take the
+place then, and the slow one continues without a place."""
 
 ASIDE_MAX = 8
-"""Requests that lost their place and still arrive. Past this limit the oldest of them is refused, so a slow connection
+"""Requests that lost their place and still arrive. The oldest of them is refused past this limit, so a slow connection
 with 16 requests is served and silent ones block nobody."""
 
 OPEN_READING_MAX = 32
@@ -26,16 +26,16 @@ OPEN_READING_MAX = 32
 takes the place of the oldest. A health check is small and arrives whole."""
 
 REQUEST_S = 10.0
-"""How long a call may wait to be read and its request may take to arrive."""
+"""Seconds that a call may wait to be read and that its request may take to arrive."""
 
 LARGE_BYTES = 65_536
 REST_S_PER_BYTE = 4e-9
-"""After a large request without credential no other begins to be read for so long: 4 ms for a megabyte, which takes
-the event loop 2 ms. Calls are handed over one by one, and between two of them the loop does all that has come: without
-rests, a call waits until the requests of all who came before it have been read."""
+"""Seconds, for each byte of a large request without credential, in which no other begins to be read: 4 ms for a
+megabyte, which takes the event loop 2 ms. Calls are handed over one by one, and between two of them the loop does all
+that has come: without rests, a call waits until the requests of all who came before it have been read."""
 
 OPEN_PACE_S = 1e-3
-"""Between two calls without credential that had to wait for such a rest."""
+"""Seconds between two calls without credential that had to wait for such a rest."""
 
 OPEN_WAITING_MAX = 1_000
 """Calls without credential that wait for it. More are refused at once."""
@@ -143,7 +143,7 @@ class Lane:
         return turn
 
     def _has_place(self, now_s: float) -> bool:
-        """Whether there is a place, if need be that of a request which had it for its moment."""
+        """Return whether there is a place, if need be that of a request which had it for its moment."""
         if now_s < self._rests_until_s:
             return False
         if len(self._placed) < self._places:

@@ -1,6 +1,6 @@
 """The requests of a stream, each admitted as a unary call is, and their outcomes in the order of arrival.
 
-At most a window of requests is under way. While it is full nothing is read, so the transport makes the sender wait.
+A window of requests is under way at most. While it is full nothing is read, so the transport makes the sender wait.
 Requests of one conversation are served one after another, so they keep their order.
 """
 

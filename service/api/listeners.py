@@ -1,4 +1,4 @@
-"""Where the gRPC server listens: TCP ports that no other process has, unix sockets that are really ours.
+"""Opens the addresses of the gRPC server: TCP ports that no other process has, unix sockets that are really ours.
 
 gRPC would let a second server share a port (SO_REUSEPORT) and would take over a living unix socket; both are refused.
 Each address is tried before gRPC gets it, since gRPC does not say why it cannot bind, and prints its own lines.

@@ -1,7 +1,7 @@
 """Reads the figures of a scrape: counts over the read table, sizes of the log.
 
-Never on the event loop, and one look at a time however many ask: a disk that hangs costs one thread of the pool, and
-scrapes report within `LOOK_S` that the figures are unknown.
+A look never runs on the event loop, and one runs at a time however many ask: a disk that hangs costs one thread of the
+pool, and scrapes report within `LOOK_S` that the figures are unknown.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Method:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the contract has it, and not gRPC."""
+        """True if the contract has it, and not gRPC."""
         return bool(self.scope)
 
     @property

@@ -1,6 +1,6 @@
-"""How much one response carries, and the tokens of the pages after it.
+"""Bounds the size of one response, and makes the tokens of the pages after it.
 
-What is listed ends where it would grow past what its reader takes.
+A list ends where it would grow past what its reader takes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def page_size(asked: int, *, default: int = PAGE_SIZE_DEFAULT) -> int:
 class Pages:
     """Pages of lists. A token is bound to its list's `scope`: who asks, and with which filter.
 
-    `key` distinguishes the tokens of one log from those of another. It need not be secret: a made-up cursor shows
+    `key` distinguishes the tokens of one log from those of another. The key need not be secret: a made-up cursor shows
     nothing that its maker may not list.
     """
 

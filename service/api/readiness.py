@@ -16,7 +16,7 @@ from abridged.service.models.model import ModelError, SummaryModel
 from abridged.service.recall.projection import Projection
 
 FREE_BYTES_MIN = 64 << 20
-"""Below this the log may be full before it has looked again: its write-ahead log grows to WAL_BYTES_MAX (48
+"""Bytes below which the log may be full before it has looked again: its write-ahead log grows to WAL_BYTES_MAX (48
 MiB), and by an append of APPEND_BYTES_MAX (8 MiB) more, before it is copied into the file and cut."""
 
 _STREAM = StreamId("default", "-readiness")
@@ -24,7 +24,7 @@ _EVENT = NewEvent(bytes(16), "Probe", b"")
 
 
 def log_checks(log: EventLog) -> Mapping[str, Check]:
-    """Whether messages can be appended and read."""
+    """Checks of whether messages can be appended and read."""
     appender = AsyncAppender(log)
 
     async def append() -> str:
@@ -55,7 +55,7 @@ def _named(error: EventLogError) -> str:
 
 
 def rebuild_check(rebuild: Rebuild) -> Check:
-    """Whether the read table stands; how far it is while it is made again."""
+    """The check of whether the read table stands; it tells how far the table is while it is made again."""
 
     async def stands() -> str:
         return rebuild.reason()
@@ -64,7 +64,8 @@ def rebuild_check(rebuild: Rebuild) -> Check:
 
 
 def space_check(free_bytes: Callable[[], int]) -> Check:
-    """Whether the log's volume has room. `append` tells only when no room is left: it writes nothing itself."""
+    """The check of whether the log's volume has room. `append` tells only when no room is left: it writes nothing
+    itself."""
 
     async def space() -> str:
         try:
@@ -79,7 +80,7 @@ def space_check(free_bytes: Callable[[], int]) -> Check:
 
 
 def recall_check(projection: Projection) -> Check:
-    """Whether the search index follows the log."""
+    """The check of whether the search index follows the log."""
 
     async def follows() -> str:
         return projection.progress.stopped
@@ -88,7 +89,7 @@ def recall_check(projection: Projection) -> Check:
 
 
 def model_check(model: SummaryModel | None) -> Check:
-    """Whether the summarizer's server responds; extraction, which is None, needs no server."""
+    """The check of whether the summarizer's server responds; extraction, which is None, needs no server."""
 
     async def answers() -> str:
         if model is None:

@@ -1,6 +1,6 @@
 """gRPC's reflection in both of its versions: v1, and v1alpha, which is what gRPC's package for Python has.
 
-Their messages are the same but for the name of their package, so one servicer serves both.
+The messages of both are the same but for the name of their package, so one servicer serves both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def reflection_handlers(services: Iterable[str]) -> tuple[grpc.GenericRpcHandler
 
 
 def _describe_v1() -> None:
-    """Make the file of v1 known, so that v1 describes itself too. To add it again changes nothing."""
+    """Make the file of v1 known, so that v1 describes itself too. A second addition changes nothing."""
     alpha = FileDescriptorProto()
     reflection_pb2.DESCRIPTOR.CopyToProto(alpha)
     v1 = json_format.Parse(json_format.MessageToJson(alpha).replace("v1alpha", "v1"), FileDescriptorProto())

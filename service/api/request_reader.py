@@ -1,4 +1,4 @@
-"""From a request's bytes to a message that keeps the contract's rules, in work that has a bound whatever they hold.
+"""Reads a request's bytes into a message that keeps the contract's rules, in work that has a bound whatever they hold.
 
 Two bytes can stand for an object of a hundred and for a rule that is broken, so the fields of a request that may have
 too many are counted on the wire before anything is made of them.
@@ -22,11 +22,12 @@ FIELDS_MAX = 16_384
 _FIELD_BYTES_MIN: Final = 2
 _VARINT_BYTES_MAX: Final = 10
 _COMPRESSED: Final = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
-"""How gzip and deflate begin. No message does: it would be field 3 of no type, or field 15, which no request has."""
+"""The first bytes of gzip and deflate. No message begins with them: it would be field 3 of no type, or field 15, which
+no request has."""
 
 _Nested = Mapping[int, Any]
-"""By the tag of a field, the same of the message that it holds; without those that hold a few numbers and texts, which
-cost little however often these come."""
+"""The same of the message that a field holds, by the field's tag; without those that hold a few numbers and texts,
+which cost little however often these come."""
 
 
 class RequestReader:

@@ -31,7 +31,7 @@ def packed(
 
 
 def retry_ms(status: Status) -> int | None:
-    """When a caller may come back, in milliseconds, as the status says it; None when it does not."""
+    """Milliseconds until a caller may come back, as the status says it; None when it does not."""
     retry = RetryInfo()
     for detail in status.details:
         if detail.Unpack(retry):
@@ -54,5 +54,5 @@ def bad_request(violations: Iterable[tuple[str, str]]) -> BadRequest:
 
 
 def retry_info(seconds: float) -> RetryInfo:
-    """When a caller may come back."""
+    """The detail that says when a caller may come back."""
     return RetryInfo(retry_delay=Duration(seconds=int(seconds), nanos=round(seconds % 1 * 1e9)))

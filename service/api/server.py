@@ -45,11 +45,11 @@ SERVICES = tuple(descriptor.full_name for descriptor in _DESCRIPTORS)
 
 RECEIVE_BYTES_MAX = 10 << 20
 """Three of the largest appends that can be set: what is too large by mistake is refused by us, with a reason and the
-limit. Past it the transport refuses by itself, before it has read anything."""
+limit. The transport refuses by itself past it, before it has read anything."""
 
 PENDING_CALLS_MAX = 10_240
-"""Calls that have come and that the event loop has not seen yet. Whoever is past it gets a bare CANCELLED from the
-transport, so it lies far above what we refuse ourselves; each costs about 12 kB and what it has sent, at most
+"""Calls that have come and that the event loop has not seen yet. Callers past it get a bare CANCELLED from the
+transport, so it lies far above what we refuse ourselves; each call costs about 12 kB and what it has sent, at most
 UNREAD_BYTES_MAX, and all of them are to fit into 400 MB with the rest of the process."""
 
 UNREAD_BYTES_MAX = 2_048
@@ -60,21 +60,22 @@ CONNECTIONS_MAX = 4_096
 """Open connections of all listeners: each takes a descriptor, and about 30 kB."""
 
 HANDSHAKE_S = 10.0
-"""For a peer to speak HTTP/2 after it has connected."""
+"""Seconds for a peer to speak HTTP/2 after it has connected."""
 
 LAME_DUCK_S = 0.2
-"""Between reporting NOT_SERVING and refusing calls: time for load balancers and clients to notice."""
+"""Seconds between reporting NOT_SERVING and refusing calls: time for load balancers and clients to notice."""
 
 GOAWAY_S = 0.05
-"""Between telling clients that the connection goes and refusing those who were held for it."""
+"""Seconds between telling clients that the connection goes and refusing those who were held for it."""
 
 FLUSH_S = 1.0
-"""At most, for the last responses to be made and to arrive."""
+"""Seconds for the last responses to be made and to arrive, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """How many one listener takes; one without a call is closed after `idle_s`, and clients open it again unasked."""
+    """Limits of one listener's connections: one without a call is closed after `idle_s`, and clients open it again
+    unasked."""
 
     listener_max: int = CONNECTIONS_MAX
     idle_s: float = 300.0

@@ -12,7 +12,7 @@ _log = structlog.get_logger()
 
 
 class SlowCalls:
-    """Logs calls of at least `slow_s` seconds. What a caller asked to wait for a pass or a message does not count,
+    """Logs calls of at least `slow_s` seconds. Time that a caller asked to wait for a pass or a message does not count,
     unless its deadline ended the wait."""
 
     def __init__(self, slow_s: float) -> None:

@@ -1,4 +1,4 @@
-"""How responses show a conversation and its passes."""
+"""Shows a conversation and its passes in responses."""
 
 from __future__ import annotations
 

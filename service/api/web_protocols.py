@@ -1,5 +1,6 @@
 """The two protocols that carry calls over plain HTTP: Connect (https://connectrpc.com/docs/protocol) and gRPC-Web
-(https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-WEB.md). How each frames messages, deadlines and errors."""
+(https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-WEB.md). Each protocol has its own frames of messages, deadlines
+and errors."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ _UNITS_S: Mapping[str, float] = {"H": 3600.0, "M": 60.0, "S": 1.0, "m": 1e-3, "u
 _DETAILS = {detail.DESCRIPTOR.full_name: detail for detail in (BadRequest, ErrorInfo, ResourceInfo, RetryInfo)}
 
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
-"""Also one without an end: to look for its end from each quote in it would take time with the square of its length."""
+"""JSON's strings, also one without an end: to look for its end from each quote in it would take time with the square of
+its length."""
 
 _MARKS = b",:[{"
 _MARKS_MAX = 4 * FIELDS_MAX
@@ -64,7 +66,7 @@ _MARKS_MAX = 4 * FIELDS_MAX
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How a message is written: its bytes in the body, and a response in them."""
+    """The form in which a message is written: its bytes in the body, and a response in them."""
 
     read: Callable[[bytes, type[Message]], bytes]
     write: Callable[[Any, type[Message]], bytes]
@@ -189,7 +191,7 @@ class WebProtocol:
         return int(number) * _UNITS_S[unit]
 
     def is_compressed(self, headers: Mapping[str, str]) -> bool:
-        """Whether the request's body, or the messages in it, are compressed."""
+        """Return whether the request's body, or the messages in it, are compressed."""
         names = ("content-encoding", "connect-content-encoding", "grpc-encoding")
         return any(headers.get(name, "identity") not in ("identity", "") for name in names)
 
@@ -198,7 +200,7 @@ class WebProtocol:
         return self._coded(_envelope(0, message)) if self.is_enveloped else message
 
     def takes(self, *, streams: bool) -> bool:
-        """Whether it is for methods that stream, or for those that do not."""
+        """Return whether it is for methods that stream, or for those that do not."""
         return self.takes_streams if streams else self.takes_unary
 
     def end(self, status: Status | None) -> bytes:
@@ -279,4 +281,4 @@ def _protocols() -> dict[str, WebProtocol]:
 
 
 PROTOCOLS: Mapping[str, WebProtocol] = _protocols()
-"""By content type."""
+"""The protocols by content type."""

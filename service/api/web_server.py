@@ -76,7 +76,7 @@ EVERYBODY_HERE = WebAccess()
 
 
 class WebServer:
-    """Serves calls that come over HTTP. Before `open` it refuses them as a server that stops does."""
+    """Serves calls that come over HTTP. The server refuses them before `open` as a server that stops does."""
 
     def __init__(
         self,

@@ -71,7 +71,7 @@ ADDRESS_CHARS_MAX = 2_048
 """Characters of an attachment's URI that names a place and holds no data; a prompt quotes it whole."""
 
 MASK_PATHS_MAX = 64
-"""More than there are settings."""
+"""The most paths of a mask: more than there are settings."""
 
 _MESSAGES = conversation_service_pb2.GetContextResponse.MESSAGES_FIELD_NUMBER
 _MESSAGE = conversation_service_pb2.ContextMessage.MESSAGE_FIELD_NUMBER
@@ -186,7 +186,7 @@ def with_kept(settings: Settings, current: Settings) -> Settings:
 
 
 def usage_of(figures: Conversation | Row, settings: Settings) -> conversation_pb2.TokenUsage:
-    """How full the window is."""
+    """The use of the window: its tokens, their limits and their ratio."""
     return _pb.TokenUsage(
         window_tokens=figures.window_tokens,
         overhead_tokens=settings.overhead,
@@ -286,7 +286,7 @@ def pass_ahead_to_proto(ahead: PassAhead) -> conversation_pb2.PassAhead:
 def sent_message(m: RenderedMessage) -> tuple[bytes, bytes]:
     """A GetContextResponse of this one message, and the digest of the message alone.
 
-    Such bytes joined, with those of the other fields, are a response.
+    The bytes of several messages, joined with those of the other fields, are a response.
     """
     message = message_to_proto(m.message).SerializeToString(deterministic=True)
     costs = conversation_service_pb2.ContextMessage(number=m.number, tokens=m.tokens, tag=m.tag, clipped=m.clipped)
@@ -299,7 +299,7 @@ def seconds(duration: Duration) -> float:
 
 
 def patience_s(remaining_s: float | None) -> float:
-    """How long a call may wait, given the time left of its deadline; None if it has none."""
+    """Seconds that a call may wait, given the time left of its deadline; None if it has none."""
     if remaining_s is None:
         return WAIT_WITHOUT_DEADLINE_S
     margin_s = min(DEADLINE_MARGIN_MAX_S, max(DEADLINE_MARGIN_S, DEADLINE_MARGIN_SHARE * remaining_s))

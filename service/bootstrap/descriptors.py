@@ -19,7 +19,7 @@ def take_all() -> None:
 
 
 def for_connections(at_most: int) -> int:
-    """How many connections callers may open: at least one, at most `at_most`."""
+    """The number of connections that callers may open: at least one, at most `at_most`."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return at_most

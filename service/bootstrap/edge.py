@@ -107,7 +107,7 @@ class Sidecar:
         return Running(addresses, http_address, self.core.log.log_id, self.core.reactor.woken)
 
     async def stop(self) -> None:
-        """Within the grace: end the calls, then the running passes; the rest stays pending in the log."""
+        """End the calls within the grace, then the running passes; the rest stays pending in the log."""
         self.started.clear()
         # Callers that wait for a pass get the current state; a committed append must not end as an error.
         self.core.changes.close()
@@ -199,7 +199,7 @@ def _keep_up(
 
 
 def admission_of(settings: Settings) -> Admission:
-    """How much of the server calls may occupy, by its settings."""
+    """The admission of calls, with the limits that the server's settings give."""
     server = settings.server
     return Admission(
         Limits(

@@ -1,8 +1,8 @@
 """Appends the messages of chats once more, under other settings: the passes that they make, and what those cost.
 
 The sidecar's own parts do the work, with a log in memory and a script in place of the model, so that nothing is asked
-and nothing is kept. Its records hold the messages' own sentences; those of a model are longer or shorter, and passes
-after the first one move with them.
+and nothing is kept. The script's records hold the messages' own sentences; those of a model are longer or shorter, and
+passes after the first one move with them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far a walk through the log is, as log lines."""
+"""Writes the progress of a walk through the log as log lines."""
 
 from __future__ import annotations
 

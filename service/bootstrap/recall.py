@@ -43,7 +43,7 @@ def lacking(settings: Settings) -> tuple[str, str] | None:
 
 
 def index_path(log_path: Path) -> Path:
-    """Where the index of a log's file is, unless the settings name another place."""
+    """The path of the index of a log's file, unless the settings name another place."""
     return log_path.with_name(f"{log_path.name}-recall")
 
 
@@ -140,7 +140,7 @@ async def embedded_dimension(settings: Settings) -> int:
 
 
 def _path(settings: Settings) -> Path | None:
-    """Where the index is; None for one that ends with the process."""
+    """The path of the index; None for one that ends with the process."""
     beside = settings.log.file
     return settings.recall.path or (beside and index_path(beside))
 

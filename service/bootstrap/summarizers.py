@@ -1,5 +1,5 @@
-"""The summarizers that the settings name. Those of conversations and of texts are made when they are first used: their
-modules take a tenth of the start to load.
+"""The summarizers that the settings name. Summarizers of conversations and of texts are made when they are first used:
+their modules take a tenth of the start to load.
 """
 
 from __future__ import annotations

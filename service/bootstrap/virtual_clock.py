@@ -26,7 +26,7 @@ class VirtualClock:
     async def advance(self, seconds: float, woken: Callable[[], Awaitable[None]]) -> str:
         """Move on, and return the time that it is then, as RFC 3339 has it, when `woken` has returned.
 
-        What has waited for a moment that has passed begins before; a call that waits may meet its deadline. Raises
+        Work that has waited for a moment that has passed begins before; a call that waits may meet its deadline. Raises
         ValueError for a time that lies before, or beyond what events can have.
         """
         if not (math.isfinite(seconds) and seconds >= 0):

@@ -111,7 +111,7 @@ def append(
 ) -> None:
     """Append TEXT (or standard input) to CONVERSATION, or play the chats of --file.
 
-    With CONVERSATION, --file is one JSON document with the messages of that conversation, such as `abridged context
+    The --file of a CONVERSATION is one JSON document with the messages of that conversation, such as `abridged context
     --render` prints.
 
     The first append creates the conversation, with --model, --context-length, --reserved-output-tokens,

@@ -1,8 +1,8 @@
 """Chats in a file: a line of JSON each, or one JSON document for a conversation that is named elsewhere.
 
-A chat is `{"conversation_id", "messages": [{"id", "role", "content", …}]}`. Its messages may also be those of a chat
-API, or of the contract: whatever `abridged context` prints. This module checks only the format; the sidecar enforces
-the contract's rules. Malformed input becomes a Fault with its place, and reading continues.
+A chat is `{"conversation_id", "messages": [{"id", "role", "content", …}]}`. The messages of a chat may also be those of
+a chat API, or of the contract: whatever `abridged context` prints. The module checks only the format; the sidecar
+enforces the contract's rules. Malformed input becomes a Fault with its place, and reading continues.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Fault:
     Attributes:
         line: Line number, from 1.
         message_id: The message; empty for a whole line.
-        what: What is wrong with it, to follow the place: "role is missing".
+        what: The fault, to follow the place: "role is missing".
         reason: The sidecar's error reason, such as TOO_LARGE; empty if the file's format is wrong.
     """
 
@@ -60,7 +60,7 @@ class FileChat:
 
     Attributes:
         line: Line number, from 1.
-        conversation_id: As in the file, without a prefix.
+        conversation_id: The id in the file, without a prefix.
         messages: The well-formed messages. One without an id has its index as one, so that a second run recognizes it.
         faults: The malformed messages; a chat with any is not appended.
         system_prompt: The system prompt beside the messages; None without one.
@@ -135,7 +135,7 @@ def read_document(file: BinaryIO, conversation_id: str, form: Rendering | None =
 def read_chats(file: BinaryIO, form: Rendering | None = None) -> Iterator[FileChat | Fault]:
     """Yield the chats in order, and a Fault for a line without one. Skips empty lines. Raises OSError.
 
-    With a `form`, the messages are those of this chat API, and what the API does not know is kept too.
+    The messages are those of the chat API `form`, if there is one, and members that the API does not know are kept too.
     """
     for number in count(1):
         line = file.readline(LINE_BYTES_MAX + 1)

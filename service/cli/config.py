@@ -31,7 +31,7 @@ def config() -> None:
 def check(invocation: Invocation, *, as_json: bool) -> None:
     """Report everything that is wrong with the settings; exit code 2 if anything is.
 
-    If every value is valid, also check what they name: the log's folder, scripts, the prompt file, and the syntax of
+    Checks what they name, too, if every value is valid: the log's folder, scripts, the prompt file, and the syntax of
     hosts; and that nobody else can guess or read a token. Does not connect to hosts: `abridged doctor` does that. Warns
     of standard OTEL_* variables that are ignored, and of an OpenAI-compatible endpoint that no model uses.
     """

@@ -37,7 +37,7 @@ CONTEXT_LENGTH = 4_096
 WITHOUT_HOST = "start Ollama with `ollama serve`, or set OLLAMA_HOST to its address"
 UNANSWERED = "check `ollama ps` and the host's log, then try again"
 PAUSE_S = 0.06
-"""Between two messages on a terminal: slow enough to see the ratio climb."""
+"""Seconds between two messages on a terminal: slow enough to see the ratio climb."""
 
 REPORT_SHARE = 0.05
 """Interval of the reports during a silent wait, as a share of the longest wait for a first byte: 15 s of 300."""
@@ -50,8 +50,8 @@ def demo(invocation: Invocation) -> None:
     """Start a sidecar on a temporary log, play a conversation through it, and show the result.
 
     An Ollama model makes the records if it is available and answers a small question, otherwise the extractive
-    summarizer does. Waits for a slow model as long as its measured speed demands. On a terminal the sidecar keeps
-    running until Ctrl-C, for you to try. Ends with 1 if a pass failed.
+    summarizer does. Waits for a slow model as long as its measured speed demands. The sidecar keeps running on a
+    terminal until Ctrl-C, for you to try. Ends with 1 if a pass failed.
     """
     with tempfile.TemporaryDirectory(prefix="abridged-demo-") as folder:
         forced = _forced(Path(folder))

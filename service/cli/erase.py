@@ -36,7 +36,7 @@ def erase(
 ) -> None:
     """Erase CONVERSATION, or those with all the labels and a message of the user, and what was forked from these.
 
-    It counts first and asks. Afterwards no byte of them is in the log, in its search index, or in a new backup; ids and
+    Counts first and asks. Afterwards no byte of them is in the log, in its search index, or in a new backup; ids and
     times of their events stay. Copies that were made before are not touched. Needs the scope `erase`.
     """
     if (conversation is None) is not bool(labels or user_id):
@@ -82,8 +82,8 @@ def redact(
 ) -> None:
     """Take the texts of the messages of CONVERSATION with these NUMBERS away, and the summaries that were made of them.
 
-    It counts first and asks. Windows show `[redacted]` in their place, and the summaries are made again without them.
-    What other messages say of it stays. Copies that were made before are not touched. Needs the scope `erase`.
+    Counts first and asks. Windows show `[redacted]` in their place, and the summaries are made again without them.
+    Other messages keep what they say of it. Copies that were made before are not touched. Needs the scope `erase`.
     """
 
     def redacted(*, dry_run: bool) -> RedactMessagesResponse:

@@ -53,7 +53,7 @@ _HINTS_BY_CODE = {
 
 RESTORE = "restore a backup, see docs/production.md"
 RESTORE_OR_SALVAGE = "restore a backup, or run `abridged log salvage`, see docs/production.md"
-"""Of a log in a file: what is left of it makes a new one."""
+"""The way out for a log in a file: what is left of it makes a new one."""
 
 GIVE_KEY = "set encryption.key or encryption.key_file to the operator's key: docs/production.md"
 CHECK_KEYS = "check encryption.key, encryption.key_file and the place of the data keys: docs/production.md"

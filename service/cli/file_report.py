@@ -26,7 +26,7 @@ class FileReport:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the file contained nothing to report."""
+        """True if the file contained nothing to report."""
         return not (self._conversations or self._lines_refused)
 
     @property

@@ -112,7 +112,7 @@ def verify(invocation: Invocation, *, place: LogSettings | None, name: str | Non
 
     Checks a file's structure and indexes, that positions and versions have no gaps, every event against its
     commitment, every stream's hash chain, and the read table and the snapshots against the events, unless another
-    version of the program made them. Nothing is changed, and sidecars may go on writing to a database meanwhile.
+    version of the program made them. Changes nothing, and sidecars may go on writing to a database meanwhile.
 
     Exits with 1 if something is damaged, or if LOG is no log or cannot be checked; with 2 if it does not exist.
     """
@@ -207,7 +207,7 @@ def reindex(invocation: Invocation, place: LogSettings | None, name: str | None)
 def salvage(invocation: Invocation, damaged: LogSettings, new: LogSettings) -> None:
     """Make a log in the file NEW of every event that the file DAMAGED can prove, and name what is missing.
 
-    It is the same log, with its id, positions and event ids. A conversation keeps its events up to the first that is
+    NEW is the same log, with its id, positions and event ids. A conversation keeps its events up to the first that is
     lost; proven ones behind that are in NEW.lost.jsonl, as `abridged log export` writes them. DAMAGED is only read, and
     so is its write-ahead log. The volume of NEW needs three times the room of DAMAGED for a while.
 
@@ -251,7 +251,7 @@ def export(
     The lines have all messages of all namespaces in clear. `abridged log import` makes the same log of them, in a file
     or in a database. The log is not changed. Exits with 1 if an event is damaged; the lines before it are no log then.
 
-    With conditions it is a part: the whole conversations that meet all of them, and those that they were forked from. A
+    Conditions make it a part: the whole conversations that meet all of them, and those that they were forked from. A
     part is a log of its own, with an id and positions of its own; the events' ids, versions and times are the log's.
     """
     settings = configuration(invocation).settings
@@ -287,7 +287,7 @@ def export_log(settings: Settings, log: LogSettings, out: IO[bytes], choice: Cho
 def import_(invocation: Invocation, lines: BinaryIO, place: LogSettings | None, name: str | None) -> None:
     """Make LOG, or the configured one, of the LINES that `abridged log export` wrote, or `-`, whole or not at all.
 
-    It is the same log, with its id, positions and event ids: serve only one of both. Exits with 1 if there is a log in
+    LOG is the same log, with its id, positions and event ids: serve only one of both. Exits with 1 if there is a log in
     that place, or at the first line that is not one of a whole log; nothing is there then.
     """
     settings = configuration(invocation).settings
@@ -304,9 +304,9 @@ def backup(invocation: Invocation, *, places: Sequence[LogSettings], name: str |
     """Copy LOG, or the configured one, into the new FILE, while sidecars go on: every event that was acknowledged
     before, and none without those before it.
 
-    The copy is checked as `abridged log verify` does before it has its name; it is whole or not at all. It has the
-    read table, and not the search index, which a start makes again. Of a log in a database it is made by the lines of
-    an export. Exits with 1 if FILE is there or LOG is damaged.
+    The copy is checked as `abridged log verify` does before it has its name; it is whole or not at all. The copy has
+    the read table, and not the search index, which a start makes again. The copy of a log in a database is made by the
+    lines of an export. Exits with 1 if FILE is there or LOG is damaged.
     """
     *of_log, to = places
     if len(of_log) > 1 or to.url is not None:
@@ -359,9 +359,9 @@ def restore(invocation: Invocation, *, file: Path, place: LogSettings | None, na
 def rewrap(invocation: Invocation, place: LogSettings | None, name: str | None) -> None:
     """Wrap every data key of LOG, or of the configured one, with the first of the operator's keys.
 
-    Sidecars may go on: those with encryption.key_file read it anew. To replace the operator's key, put the new one
-    before the old one in that file, run this, and then take the old one out. Nothing of the log is changed. Exits with
-    1 if encryption is off.
+    Sidecars may go on: those with encryption.key_file read it anew. Replace the operator's key in three steps: put the
+    new one before the old one in that file, run this, and take the old one out. The log itself does not change. Exits
+    with 1 if encryption is off.
     """
     settings = configuration(invocation).settings
     if not settings.encryption.is_on:
@@ -482,7 +482,7 @@ def replay_(
     """Fold the logs in FILES, which `abridged log export` wrote, and print their conversations. One of FILES may be the
     URL of a database, whose log is exported first, while sidecars go on.
 
-    No sidecar runs, and no model is asked. With --policy the messages are appended once more instead, of logs and of
+    No sidecar runs, and no model is asked. The option --policy appends the messages once more instead, of logs and of
     chats as `abridged append --file` takes them, by the sidecar's own parts under those settings: PASSES and their
     CALLS and tokens of the SUMMARIZER; the TOKENS of all PROMPTS, the share that is STABLE under a prompt cache, the
     COST of both in tokens at full price, of which one from the cache counts 0.1 and one written to it 1.25; and the

@@ -28,8 +28,9 @@ def verified(
 ) -> str:
     """Return the log's contents in a line. Print the damage, at most `lines_max` lines about conversations.
 
-    Raises CommandFailed if anything is, and an EventLogError or OSError if the log cannot be checked. It gives the log
-    this `name`, if any, and for damage to events this `hint`; `see_all` says how to see the lines that are left out.
+    Raises CommandFailed if anything is, and an EventLogError or OSError if the log cannot be checked. The lines give
+    the log this `name`, if any, and for damage to events this `hint`; `see_all` says how to see the lines that are left
+    out.
     """
     found = _Findings(lines_max, see_all)
     rows = backend.rows(READ_TABLE)

@@ -36,11 +36,11 @@ class Playing:
     """The options of playing a file.
 
     Attributes:
-        settings: For the conversations that are new.
+        settings: The settings of the conversations that are new.
         prefix: Prepended to the conversation ids.
         batch: Messages per append.
-        wait_s: How long an append waits for the pass that it triggers.
-        settle: Whether to force a pass if a chat ends over its trigger before the next one is due: no message will come
+        wait_s: Seconds that an append waits for the pass that it triggers.
+        settle: True to force a pass if a chat ends over its trigger before the next one is due: no message will come
             to make it due.
         trigger_token_ratio: The server's trigger ratio, for conversations that do not override it.
     """
@@ -58,20 +58,20 @@ class Outcome:
     """The state of a conversation after its last message.
 
     Attributes:
-        conversation_id: With the prefix.
+        conversation_id: The id with the prefix.
         appended: Messages that this run appended.
         known: Messages that an earlier run had appended.
-        faults: What was refused, in the file or by the sidecar.
+        faults: The refusals, in the file or by the sidecar.
         messages: Messages in the conversation; 0 if none was ever appended.
         ratio: The token ratio of the window.
         depth: The live record's depth; 0 without one.
         passes: Passes so far, in any state.
         records: Passes that committed a record.
         failed: Passes that failed, in this run alone.
-        errors: Their classes, each once, as ErrorClass values, sorted.
+        errors: The classes of the failures, each once, as ErrorClass values, sorted.
         held_by: Why a window over its trigger stays there, as a HeldBy value; empty if nothing holds it.
         kept: A note on the settings that an existing conversation did not adopt; empty without any.
-        is_over: Whether the window is at or over its trigger ratio.
+        is_over: True if the window is at or over its trigger ratio.
     """
 
     conversation_id: str
@@ -91,13 +91,13 @@ class Outcome:
 
     @property
     def is_well(self) -> bool:
-        """Whether there are messages, no pass of this run failed, and the window is below its trigger or cannot be
+        """True if there are messages, no pass of this run failed, and the window is below its trigger or cannot be
         compressed."""
         return self.messages > 0 and not self.failed and not self.is_stuck
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the window is over its trigger although something in it can be compressed."""
+        """True if the window is over its trigger although something in it can be compressed."""
         return self.is_over and self.held_by != HeldBy.IRREDUCIBLE
 
 
@@ -174,7 +174,7 @@ def _rule_faults(conversation_id: str, chat: FileChat, playing: Playing, limits:
             conversation_id=conversation_id, messages=map(message_to_proto, batch), settings=playing.settings
         )
         try:
-            validation.check(request, fields=0)
+            validation.check(request, fields=lambda: 0)
             messages_of(
                 request,
                 new_id=lambda: str(next(new_ids)),

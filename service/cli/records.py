@@ -33,7 +33,7 @@ from abridged.v1.summary_pb2 import EpisodeFigures, SummaryRecord
 def summaries(invocation: Invocation, conversation: str, *, as_json_: bool) -> None:
     """Show the summary records of CONVERSATION, newest first, and the last pass if it failed.
 
-    A record is followed by what its pass took out of the window, and where that is. Those that a revoke or a rewind
+    A record is followed by what its pass took out of the window, and where that is. Records that a revoke or a rewind
     took out of use say so; `--json` leaves them out.
     """
 

@@ -49,7 +49,7 @@ def expand(invocation: Invocation, conversation: str, what: str, *, max_tokens: 
     """Show the original messages of CONVERSATION that WHAT names: the id of a summary that covers them, or numbers
     such as 12, 3,7,12 or 12-20.
 
-    On a terminal a message is one line of its beginning; a pipe or a file gets the whole text, --json every field.
+    A message is one line of its beginning on a terminal; a pipe or a file gets the whole text, --json every field.
     """
     within = _RANGE.fullmatch(what)
     numbers = tuple(map(int, what.split(","))) if _NUMBERS.fullmatch(what) else ()

@@ -21,7 +21,7 @@ from abridged.v1.summary_pb2 import RULE_STATE_DROPPED, RULE_STATE_REVOKED, Rule
 def rules(invocation: Invocation, conversation: str, *, drop: int | None, as_json_: bool) -> None:
     """Show the standing rules of CONVERSATION, newest first: what its users laid down for good, as they said it.
 
-    A window shows those whose message has left it. To keep one there whatever its room, pin its message.
+    A window shows those whose message has left it. Pin the message of a rule to keep it there whatever its room.
     """
 
     async def work(client: AsyncConversations) -> list[Rule]:

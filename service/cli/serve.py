@@ -123,12 +123,13 @@ def serve(
 ) -> None:
     """Run the sidecar until SIGTERM or Ctrl-C.
 
-    It listens on server.listen (gRPC) and server.http_listen (health, metrics, calls over HTTP), and keeps its log at
-    log.path, or in the database at log.url. With --ephemeral it keeps its log in memory, summarizes by
+    The sidecar listens on server.listen (gRPC) and server.http_listen (health, metrics, calls over HTTP), and keeps its
+    log at log.path, or in the database at log.url. A sidecar with --ephemeral keeps its log in memory, summarizes by
     summarizer.models=scripted:default, and writes its address to standard output once it serves; --set changes any of
     this. A line `advance SECONDS` on its standard input moves its clock, with everything that waits for it, and is
-    answered by the time that it is then. With --log it begins with the events of an export, and with --record it leaves
-    those of its own life as one, whole, when it stops; with either the log is in a file that it removes at its end.
+    answered by the time that it is then. A sidecar with --log begins with the events of an export, and one with
+    --record leaves those of its own life as one, whole, when it stops; with either the log is in a file that it removes
+    at its end.
     """
     if not ephemeral and (lines is not None or record is not None):
         raise click.UsageError("--log and --record go with --ephemeral; `abridged log import` makes a log that stays")

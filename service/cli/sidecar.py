@@ -38,7 +38,7 @@ def named_by(found: Configuration) -> str:
 def client_settings(found: Configuration) -> ClientSettings:
     """Return how to reach the sidecar of these settings: at client.address, or else where server.listen has moved it.
 
-    Its own tokens go to the address that it listens at alone; the one with most scopes is sent.
+    The sidecar's own tokens go to the address that it listens at alone; the one with most scopes is sent.
     """
     client, server = found.settings.client, found.settings.server
     if named_by(found):

@@ -25,7 +25,7 @@ STANDARD_INPUT = "-"
 @sidecar_options
 @click.pass_obj
 def summarize(invocation: Invocation, file: str, *, max_tokens: int | None, as_json_: bool) -> None:
-    """Summarize the text in FILE, or standard input for -, with the sidecar's model. Nothing of it is stored.
+    """Summarize the text in FILE, or standard input for -, with the sidecar's model. No part of it is stored.
 
     The summary goes to standard output, progress to standard error. `abridged compress CONVERSATION` summarizes a
     conversation.

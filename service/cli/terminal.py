@@ -72,14 +72,14 @@ def width() -> int:
 
 
 def is_interactive() -> bool:
-    """Whether both standard input and output are a terminal."""
+    """Return whether both standard input and output are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def program_name(started_as: Path, *, in_environment: bool) -> str:
     """The command with which another shell starts this program; `started_as` is how this one did.
 
-    For a script in a virtual environment that is its path, because another shell may not have activated it.
+    The command of a script in a virtual environment is its path, because another shell may not have activated it.
     """
     if not in_environment or not started_as.is_file():
         return "abridged"

@@ -1,7 +1,7 @@
 """Converts domain events to stored protobuf payloads and back.
 
-Each type has one form; its payload is the contract's message of the same name, and is never rewritten. When a type's
-schema changes, an upcaster, a pure function from old bytes to the current message, keeps the old version readable.
+Each type has one form; its payload is the contract's message of the same name, and is never rewritten. An upcaster, a
+pure function from old bytes to the current message, keeps the old version readable when a type's schema changes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _MESSAGE = tag(event_pb2.MessageAppended.MESSAGE_FIELD_NUMBER, LENGTH_DELIMITED)
 
 
 class UnknownEvent(Exception):
-    """This version cannot read a stored event: its type or schema version is newer, or its payload is broken."""
+    """A stored event that this version cannot read: its type or schema version is newer, or its payload is broken."""
 
 
 def encode(event: domain.Event, *, sent: bytes | None = None) -> tuple[str, int, bytes]:
@@ -99,7 +99,7 @@ def current_form(type_name: str, schema_version: int, payload: bytes) -> bytes |
 
 
 def is_current(type_name: str, schema_version: int) -> bool:
-    """Whether a payload of that version has the form of the current contract."""
+    """Return whether a payload of that version has the form of the current contract."""
     return _VERSIONS.get(type_name) == schema_version
 
 
@@ -270,7 +270,7 @@ _FORMS: dict[str, Form] = {
 _UPCASTERS: Mapping[str, Mapping[int, Callable[[bytes], Proto]]] = {
     "SummarizationCompleted": {1: _completed_of_version_1}
 }
-"""From the bytes of an older version of a type to a current payload. Every older version has one."""
+"""Functions from the bytes of an older version of a type to a current payload. Every older version has one."""
 
 _VERSIONS = {name: 1 + len(_UPCASTERS.get(name, ())) for name in _FORMS}
 """The schema version that is written of each type."""

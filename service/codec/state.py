@@ -49,7 +49,7 @@ def state_to_bytes(state: Conversation) -> bytes:
 def state_from_bytes(encoded: bytes) -> Conversation:
     """The state that `state_to_bytes` wrote with the same STATE_CODEC; what other bytes lead to is not defined.
 
-    Its window and its history are decoded when they are first looked at.
+    The state's window and its history are decoded when they are first looked at.
     """
     first, *later, ids = _frames(encoded)
     head, size = _HEAD.decode(zlib.decompress(first))
@@ -70,7 +70,7 @@ class KeptWindow(Deferred[MessageAppended]):
     """The window of a state that was kept as bytes.
 
     Attributes:
-        size: Its memory, once it is decoded.
+        size: Bytes of memory that it takes, once it is decoded.
         ids: The ids of its messages, also of those that have left it since.
     """
 
@@ -96,7 +96,7 @@ class KeptIds:
         self._ids: frozenset[str] | None = None
 
     def among(self, ids: Iterable[str]) -> frozenset[str]:
-        """Those of `ids` that are among them."""
+        """The ones of `ids` that are among the kept ones."""
         if self._ids is None:
             self._ids = frozenset(_IDS.decode(zlib.decompress(self._encoded)))
         return self._ids.intersection(ids)
@@ -168,5 +168,5 @@ _Overrides = TypedDict("_Overrides", get_type_hints(Policy), total=False)  # typ
 """Fields of a policy, each of its own type."""
 
 STATE_CODEC: Final = blake2b(f"{FOLD} {[*_PARTS]} {[*_shape(Conversation, set())]}".encode(), digest_size=8).hexdigest()
-"""Which states the bytes are of: it changes with every field, its type and its place, with what lies apart from the
+"""The name of the form of the bytes: it changes with every field, its type and its place, with what lies apart from the
 head, and with FOLD."""

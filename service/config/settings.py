@@ -51,7 +51,7 @@ NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 
 
 def is_local_address(address: str) -> bool:
-    """Whether only this machine can reach `address` (`unix:/path` or `host:port`)."""
+    """Return whether only this machine can reach `address` (`unix:/path` or `host:port`)."""
     if address.startswith(_UNIX_PREFIX):
         return True
     host = address.rpartition(":")[0].strip("[]")
@@ -141,7 +141,7 @@ class TokenGrant(SettingsGroup):
 
 
 class ServerSettings(SettingsGroup):
-    """Where the sidecar listens and how much it accepts."""
+    """Addresses that the sidecar listens at, and limits on what it accepts."""
 
     listen: Annotated[tuple[ListenAddress, ...], Field(min_length=1)] = Field(
         default=("127.0.0.1:7420",),
@@ -199,12 +199,12 @@ class ServerSettings(SettingsGroup):
 
     @property
     def takes_http_calls(self) -> bool:
-        """Whether calls are taken at `http_listen`: only this machine reaches it, or callers need a token."""
+        """True if calls are taken at `http_listen`: only this machine reaches it, or callers need a token."""
         return bool(self.tokens) or is_local_address(self.http_listen)
 
     @property
     def is_multi_tenant(self) -> bool:
-        """Whether tokens know more than one namespace."""
+        """True if tokens know more than one namespace."""
         return len({grant.namespace for grant in self.tokens}) > 1
 
     @model_validator(mode="after")
@@ -298,8 +298,7 @@ def _operator_keys(value: SecretStr | None) -> SecretStr | None:
 
 
 class EncryptionSettings(SettingsGroup):
-    """Encryption of what the log keeps, with a data key for each conversation, so that to erase it erases
-    each copy."""
+    """Encryption of the log's contents, with a data key for each conversation: erasing the key erases every copy."""
 
     key: Annotated[Secret, AfterValidator(_operator_keys)] = Field(
         default=None,
@@ -325,7 +324,7 @@ class EncryptionSettings(SettingsGroup):
 
     @property
     def is_on(self) -> bool:
-        """Whether there is a key."""
+        """True if there is a key."""
         return self.key is not None
 
 
@@ -333,7 +332,7 @@ _PolicyFields: Any = create_model("_PolicyFields", __base__=SettingsGroup, **pol
 
 
 class PolicySettings(_PolicyFields):  # type: ignore[misc]  # its fields are made from the domain's
-    """When a conversation is summarized, and how. Defaults are those of profile CHAIN."""
+    """Rules by which a conversation is summarized. Defaults are those of profile CHAIN."""
 
 
 def _room_for_an_answer(tokens: int) -> int:
@@ -343,7 +342,7 @@ def _room_for_an_answer(tokens: int) -> int:
 
 
 class SummarizerSettings(SettingsGroup):
-    """How passes call models."""
+    """The calls that passes make to models."""
 
     models: Annotated[tuple[ProviderModel, ...], Field(min_length=1, max_length=16)] = Field(
         default=("ollama:qwen2.5:3b",),
@@ -422,7 +421,7 @@ class TitleSettings(SettingsGroup):
 
 
 class TokenSettings(SettingsGroup):
-    """How tokens are counted when the caller does not count them."""
+    """The count of tokens when the caller does not count them."""
 
     counter: Literal["estimate", "bpe"] = Field(
         default="estimate",
@@ -495,7 +494,7 @@ class TelemetrySettings(SettingsGroup):
 
 
 class ClientSettings(SettingsGroup):
-    """How the `abridged` commands reach a sidecar."""
+    """The sidecar that the `abridged` commands call."""
 
     address: ListenAddress = Field(
         default="127.0.0.1:7420",

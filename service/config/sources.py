@@ -1,7 +1,7 @@
-"""Where settings come from: flag over environment over TOML file over default, each value with its origin.
+"""Loads the settings: flag over environment over TOML file over default, each value with its origin.
 
-This is the only module that reads the environment, and it hands it out once (`environment`). All errors are
-reported together; each line names field and origin, and never a value: one of them may be a secret.
+No other module reads the environment, and this one hands it out once (`environment`). All errors are reported together;
+each line names field and origin, and never a value: one of them may be a secret.
 
     ConfigError   one or more Problems
 """
@@ -50,7 +50,7 @@ _SERVICE_LINK = re.compile(
 
 LIKENESS_MIN = 0.6
 WHOLE_LIKENESS_MIN = 0.9
-"""Below this likeness, only the group of two whole names may be alike."""
+"""The likeness below which only the group of two whole names may be alike."""
 BEGINNING_WEIGHT = 0.95
 GROUP_WEIGHT = 0.3
 
@@ -60,7 +60,7 @@ _JSON_LIST = re.compile(r'\s*\[\s*["{\]]')
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value comes from; `kind` is flag, environment, file or default, `detail` says which one."""
+    """The origin of a value; `kind` is flag, environment, file or default, `detail` says which one."""
 
     kind: str
     detail: str = ""
@@ -245,7 +245,7 @@ class _Loading:
             self._refuse(field, self._origin_of(field), _message(details["type"], details["msg"], field))
 
     def _check_policies(self, settings: Settings) -> None:
-        """Whether the fields of a policy fit together is the domain's rule; here it gets its field and origin."""
+        """Refuse a policy whose fields do not fit together by the domain's rule, with the field and its origin."""
         for pattern in (None, *settings.policy_by_model):
             try:
                 settings.policy_of(pattern)
@@ -398,7 +398,8 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def _likeness(name: str, candidate: str) -> float:
-    """From 0 to 1. Group and last part are compared by themselves: a long group would make any two names alike."""
+    """The likeness of two names, from 0 to 1. Group and last part are compared by themselves: a long group would make
+    any two names alike."""
     one, other = _plain_name(name), _plain_name(candidate)
     (group, _, last), (other_group, _, other_last) = one.rpartition("."), other.rpartition(".")
     # Whoever shortens a name writes its first words.

@@ -20,7 +20,7 @@ HINT: Final = "make one with `openssl rand -hex 32`"
 
 
 def weak_tokens(server: ServerSettings) -> Iterator[tuple[str, str]]:
-    """Each weak token: the field, and what is wrong with it. Never a part of the token."""
+    """Yield the field of each weak token and the fault of it, never a part of the token."""
     for index, grant in enumerate(server.tokens):
         field = f"server.tokens[{index}]"
         text = grant.token.get_secret_value() if grant.token else ""

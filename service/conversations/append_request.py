@@ -35,7 +35,7 @@ class AppendRequest(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Where a message is; `position` is 0 when an earlier call appended it."""
+    """The place of a message; `position` is 0 when an earlier call appended it."""
 
     id: str
     number: int
@@ -62,7 +62,7 @@ def sent_messages(request: AppendRequest) -> SentMessages:
 
 
 def newly_placed(events: Sequence[Event], result: AppendResult) -> dict[str, Placed]:
-    """Where the messages among the written events are, by id."""
+    """The places of the messages among the written events, by id."""
     return {
         event.message.id: Placed(event.message.id, event.number, recorded.position)
         for event, recorded in zip(events, result.events, strict=True)
@@ -71,7 +71,7 @@ def newly_placed(events: Sequence[Event], result: AppendResult) -> dict[str, Pla
 
 
 def placed(request: AppendRequest, known: dict[str, int], fresh: dict[str, Placed]) -> tuple[Placed, ...]:
-    """Where each message of the request is: just written, or known under its number before."""
+    """The place of each message of the request: just written, or known under its number before."""
     return tuple(fresh.get(m.id) or Placed(m.id, known[m.id], already_appended=True) for m in request.messages)
 
 

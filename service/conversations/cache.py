@@ -58,8 +58,8 @@ class Sent(NamedTuple):
     Attributes:
         factor: The factor that corrected the messages' tokens.
         window: The window's messages.
-        open_calls: Its calls whose messages a further one may change.
-        summaries_of: What the summaries were rendered of.
+        open_calls: The window's calls whose messages a further one may change.
+        summaries_of: The values that the summaries were rendered of.
         system: The system messages.
         summaries: The summaries.
         chat: All other messages.
@@ -92,7 +92,7 @@ class Sent(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its memory beside the state's."""
+        """Bytes of memory that the sent window takes beside the state's."""
         calls = sum(len(calls) for of in self.open_calls for calls in of.values())
         return sum([part.size for part in self.parts]) + _OPEN_CALL_BYTES * calls + self.prefixes.size
 

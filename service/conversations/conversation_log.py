@@ -110,7 +110,7 @@ class ConversationLog:
     async def caught_up(self, key: StreamId, state: Conversation) -> Conversation | None:
         """The conversation after the events that the log has beyond `state`; `state` itself without any.
 
-        None if the log does not have the last event of `state`, as after the loss of a primary.
+        Returns None if the log does not have the last event of `state`, as after the loss of a primary.
         """
         return await self._read(self._caught_up, key, state)
 
@@ -119,8 +119,8 @@ class ConversationLog:
         await asyncio.to_thread(self._log.confirm)
 
     def is_doubted(self, key: StreamId) -> bool:
-        """Whether damaged events of the conversation were read since it was last folded whole: no state of it that is
-        in memory is to be served then."""
+        """Return whether damaged events of the conversation were read since it was last folded whole: no state of it
+        that is in memory is to be served then."""
         return self._snapshots is not None and key in self._snapshots.doubted
 
     @asynccontextmanager
@@ -197,8 +197,8 @@ class ConversationLog:
     ) -> asyncio.Future[AppendResult]:
         """Queue the events of `projected`; the future fails with an EventLogError when nothing was written.
 
-        Once they are on disk, `on_disk` gets the state that they lead to and the events; then `on_outcome` whether they
-        were written. Both are called on the event loop, before the future is done, and also when nobody awaits it.
+        `on_disk` gets the state that they lead to and the events once they are on disk; `on_outcome` then gets whether
+        they were written. Both are called on the event loop, before the future is done, and also when nobody awaits it.
         """
         events = projected.events
 
@@ -293,9 +293,9 @@ class ConversationLog:
     ) -> tuple[MessageAppended, ...]:
         """Messages as they were appended, the oldest `limit` of them; `within` ascending ranges, or all.
 
-        `state` is one that the log has. Beside the ranges, only the page in which they begin is read. Raises
-        TooLarge, having read no further, when they are stored in more than `bytes_max` bytes.
-        `on_read` is called in a thread with the bytes of each message; it may end the reading by raising.
+        `state` is one that the log has. The log reads, beside the ranges, only the page in which they begin. Raises
+        TooLarge, having read no further, when they are stored in more than `bytes_max` bytes. `on_read` is called in a
+        thread with the bytes of each message; it may end the reading by raising.
         """
         return await self._read(self._originals, key, state, limit, within, bytes_max, on_read)
 
@@ -317,7 +317,7 @@ class ConversationLog:
     async def as_of(self, key: StreamId, state: Conversation, number: int) -> Conversation:
         """The conversation, or the ancestor that has message `number`, as it stood when that was its newest message.
 
-        For number 0, as it was opened.
+        Returns the conversation as it was opened for number 0.
         """
         return await self._read(self._as_of, key, state, number)
 

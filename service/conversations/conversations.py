@@ -2,8 +2,8 @@
 
 Inside this process the commands of one conversation are decided one after another. Appends are decided on the state
 that the queued ones lead to, and share their commits. Everything else, and an append that was not written as decided,
-waits until no commit of this process is under way, whether or not its caller still waits for it. If another writer
-comes between, the log's version check decides, and the loser reloads and decides again, a bounded number of times.
+waits until no commit of this process is under way, whether or not its caller still waits for it. The log's version
+check decides if another writer comes between, and the loser reloads and decides again, a bounded number of times.
 
 A state in memory of a log that other processes write to is compared with its stream before it is served, and only the
 events that are missing are read. One whose last event is lost, as with a primary whose standby did not have it, is
@@ -119,7 +119,7 @@ class Conversations:
 
     @property
     def is_shared(self) -> bool:
-        """Whether other processes write to the log too."""
+        """True if other processes write to the log too."""
         return self._on_caught_up is not None
 
     async def state(self, key: StreamId) -> Conversation:
@@ -140,8 +140,8 @@ class Conversations:
     async def reached(self, key: StreamId, version: int) -> None:
         """Return when `state` knows of the event with this version, which was read from the log.
 
-        The log shows a commit to readers shortly before the event loop learns of it. Whoever is shown the event must
-        not be shown an older state after it.
+        The log shows a commit to readers shortly before the event loop learns of it. A client that is shown the event
+        must not be shown an older state after it.
         """
         queue = self._queues.get(key)
         if queue is not None:
@@ -212,25 +212,25 @@ class Conversations:
         """Erase, archive or unarchive a conversation, or say that it is purged: by its figures alone, because its
         events may be unreadable. Return its events, none if there was nothing to do.
 
-        `require` is called in the conversation's turn, in which nothing is forked from it, and raises what forbids it.
-        It returns the state before the archiving of one that is unarchived.
+        `require` is called in the conversation's turn, in which nothing is forked from it, and raises the error that
+        forbids the command; `require` of UnarchiveConversation returns the state before the archiving.
         Raises ConversationNotFound, or an EventLogError.
         """
         queue = self._queue(key)
         async with queue.turn:
             await queue.settled()
             for attempts_left in reversed(range(ATTEMPTS_MAX)):
-                before = await require()
-                state = await self.log.outline(key)
-                if not state.is_open:
-                    raise ConversationNotFound(key.name)
-                if before is not None:
-                    state = state._replace(before_archiving=(before,))
-                events = await self._decided(key, state, command)
-                if not events:
-                    await self._confirm()
-                    return events
                 try:
+                    before = await require()
+                    state = await self.log.outline(key)
+                    if not state.is_open:
+                        raise ConversationNotFound(key.name)
+                    if before is not None:
+                        state = state._replace(before_archiving=(before,))
+                    events = await self._decided(key, state, command)
+                    if not events:
+                        await self._confirm()
+                        return events
                     await self._commit(key, queue, state, events, _NOTHING_SENT)
                 except WrongExpectedVersion:
                     if not attempts_left:
@@ -284,7 +284,7 @@ class Conversations:
         return after, events
 
     def may_prepare(self, state: Conversation) -> bool:
-        """Whether the ratio of the conversation allows a preparation; see `service.domain.preparation`."""
+        """Return whether the ratio of the conversation allows a preparation; see `service.domain.preparation`."""
         return may_prepare(state, self._policies.of(state.settings))
 
     async def preparable(self, key: StreamId, state: Conversation) -> PassPlan | None:
@@ -294,7 +294,7 @@ class Conversations:
         return await run_off_loop(self.window_weight(key), lambda: preparable(state, context))
 
     def may_be_near(self, state: Conversation) -> bool:
-        """Whether the ratio of the conversation allows a notice; see `service.domain.notice`."""
+        """Return whether the ratio of the conversation allows a notice; see `service.domain.notice`."""
         return may_be_near(state, self._policies.of(state.settings), self._clock_us())
 
     async def pass_ahead(self, key: StreamId, state: Conversation) -> PassAhead | None:
@@ -479,7 +479,7 @@ class Conversations:
     ) -> Appended:
         """The result of a repeat; reads the state again, because the first call may just have finished.
 
-        Of the messages, this stream has `own`, and an ancestor's the others.
+        The stream of `key` has the messages `own`, and an ancestor's has the others.
         """
         if sent.request is not None and own:
             await self.log.repeat(key, own, sent)
@@ -569,7 +569,7 @@ class Conversations:
     async def _reload(self, key: StreamId, *, refused: Conversation) -> None:
         """Reload the conversation after the log refused its state as outdated; raise LogCorrupt if it was not.
 
-        Then what writes and what reads find two ends of one stream, and no further attempt will change it.
+        The log's writer and its readers then find two ends of one stream, and no further attempt will change it.
         """
         if self.is_shared and not _ends_alike(await self._current(key), refused):
             return
@@ -582,12 +582,12 @@ class Conversations:
 
 
 def _ends_alike(one: Conversation, other: Conversation) -> bool:
-    """Whether two states of a conversation have the same last event."""
+    """Return whether two states of a conversation have the same last event."""
     return (one.event_version, one.updated_us) == (other.event_version, other.updated_us)
 
 
 def _may_look_at_window(state: Conversation, command: Command, context: DecisionContext) -> bool:
-    """Whether deciding may take work for the whole window: rules look at none that stays below its trigger."""
+    """Return whether deciding may take work for the whole window: rules look at none that stays below its trigger."""
     if not isinstance(command, AppendMessages):
         return True
     if not state.is_open:
@@ -600,7 +600,7 @@ def _may_look_at_window(state: Conversation, command: Command, context: Decision
 
 
 def _is_fork(existing: Conversation, source: Conversation, to: int | None) -> bool:
-    """Whether a conversation was forked from this source, at this version if one is named."""
+    """Return whether a conversation was forked from this source, at this version if one is named."""
     if not existing.ancestors:
         return False
     origin = existing.ancestors[0]

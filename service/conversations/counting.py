@@ -1,7 +1,7 @@
 """Counts messages without blocking the event loop: small ones at once, large ones in a thread.
 
-A message is counted by its conversation's model. That is usually known before the conversation's turn; if it was not,
-or if the model's tokenizer arrived meanwhile, the message is counted again.
+A message is counted by its conversation's model. The model is usually known before the conversation's turn; if it was
+not, or if its tokenizer arrived meanwhile, the message is counted again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Counting:
         return replace(prompt, tokens=tokens.tokens, source=tokens.source)
 
     def is_exact(self, model: str) -> bool:
-        """Whether the model's own tokenizer counts its messages now."""
+        """Return whether the model's own tokenizer counts its messages now."""
         return self.counter.of(model).source_for(model) is TokenSource.TOKENIZER
 
     async def factor_of_estimates(self, window: Iterable[MessageAppended], model: str) -> float | None:

@@ -1,8 +1,8 @@
 """Some conversations of a log as the lines of a log of its own, which `abridged log import` makes like any other.
 
-A part has whole conversations, and with a fork those that it began from: less could not be folded. Its events are those
-of the log, with their ids, versions and times; positions are counted anew, because a log has no gaps. So that no cursor
-of the log is taken for one of the part, the part has an id of its own, the same for the same events.
+A part has whole conversations, and with a fork those that it began from: less could not be folded. Events of a part are
+those of the log, with their ids, versions and times; positions are counted anew, because a log has no gaps. The part
+has an id of its own, the same for the same events, so that no cursor of the log is taken for one of the part.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Choice(NamedTuple):
     closed: bool | None = None
 
     def accepts(self, row: Row) -> bool:
-        """Whether the conversation with this row is chosen."""
+        """Return whether the conversation with this row is chosen."""
         asked = ListQuery(row.namespace, limit=1, labels=self.labels, closed=self.closed)
         return asked.accepts(row) and self.since_us <= row.updated_us < self.until_us
 

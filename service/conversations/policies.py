@@ -54,8 +54,8 @@ class Policies:
     def of(self, settings: Settings) -> Policy:
         """The policy for settings from the log, without overrides that do not fit.
 
-        Its max_input_tokens is what a call of the summarizer really holds, and its max_summary_tokens no more than one
-        writes, because passes are planned by them.
+        The policy's max_input_tokens is what a call of the summarizer really holds, and its max_summary_tokens no more
+        than one writes, because passes are planned by them.
         """
         key = self._key(settings)
         policy = self._cached.get(key)

@@ -12,7 +12,8 @@ FORMS_MAX = 4
 """Forms of a conversation that are remembered: one for each chat model that its caller may ask in turn."""
 
 DIGEST_BYTES = 16
-"""Of one segment. Two texts with one digest are not found by chance, nor in 2**64 tries on purpose."""
+"""Bytes of the digest of one segment. Two texts with one digest are not found by chance, nor in 2**64 tries on
+purpose."""
 
 RESPONSE_BYTES = 256
 """The memory that a remembered response takes beside its digests."""
@@ -38,11 +39,11 @@ class Prefixes(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Its memory in bytes."""
+        """Bytes of memory that the prefixes take."""
         return sum(RESPONSE_BYTES + len(response.digests) for response in self.responses)
 
     def stable(self, form: ResponseForm, digests: bytes) -> int:
-        """How many segments at the start of a response equal those of the last one in this form."""
+        """Count the segments at the start of a response that equal those of the last one in this form."""
         before = next((response.digests for response in self.responses if response.form == form), b"")
         if digests.startswith(before):
             return len(before) // DIGEST_BYTES

@@ -1,7 +1,8 @@
 """The commits of one conversation that are under way, and the append among them that the next one is decided on.
 
-Invariant: the state that a queued append leads to is a guess until the append is written. If it is not written, the log
-refuses every append that was decided on it by its expected version, and nothing more is decided on that guess.
+Invariant: the state that a queued append leads to is a guess until the append is written. An append that is not written
+has the log refuse every append that was decided on it, by its expected version, and nothing more is decided on that
+guess.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ class _Turn:
 
 
 class QueuedAppends:
-    """A caller holds `turn` while it decides on the conversation. It may be free while commits are under way, including
-    those of cancelled callers.
+    """A caller holds `turn` while it decides on the conversation. The turn may be free while commits are under way,
+    including those of cancelled callers.
     """
 
     def __init__(self) -> None:
@@ -67,7 +68,7 @@ class QueuedAppends:
         return self._newest
 
     def may_queue_behind(self, queued: Queued | None) -> bool:
-        """Whether what was decided on `queued`, which was `newest`, can still come true."""
+        """Return whether a decision on `queued`, which was `newest`, can still come true."""
         return queued is self._newest or queued is None or queued.is_written
 
     async def settled(self) -> None:

@@ -1,10 +1,10 @@
 """Rebuilds the read table from its log, conversation by conversation, in batches of rows.
 
-It starts with an empty table, and the last batch marks it complete, so an interrupted rebuild starts over. Memory holds
-one conversation, a batch of rows and a page of names, however long the log is.
+A rebuild starts with an empty table, and the last batch marks it complete, so an interrupted rebuild starts over.
+Memory holds one conversation, a batch of rows and a page of names, however long the log is.
 
-The snapshots of conversations that were read to their end go, because their events make better ones. Those of others
-may be all that is left of their state: they are set aside.
+The snapshots of conversations that were read to their end go, because their events make better ones. Snapshots of other
+conversations may be all that is left of their state: they are set aside.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Rebuild:
 
     @property
     def is_due(self) -> bool:
-        """Whether the table cannot be read until this has run."""
+        """True if the table cannot be read until this has run."""
         return not self._rows.is_complete
 
     def reason(self) -> str:

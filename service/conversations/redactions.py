@@ -38,8 +38,8 @@ class Redactions:
         self._purges = purges
 
     async def of(self, key: StreamId, numbers: Sequence[int], *, forks: bool, dry_run: bool) -> Redacted:
-        """Redact messages, and with `forks` in those conversations, too, that were forked from this one since. It goes
-        on when the caller is gone.
+        """Redact messages, and with `forks` in those conversations, too, that were forked from this one since. The
+        redaction goes on when the caller is gone.
 
         Returns when no byte of them is left. Raises MessageNotFound, MessageOfAncestor, ConversationHasForks,
         ConversationNotFound or an EventLogError.

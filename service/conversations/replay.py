@@ -32,7 +32,7 @@ class StreamReader(Protocol):
 class Replayed(NamedTuple):
     """The fold of a stream, and the positions of its events by id; both empty without a stream.
 
-    Of a fold from a snapshot, `positions` are those of the events after it, and `before` is the snapshot's.
+    The `positions` of a fold from a snapshot are those of the events after it, and `before` is the snapshot's.
     """
 
     state: Conversation
@@ -113,8 +113,8 @@ def recorded_originals(
 ) -> Iterator[tuple[RecordedEvent, MessageAppended]]:
     """The messages of ascending `ranges` with their events; reads nothing after the ranges, and little before them.
 
-    Those of `redaction` are as they are left, whether the log has been blanked or not. Those from before a fork are
-    read from the streams of its ancestors. Raises StreamCorrupt if a stream has fewer than `head` events and ends
+    Messages of `redaction` are as they are left, whether the log has been blanked or not. Messages from before a fork
+    are read from the streams of its ancestors. Raises StreamCorrupt if a stream has fewer than `head` events and ends
     before the ranges do.
     """
     for held in holdings(key.name, ancestors, head=head):

@@ -19,8 +19,8 @@ from abridged.service.conversations.snapshots import ConversationSnapshots, Snap
 from abridged.service.domain.conversation import Conversation
 
 EVENTS_MIN, EVENTS_MAX = 64, 512
-"""Events of a conversation between two snapshots, at least and at most. To fold fewer takes about as long as to begin
-with a snapshot; and those beyond the newest are what a start after a crash folds."""
+"""Events of a conversation between two snapshots, at least and at most. The fold of fewer takes about as long as a
+beginning with a snapshot; and the events beyond the newest one are those that a start after a crash folds."""
 
 WAITING_MAX = 64
 """States that wait to be written; another one is left to the next events, or to the reader that folds it."""
@@ -32,9 +32,10 @@ _log = structlog.get_logger()
 
 
 def is_due(state: Conversation, beyond: int) -> bool:
-    """Whether a conversation with this many events beyond its snapshot needs a new one: it has grown by half since.
+    """Return whether a conversation with this many events beyond its snapshot needs a new one: it has grown by half
+    since.
 
-    What it consists of is then written three times while it grows, however large it becomes.
+    The writer then writes the parts of a conversation three times while it grows, however large it becomes.
     """
     parts = len(state.window) + len(state.records) + len(state.passes) + len(state.revoked)
     return beyond >= min(max(parts // 3, EVENTS_MIN), EVENTS_MAX)
@@ -44,7 +45,7 @@ class SnapshotWriter:
     """Takes states on the event loop and writes each in a thread, the newest of a conversation alone.
 
     `doubted` are the conversations of which damaged events were read since they were last folded whole, whose snapshots
-    are neither read nor written. It changes on the event loop.
+    are neither read nor written. The set changes on the event loop.
     """
 
     def __init__(self, log: EventLog, snapshots: ConversationSnapshots) -> None:
@@ -62,8 +63,8 @@ class SnapshotWriter:
         return None if key in self.doubted else self.snapshots.fitting(key, self._log)
 
     async def doubt(self, key: StreamId, state: Conversation | None) -> None:
-        """Have the conversation folded from its whole stream alone until that succeeds. If it fails now, set its
-        snapshot aside in the file, and beside it `state`, which was in memory.
+        """Have the conversation folded from its whole stream alone until that succeeds. Set the conversation's snapshot
+        aside in the file if that fails now, and beside it `state`, which was in memory.
 
         A snapshot that cannot be moved stays where it is, is not read by this process, and is moved with the next
         doubt. The move goes on if the caller is cancelled.

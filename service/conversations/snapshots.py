@@ -64,5 +64,5 @@ class ConversationSnapshots:
 
 
 def is_worth_keeping(state: Conversation) -> bool:
-    """Whether the window is small enough for a snapshot."""
+    """Return whether the window is small enough for a snapshot."""
     return len(state.window) <= MESSAGES_MAX

@@ -56,7 +56,7 @@ class StateSize(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """All of it."""
+        """Bytes of the whole state."""
         window = self.window.bytes + _MESSAGE_BYTES * self.messages + _PART_BYTES * (self.window.parts - self.messages)
         return window + self.records + self.revoked + self.passes + self.rest
 
@@ -101,7 +101,7 @@ def whole_window_size(window: Sequence[MessageAppended]) -> WindowSize:
 
 
 def _window_size(state: Conversation, before: tuple[Conversation, StateSize] | None) -> WindowSize:
-    """Between two records a window only grows, so only new messages are looked at."""
+    """The size of the window; it only grows between two records, so only new messages are looked at."""
     window = state.window
     if before is None:
         return whole_window_size(window)

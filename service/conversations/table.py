@@ -34,7 +34,7 @@ SETTINGS_KEPT_MAX = 2_048
 
 
 def nothing_held(_state: Conversation) -> HeldBy | None:
-    """For tables whose users do not ask what holds windows."""
+    """Return None, for tables whose users do not ask what holds windows."""
     return None
 
 
@@ -52,8 +52,8 @@ class ListQuery:
     changed_before_us: int = 0
 
     def accepts(self, row: Row) -> bool:
-        """Whether the row has the requested labels and ratio, and is closed or not as requested; none of an erased
-        conversation has."""
+        """Return whether the row has the requested labels and ratio, and is closed or not as requested; none of an
+        erased conversation has."""
         if row.erased or 0 < self.changed_before_us <= row.updated_us:
             return False
         if self.closed is not None and bool(row.closed) is not self.closed:
@@ -67,7 +67,7 @@ class ListQuery:
 class Attention:
     """A conversation that a start must look at: a pending pass, a wait after failures, a silence, a fallback record.
 
-    It is as of `event_version`.
+    The facts are as of `event_version`.
     """
 
     namespace: str
@@ -93,8 +93,8 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How many conversations' windows exceed their budget, and how many past their trigger are held by what; closed
-    conversations are not counted."""
+    """The number of conversations whose windows exceed their budget, and of those past their trigger by what holds
+    them; closed conversations are not counted."""
 
     over_budget: int
     held: Mapping[HeldBy, int]
@@ -126,7 +126,7 @@ class Projected:
         return 0 if isinstance(self.events[0], ConversationForked) else state.event_version
 
     def follows(self, version: int) -> bool:
-        """Whether the first event has this version, as committed."""
+        """Return whether the first event has this version, as committed."""
         return self._before(self.before()) + 1 == version
 
     def before(self) -> Conversation:
@@ -207,7 +207,7 @@ class ConversationTable:
         return self._rows.namespaces()
 
     def calibrations(self) -> dict[tuple[str, str], Taught]:
-        """For each model of a namespace, what the most reports have taught."""
+        """The calibration of each model of a namespace: the one by the most usage reports."""
         reported = [row for row in self._rows.marked("reported") if row.model]
         return {
             (row.namespace, row.model): Taught(row.calibration_factor, row.usage_reports)
@@ -231,7 +231,7 @@ class EncodedSettings:
         self._kept: dict[StreamId, tuple[Settings, bytes]] = {}
 
     def of(self, stream: StreamId, settings: Settings) -> bytes:
-        """This conversation's settings, encoded. Called in one thread."""
+        """The settings of this conversation, encoded. Called in one thread."""
         known, encoded = self._kept.get(stream, (None, b""))
         if known is settings:
             return encoded
@@ -325,6 +325,7 @@ def _asked_again_us(state: Conversation) -> int:
 
 
 def is_row_of(row: Row, state: Conversation, position: int) -> bool:
-    """Whether the row says of a conversation what the fold of its events says; `held_by` depends on the policy, too."""
+    """Return whether the row says of a conversation what the fold of its events says; `held_by` depends on the policy,
+    too."""
     expected = row_of(row.key, state, position, settings_to_bytes(state.settings))
     return row._replace(held_by="") == expected

@@ -26,8 +26,8 @@ from abridged.service.domain.events import ConversationErased, ConversationUnarc
 class Damage(NamedTuple):
     """A damage, and where: `where` is a conversation as `namespace/id`, or empty for the log itself.
 
-    What is `of_table` a rebuild of the read table mends, which writes the file anew; a row that knows of later events
-    is not. `is_lost` is true of a conversation some of whose events are not there, as they were written.
+    A rebuild of the read table, which writes the file anew, mends damage that is `of_table`; a row that knows of later
+    events is not. `is_lost` is true of a conversation some of whose events are not there, as they were written.
     """
 
     where: str
@@ -122,7 +122,7 @@ def _require_rows(log: LogVerification, table: ConversationTable | None) -> None
 
 class _Contents:
     """The events of a stream whose content was taken out though no later event says so, and those that have theirs
-    though a later one erases it. What is archived may have its own: a process was killed while it put it back."""
+    though a later one erases it. Archived events may have theirs: a process was killed while it put them back."""
 
     def __init__(self) -> None:
         self.taken_out, self.put_back, self._readable = Ranges(RANGES_MAX), Ranges(RANGES_MAX), Ranges(RANGES_MAX)
@@ -236,7 +236,7 @@ def _of_row(
 
 
 def _unknown(log: LogVerification, stream: StreamId, page: Iterable[SealedEvent]) -> LogCorrupt | None:
-    """Why a repeat of these events would be taken for new, if it would."""
+    """The reason why a repeat of these events would be taken for new, if it would."""
     ids = {sealed.event.event_id: sealed.event.position for sealed in page}
     try:
         known = log.known_ids(stream, ids) == ids
@@ -251,7 +251,8 @@ _INTACT = "its {:,} events are intact, and what leads to them is damaged"
 def _suspected(
     log: LogVerification, snapshots: ConversationSnapshots | None, stream: StreamId, error: str, loss: Loss
 ) -> Damage:
-    """Which positions are damaged, unless one alone is known, and what of the conversation is served all the same."""
+    """The damage of a stream: the positions that are damaged, unless one alone is known, and what of the conversation
+    is served all the same."""
     where = f"{stream.namespace}/{stream.name}"
     if loss.is_empty and not log.gave_up:
         return Damage(where, f"{error}; {_INTACT.format(loss.intact)}")
@@ -268,7 +269,7 @@ def _suspected(
 
 
 def _is_read(log: LogVerification, stream: StreamId, version: int) -> bool:
-    """Whether a stream can be read from the event with this version to its end."""
+    """Return whether a stream can be read from the event with this version to its end."""
     after = version - 1
     try:
         while page := log.read_sealed(stream, after=after, limit=PAGE_EVENTS):

@@ -291,7 +291,7 @@ def _around(
     """The messages close enough to one of these to belong to its tool call that the window has not, or only as a mark,
     and the marks in the units of `pins`, which may have grown since they were pinned.
 
-    None if the window has them all. What a rewind removed belongs to nothing.
+    Returns None if the window has them all. Messages that a rewind removed belong to nothing.
     """
     hidden, asked = _hidden(state), frozenset(numbers)
     chat = _chat(state, ())

@@ -161,7 +161,7 @@ def _unmarked(state: Conversation, event: WayBackEvent) -> tuple[MessageRange, .
 
 
 def dependents(state: Conversation, record_ids: Iterable[str]) -> tuple[str, ...]:
-    """These records and all records in use made from them, in the order of their commits."""
+    """Return the records of these ids and all records in use made from them, in the order of their commits."""
     found = set(record_ids)
     made_of = {e.record_id: (e.plan.base_id, *e.plan.merged_ids) for e in state.passes if e.record_id}
     # A record is committed after what it is made of.
@@ -195,7 +195,8 @@ def shown_without(state: Conversation, revoked_ids: Iterable[str]) -> tuple[str,
 
 
 def short_without(state: Conversation, shown_ids: Sequence[str]) -> tuple[str, ...]:
-    """Those of `shown_ids` that the window shows by their short text: all that have one, but for the newest."""
+    """Return the ones of `shown_ids` that the window shows by their short text: all that have one, but for the
+    newest."""
     short = {record.id for record in state.records if record.short_summary}
     return tuple(name for name in shown_ids[:-1] if name in short)
 

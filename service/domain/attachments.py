@@ -1,7 +1,7 @@
 """Attachments in the form of each chat API, or the reason why an API has no form for one.
 
-What an API would refuse is left out and reported, because it would refuse the whole request. Nothing is fetched, and no
-media type is guessed.
+Attachments that an API would refuse are left out and reported, because it would refuse the whole request. The module
+fetches nothing, and guesses no media type.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PLAIN_TEXT = "text/plain"
 
 
 class Omission(StrEnum):
-    """Why a rendering leaves out an attachment."""
+    """The reason why a rendering leaves out an attachment."""
 
     ROLE = "role"
     MEDIA_TYPE = "media_type"
@@ -134,7 +134,7 @@ def described(attachment: Attachment) -> str:
 
 
 def is_data(uri: str) -> bool:
-    """Whether the URI contains the data itself."""
+    """Return whether the URI contains the data itself."""
     return uri[: len(_DATA)].lower() == _DATA
 
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 
 ANSWER_SHARE_MAX = 1.5
-"""How many times longer than asked an answer may be: one that is longer rarely comes to an end, and its writing takes
-longer than everything else of a pass."""
+"""The number of times that an answer may be longer than asked: one that is longer rarely comes to an end, and its
+writing takes longer than everything else of a pass."""
 
 FRAME_TOKENS = 128
 """Room for the JSON around the shortest summaries."""
@@ -40,7 +40,7 @@ def writable_tokens(summary_tokens: int, *, window_tokens: int) -> int:
 def source_room(window_tokens: int, *, fixed_tokens: int, summary_tokens: int) -> int:
     """Tokens of source that one call holds beside the fixed part of its prompt and the answer.
 
-    Not positive if the window is too small for any.
+    The result is not positive if the window is too small for any.
     """
     return int((window_tokens - fixed_tokens - output_tokens_max(summary_tokens)) * SOURCE_SHARE)
 

@@ -48,9 +48,9 @@ def marks_that_suffice(state: Conversation, policy: Policy) -> tuple[ResultMark,
 def clearable(state: Conversation, policy: Policy) -> tuple[ResultMark, ...]:
     """A mark for every result that may give way to one, in order.
 
-    Those are results of at least `clear_min_tokens`, before the last `clear_keep_tool_units` calls that were answered.
-    An agent works on one request for hours, so its results age by calls and not by requests. Errors, pins and the
-    results of excluded tools stay.
+    Results of at least `clear_min_tokens` may, if they are before the last `clear_keep_tool_units` answered calls. An
+    agent works on one request for hours, so its results age by calls and not by requests. Errors, pins and the results
+    of excluded tools stay.
     """
     if not policy.clearing or not any(m.message.role is Role.TOOL for m in state.window):
         return ()

@@ -52,8 +52,8 @@ class ChangeSettings:
 class ReportUsage:
     """Report the chat model's own count of a context that was sent, and the record that it contained.
 
-    If the caller does not name the `epoch` (0), only the message version tells whether the report predates a rewind or
-    the like. `taught` is what the reports of the model's other conversations have taught.
+    A report whose caller does not name the `epoch` (0) has the message version alone to tell whether it predates a
+    rewind or the like. `taught` is what the reports of the model's other conversations have taught.
     """
 
     message_version: int
@@ -97,13 +97,13 @@ class CompletePass:
     Attributes:
         pass_id: The pass.
         token: The token of the claim under which the record was made; 0 without one.
-        record: Its record.
-        source: Who counted the record's tokens.
-        fallback: Whether it stands in for a model's record.
-        model_failed: Whether a model was asked first and failed.
-        interrupted: Whether the window could not wait for a model that had not failed.
+        record: The pass's record.
+        source: The source of the record's token count.
+        fallback: True if it stands in for a model's record.
+        model_failed: True if a model was asked first and failed.
+        interrupted: True if the window could not wait for a model that had not failed.
         tried: The models that the pass turned to, in order, as `provider:model`.
-        finds: What was found in the messages that leave; the decision sets its limits.
+        finds: The finds in the messages that leave; the decision sets their limits.
         leaving: Names and sentences of everything that leaves.
         rules: The standing rules of these, and those that were taken back; the decision sets their limit.
     """

@@ -41,20 +41,21 @@ class EndedPass:
     """A pass that has ended. Exactly one of `record_id`, `error_class`, `skip_reason` and `cleared` is set.
 
     Attributes:
-        plan: What the pass was to do.
-        requested_us: When it was requested.
-        ended_us: When it ended.
+        plan: The plan of the pass.
+        requested_us: The time at which it was requested.
+        ended_us: The time at which it ended.
         attempts: Model calls that it made.
         record_id: The record that it committed.
-        fallback: Whether that is a fallback record.
+        fallback: True if that is a fallback record.
         error_class: Why it failed.
-        retryable: Whether a retry can help after a failure.
+        retryable: True if a retry can help after a failure.
         skip_reason: Why it was skipped.
         cause: The failure in our own words, as in SummarizationFailed.
-        asked: Whether any call reached a model before the failure.
+        asked: True if any call reached a model before the failure.
         tried: The models that it turned to, in order, as `provider:model`.
-        cleared: Whether it cleared tool results and needed no record.
-        receipt: Where everything is that left the window; None if nothing was committed, or before there were receipts.
+        cleared: True if it cleared tool results and needed no record.
+        receipt: The places of everything that left the window; None if nothing was committed, or before there were
+            receipts.
     """
 
     plan: PassPlan
@@ -117,50 +118,50 @@ class Conversation(NamedTuple):
 
     Attributes:
         event_version: Events in the stream.
-        updated_us: When the last event was written.
+        updated_us: The time at which the last event was written.
         message_version: Messages ever appended, and the number of the newest.
         window: Messages in the window, in order.
-        chat_messages: How many of them are not system messages.
+        chat_messages: The number of them that are not system messages.
         exact_tokens: Sum of their exact counts.
         estimated_tokens: Sum of their estimates, uncorrected.
         original_tokens: Sum of the counts of every message ever appended, system messages excluded.
         messages_since_pass: Messages since the last completed pass.
         id: The conversation's id.
-        settings: Its settings, resolved.
-        created_us: When it was opened.
+        settings: The conversation's settings, resolved.
+        created_us: The time at which it was opened.
         records: Records in use, in the order of their commits.
         shown: Records in the window, in the order of what they cover.
         fallback_ids: Records that stand in for a model's.
-        remakes: How many remakes of a fallback record have failed, by its id.
+        remakes: The number of failed remakes of a fallback record, by its id.
         successors: The record that replaced another, by the replaced one's id.
         pending: The plan of the pending pass.
-        pending_since_us: When that was requested.
-        claims: How often it was claimed.
+        pending_since_us: The time at which that was requested.
+        claims: The number of times that it was claimed.
         claim_token: The version of the newest claim's event; 0 for none, and after that claim was given back.
         claim_owner: The process that made it.
         passes: Passes that have ended, in order.
         completed_passes: Completed passes that were not remakes.
         lowest_ratio_since_pass: Lowest ratio since the last of them.
-        last_summarization: That pass, as of its trigger.
+        last_summarization: The last of them, as of its trigger.
         failures_in_row: Passes that failed or gained nothing since the last success.
         wait_until_version: Message version that ends the wait after failures.
         wait_until_us: Time that ends it; 0 for no wait.
         irreducible_said_at: Message version at which IRREDUCIBLE was reported for this window.
-        depth_limit_said: Whether DEPTH_LIMIT was reported for it.
+        depth_limit_said: True if DEPTH_LIMIT was reported for it.
         usage_reports: Usage reports of the model that taught the calibration factor at the last one of this
             conversation.
         usage_reported_at: Message version of the newest.
-        epoch: How often something other than a new message has changed the window.
+        epoch: The number of times that something other than a new message has changed the window.
         went_back_at: Message version at the last revocation, rewind, pin or unpin.
-        redo_due: Whether a revocation lets the next pass ignore the cooldown.
+        redo_due: True if a revocation lets the next pass ignore the cooldown.
         pins: Numbers of the messages that no pass covers.
         removed: Messages that a rewind removed.
         revoked: Revoked records, which `records` no longer has.
-        sources: Who counted a record's tokens, by its id.
+        sources: The source of a record's token count, by its id.
         ratings: Users' ratings, by record id.
         marks: The lines in place of cleared tool results, by message number.
         title: The title that a model gave, whatever the client has set.
-        closed: Whether it takes no messages and no passes.
+        closed: True if it takes no messages and no passes.
         ledger: The identifiers of what has left the window.
         ancestors: The conversations that it was forked from, nearest first.
         rules: Its standing rules.
@@ -227,12 +228,12 @@ class Conversation(NamedTuple):
 
     @property
     def is_blanked(self) -> bool:
-        """Whether the events so far were erased or archived, and the one that says so is still to come."""
+        """True if the events so far were erased or archived, and the one that says so is still to come."""
         return self.is_open and not self.id
 
     @property
     def is_open(self) -> bool:
-        """Whether the conversation exists; a closed one does."""
+        """True if the conversation exists; a closed one does."""
         return self.event_version > 0
 
     @property
@@ -285,9 +286,10 @@ class Conversation(NamedTuple):
         return (self.window_tokens + self.settings.overhead) / self.budget
 
     def waiting(self, now_us: int) -> bool:
-        """Whether failures still hold back the next model call: until enough messages or enough time have passed.
+        """Return whether failures still hold back the next model call: until enough messages or enough time have
+        passed.
 
-        If the clock was set back to before the wait began, the wait is over. Nothing waits in a closed conversation.
+        The wait is over if the clock was set back to before it began. A closed conversation never waits.
         """
         if self.closed or not self.failures_in_row or self.message_version >= self.wait_until_version:
             return False
@@ -309,7 +311,7 @@ def events_before(state: Conversation) -> int:
 
 
 def holdings(conversation_id: str, ancestors: Iterable[Ancestor], *, head: int = 0) -> tuple[Holding, ...]:
-    """Where the messages of a conversation are: in the streams of its ancestors, the oldest first, and in its own."""
+    """The places of a conversation's messages: the streams of its ancestors, the oldest first, and its own."""
     found: list[Holding] = []
     first = 1
     for ancestor in reversed(tuple(ancestors)):

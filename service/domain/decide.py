@@ -411,7 +411,7 @@ def _counts_as_failure(state: Conversation, command: CompletePass) -> bool:
 
 
 def _saves_enough(before: Conversation, after: Conversation, record: SummaryRecord, profile: Profile) -> bool:
-    """Whether the record costs clearly less than what it replaces.
+    """Return whether the record costs clearly less than the part of the window that it replaces.
 
     Both sides are counted as the window counts them now: a usage report may have changed that since the plan. A window
     over its budget takes whatever makes it smaller. A remake may cost more than the record it replaces, but not more

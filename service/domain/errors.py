@@ -226,7 +226,7 @@ class TooLarge(DomainError):
 
 
 class NothingToSummarize(DomainError):
-    """Nothing in the window can be compressed."""
+    """The window has nothing that can be compressed."""
 
 
 class DepthLimitReached(DomainError):

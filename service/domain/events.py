@@ -27,7 +27,7 @@ CAUSE_CHARS_MAX = 200
 
 
 class Trigger(StrEnum):
-    """Why a pass began."""
+    """The reason why a pass began."""
 
     RATIO = "ratio"
     EMERGENCY = "emergency"
@@ -38,7 +38,7 @@ class Trigger(StrEnum):
 
 
 class SkipReason(StrEnum):
-    """Why there was no pass or no record, although nothing failed."""
+    """The reason why there was no pass or no record, although nothing failed."""
 
     IRREDUCIBLE = "irreducible"
     DEPTH_LIMIT = "depth_limit"
@@ -46,7 +46,7 @@ class SkipReason(StrEnum):
 
 
 class ErrorClass(StrEnum):
-    """Why a pass failed."""
+    """The reason why a pass failed."""
 
     TRANSPORT = "TRANSPORT"
     MODEL_MISSING = "MODEL_MISSING"
@@ -88,7 +88,7 @@ class SystemPrompt:
         return Message(SYSTEM_PROMPT_ID, Role.SYSTEM, self.content, extra_json=self.extra_json)
 
     def same_as(self, other: SystemPrompt | None) -> bool:
-        """Whether both say the same, whoever counted them."""
+        """Return whether both say the same, whoever counted them."""
         return other is not None and (self.content, self.extra_json) == (other.content, other.extra_json)
 
 
@@ -100,7 +100,7 @@ class Settings:
         model: The chat model, as `provider:model` or the provider's own name.
         requested_context_length: The context length that the client set, in tokens; 0 for none.
         context_length: The context length in force.
-        context_length_source: Where that comes from.
+        context_length_source: The source of the context length.
         reserved_output_tokens: Tokens kept free for the chat model's answer.
         overhead_tokens: Tokens that the caller sends in addition to the window.
         calibration_factor: Corrects estimated token counts.
@@ -139,7 +139,7 @@ class Settings:
         return max(1, self.context_length - self.reserved_output_tokens)
 
     def includes(self, asked: Settings) -> bool:
-        """Whether these settings have everything that a client sets in `asked`, with the same values."""
+        """Return whether these settings have everything that a client sets in `asked`, with the same values."""
         return (
             all(not getattr(asked, name) or getattr(asked, name) == getattr(self, name) for name in _SET_BY_CLIENTS)
             and asked.policy.items() <= self.policy.items()
@@ -176,21 +176,23 @@ class PassPlan:
         replaced_tokens: Tokens that the record replaces in the window.
         summary_tokens_max: The size that the record should have, in tokens.
         policy: The policy in force.
-        rebase: Whether the record stands alone, for everything that has left the window.
+        rebase: True if the record stands alone, for everything that has left the window.
         replaces_id: The fallback record that a remake replaces.
         room_tokens: The size above which the record would defeat the purpose of the pass, in tokens.
         covered_tokens: Tokens to read the covered messages again.
-        rewrites: How many records the oldest part of the new text has passed through since its originals were read.
-        extractive: Whether extraction makes the record, without a model.
-        cut: Whether follow-ups have to cover what this pass's limits left out.
+        rewrites: The number of records that the oldest part of the new text has passed through since its originals were
+            read.
+        extractive: True if extraction makes the record, without a model.
+        cut: True if follow-ups have to cover what this pass's limits left out.
         beside_ids: The other records that the window continues to show.
         form: The form of draft that a model is asked for.
         merged_ids: The records whose place the new one takes together; empty unless it merges. A digest is made of
             their texts.
         label: The record's label.
-        short_ids: Those of `beside_ids` that the window shows, and counts, by their short text.
+        short_ids: The ones of `beside_ids` that the window shows, and counts, by their short text.
         overlap: Messages of the previous episode that the prompt quotes for context; the record does not cover them.
-        left_out: How many messages have left the window after the pass, where the record is to say how to reach them.
+        left_out: The number of messages that have left the window after the pass, where the record is to say how to
+            reach them.
     """
 
     pass_id: str
@@ -234,7 +236,7 @@ class ConversationForked:
     """The first event of a conversation that begins as another one stands.
 
     Attributes:
-        conversation_id: Its id.
+        conversation_id: The conversation's id.
         parent_id: The other one's.
         parent_event_version: Events of the other one's stream that it begins with.
         message_version: Messages ever appended to the other one by then.
@@ -259,11 +261,11 @@ class MessageAppended(NamedTuple):
     Attributes:
         number: The message's number, from 1.
         message: The message.
-        tokens: Its tokens, uncorrected.
-        source: Who counted them.
+        tokens: The message's tokens, uncorrected.
+        source: The source of their count.
         counter: The counter's name.
-        cleared_tokens: Its tokens before a mark took the place of its text, in a window that was cleared; 0 otherwise,
-            and always in the event itself.
+        cleared_tokens: The message's tokens before a mark took the place of its text, in a window that was cleared; 0
+            otherwise, and always in the event itself.
     """
 
     number: int
@@ -320,15 +322,15 @@ class SummarizationCompleted:
 
     Attributes:
         pass_id: The pass.
-        record: Its record.
-        source: Who counted the record's tokens.
-        fallback: Whether it stands in for a model's record.
-        wait_messages: If a model failed first, messages until the next call.
+        record: The pass's record.
+        source: The source of the record's token count.
+        fallback: True if it stands in for a model's record.
+        wait_messages: Messages until the next call, if a model failed first.
         wait_until_us: The time that ends this wait earlier; 0 for no wait.
         tried: The models that the pass turned to, in order, as `provider:model`.
         marks: Marks for old tool results that stay in the window, so that it is rewritten once and not twice.
         finds: The identifiers of the messages that leave the window; none for a remake, by which none does.
-        receipt: Where everything is that left the window; None in events from before there were receipts.
+        receipt: The places of everything that left the window; None in events from before there were receipts.
         rules: The standing rules of these, and those that have been taken back.
     """
 
@@ -349,8 +351,8 @@ class SummarizationCompleted:
 class SummarizationCleared:
     """A pass that needed no record, in the commit of its trigger: marks have taken the place of old tool results.
 
-    `plan.covered` are the cleared messages; it reads nothing and makes nothing. Its receipt counts these messages; None
-    in events from before there were receipts.
+    `plan.covered` are the cleared messages; it reads nothing and makes nothing. The receipt counts these messages; it
+    is None in events from before there were receipts.
     """
 
     plan: PassPlan
@@ -382,7 +384,7 @@ class SummarizationFailed:
 
 @dataclass(frozen=True, slots=True)
 class SummarizationSkipped:
-    """There was no pass or no record, which is not a failure. `pass_id` is empty if no pass began."""
+    """No pass or no record was made, which is not a failure. `pass_id` is empty if no pass began."""
 
     reason: SkipReason
     pass_id: str = ""
@@ -437,7 +439,7 @@ class RulesDropped:
 
 @dataclass(frozen=True, slots=True)
 class ConversationRewound:
-    """The messages after number `to` left the conversation for good. Their numbers are not reused.
+    """The messages after number `to` left the conversation for good. The numbers of these messages are not used again.
 
     Records that covered one of them, and all made from those, are out of use, as in SummaryRevoked.
     """
@@ -459,10 +461,10 @@ class MessagesRedacted:
         numbers: The messages.
         revoked_ids: The records that were made of them, or of such records; those that were out of use before, too.
         shown_ids: The records that the window now shows.
-        short_ids: Those of them that it shows by their short text.
-        finds: What is left in the ledger.
+        short_ids: The ones of them that it shows by their short text.
+        finds: The identifiers that are left in the ledger.
         rules: The standing rules that are left.
-        dropped_rules: Those of these that a caller has dropped.
+        dropped_rules: The ones of these that a caller has dropped.
     """
 
     numbers: tuple[int, ...]
@@ -497,14 +499,14 @@ class TitleChanged:
 
 @dataclass(frozen=True, slots=True)
 class ConversationErased:
-    """The conversation is gone for good, with the contents of all events before this one. Nothing but TextPurged
+    """The conversation is gone for good, with the contents of all events before this one. No event but TextPurged
     follows.
 
     Attributes:
-        conversation_id: Its id, which is not used again.
+        conversation_id: The conversation's id, which is not used again.
         messages: Messages ever appended to it.
         erasure_id: The erasure, which all conversations of one call share.
-        conversations: How many conversations that call erased.
+        conversations: The number of conversations that the call erased.
     """
 
     conversation_id: str
@@ -515,8 +517,8 @@ class ConversationErased:
 
 @dataclass(frozen=True, slots=True)
 class ConversationArchived:
-    """The contents of all events before this one are in a file, and leave the log. Nothing but TextPurged follows until
-    the conversation is unarchived or erased.
+    """The contents of all events before this one are in a file, and leave the log. No event but TextPurged follows
+    until the conversation is unarchived or erased.
 
     Attributes:
         conversation_id: Its id.
@@ -556,7 +558,7 @@ class TextPurged:
 
 @dataclass(frozen=True, slots=True)
 class ErasedEvent:
-    """An event whose content was erased or archived. It counts among the stream's events, and says nothing."""
+    """An event whose content was erased or archived, which counts among the stream's events and says nothing."""
 
 
 Event = (

@@ -1,7 +1,7 @@
 """Tools by which a chat model reads back what a summary or a mark stands for, as its API takes their definitions.
 
-Nothing in a window names them: a mark and a summary say numbers, which are the tools' arguments. So offering the tools
-changes no byte of the messages.
+No window names the tools: a mark and a summary say numbers, which are the tools' arguments. An offer of the tools
+therefore changes no byte of the messages.
 """
 
 from __future__ import annotations

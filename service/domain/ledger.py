@@ -1,8 +1,8 @@
 """The ledger: the identifiers of the messages that have left the window, kept beside the records and never as prose.
 
-It is a fold of what the events say was found in the messages that left. It shows as many entries as its share of the
-window holds, the most needed first, and remembers about as many again, so that an entry can come back. What it forgets
-is still in the log.
+The ledger is a fold of the identifiers that events say were found in the messages that left. The window shows as many
+entries as the ledger's share of it holds, the most needed first, and the ledger remembers about as many again, so that
+an entry can come back. The log still has the identifiers that the ledger forgets.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WAS_TOKENS: Final = 2
 
 
 class Use(StrEnum):
-    """Who named an identifier, the strongest of all: what only a tool's result contains is mostly noise."""
+    """The strongest of the speakers who named an identifier: one that only a tool's result contains is mostly noise."""
 
     USER = "user"
     CALL = "call"
@@ -59,8 +59,8 @@ NOISE_SHARE: Final = 0.5
 _RECENT_WEIGHT: Final = 0.7
 _LONG_CHARS: Final = 8
 _SHORT_CHARS: Final = 4
-"""Of 1,237 values in the chats of `bench/written/seen` one in three of eight characters or more is a fact that their
-writers noted, and one in seventeen of less than four."""
+"""The bounds of long and short values. Writers of the chats of `bench/written/seen` noted as facts one in three of the
+values of eight characters or more, and one in seventeen of those of fewer than four, of 1,237 values in all."""
 
 KIND_WEIGHTS: Final[Mapping[IdentifierKind, float]] = MappingProxyType(
     {
@@ -90,18 +90,18 @@ class LedgerEntry(NamedTuple):
     """An identifier of messages that have left the window.
 
     Attributes:
-        kind: Its kind.
+        kind: The identifier's kind.
         text: The identifier as it was written last.
-        context: The words that say what it is; empty without any. Those of a fact are of its first message, with what
-            joins it to them; others are of the newest message.
+        context: The words that say what it is; empty without any. A fact has them of its first message, with what
+            joins it to them; other entries have them of the newest message.
         numbers: The messages that name it, ascending: the first one and the newest, NUMBERS_MAX at most.
-        times: How many messages name it, as far as their numbers say it: only NUMBERS_MAX are known, so that a rewind
-            past the newest of these leaves as many as are still known.
-        use: Who named it.
-        tokens: Its tokens in the window, uncorrected, with those of `rest`.
-        context_tokens: What the words of `context` take more; 0 for kinds that are shown without.
+        times: The number of messages that name it, as far as their numbers say it: only NUMBERS_MAX are known, so that
+            a rewind past the newest of these leaves as many as are still known.
+        use: The strongest of those who named it.
+        tokens: The identifier's tokens in the window, uncorrected, with those of `rest`.
+        context_tokens: The tokens that the words of `context` take more; 0 for kinds that are shown without.
         replaced_by: The message that gave a newer value; 0 while it holds.
-        is_fact: Whether the window shows it as a fact, its name and its value, or not at all. Logs of earlier versions
+        is_fact: True if the window shows it as a fact, its name and its value, or not at all. Logs of earlier versions
             have identifiers alone, which are listed by kind.
         rest: The words after a fact that are read with it; empty without any.
     """
@@ -135,11 +135,11 @@ class LedgerFinds(NamedTuple):
     """The identifiers of messages that leave the window.
 
     Attributes:
-        entries: Their identifiers, each once.
+        entries: The identifiers, each once.
         replaced: Older identifiers that they, or the messages that stay, have replaced.
         limit_tokens: Most tokens of the ledger in the window from now on.
         memory_tokens: Most tokens of all that the ledger remembers.
-        source: Who counted the entries' tokens.
+        source: The source of the entries' token counts.
     """
 
     entries: tuple[LedgerEntry, ...] = ()
@@ -173,13 +173,13 @@ class Ledger(NamedTuple):
     """The ledger of a conversation.
 
     Attributes:
-        entries: What it remembers, most needed first.
-        shown: How many of them the window shows: the first ones.
-        explained: How many of these with the words before them, if they are values: the first ones, too.
-        tokens: What these take in the window with their frame, uncorrected; 0 without entries.
+        entries: The entries that it remembers, most needed first.
+        shown: The number of them that the window shows: the first ones.
+        explained: The number of these with the words before them, if they are values: the first ones, too.
+        tokens: The tokens that these take in the window with their frame, uncorrected; 0 without entries.
         limit_tokens: Most tokens of those.
         memory_tokens: Most tokens of all that it remembers.
-        source: Who counted them.
+        source: The source of their count.
     """
 
     entries: tuple[LedgerEntry, ...] = ()
@@ -318,7 +318,7 @@ def _kept_to(entry: LedgerEntry, holds: Callable[[int], bool], exists: Callable[
 def _times_left(entry: LedgerEntry, numbers: Sequence[int]) -> int:
     """Count the messages that name it if only `numbers` of the known ones are left.
 
-    The unknown ones lie between the first known and the second. Without the second nobody knows which of them are left.
+    The unknown ones lie between the first known and the second. Nobody knows without the second which of them are left.
     """
     if entry.numbers[1:2] == tuple(numbers[1:2]):
         return entry.times - (len(entry.numbers) - len(numbers))
@@ -330,11 +330,11 @@ def _fitted(
 ) -> Ledger:
     """The ledger of the entries: the most needed, within both limits.
 
-    First come identifiers alone, as many as there is room for, and then the words before values. What the records
-    beside it say, or another entry, is not shown twice.
+    First come identifiers alone, as many as there is room for, and then the words before values. Entries that the
+    records beside the ledger say, or another entry, are not shown twice.
     """
     newest = max((entry.numbers[-1] for entry in entries), default=1)
-    # Of equals the newer one, one that says more, and then the alphabet's: never the order in which they were found.
+    # The newer of equals comes first, then the longer, then the alphabet's: never the order in which they were found.
     ranked = sorted(entries, key=lambda entry: (-_need(entry, newest), -entry.numbers[-1], -len(entry.rest), entry.key))
     shown: list[LedgerEntry] = []
     others: list[LedgerEntry] = []
@@ -382,7 +382,7 @@ def _group(entry: LedgerEntry) -> IdentifierKind | str:
 
 
 def _is_said(entry: LedgerEntry, text: str) -> bool:
-    """Whether the text names the entry; a fact has to be in a line with a word of its name."""
+    """Return whether the text names the entry; a fact has to be in a line with a word of its name."""
     if entry.key not in text or not entry.is_fact or not entry.context:
         return _names_identifier(text, entry)
     words = entry.context.casefold().rstrip(":= ").split()
@@ -402,7 +402,7 @@ def _around(key: str, line: str) -> Iterator[str]:
 
 
 def _names_identifier(text: str, entry: LedgerEntry) -> bool:
-    """Whether the text names the identifier, and not only a longer one that contains it, or a longer path."""
+    """Return whether the text names the identifier, and not only a longer one that contains it, or a longer path."""
     key, joining = entry.key, _JOINING - _IN_PATHS if entry.kind in _PATHS else _JOINING
     start = text.find(key)
     while start >= 0:
@@ -422,7 +422,8 @@ _PATHS: Final = frozenset({IdentifierKind.PATH, IdentifierKind.FILE})
 
 
 def _is_noise(entry: LedgerEntry) -> bool:
-    """Whether only a tool's result names it, once; of a quantity any number of rows may have the same by chance."""
+    """Return whether only a tool's result names the entry, and once; any number of rows may have the same quantity by
+    chance."""
     return entry.use is Use.TOOL and (entry.times == 1 or entry.kind in MEASURED)
 
 

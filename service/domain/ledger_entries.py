@@ -36,8 +36,8 @@ READ_CHARS_MAX: Final = 2_000
 _COUNTED: Final = re.compile(r"(.*?)([0-9]{1,9})", re.ASCII | re.DOTALL)
 
 _DENSE_SHARE: Final = 0.04
-"""Identifiers a word. Of the long messages of people in meetings none has one in a hundred words; of those by which a
-coding agent is shown files and output half have one in sixteen."""
+"""Identifiers a word. No long message of people in meetings has one in a hundred words; half of those by which a coding
+agent is shown files and output have one in sixteen."""
 
 _SAID: Final = {Role.USER: Use.USER, Role.ASSISTANT: Use.ASSISTANT, Role.TOOL: Use.TOOL}
 _USES: Final = tuple(Use)
@@ -200,24 +200,24 @@ class _Reading:
 
 
 def _counts_up(before: str, after: str) -> bool:
-    """Whether a value is the other one with the next number at its end."""
+    """Return whether a value is the other one with the next number at its end."""
     one, other = _COUNTED.fullmatch(before), _COUNTED.fullmatch(after)
     return one is not None and other is not None and one[1] == other[1] and int(other[2]) - int(one[2]) == 1
 
 
 def _is_dense(text: str, named: Sequence[Mention]) -> bool:
-    """Whether a text names as many things as programs put out, whoever hands it on."""
+    """Return whether a text names as many things as programs put out, whoever hands it on."""
     return len({mention.text for mention in named}) >= _DENSE_SHARE * len(text.split())
 
 
 def _is_cell(found: Found) -> bool:
-    """Whether it may be a value in a column: a measured one that only a tool's result labels."""
+    """Return whether it may be a value in a column: a measured one that only a tool's result labels."""
     return found.use is Use.TOOL and found.context.endswith("=") and found.kind in MEASURED
 
 
 def _is_worth_a_place(mention: Mention) -> bool:
-    """Whether a value that only a tool's result names is one: every line of a log has numbers and times that no word
-    stands beside."""
+    """Return whether a value that only a tool's result names is worth a place: every line of a log has numbers and
+    times that no word stands beside."""
     is_loose = not mention.words.name or mention.words.name.endswith(": ")
     return not is_loose or mention.kind not in (IdentifierKind.NUMBER, IdentifierKind.DATE)
 

@@ -1,6 +1,6 @@
 """Messages without content that a record could need: they are covered, but left out of prompts.
 
-Anything that may be an answer stays: a user's "ok" may settle a proposal, and so may an emoji. Nothing is left out
+Anything that may be an answer stays: a user's "ok" may settle a proposal, and so may an emoji. No message is left out
 after a question, or if the message before it is not known.
 """
 
@@ -39,7 +39,7 @@ d'accord | de rien | entendido | de acuerdo | de nada | capito | prego | begrepe
 
 
 def is_mechanical(message: Message, before: Message | None) -> bool:
-    """Whether a message says nothing: it is empty, mere punctuation, thanks, or an assistant's acknowledgement.
+    """Return whether a message says nothing: it is empty, mere punctuation, thanks, or an assistant's acknowledgement.
 
     `before` is the preceding message; None if it is not known.
     """

@@ -12,7 +12,7 @@ _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 class Role(StrEnum):
-    """Who speaks. The values are those of the chat APIs."""
+    """The speaker of a message. The values are those of the chat APIs."""
 
     SYSTEM = "system"
     USER = "user"
@@ -45,7 +45,7 @@ class Message(NamedTuple):
 
     Attributes:
         id: Unique in its conversation.
-        role: Who speaks.
+        role: The speaker.
         content: The text; may be empty.
         name: The speaker's name.
         tool_calls: Calls of an assistant message.
@@ -56,12 +56,12 @@ class Message(NamedTuple):
         user_id: The caller's id of a user.
         agent_id: The caller's id of an agent.
         labels: The caller's labels.
-        pinned: Whether the message stays in the window for good.
-        is_continuation: Whether it continues the topic of the message before it; None if not given.
-        sentiment: Of its text, from -1 to 1, by the caller's measure; None if not given.
+        pinned: True if the message stays in the window for good.
+        is_continuation: True if it continues the topic of the message before it; None if not given.
+        sentiment: The sentiment of its text, from -1 to 1, by the caller's measure; None if not given.
         flows: Flows that were active.
         tools: Tools that were invoked, in addition to those of `tool_calls`.
-        extra_json: Its form in the chat API that it came from, beside these fields; see `message_form`.
+        extra_json: The message's form in the chat API that it came from, beside these fields; see `message_form`.
     """
 
     id: str

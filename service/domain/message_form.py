@@ -1,8 +1,8 @@
 """The form of a message that came as a chat API's own JSON: all that the fields of Message do not say.
 
 A form is that JSON with holes. A text, the data of an attachment, an id or a call's arguments stand in the message's
-fields; in their place the form names the field, as `{"$from": [field, ...]}`. So a message is stored once, is rendered
-for its own API as it came, and for any other by its fields.
+fields; in their place the form names the field, as `{"$from": [field, ...]}`. A message is thus stored once, is
+rendered for its own API as it came, and for any other by its fields.
 
     {"api": "openai", "body": {"role": "developer", "content": {"$from": ["content"]}}}
     {"api": "anthropic", "body": [{"type": "thinking", ...}, {"type": "text", "text": {"$from": ["content", 0, 5]}}]}
@@ -86,7 +86,7 @@ def extra_text(message: Message) -> str:
 
 
 def has_hole_name(value: Any) -> bool:
-    """Whether JSON from outside has a member that a form would take for a hole."""
+    """Return whether JSON from outside has a member that a form would take for a hole."""
     if isinstance(value, dict):
         return FROM in value or any(has_hole_name(item) for item in value.values())
     return isinstance(value, list) and any(has_hole_name(item) for item in value)

@@ -1,6 +1,6 @@
 """The notice of a pass: what would leave the window if the pass came now, so that a caller can pin it first.
 
-It is derived from a state and has no event: it holds from `notice_token_ratio` up to the trigger.
+The notice is derived from a state and has no event: it holds from `notice_token_ratio` up to the trigger.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class PassAhead(NamedTuple):
 
     Attributes:
         leaving: The messages that would leave the window.
-        clears: Whether they are tool results that would leave marks, and no record would be made.
+        clears: True if they are tool results that would leave marks, and no record would be made.
         token_ratio: The ratio now.
         trigger_token_ratio: The ratio that triggers the pass.
         message_version: The conversation's messages now.
@@ -34,7 +34,7 @@ class PassAhead(NamedTuple):
 
 
 def may_be_near(state: Conversation, policy: Policy, now_us: int) -> bool:
-    """Whether the ratio allows a notice; looks at no message."""
+    """Return whether the ratio allows a notice; looks at no message."""
     if not policy.enabled or not policy.notice_token_ratio or state.closed or state.due_pass or state.waiting(now_us):
         return False
     return policy.notice_token_ratio <= state.ratio < policy.trigger_token_ratio

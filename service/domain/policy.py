@@ -43,7 +43,7 @@ class DepthLimit(StrEnum):
 
 
 class Fallback(StrEnum):
-    """When the extractive summarizer makes a record that a model failed to make."""
+    """The cases in which the extractive summarizer makes a record that a model failed to make."""
 
     NEVER = "never"
     EMERGENCY = "emergency"
@@ -75,7 +75,7 @@ class Range:
     below: bool = False
 
     def includes(self, value: float) -> bool:
-        """Whether the range contains the value; it never contains NaN."""
+        """Return whether the range contains the value; it never contains NaN."""
         over_low = value > self.low if self.above else value >= self.low
         return over_low and (value < self.high if self.below else value <= self.high)
 
@@ -305,8 +305,8 @@ def room_ratio(policy: Policy, *, budget: int) -> float:
 def largest_summary(policy: Policy, *, budget: int) -> int:
     """Most tokens of any record in a conversation with this budget: by default an eighth of it, up to ROOMY_BUDGET.
 
-    Where there is room for more, a record grows with the root of the budget: a model has to write it and every prompt
-    to read it, so an eighth of a large window would cost more than it says.
+    A record grows with the root of the budget where there is room for more: a model has to write it and every prompt to
+    read it, so an eighth of a large window would cost more than it says.
     """
     if policy.max_summary_tokens:
         return policy.max_summary_tokens
@@ -318,8 +318,8 @@ def largest_summary(policy: Policy, *, budget: int) -> int:
 def summary_cap(policy: Policy, *, budget: int, replaced_tokens: int, revised_tokens: int = 0) -> int:
     """Most tokens of a record: half of what it replaces, at least 128, at most the policy's maximum.
 
-    Every pass shrinks the window, because the cap depends on what leaves it. Of what it replaces, `revised_tokens` are
-    a record's that it updates: that may stay whole, so a record grows with what it stands for.
+    Every pass shrinks the window, because the cap depends on what leaves it. The `revised_tokens` among the replaced
+    ones are those of a record that it updates: that may stay whole, so a record grows with what it stands for.
     """
     half = revised_tokens + (replaced_tokens - revised_tokens) // 2
     return min(largest_summary(policy, budget=budget), max(SUMMARY_TOKENS_MIN, half))

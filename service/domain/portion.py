@@ -50,9 +50,9 @@ def compressible(
 ) -> WindowSplit | None:
     """Splits the window as a pass would; None if it would not be worth one.
 
-    It is worth one if it drops at least one message and at least min_range_tokens. In an emergency it is enough that
-    what it drops, with the summary, clearly exceeds the smallest record, or exceeds it at all if the window needs no
-    more. The split is cut to what one pass may read, unless extraction takes the `whole`.
+    A pass is worth it if it drops at least one message and at least min_range_tokens. A pass in an emergency is worth
+    it if what it drops, with the summary, clearly exceeds the smallest record, or exceeds it at all if the window needs
+    no more. The split is cut to what one pass may read, unless extraction takes the `whole`.
     """
     limit = sys.maxsize if whole else portion_tokens_max(state, policy)
     far_end = _head(state, policy, limit=limit, tail_messages=tail_messages)
@@ -106,7 +106,7 @@ def _least_tokens(policy: Policy) -> int:
 
 
 def _was_too_long(ended: EndedPass) -> bool:
-    """Whether a pass may have failed because of its range's length: not if its host was never reached."""
+    """Return whether a pass may have failed because of its range's length: not if its host was never reached."""
     if ended.plan.trigger is Trigger.REMAKE:
         return False
     return ended.error_class is ErrorClass.INVALID or (ended.asked and ended.error_class in _TOO_LONG)

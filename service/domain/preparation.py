@@ -1,6 +1,6 @@
 """Prepares a record before its trigger: plans it, and judges whether the prepared record suffices.
 
-Nothing here leads to an event before the trigger.
+No function here leads to an event before the trigger.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GROWN_SHARE = 0.5
 
 
 def may_prepare(state: Conversation, policy: Policy) -> bool:
-    """Whether the ratio allows a preparation; looks at no message."""
+    """Return whether the ratio allows a preparation; looks at no message."""
     if not policy.enabled or not policy.prepare_token_ratio or state.pending is not None or state.closed:
         return False
     return policy.prepare_token_ratio <= state.ratio < policy.trigger_token_ratio
@@ -35,13 +35,13 @@ def preparable(state: Conversation, context: DecisionContext) -> PassPlan | None
 
 
 def has_grown(plan: PassPlan, *, since: PassPlan) -> bool:
-    """Whether `plan` reads enough more than `since` for another preparation."""
+    """Return whether `plan` reads enough more than `since` for another preparation."""
     return plan.base_id != since.base_id or plan.covered_tokens >= (1 + GROWN_SHARE) * since.covered_tokens
 
 
 def suffices(state: Conversation, completed: SummarizationCompleted, now_us: int) -> bool:
-    """Whether a record of only a part of the pending range leaves the window as a cleared one: below its reset ratio,
-    with a runway to the next trigger.
+    """Return whether a record of only a part of the pending range leaves the window as a cleared one: below its reset
+    ratio, with a runway to the next trigger.
 
     A forced or periodic pass must summarize all of its range.
     """

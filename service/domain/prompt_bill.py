@@ -21,8 +21,8 @@ class PromptBill:
     """The prompts of any number of conversations, and their tokens.
 
     Attributes:
-        prompts: How many were sent.
-        tokens: Their tokens.
+        prompts: The number of prompts that were sent.
+        tokens: The prompts' tokens.
         stable: Tokens that the prompt before of the conversation began with too.
         rewritten: Prompts that are not the one before with more at its end.
         over: Prompts that exceed their budget.
@@ -59,7 +59,7 @@ class PromptBill:
 
 
 def answered(messages: Sequence[Message]) -> frozenset[int]:
-    """How many messages come before each prompt of a chat: the assistant's are answers, or all are if it says nothing.
+    """Count the messages before each prompt of a chat: the assistant's are answers, or all are if it says nothing.
 
     The first message of a chat answers nothing.
     """

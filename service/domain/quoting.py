@@ -60,7 +60,7 @@ def attribute(text: str) -> str:
 def noted(text: str) -> str:
     """Text for a note of ours in square brackets: one quoted line in which each bracket has its pair.
 
-    So the note's own bracket is the one that ends it. Brackets without a pair become `&#91;` and `&#93;`, and with
+    The note's own bracket is thus the one that ends it. Brackets without a pair become `&#91;` and `&#93;`, and with
     them all others.
     """
     line = quoted(_one_line(text))

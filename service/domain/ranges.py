@@ -23,7 +23,7 @@ def merged(ranges: Iterable[MessageRange]) -> tuple[MessageRange, ...]:
 
 
 def ranges_of(numbers: Iterable[int]) -> tuple[MessageRange, ...]:
-    """These messages, each once, as ascending ranges."""
+    """The ranges of these messages, each once, ascending."""
     return merged(MessageRange(number, number) for number in numbers)
 
 
@@ -60,7 +60,7 @@ def partitioned(
 
 
 def covers(ranges: tuple[MessageRange, ...], number: int) -> bool:
-    """Whether ascending ranges contain a message; logarithmic, because system messages may cut a range into
+    """Return whether ascending ranges contain a message; logarithmic, because system messages may cut a range into
     thousands."""
     place = bisect_right(ranges, number, key=_first)
     return place > 0 and number <= ranges[place - 1].last

@@ -1,6 +1,6 @@
 """Reads messages in the JSON of chat APIs: OpenAI-style chat completions and Anthropic's Messages.
 
-The mirror of `service.domain.render_json`. What the fields of a message cannot say stays in its form
+The mirror of `service.domain.render_json`. Parts of a message that its fields cannot say stay in its form
 (`service.domain.message_form`), so that it is rendered for its own API as it came.
 """
 

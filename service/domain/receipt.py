@@ -30,7 +30,7 @@ class ReceiptKind(StrEnum):
 
 
 class ReceiptPlace(StrEnum):
-    """Where it is after the pass, the most lasting place first.
+    """The place of a thing after the pass, the most lasting place first.
 
     PINNED and WINDOW: a message in the window says it, a pinned one or another. RECORD, LEDGER and RULES: the summary
     says it. REACHABLE: the window does not say it, and a call returns a message or a record that does. GONE: no call
@@ -55,7 +55,7 @@ class ReceiptItem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReceiptLine:
-    """How many things of a kind are at a place. `items` are some of those that the window does not say."""
+    """The number of things of a kind that are at a place. `items` are some of those that the window does not say."""
 
     kind: ReceiptKind
     place: ReceiptPlace
@@ -70,7 +70,7 @@ class Receipt:
     lines: tuple[ReceiptLine, ...] = ()
 
     def count(self, place: ReceiptPlace, kind: ReceiptKind | None = None) -> int:
-        """How many things, or things of one kind, are at the place."""
+        """Count the things, or the things of one kind, that are at the place."""
         return sum(line.count for line in self.lines if line.place is place and kind in (None, line.kind))
 
 
@@ -95,8 +95,8 @@ class Leaving:
     """The names and sentences in the texts that a pass takes out of the window.
 
     Attributes:
-        names: Their identifiers by key, which is the identifier case folded.
-        decisions: Their decisions by key.
+        names: The identifiers by key, which is the identifier case folded.
+        decisions: The decisions by key.
         results: The identifiers of the tool results that stay, by message and key: the pass may clear some of them.
         index: The keys of names and decisions, ready to be looked up.
     """

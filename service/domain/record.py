@@ -36,7 +36,7 @@ class FormName(StrEnum):
 
 
 class Provenance(StrEnum):
-    """How a record was made."""
+    """The way in which a record was made."""
 
     MODEL = "model"
     EXTRACTIVE = "extractive"
@@ -141,34 +141,35 @@ class SummaryRecord:
 
     Attributes:
         id: The record's id.
-        create_time_us: When it was made, in microseconds since the epoch.
-        depth: Its place in the chain, from 0.
+        create_time_us: The time at which it was made, in microseconds since the epoch.
+        depth: The record's place in the chain, from 0.
         parent_id: The record before it in the chain.
         summary: The narrative.
         key_points: The key points.
         context: The structured facets.
         covered: The messages that it covers, in ascending ranges.
         tokens_before: Tokens that it replaces in the window: older records and messages.
-        tokens_after: Its tokens as rendered.
-        model: Who made it, as `provider:model`.
+        tokens_after: The record's tokens as rendered.
+        model: The maker, as `provider:model`.
         prompt_name: The template's name.
         prompt_version: The template's version.
-        provenance: How it was made.
+        provenance: The way in which it was made.
         attempts: Model calls of its pass.
-        latency_ms: How long making it took.
+        latency_ms: Milliseconds that making it took.
         tokens_read: Tokens that the model calls read, as their servers counted.
         tokens_written: Tokens that they wrote.
         quality: The figures of the checks.
         covered_tokens: Tokens to read the covered messages again.
-        rewrites: How many records the oldest part of the text has passed through since its originals were read; 0 if it
-            was made from originals alone.
-        stands_alone: Whether it covers everything outside the window, so that its ancestors are only kept for audit.
+        rewrites: The number of records that the oldest part of the text has passed through since its originals were
+            read; 0 if it was made from originals alone.
+        stands_alone: True if it covers everything outside the window, so that its ancestors are only kept for audit.
         label: A short name for people; empty if the profile gives none.
         short_summary: An episode in one or two sentences; empty for records with one text.
-        short_tokens: Its tokens as rendered with `short_summary`; 0 without one.
+        short_tokens: The record's tokens as rendered with `short_summary`; 0 without one.
         episode: The figures of an episode; None for other records.
         evidence: The messages that its statements rest on.
-        left_out: How many messages its text stands for, in a window with room to say how to reach them; else 0.
+        left_out: The number of messages that its text stands for, in a window with room to say how to reach them; else
+            0.
     """
 
     id: str

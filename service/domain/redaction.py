@@ -1,9 +1,9 @@
 """Redaction: what is left of events, messages and records once some messages and what was made of them are redacted.
 
 Texts go and nothing else: ids, numbers, roles, token counts, order and times stay, so a fold of what is left takes
-every step that it took before. What the texts had a part in (ledger, rules, the lowest ratio), the event
-MessagesRedacted sets anew, so the state after it is the same whatever was blanked before. Events before the first of
-the messages do not change: conversations may have been forked from there.
+every step that it took before. The event MessagesRedacted sets anew what the texts had a part in (ledger, rules, the
+lowest ratio), so the state after it is the same whatever was blanked before. Events before the first of the messages do
+not change: conversations may have been forked from there.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Redaction(NamedTuple):
     record_ids: tuple[str, ...] = ()
 
     def has(self, number: int) -> bool:
-        """Whether the message is redacted."""
+        """Return whether the message is redacted."""
         return covers(self.messages, number)
 
 

@@ -1,8 +1,8 @@
 """The window as it is sent: system messages, the summary framed as quoted data, then messages verbatim.
 
-Between two passes the rendered window only grows at its end, so providers' prompt caches hold. What a chat API would
-refuse is rendered as quoted text: a result whose call has left the window, a call without a result. A result that came
-after the user had spoken is moved to its call, where chat APIs accept it.
+The rendered window only grows at its end between two passes, so providers' prompt caches hold. Messages that a chat API
+would refuse are rendered as quoted text: a result whose call has left the window, a call without a result. A result
+that came after the user had spoken is moved to its call, where chat APIs accept it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def summary_tag(record: SummaryRecord) -> str:
 
 
 def summary_text(record: SummaryRecord, ledger: Ledger = NO_LEDGER, rules: Rules = NO_RULES) -> str:
-    """The record as text: quoted data under a fixed preamble that says what it covers. This form is what is counted.
+    """The record as text: quoted data under a fixed preamble that says what it covers. Token counts are of this form.
 
     The standing rules and the ledger follow it in the same frame; rules and entries are counted one by one.
 
@@ -100,7 +100,8 @@ def _lines(record: SummaryRecord) -> list[str]:
 
 
 def short_text(record: SummaryRecord, ledger: Ledger = NO_LEDGER, rules: Rules = NO_RULES) -> str:
-    """The record in short, as quoted data: a record beside it that is whole has the preamble. This form is counted."""
+    """The record in short, as quoted data: a record beside it that is whole has the preamble. Token counts are of this
+    form."""
     first, last = record.covered[0].first, record.covered[-1].last
     lines = (record.short_summary, *rule_lines(rules), *ledger_lines(ledger))
     return _framed(f"Messages {first} to {last}, quoted:", "\n".join(lines))
@@ -224,9 +225,9 @@ def clipped(
 ) -> tuple[RenderedMessage, ...]:
     """The messages with the largest ones excerpted until all take at most `limit` tokens. Raises WindowTooLarge.
 
-    An excerpt keeps both ends of the text and names the length of what is left out. Its cost is its share of the
-    message's text by `count`; it is as long as possible, less a tenth if the message was estimated. System messages and
-    the summary are not excerpted.
+    An excerpt keeps both ends of the text and names the length of what is left out. The excerpt's cost is its share of
+    the message's text by `count`; it is as long as possible, less a tenth if the message was estimated. System messages
+    and the summary are not excerpted.
     """
     result = list(messages)
     total = sum(m.tokens for m in result)
@@ -328,7 +329,7 @@ def _excerpt(m: RenderedMessage, text_tokens: int, *, keep_tokens: int, count: C
 
 
 def _ends(text: str, chars: int) -> str:
-    """This many characters of a text, two thirds of them from its start, and how many are left out."""
+    """Return `chars` characters of a text, two thirds of them from its start, around the number of those left out."""
     head, tail = chars - chars // 3, chars // 3
     return f"{text[:head]}\n[... {len(text) - chars} characters left out ...]\n{text[len(text) - tail :]}"
 

@@ -1,7 +1,7 @@
 """A rendered window as the JSON of chat APIs: OpenAI-style chat completions, Anthropic's Messages, Ollama's.
 
-All of them require a call's results right after the call, and refuse the whole request otherwise. That holds for every
-rendering here: a call or result without its counterpart is quoted, and an attachment that an API does not take is left
+All of them require a call's results right after the call, and refuse the whole request otherwise. Every rendering here
+satisfies them: a call or result without its counterpart is quoted, and an attachment that an API does not take is left
 out and reported.
 
 A message that came in the JSON of the API it is rendered for has that form again (`service.domain.message_form`).
@@ -132,7 +132,7 @@ class RenderedJson(NamedTuple):
 def render_json(messages: Sequence[Message], rendering: Rendering, *, cache_marks: bool = False) -> RenderedJson:
     """The messages in the form of an API.
 
-    With `cache_marks`, Anthropic's `system` is a list of blocks, and the messages' own marks make room for new ones.
+    `cache_marks` makes Anthropic's `system` a list of blocks, and the messages' own marks make room for new ones.
     """
     ordered = _answered_in_place(messages)
     if rendering is Rendering.ANTHROPIC:

@@ -55,10 +55,10 @@ class RuleFinds(NamedTuple):
     """The standing rules of messages that leave the window.
 
     Attributes:
-        rules: Their rules.
+        rules: The rules.
         revoked: Rules that they, or the messages that stay, take back.
         limit_tokens: Most tokens of the rules in the window from now on.
-        source: Who counted them.
+        source: The source of their count.
     """
 
     rules: tuple[FoundRule, ...] = ()
@@ -87,10 +87,10 @@ class Rule(NamedTuple):
 
     Attributes:
         text: The sentence, letter by letter.
-        number: Its message.
+        number: The number of its message.
         tokens: Tokens of its line in the window, uncorrected.
         revoked_by: The message that took it back, or said it anew; 0 while it stands.
-        dropped: Whether a caller has dropped it.
+        dropped: True if a caller has dropped it.
     """
 
     text: str
@@ -106,7 +106,7 @@ class Rule(NamedTuple):
 
     @property
     def stands(self) -> bool:
-        """Whether it still holds."""
+        """True if the rule still holds."""
         return not self.revoked_by and not self.dropped
 
 
@@ -121,12 +121,12 @@ class Rules(NamedTuple):
     """The standing rules of a conversation.
 
     Attributes:
-        entries: What it remembers, in the order of the messages.
+        entries: The rules that it remembers, in the order of the messages.
         shown: The places in `entries` of those that the window shows.
         unshown: The messages of those that it has no room for, ascending.
         tokens: Tokens of both in the window with their frame, uncorrected; 0 without either.
         limit_tokens: Most tokens of those.
-        source: Who counted them.
+        source: The source of their count.
     """
 
     entries: tuple[Rule, ...] = ()
@@ -189,7 +189,8 @@ def rule_lines(rules: Rules) -> list[str]:
 
 
 def _remembered(entries: Iterable[Rule]) -> tuple[Rule, ...]:
-    """At most RULES_MAX of them, in the order of their messages; those of one message as they were found."""
+    """The rules to remember, RULES_MAX at most, in the order of their messages; those of one message as they were
+    found."""
     ordered = sorted(entries, key=attrgetter("number"))
     if len(ordered) <= RULES_MAX:
         return tuple(ordered)
@@ -200,7 +201,7 @@ def _remembered(entries: Iterable[Rule]) -> tuple[Rule, ...]:
 def _fitted(entries: tuple[Rule, ...], limit_tokens: int, source: TokenSource, around: Surroundings) -> Rules:
     """The rules with those shown that fit, the newest first; what the records say letter by letter is not shown twice.
 
-    Where any has no room, the room for the line that names their messages comes first.
+    The line that names the messages of rules without room gets its own room first.
     """
     wanted = {
         place: rule

@@ -21,7 +21,7 @@ def found_rules(
 ) -> tuple[list[FoundRule], tuple[RevokedRule, ...]]:
     """The rules of the messages that leave, and those that these, or the ones that stay, take back or say anew.
 
-    Of more than RULES_MAX the newest are found, and later messages are held against these alone.
+    The newest of more than RULES_MAX are found, and later messages are held against these alone.
     """
     standing = {rule.name: words_of_rule(rule.text) for rule in rules.entries if rule.stands}
     found: dict[RuleName, FoundRule] = {}

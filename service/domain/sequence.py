@@ -3,12 +3,12 @@
 Versions of a sequence share their storage. Appending to the newest version extends the shared list; appending to an
 older one copies it first, so no version ever changes. A fold over n events thus costs n, not n squared.
 
-It is safe in any thread without a lock, because the list only grows: each place is written once. If the place after the
-last item holds the very item that was appended, the list may be shared; if another version or thread was faster and it
-holds another item, it is copied.
+Every thread may use a sequence without a lock, because the list only grows: each place is written once. The list may be
+shared if the place after the last item holds the very item that was appended; if another version or thread was faster
+and it holds another item, it is copied.
 
-The first items may be deferred: they are made when one of them is first looked at. Whoever grows the sequence, or looks
-at what it has grown by, makes none of them.
+The first items may be deferred: they are made when one of them is first looked at. Callers that only grow the sequence,
+or look at what it has grown by, make none of them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Sequence(Generic[T]):
 
     @property
     def is_deferred(self) -> bool:
-        """Whether its first items have not been made."""
+        """True if the sequence's first items have not been made."""
         if self.origin is None:
             return False
         try:
@@ -94,7 +94,7 @@ class Sequence(Generic[T]):
         return False
 
     def continues(self, other: Sequence[T]) -> bool:
-        """Whether it begins with the items of `other`, because it grew from it."""
+        """Return whether the sequence begins with the items of `other`, because it grew from it."""
         return self._shared is other._shared and self._length >= other._length
 
     def append(self, item: T) -> Sequence[T]:

@@ -103,10 +103,10 @@ def rules_limit(state: Conversation, policy: Policy, *, window_tokens: int, reco
 def ledger_limits(state: Conversation, policy: Policy, *, window_tokens: int, record_tokens: int) -> tuple[int, int]:
     """The most uncorrected tokens that the ledger may show, and remember, after a pass of this state.
 
-    `window_tokens` is what the window costs once the pass has its record, of `record_tokens`, and no ledger. It may
-    show its share, as far as the window stays below its trigger, or a part of the share if it stays within its budget;
-    of a share above LEDGER_WITHOUT_ROOM, what the rest leaves free of the window's room; and no more new tokens than
-    half of what the pass frees, or than its gain can spare.
+    `window_tokens` is what the window costs once the pass has its record, of `record_tokens`, and no ledger. The ledger
+    may show its share, as far as the window stays below its trigger, or a part of the share if it stays within its
+    budget; of a share above LEDGER_WITHOUT_ROOM, what the rest leaves free of the window's room; and no more new tokens
+    than half of what the pass frees, or than its gain can spare.
     """
     share = ledger_tokens_max(state, policy)
     used = window_tokens + state.settings.overhead
@@ -128,8 +128,8 @@ def record_sizes(
     """The size that a record should have, and the size at which it would miss what the pass is for.
 
     `kept_tokens` is what the window costs without the record, what it replaces, rules and ledger, overhead included.
-    The window is to end below its trigger. Where what stays leaves no room for that, the budget does; a record is never
-    asked to be smaller than one that says something. `revised_tokens` are those of the record that it updates.
+    The window is to end below its trigger. The budget sets the size where what stays leaves no room for that; a record
+    is never asked to be smaller than one that says something. `revised_tokens` are those of the record that it updates.
     """
     kept_tokens += rules_tokens(state) + ledger_tokens(state)
     # Whoever counts the record may estimate, and its estimate is corrected like any other.

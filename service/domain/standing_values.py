@@ -1,8 +1,8 @@
 """The values that still hold, and which of them a newer value supersedes.
 
-Nobody says `the batch cap, formerly 6,144 rows, is 4,096 rows`; people say `let's make the batch cap 4,096`. So what
-speaks for two values being of one thing is weighed: words that both have around them and few other values have, a form
-that they share, and a sentence that speaks of a change. The weights were fitted to the 82 replaced values of
+Nobody says `the batch cap, formerly 6,144 rows, is 4,096 rows`; people say `let's make the batch cap 4,096`. The module
+therefore weighs the signs that two values are of one thing: words that both have around them and few other values have,
+a form that they share, and a sentence that speaks of a change. The weights were fitted to the 82 replaced values of
 `bench/written/seen`: they find 35 of these, and take 5 of the 216 values that hold for replaced.
 """
 

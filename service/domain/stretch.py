@@ -1,6 +1,6 @@
 """Selects the messages of an episode: the oldest messages of a window that no other episode divides, by exchange.
 
-So what an episode covers is without a gap, but for pins and system messages, and no two overlap.
+The messages of an episode are thus without a gap, but for pins and system messages, and no two episodes overlap.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def tokens_of(state: Conversation, units: Iterable[Unit]) -> int:
 def stretch(state: Conversation, policy: Policy, *, tail_messages: int, whole: bool = True) -> Stretch:
     """The oldest messages that may be compressed; in whole exchanges, or if not `whole` around whatever stays.
 
-    Of a long window this looks at the beginning alone: the work is for one episode, however many messages follow.
+    The search looks at the beginning alone of a long window: the work is for one episode, however many messages follow.
     """
     messages_max = policy.max_episode_size if whole else 1
     pins = _staying(state, messages_max)
@@ -113,5 +113,5 @@ def _undivided(state: Conversation, policy: Policy, units: Sequence[Unit]) -> St
 
 
 def _lies_between(coverage: tuple[MessageRange, ...], before: int, after: int) -> bool:
-    """Whether another episode lies between two messages."""
+    """Return whether another episode lies between two messages."""
     return after > before + 1 and any(covers(coverage, number) for number in (before + 1, after - 1))

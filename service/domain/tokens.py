@@ -31,14 +31,14 @@ FACTOR_MAX: Final = 5.0
 """Vocabularies from before 2024 make up to 4.3 tokens of what is estimated as one: Thai, Hindi, Korean."""
 
 CALIBRATION_TOKENS_MIN: Final = 64
-"""With fewer counted tokens the template's own text outweighs the content, and a report teaches nothing."""
+"""The least counted tokens of a report that teaches: with fewer the template's own text outweighs the content."""
 
 _WEIGHT_MIN: Final = 0.1
 """Some twenty reports replace what was learned about an earlier model of the same name."""
 
 
 class TokenSource(StrEnum):
-    """Who counted, most trusted first."""
+    """The party that counted, most trusted first."""
 
     CALLER = "caller"
     TOKENIZER = "tokenizer"
@@ -68,7 +68,7 @@ class TokenCounter(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in the settings, such as `estimate` or `bpe:o200k`."""
+        """The counter's name, such as `estimate:o200k` or `bpe:o200k`."""
         ...
 
     def source_for(self, model: str) -> TokenSource:

@@ -1,9 +1,8 @@
 """Finds the places at which a conversation turns to another topic: by the caller's hints, or by its words.
 
-Without hints the words decide, as in TextTiling (M. Hearst, "TextTiling: Segmenting Text into Multi-paragraph Subtopic
+The words decide without hints, as in TextTiling (M. Hearst, "TextTiling: Segmenting Text into Multi-paragraph Subtopic
 Passages", Computational Linguistics 23(1), 1997): messages on both sides of a gap are compared, and a gap whose
-similarity lies in a valley is a shift. A message takes the place of a token sequence: topics
-rarely change within one.
+similarity lies in a valley is a shift. A message takes the place of a token sequence: topics rarely change within one.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ _KEYS_MIN: Final = 4
 def topic_shifts(messages: Sequence[Message]) -> frozenset[int]:
     """The places in `messages` where another topic begins, never 0; linear in the characters that are read.
 
-    If any message has a hint, the hints alone decide: a shift is where `is_continuation` is false. Without hints, a
-    shift is before a user message whose words differ from those before it.
+    The hints alone decide if any message has one: a shift is where `is_continuation` is false. The words decide
+    otherwise: a shift is before a user message whose words differ from those before it.
     """
     if any(m.is_continuation is not None for m in messages):
         return frozenset(i for i, m in enumerate(messages) if i and m.is_continuation is False)

@@ -1,4 +1,4 @@
-"""Whether a pass begins: the rules that all profiles share, around those of the conversation's own.
+"""Decides whether a pass begins: the rules that all profiles share, around those of the conversation's own.
 
 Disabled, pending and waiting are checked first. A wait after failures only holds back model calls: past the emergency
 ratio extraction still serves at once.
@@ -63,14 +63,15 @@ def superseded(remake: PassPlan, events: list[Event]) -> list[Event]:
 
 
 def cancelled(pass_id: str, *, attempts: int) -> SummarizationFailed:
-    """The end of a pass that is no longer wanted. It is not a failure: nothing waits because of it."""
+    """The end of a pass that is no longer wanted. The end is not a failure: nothing waits because of it."""
     return SummarizationFailed(
         pass_id, ErrorClass.CANCELLED, attempts=attempts, retryable=True, wait_messages=0, wait_until_us=0
     )
 
 
 def held_by(state: Conversation, policy: Policy, now_us: int) -> HeldBy | None:
-    """Why a window past its trigger stays as it is; None below the trigger, if nothing holds it, or while closed."""
+    """The reason why a window past its trigger stays as it is; None below the trigger, if nothing holds it, or while
+    closed."""
     profile = profile_of(policy.profile)
     if state.closed or state.ratio < profile.trigger_ratio(state, policy):
         return None
@@ -84,7 +85,7 @@ def held_by(state: Conversation, policy: Policy, now_us: int) -> HeldBy | None:
 
 
 def may_stand_in(state: Conversation, policy: Policy) -> bool:
-    """Whether extraction serves at once while no model may be asked; only once for the same window."""
+    """Return whether extraction serves at once while no model may be asked; only once for the same window."""
     if state.closed or policy.fallback is Fallback.NEVER or state.ratio < policy.emergency_token_ratio:
         return False
     last = state.passes[-1] if state.passes else None
@@ -96,7 +97,7 @@ def may_stand_in(state: Conversation, policy: Policy) -> bool:
 def remade(state: Conversation, fallback: SummaryRecord, context: DecisionContext) -> SummarizationRequested | None:
     """A pass that has a model remake `fallback`, at the size of the original plan.
 
-    None if the window has no room for a record of that size: it would be past its trigger.
+    Returns None if the window has no room for a record of that size: it would be past its trigger.
     """
     plan = next(ended.plan for ended in reversed(state.passes) if ended.record_id == fallback.id)
     room = max(plan.room_tokens, plan.summary_tokens_max)
@@ -135,5 +136,5 @@ def _due(state: Conversation, context: DecisionContext) -> list[Event]:
 
 
 def _is_barred(state: Conversation, context: DecisionContext) -> bool:
-    """Whether failures hold back any pass, since extraction may not serve either."""
+    """Return whether failures hold back any pass, since extraction may not serve either."""
     return state.waiting(context.now_us) and not may_stand_in(state, context.policy)

@@ -1,4 +1,5 @@
-"""Where the messages, identifiers, decisions and rules that a pass takes out of the window are afterwards: its receipt.
+"""Makes the receipt of a pass: the places of the messages, identifiers, decisions and rules that it takes out of the
+window.
 
 A place is judged by the texts that the window sends, and REACHABLE by the rule of ExpandSummary, so that a receipt says
 what a reader would find. The work is linear in what leaves and in the window.
@@ -60,8 +61,8 @@ def receipt_of(before: Conversation, after: Conversation, leaving: Leaving) -> R
 
 
 def receipt_of_clearing(before: Conversation, after: Conversation) -> Receipt:
-    """The receipt of a pass that needed no record. It counts messages alone: to read the texts of cleared results would
-    hold up the append that the pass is a part of."""
+    """The receipt of a pass that needed no record. The receipt counts messages alone: to read the texts of cleared
+    results would hold up the append that the pass is a part of."""
     return Receipt(tuple(_message_lines(dict(_message_places(_cleared(before, after), after)))))
 
 
@@ -172,7 +173,8 @@ def _decision_place(after: Conversation, decided: Decided) -> ReceiptPlace:
 
 
 def _out_of_sight(after: Conversation, number: int) -> ReceiptPlace:
-    """Whether ExpandSummary returns the message; a record without one is returned by GetSummary for ever."""
+    """Return REACHABLE if ExpandSummary returns the message, GONE otherwise; a record without one is returned by
+    GetSummary for ever."""
     is_kept = number <= after.message_version and not covers(after.removed, number)
     return ReceiptPlace.REACHABLE if is_kept else ReceiptPlace.GONE
 

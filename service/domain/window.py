@@ -43,7 +43,7 @@ class ToolPairs:
         dead: Calls that no longer wait: the user has spoken since, or another call has taken over their id.
         late: Answered calls whose result came after the user had spoken.
         orphans: Results without a call.
-        open_calls: What the pairs of further messages depend on.
+        open_calls: The calls that the pairs of further messages depend on.
     """
 
     results: Mapping[tuple[int, int], int]
@@ -154,7 +154,7 @@ def split(state: Conversation, policy: Policy, *, tail_messages: int, room: Tail
     """Divide the window. System messages, pins, the tail, the newest user message and pending calls stay.
 
     The tail is what fits beside these and the largest record into a window of the size that the pass aims at; with a
-    tail_token_ratio of 0 its number of messages alone bounds it. It is longer while there is `room`.
+    tail_token_ratio of 0 its number of messages alone bounds it. The tail is longer while there is `room`.
     """
     factor = state.settings.calibration_factor
     chat = [m for m in state.window if m.message.role is not Role.SYSTEM]
@@ -252,7 +252,7 @@ class _Tail:
         return sum(m.number > before for m in self._units[i])
 
     def _breaks(self, more: int, budget: int) -> bool:
-        """Whether these tokens alone take the window over its budget, however small the record."""
+        """Return whether these tokens alone take the window over its budget, however small the record."""
         room = budget - self._tokens - RECORD_TOKENS_MIN
         return 0 <= room < more
 

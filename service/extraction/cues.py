@@ -1,7 +1,7 @@
 """Tells decisions, tasks, questions and open points by their words, and sentences that need no other to be read.
 
-The words are those of `service/text/languages/`. As hints for the extractive summary, a miss costs a place in a
-list, never a fact.
+The words are those of `service/text/languages/`. A miss costs a place in a list of the extractive summary, never a
+fact.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAMING_MIN: Final = 2
 
 
 def is_decision(sentence: str) -> bool:
-    """Whether something was settled; questions, conditions, requests to confirm and capitals settle nothing."""
+    """Return whether something was settled; questions, conditions, requests to confirm and capitals settle nothing."""
     plain = _own(sentence)
     if _is_in_capitals(plain) or has_phrase(plain, Phrase.LEAVES_UNDECIDED):
         return False
@@ -43,7 +43,7 @@ def is_decision(sentence: str) -> bool:
 
 
 def is_reversal(sentence: str) -> bool:
-    """Whether the sentence says that something no longer holds."""
+    """Return whether the sentence says that something no longer holds."""
     return _says_firmly(_plain(sentence), Phrase.TAKES_BACK) and not asks(sentence)
 
 
@@ -53,7 +53,7 @@ def taken_back(sentence: str) -> str:
 
 
 def is_action(sentence: str) -> bool:
-    """Whether somebody is to do something; a question only if it asks somebody by name, or sets a deadline."""
+    """Return whether somebody is to do something; a question only if it asks somebody by name, or sets a deadline."""
     plain = _own(sentence)
     if _is_in_capitals(plain) or has_phrase(plain, Phrase.STATES_RULE) or has_phrase(plain, Phrase.NEEDS_NOTHING):
         return False
@@ -73,27 +73,27 @@ def is_action(sentence: str) -> bool:
 
 
 def is_promise(sentence: str) -> bool:
-    """Whether the speaker announces an action of the speaker's own or of everybody."""
+    """Return whether the speaker announces an action of the speaker's own or of everybody."""
     return has_phrase(_plain(sentence), Phrase.PROMISES)
 
 
 def is_open(sentence: str) -> bool:
-    """Whether the sentence calls something unsettled."""
+    """Return whether the sentence calls something unsettled."""
     return _says_unsupposed(_own(sentence), Phrase.IS_OPEN)
 
 
 def is_done(sentence: str) -> bool:
-    """Whether the sentence reports something as done."""
+    """Return whether the sentence reports something as done."""
     return _says_firmly(_plain(sentence), Phrase.REPORTS_DONE)
 
 
 def seeks_agreement(sentence: str) -> bool:
-    """Whether a question only wants to be agreed with, such as `isn't it?`"""
+    """Return whether a question only wants to be agreed with, such as `isn't it?`"""
     return is_question(sentence) and has_phrase(_plain(sentence), Phrase.SEEKS_AGREEMENT)
 
 
 def asks(sentence: str) -> bool:
-    """Whether the speaker wants an answer: a question, or a request to confirm, provide or choose."""
+    """Return whether the speaker wants an answer: a question, or a request to confirm, provide or choose."""
     plain = _plain(sentence)
     if is_question(plain) or has_phrase(plain, Phrase.ASKS_FOR_ANSWER):
         return True
@@ -109,58 +109,60 @@ def asks(sentence: str) -> bool:
 
 
 def asks_for_details(sentence: str) -> bool:
-    """Whether the speaker requests that the other confirm, provide or choose something."""
+    """Return whether the speaker requests that the other confirm, provide or choose something."""
     return has_phrase(_plain(sentence), Phrase.ASKS_FOR_ANSWER)
 
 
 def directs(sentence: str) -> bool:
-    """Whether a question asks for an action, not for an answer."""
+    """Return whether a question asks for an action, not for an answer."""
     return has_phrase(_plain(sentence), Phrase.ASKS_FOR_ACTION)
 
 
 def is_deferral(sentence: str) -> bool:
-    """Whether the sentence puts an answer off or says that the speaker has none."""
+    """Return whether the sentence puts an answer off or says that the speaker has none."""
     plain = _plain(sentence)
     return has_phrase(plain, Phrase.PUTS_OFF) or has_phrase(plain, Phrase.LEAVES_OPEN)
 
 
 def leaves_open(sentence: str) -> bool:
-    """Whether the sentence leaves a matter open: nobody knows it, somebody else has to decide it, it has to wait."""
+    """Return whether the sentence leaves a matter open: nobody knows it, somebody else has to decide it, it has to
+    wait."""
     return _says_unsupposed(_own(sentence), Phrase.LEAVES_OPEN)
 
 
 def takes_down(sentence: str) -> bool:
-    """Whether the sentence says that the speaker writes something down or passes it on, which answers no question."""
+    """Return whether the sentence says that the speaker writes something down or passes it on, which answers no
+    question."""
     return has_phrase(_own(sentence), Phrase.TAKES_DOWN) and not has_value(sentence)
 
 
 def has_value(sentence: str) -> bool:
-    """Whether the sentence has a number, which an answer often is."""
+    """Return whether the sentence has a number, which an answer often is."""
     return any(map(str.isdigit, sentence))
 
 
 def asks_indirectly(sentence: str) -> bool:
-    """Whether the sentence has a word that asks, such as `whether`, without having to be a question."""
+    """Return whether the sentence has a word that asks, such as `whether`, without having to be a question."""
     return has_phrase(_own(sentence), Phrase.ASKS_INDIRECTLY)
 
 
 def proposes(sentence: str) -> bool:
-    """Whether the sentence proposes something."""
+    """Return whether the sentence proposes something."""
     return has_phrase(_plain(sentence), Phrase.PROPOSES)
 
 
 def is_courtesy(sentence: str) -> bool:
-    """Whether the sentence is only polite."""
+    """Return whether the sentence is only polite."""
     return len(sentence) <= _COURTESY_CHARS_MAX and has_phrase(_plain(sentence), Phrase.IS_POLITE)
 
 
 def is_wish(sentence: str) -> bool:
-    """Whether the sentence says what the speaker wants."""
+    """Return whether the sentence says what the speaker wants."""
     return has_phrase(_plain(sentence), Phrase.WISHES)
 
 
 def stands_alone(text: str) -> bool:
-    """Whether `text` names what it is about: by an identifier, or by words that are not general.
+    """Return whether `text` names what it is about: by an identifier, or by words that are not general.
 
     A sentence that points ("that one", "the other option") needs more of them. Words of languages other than English
     are never general, so their sentences pass with two.
@@ -182,13 +184,13 @@ def _openings() -> re.Pattern[str]:
 
 
 def _says_unsupposed(plain: str, kind: Phrase) -> bool:
-    """Whether it has such a phrase, and no `if` before it."""
+    """Return whether a text has such a phrase, and no `if` before it."""
     found = pattern_of(kind).search(plain)
     return found is not None and not _is_supposed(plain[: found.start()])
 
 
 def _says_firmly(plain: str, kind: Phrase) -> bool:
-    """Whether it has such a phrase with no `if` before it, and no `not` before it in its clause."""
+    """Return whether a text has such a phrase with no `if` before it, and no `not` before it in its clause."""
     # Phrases such as `not only` deny nothing; spaces in their place keep the places of the others.
     denying = pattern_of(Phrase.DENIES_NOTHING).sub(lambda idiom: " " * len(idiom[0]), plain)
     starts = (found.start() for found in pattern_of(kind).finditer(plain))
@@ -200,13 +202,14 @@ def _says_firmly(plain: str, kind: Phrase) -> bool:
 
 
 def _is_supposed(before: str) -> bool:
-    """Whether a text that ends here supposes what comes next. `Whether it holds, nobody knows` supposes nothing."""
+    """Return whether a text that ends here supposes what comes next. `Whether it holds, nobody knows` supposes
+    nothing."""
     supposed = pattern_of(Phrase.SUPPOSES).search(before)
     return supposed is not None and pattern_of(Phrase.ASKS_INDIRECTLY).match(supposed[0]) is None
 
 
 def _is_in_capitals(plain: str) -> bool:
-    """Whether it is written as documents write their clauses; a short one may be a person who shouts."""
+    """Return whether a text is written as documents write their clauses; a short one may be a person who shouts."""
     letters = sum(map(str.isalpha, plain))
     return len(plain) > _SHOUTED_CHARS_MAX and sum(map(str.isupper, plain)) > _CAPITALS_SHARE * letters
 

@@ -34,7 +34,7 @@ _NAME_REPEATS_MIN: Final = 2
 """Occurrences that make a single word a name; two capitalized words are one at once."""
 
 _CAPITALS_SHARE_MAX: Final = 0.15
-"""If more words than this are capitalized, the language capitalizes every noun, and it marks no name."""
+"""The share of capitalized words beyond which the language capitalizes every noun, and a capital marks no name."""
 
 _WORD: Final = re.compile(r"(?<![\w./@-])[^\W\d_]{2,40}(?:-[^\W\d_]{1,40})?(?![\w/@]|\.\w)")
 _CARRIED_FIRST: Final = 3.0
@@ -55,7 +55,7 @@ _NUMERIC: Final = re.compile(
 def ranked_entities(
     texts: Sequence[str], *, carried: Sequence[str], spoken: Sequence[str], count_max: int
 ) -> tuple[str, ...]:
-    """At most `count_max` names, most relevant first.
+    """The names, most relevant first, `count_max` at most.
 
     `texts` are all texts, oldest first. `spoken` is what people and models said in each, empty for tools; its
     capitalized words are names. `carried` are the names of the previous record, in order.
@@ -126,7 +126,8 @@ def _common_words(spoken: Iterable[str]) -> frozenset[str]:
 
 
 def _is_name(name: str, common: frozenset[str]) -> bool:
-    """Whether a word of `name` is neither common nor written in lower case elsewhere, or a year makes it a title.
+    """Return whether a word of `name` is neither common nor written in lower case elsewhere, or a year makes it a
+    title.
 
     A clause in capitals, such as `EXPRESS OR IMPLIED`, is no name.
     """
@@ -173,8 +174,8 @@ def day_of(text: str) -> Day | None:
 def fullest_forms(texts: Iterable[str]) -> dict[str, str]:
     """The form to use for each text that is a day: with its year if any form has it, without a time.
 
-    A day without a year gets the only year that the texts mention; if there are several, it stays. Of equal forms the
-    first is used.
+    A day without a year gets the only year that the texts mention; if there are several, it stays. The first of equal
+    forms is used.
     """
     days = {text: day for text in texts if (day := day_of(text)) is not None}
     years: dict[tuple[int, int], set[int]] = {}

@@ -14,7 +14,7 @@ CountTokens = Callable[[str], int]
 _SENTENCES_MAX: Final = 8
 _SHORT_SENTENCES: Final = 2
 _SHORT_SHARE: Final = 0.25
-"""Of the budget; the long text gets the rest."""
+"""The short text's share of the budget; the long text gets the rest."""
 
 _NO_SENTENCES: Final = "The messages hold no sentences."
 
@@ -36,7 +36,7 @@ def extracted_episode(messages: Sequence[Message], *, tokens_max: int, count_tok
 def extracted_digest(texts: Sequence[str], *, tokens_max: int, count_tokens: CountTokens) -> str:
     """The first sentence of each text that no newer one says, in order; the oldest are left out if not all fit.
 
-    At least one is there.
+    One is there at least.
     """
     kept: list[str] = []
     said: set[str] = set()

@@ -36,13 +36,13 @@ _CANDIDATES_MAX: Final = 200
 """Passages that are compared with each other or with later ones; lists hold a tenth of them."""
 
 _SAME_SHARE: Final = 0.6
-"""With this share of common words two decisions are about the same thing, and the later one holds."""
+"""The share of common words with which two decisions are about the same thing, and the later one holds."""
 
 _TAKEN_BACK_SHARE: Final = 1 / 3
 """A sentence that takes something back names it more briefly."""
 
 _SAME_TASK_SHARE: Final = 0.75
-"""With this share of repeated words it is the same task in other words."""
+"""The share of repeated words with which a task is the same one in other words."""
 
 _NAMING_MIN: Final = 2
 """Words with which a clause names what it takes back."""
@@ -129,7 +129,7 @@ def _subject(text: str) -> _Subject:
 
 
 def _replaces(new: _Subject, old: _Subject, *, back: Terms) -> bool:
-    """Whether the later decision replaces the earlier one; `back` are the words of what it takes back."""
+    """Return whether the later decision replaces the earlier one; `back` are the words of what it takes back."""
     if new.things and old.things and new.things.isdisjoint(old.things):
         return False
     if len(back & old.terms) >= max(1, _TAKEN_BACK_SHARE * len(old.terms)):
@@ -152,7 +152,8 @@ def _distinct(actions: Iterable[ActionItem]) -> list[ActionItem]:
 
 
 def _is_past(task: Passage, talk: Talk, *, dated: bool) -> bool:
-    """Whether a task is over: reported done, followed by a model's next step, or a request that a model replied to."""
+    """Return whether a task is over: reported done, followed by a model's next step, or a request that a model replied
+    to."""
     if _is_reported(task.terms, after=task.source, talk=talk):
         return True
     if dated:
@@ -167,7 +168,7 @@ def _is_past(task: Passage, talk: Talk, *, dated: bool) -> bool:
 
 
 def _is_carried_task(line: str, talk: Talk, *, dated: bool) -> bool:
-    """Whether a task of an earlier record is still to be done."""
+    """Return whether a task of an earlier record is still to be done."""
     speaker, text = said_by(line)
     if _is_reported(terms_of(text), after=-1, talk=talk):
         return False

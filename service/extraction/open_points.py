@@ -103,7 +103,7 @@ def _left_open_until(point: Passage, talk: Talk) -> tuple[int, ...] | None:
 
 
 def _may_be_open(passage: Passage) -> bool:
-    """Whether a passage names a matter that words of its own or of a reply may leave open."""
+    """Return whether a passage names a matter that words of its own or of a reply may leave open."""
     text = passage.text
     if len(passage.terms) < _TERMS_MIN or seeks_agreement(text) or (passage.by_model and asks_for_details(text)):
         return False
@@ -111,14 +111,16 @@ def _may_be_open(passage: Passage) -> bool:
 
 
 def _leaves_itself_open(text: str) -> bool:
-    """Whether a statement has both a matter and that it is open, such as `whether it is covered, nobody knows`."""
+    """Return whether a statement has both a matter and that it is open, such as `whether it is covered, nobody
+    knows`."""
     return leaves_open(text) and asks_indirectly(text) and not is_question(text)
 
 
 def _is_left_at_once(point: Passage, reply: Sequence[Passage], after: int, *, in_a_breath: bool) -> bool:
-    """Whether a statement, or a question of a model, is left open: by itself, or by the first sentences of the reply.
+    """Return whether a statement, or a question of a model, is left open: by itself, or by the first sentences of the
+    reply.
 
-    Of more than that nobody can say what the reply is about: a model asks and proposes much.
+    Nobody can say what more sentences of the reply are about: a model asks and proposes much.
     """
     text = point.text
     if _leaves_itself_open(text) or (in_a_breath and asks_indirectly(text) and not asks(text)):
@@ -155,7 +157,7 @@ def _replies(point: Passage, talk: Talk) -> tuple[list[int], int | None]:
 
 
 def _leaves_open(source: int, talk: Talk) -> bool:
-    """Whether a reply leaves open what it replies to."""
+    """Return whether a reply leaves open what it replies to."""
     passages = talk.said[source]
     if not passages[0].by_model:
         return any(map(leaves_open, _first_heard(passages)))
@@ -170,7 +172,7 @@ def _first_heard(reply: Sequence[Passage]) -> list[str]:
 
 
 def _is_closed(terms: Terms, *, after: int, talk: Talk) -> bool:
-    """Whether a statement after this source has most of a point's words."""
+    """Return whether a statement after this source has most of a point's words."""
     enough = max(min(_CLOSING_TERMS_MIN, len(terms)), _CLOSING_SHARE * len(terms))
     return any(
         passage.source > after and len(passage.terms & terms) >= enough and not leaves_open(passage.text)
@@ -189,13 +191,14 @@ def _unanswered(quotable: Sequence[Passage], talk: Talk) -> Iterator[str]:
 
 
 def _is_open_question(passage: Passage) -> bool:
-    """Whether it asks for information that an answer could give, and says what about."""
+    """Return whether a passage asks for information that an answer could give, and says what about."""
     text = passage.text
     return asks(text) and stands_alone(text) and not (is_action(text) or seeks_agreement(text))
 
 
 def _is_answered(question: Passage, talk: Talk) -> bool:
-    """Whether somebody else answered. A question in an earlier summary counts as answered if anybody spoke after it."""
+    """Return whether somebody else answered. A question in an earlier summary counts as answered if anybody spoke after
+    it."""
     if not question.speaker:
         return bool(talk.turns) or _is_settled(question, talk)
     first = bisect_right(talk.turns, question.source)
@@ -215,10 +218,10 @@ def _is_settled(point: Passage, talk: Talk) -> bool:
 
 
 def _is_carried_open(line: str, talk: Talk, *, just_asked: bool) -> bool:
-    """Whether a point that an earlier record left open still is.
+    """Return whether a point that an earlier record left open still is.
 
-    Between two speakers, the first reply to the other settles one that was just asked; among more, the reply must be
-    about it.
+    The first reply to the other settles a point that was just asked, if there are two speakers; among more, the reply
+    must be about it.
     """
     speaker, text = said_by(line)
     if not just_asked:

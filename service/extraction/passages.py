@@ -29,7 +29,7 @@ from abridged.service.text.secrets import contains_secret, mask_secrets
 from abridged.service.text.sentences import Terms, clipped, is_broken, is_label, sentences, terms_of
 
 LEAD: Final = "From the conversation, in its own words:"
-"""First line of an extractive summary. It is not part of the conversation."""
+"""First line of an extractive summary. The line is not part of the conversation."""
 
 SENTENCES_MAX: Final = 4_000
 """Sentences that are scored; of a longer text, an evenly spread sample."""
@@ -60,10 +60,10 @@ _TERMS_MIN: Final = 5
 """A line with fewer is a fragment, such as a label with its value."""
 
 _CHOSEN_MAX: Final = 80
-"""More than any record can hold: lines of the summary and key points together."""
+"""Passages that are chosen, at most: more than any record can hold, lines of the summary and key points together."""
 
 _REPEATED: Final = 0.7
-"""From this overlap on, a passage says nothing new."""
+"""The overlap from which on a passage says nothing new."""
 
 _REPEATED_SPACELESS: Final = 0.85
 """The same for scripts without spaces, whose terms are pairs of characters: those of grammar recur everywhere."""
@@ -85,14 +85,14 @@ class Passage:
 
     Attributes:
         text: The sentence.
-        speaker: Who said it; empty for earlier summaries and tools.
-        source: Its source's number, from 0, oldest first.
-        place: Its place among all sentences.
-        nth: Its place in its source.
+        speaker: The speaker; empty for earlier summaries and tools.
+        source: The number of its source, from 0, oldest first.
+        place: The sentence's place among all sentences.
+        nth: The sentence's place in its source.
         weight: Weight of its source.
-        terms: Its meaningful words.
-        fragment: Whether it lacks its beginning or end, or is a label among other lines.
-        by_model: Whether an assistant wrote it.
+        terms: The sentence's meaningful words.
+        fragment: True if it lacks its beginning or end, or is a label among other lines.
+        by_model: True if an assistant wrote it.
         numbers: The message that says it, or those that an earlier record names for it.
     """
 
@@ -121,7 +121,7 @@ class Corpus:
     Attributes:
         passages: The sentences.
         texts: All texts.
-        spoken: What people and models said in each.
+        spoken: The words of people and models in each.
         speakers: The speaker of each source; empty for earlier summaries and tools.
     """
 
@@ -234,7 +234,7 @@ def _inherited(record: SummaryRecord | None) -> dict[str, tuple[int, ...]]:
 def ranked(corpus: Corpus) -> list[Scored]:
     """Every meaningful passage, best first; the first _RANKED_MAX also ranked by mutual support.
 
-    Of equal passages only the last counts: what somebody repeats in every message is not the topic.
+    The last of equal passages alone counts: a sentence that somebody repeats in every message is not the topic.
     """
     distinct = tuple({passage.line: passage for passage in corpus.passages}.values())
     central = _centroid_scores([passage.terms for passage in distinct])
@@ -269,7 +269,7 @@ def _own_bonus(passage: Passage) -> float:
 
 
 def _tells(passage: Passage) -> bool:
-    """Whether the sentence has more than one meaningful word, or a number."""
+    """Return whether the sentence has more than one meaningful word, or a number."""
     return len(passage.terms) > 1 or any(map(str.isdigit, passage.text))
 
 
@@ -278,7 +278,7 @@ def _is_telling(passage: Passage) -> bool:
 
 
 def is_usable(text: str) -> bool:
-    """Whether a record may contain `text`."""
+    """Return whether a record may contain `text`."""
     return not (is_placeholder(text) or leftover_markup(text) or contains_secret(text) or echoes_instructions(text, ""))
 
 
@@ -315,7 +315,7 @@ def diverse(best: Sequence[Scored], corpus: Corpus, *, skipped: set[str]) -> lis
 
 
 def _centroid_scores(sentences: Sequence[Terms]) -> list[float]:
-    """For each sentence, how much it shares with all others, 0..1; linear in the number of terms."""
+    """A score for each sentence, 0..1, of how much it shares with all others; linear in the number of terms."""
     spread = Counter(term for terms in sentences for term in terms)
     total = len(sentences)
     weights = {term: count * (total - count / 2) / total for term, count in spread.items()}

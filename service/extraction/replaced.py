@@ -62,8 +62,8 @@ class _Statement(NamedTuple):
     Attributes:
         passage: The passage.
         values: The values that it names.
-        subject: Its words without values, grammar and words of change.
-        corrects: Whether it speaks of a change.
+        subject: The passage's words without values, grammar and words of change.
+        corrects: True if it speaks of a change.
         gives_up: The values that it says no longer hold.
     """
 
@@ -116,7 +116,7 @@ def _replaced(new: _Statement, earlier: Sequence[_Statement]) -> Iterator[_State
 
 
 def _is_subjectless(statement: _Statement) -> bool:
-    """Whether it says a value of something that it does not name."""
+    """Return whether a statement says a value of something that it does not name."""
     if not statement.passage.text.isascii() and not statement.subject:
         return True
     spaced = " " in statement.passage.text
@@ -126,19 +126,20 @@ def _is_subjectless(statement: _Statement) -> bool:
 
 
 def _differ(old: _Statement, new: _Statement) -> bool:
-    """Whether each has a value or two of its own; a longer list replaces no single value."""
+    """Return whether each has a value or two of its own; a longer list replaces no single value."""
     gone, come = old.values - new.values, new.values - old.values
     return 0 < len(gone) <= _VALUES_MAX and 0 < len(come) <= _VALUES_MAX
 
 
 def _is_only_value(old: _Statement, new: _Statement) -> bool:
-    """Whether the old one names nothing but a value, and the new one corrects it or names nothing else either."""
+    """Return whether the old one names nothing but a value, and the new one corrects it or names nothing else
+    either."""
     spaceless = " " not in old.passage.text
     return spaceless and not old.subject and (new.corrects or not new.subject)
 
 
 def _is_same(old: _Statement, new: _Statement) -> bool:
-    """Whether both are about one subject, the new one as a short correction, or in the words of the old one."""
+    """Return whether both are about one subject, the new one as a short correction, or in the words of the old one."""
     if not new.corrects or not _is_short(old):
         return _is_restated(old, new)
     if _opening(old) and _opening(new) and _opening(old) != _opening(new):
@@ -154,7 +155,7 @@ def _opening(statement: _Statement) -> str:
 
 
 def _is_restated(old: _Statement, new: _Statement) -> bool:
-    """Whether the new one repeats the old one up to its value. The number of `room 12` tells two rooms apart."""
+    """Return whether the new one repeats the old one up to its value. The number of `room 12` tells two rooms apart."""
     gone, come = old.values - new.values, new.values - old.values
     if len(gone) != 1 or len(come) != 1:
         return False
@@ -169,7 +170,7 @@ def _is_short(statement: _Statement) -> bool:
 
 
 def _is_same_position(old: _Statement, new: _Statement) -> bool:
-    """Whether the new one fills by a correction what the old one says something or somebody is."""
+    """Return whether the new one fills by a correction what the old one says something or somebody is."""
     stated = _COPULA.match(old.passage.text)
     if stated is None or new.gives_up:
         return False
@@ -205,7 +206,7 @@ def _statement(passage: Passage) -> _Statement:
 
 
 def _is_value(word: str) -> bool:
-    """Whether a word can be a value: a number, a name or a code."""
+    """Return whether a word can be a value: a number, a name or a code."""
     return word[:1].isupper() or any(map(str.isdigit, word))
 
 

@@ -1,4 +1,5 @@
-"""Who spoke in what order, and what was stated: by this an extract knows what is answered, done and settled."""
+"""Gathers the speakers in their order, and what they stated: by this an extract knows what is answered, done and
+settled."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ _PREFIX: Final = re.compile(r"([^:\n]{1,60}): (?=\S)")
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """Who spoke in what order, and what was stated.
+    """The speakers in their order, and what they stated.
 
     Attributes:
         speakers: The speaker of each source; empty for earlier summaries and tools.
@@ -42,7 +43,7 @@ class Talk:
         said: The sentences of each turn.
         replies: Turns that could answer a question.
         statements: Passages of turns that neither ask nor put off.
-        with_model: Whether a model takes part.
+        with_model: True if a model takes part.
     """
 
     speakers: tuple[str, ...]
@@ -74,7 +75,7 @@ def talk_of(corpus: Corpus) -> Talk:
 
 
 def is_quotable(passage: Passage, talk: Talk) -> bool:
-    """Whether a list may quote the passage.
+    """Return whether a list may quote the passage.
 
     A fragment says too little, perhaps even the opposite; what an earlier record says is in its own lists.
     """
@@ -96,7 +97,8 @@ def said_by(line: str) -> tuple[str, str]:
 
 
 def is_settled(text: str, terms: Terms, speaker: str, *, after: int, talk: Talk) -> bool:
-    """Whether a later statement is about the same thing: somebody else's for a question, about its end for the rest."""
+    """Return whether a later statement is about the same thing: somebody else's for a question, about its end for the
+    rest."""
     asked = asks(text)
     share = _ANSWERING_SHARE if asked else SETTLING_SHARE
     return any(
@@ -108,7 +110,7 @@ def is_settled(text: str, terms: Terms, speaker: str, *, after: int, talk: Talk)
 
 
 def is_about(statement: Terms, point: Terms, share: float) -> bool:
-    """Whether a statement has this share of the words of a point, and at least two of them."""
+    """Return whether a statement has this share of the words of a point, and at least two of them."""
     return len(statement & point) >= max(min(_SHARED_MIN, len(point)), share * len(point)) > 0
 
 

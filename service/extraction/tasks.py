@@ -1,8 +1,8 @@
 """Reads who is to do a task, and by when.
 
-Somebody addressed by name is to do it, or the subject of an announcement. It is due after `by`, or before `までに`, in
-the words of `service/text/languages/`. A bare number is no date: `before 10` says the hour of a habit as often as that
-of a task. Neither is the end of a lasting state, such as opening hours.
+Somebody addressed by name is to do it, or the subject of an announcement. A task is due after `by`, or before `までに`,
+by the words of `service/text/languages/`. A bare number is no date: `before 10` says the hour of a habit as often as
+that of a task. The end of a lasting state, such as opening hours, is no date either.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _PASSIVE: Final = re.compile(
 
 
 def owner_of(sentence: str, speaker: str) -> str:
-    """Who is to do it: the name before `will` or `please`, the subject of what has a date, the speaker of `I will`;
+    """The doer of a task: the name before `will` or `please`, the subject of what has a date, the speaker of `I will`;
     empty otherwise.
     """
     plain = sentence.replace("\u2019", "'")
@@ -67,7 +67,7 @@ def owner_of(sentence: str, speaker: str) -> str:
 
 
 def announces(plain: str) -> bool:
-    """Whether the speaker says to do something at a time to come, without a word such as `will`."""
+    """Return whether the speaker says to do something at a time to come, without a word such as `will`."""
     return bool(due_of(plain)) and has_phrase(plain, Phrase.ANNOUNCES) and not has_phrase(plain, Phrase.TELLS_PAST)
 
 
@@ -83,7 +83,7 @@ def _request_to_name() -> re.Pattern[str]:
 
 
 def _subject_of(plain: str) -> str:
-    """Who does what a statement says, if it has a date to come; empty otherwise."""
+    """The doer that a statement with a date to come names; empty otherwise."""
     if not due_of(plain) or has_phrase(plain, Phrase.TELLS_PAST):
         return ""
     for doer in (_BULLET, *patterns_of(Phrase.NAMES_DOER), _PASSIVE):
@@ -103,7 +103,7 @@ def _is_name(name: str) -> bool:
 
 
 def deadline_of(sentence: str) -> str:
-    """By when something has to be done, in the words of the sentence; empty otherwise."""
+    """The time by which something has to be done, in the words of the sentence; empty otherwise."""
     return "" if has_phrase(sentence, Phrase.LASTS) else _first(Phrase.SETS_DEADLINE, sentence)
 
 

@@ -1,9 +1,9 @@
-"""Whether a statement gives a value of its source to another name: `Anna's booking is ZFA04Y`, which is Boris's.
+"""Tells whether a statement gives a value of its source to another name: `Anna's booking is ZFA04Y`, which is Boris's.
 
 A value belongs to the names of the sentences that have it. A statement is refused its support only if these are all
 other names than its own, and its own name has another value of the same kind, in the same words, or is nowhere in the
-source although a sentence with the value has all other words of the statement. So a pronoun, and a
-value beside no name, refuse nothing; nor does a message that is no prose, such as JSON: all of it may belong together.
+source although a sentence with the value has all other words of the statement. A pronoun, and a value beside no name,
+therefore refuse nothing; nor does a message that is no prose, such as JSON: all of it may belong together.
 
 Names are words that a source writes with a capital in the middle of a sentence or as its subject, and never without.
 Scripts without capitals have no names here, nor have languages that write all nouns with one, such as German.
@@ -67,7 +67,7 @@ class Attribution:
         self._sentences: dict[str, tuple[_Sentence, ...]] = {}
 
     def is_wrong(self, statement: str) -> bool:
-        """Whether a value of `statement` belongs to other names of the source than it says."""
+        """Return whether a value of `statement` belongs to other names of the source than it says."""
         if self._nouns_have_capitals:
             return False
         written = frozenset(_capitals(_without(numerals(statement), statement)))
@@ -110,7 +110,8 @@ def _capitals(text: str) -> Iterator[str]:
 def _named() -> re.Pattern[str]:
     """Finds words that are names if they have a capital: not one that a sentence begins with, unless it is the subject.
 
-    It looks for one at its first letter alone: from every letter of a long word, the time would grow with its square.
+    The pattern looks for one at its first letter alone: from every letter of a long word, the time would grow with its
+    square.
     """
     return re.compile(
         r"(?<![^\W\d_])(?:(?<=[\w,)] )[^\W\d_]{2,}"
@@ -121,8 +122,8 @@ def _named() -> re.Pattern[str]:
 
 
 def _may_be_theirs(sentence: _Sentence, kind: IdentifierKind, said: _Sentence) -> bool:
-    """Whether a sentence that has a value of this kind may be about a name of the statement: it names no other, or this
-    one too, or the sentence before does and has no such value of its own."""
+    """Return whether a sentence that has a value of this kind may be about a name of the statement: it names no other,
+    or this one too, or the sentence before does and has no such value of its own."""
     near = sentence.words if kind in sentence.before_kinds else sentence.words | sentence.before
     return not sentence.names - said.words or bool(said.names & near)
 
@@ -132,7 +133,7 @@ def _has(sentence: _Sentence, keys: Collection[str]) -> bool:
 
 
 def _has_other(sentence: _Sentence, kind: IdentifierKind, said: _Sentence) -> bool:
-    """Whether a sentence has a value of the kind that the statement has not."""
+    """Return whether a sentence has a value of the kind that the statement has not."""
     known = frozenset(key for value in said.values for key in keys_of(value))
     return any(value.kind is kind and keys_of(value).isdisjoint(known) for value in sentence.values)
 

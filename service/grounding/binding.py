@@ -1,4 +1,5 @@
-"""Whether the words of a statement belong to its values in the source: `The deposit is 120 EUR`, which the room costs.
+"""Tells whether the words of a statement belong to its values in the source: `The deposit is 120 EUR`, which the room
+costs.
 
 A value belongs to the words of its neighbourhood: its sentence, the sentences around it, the question that it answers.
 Words of a statement that stand beside another value, and not in the neighbourhood of the statement's own, speak against
@@ -24,7 +25,7 @@ PLACES_MAX: Final = 64
 
 VALUES_MAX: Final = 8
 WORDS_MAX: Final = 48
-"""Of a statement: a longer one is a list."""
+"""The most words of a statement that count: a longer one is a list."""
 
 _VALUE_CHARS_MIN: Final = 2
 """A single digit stands anywhere."""
@@ -33,8 +34,8 @@ _WORDS_MIN: Final = 2
 """Words of a statement that a neighbourhood must have."""
 
 _BESIDE, _BEFORE, _AFTER = 0.7, 0.75, 0.55
-"""How far a word belongs to a value of another sentence of its passage or message, of the message after its own, of the
-one before. Other shares from 0.4 to 0.9 made no difference of more than 0.02."""
+"""Shares to which a word belongs to a value of another sentence of its passage or message, of the message after its
+own, of the one before. Other shares from 0.4 to 0.9 made no difference of more than 0.02."""
 
 _ELSEWHERE: Final = 0.7
 """The same for values that are not the statement's, in its passage and the message after it."""
@@ -45,8 +46,8 @@ regression over the honest statements of bench/written/seen and the same with an
 figures when each language is left out in turn."""
 
 _REPLACED, _CHANGED = 1.1, 0.6
-"""As much of the weight of a value's words must a later value of its shape have, and beside a word of change: without
-one, two values in like sentences are two things."""
+"""The multiples of the weight of a value's words that a later value of its shape must have, alone and beside a word of
+change: without one, two values in like sentences are two things."""
 
 _TELLING, _IN_SENTENCE, _NEAR = 0.8, 0.6, 0.5
 """A word with this much of the greatest weight tells what a value belongs to, if this share of it stands beside it. The
@@ -60,7 +61,7 @@ class Bound(NamedTuple):
         place: The passage that has the value and most of the statement's words.
         own: Weight of the statement's words in the neighbourhood of the value.
         gain: Weight of those that stand beside another value instead.
-        is_replaced: Whether a user later gives another value to what the statement speaks of.
+        is_replaced: True if a user later gives another value to what the statement speaks of.
     """
 
     place: int
@@ -70,7 +71,7 @@ class Bound(NamedTuple):
 
     @property
     def is_wrong(self) -> bool:
-        """Whether the statement gives the value to what has another one."""
+        """True if the statement gives the value to what has another one."""
         return self.is_replaced or _GAIN * self.gain - _OWN * self.own > _BIAS
 
 
@@ -143,7 +144,8 @@ class Binding:
     def _places(self, value: Value, near: Iterable[int]) -> list[int]:
         """The passages that have a value as it is written, or else in another notation.
 
-        Its words find them, or those of the statement if it has none. Empty if more than PLACES_MAX may have it.
+        The value's words find them, or those of the statement if it has none. Empty if more than PLACES_MAX may have
+        it.
         """
         if len(value.written) < _VALUE_CHARS_MIN:
             return []
@@ -159,7 +161,7 @@ class Binding:
     def _is_replaced(
         self, value: Value, last: int, near: Iterable[int], said: _Said, known: frozenset[str], own: Sequence[float]
     ) -> bool:
-        """Whether a user says another value of the same words after the last passage that has this one."""
+        """Return whether a user says another value of the same words after the last passage that has this one."""
         weight = said.weight(own)
         weights = [at if share >= _IN_SENTENCE else 0.0 for at, share in zip(said.weights, own, strict=True)]
         telling = [at for at, one in enumerate(weights) if one and one >= _TELLING * max(weights)]
@@ -175,7 +177,8 @@ class Binding:
         return False
 
     def _around(self, place: int, said: _Said, keys: Collection[str] = ()) -> Iterator[list[float]]:
-        """For each sentence of a passage, or each that has a value, how far its neighbourhood has each word."""
+        """Yield the share of each word in the neighbourhood of each sentence of a passage, or of each that has a
+        value."""
         wide = self._beside(place, said, _BESIDE)
         for beside, share in self._neighbours(place):
             for shares in self._shares(beside, said):
@@ -185,7 +188,7 @@ class Binding:
                 yield [*map(max, wide, shares)]
 
     def _elsewhere(self, place: int, said: _Said, known: frozenset[str]) -> Iterator[list[float]]:
-        """For each sentence of a passage that has a value other than those known, how far each word stands there."""
+        """Yield the share of each word in each sentence of a passage that has a value other than those known."""
         others = [any(v.keys.isdisjoint(known) for v in sentence.values) for sentence in self._sentences(place)]
         if not any(others):
             return
@@ -208,7 +211,7 @@ class Binding:
         return [share * max(column) for column in zip(*self._shares(place, said), strict=True)]
 
     def _shares(self, place: int, said: _Said) -> list[list[float]]:
-        """How far each sentence of a passage has each word."""
+        """The share of each word in each sentence of a passage."""
         if place not in said.shares:
             said.shares[place] = [[sentence.share(word) for word in said.words] for sentence in self._sentences(place)]
         return said.shares[place]

@@ -1,4 +1,4 @@
-"""Whether the identifiers and numbers of one text occur in another, in whatever notation.
+"""Tells whether the identifiers and numbers of one text occur in another, in whatever notation.
 
 A summary may write `1,200 USD` as `$1200`, `2024-05-15` as `May 15, 2024`, or a path in other case, which is no
 invention. Each identifier therefore becomes keys that its variants share. One that shares no key with the source is
@@ -40,7 +40,7 @@ _SCALES: Final = {"hundred": 100, "thousand": 1_000, "million": 1_000_000}
 _YEAR_CHARS: Final = 4
 
 _COUNTRY_CODE: Final = re.compile(r"[17]|2[07]|3[0-469]|4[013-9]|5[1-8]|6[0-6]|8[1246]|9[0-58]|\d{3}")
-"""Of a phone number with a `+` (ITU-T E.164)."""
+"""The country code of a phone number with a `+` (ITU-T E.164)."""
 
 _MAGNITUDES: Final = {"k": 1_000, "m": 1_000_000, "b": 1_000_000_000}
 
@@ -207,14 +207,14 @@ def _spelled_values(phrase: str) -> set[str]:
 
 
 def _is_written(found: Identifier, folded: str) -> bool:
-    """Whether the identifier occurs literally in `folded`; a function also with its arguments."""
+    """Return whether the identifier occurs literally in `folded`; a function also with its arguments."""
     if _occurs(found.text, folded):
         return True
     return found.text.endswith("()") and _occurs(found.text.removesuffix(")"), folded)
 
 
 def _occurs(text: str, folded: str) -> bool:
-    """Whether `text` occurs in `folded` by itself, not inside a longer word or number."""
+    """Return whether `text` occurs in `folded` by itself, not inside a longer word or number."""
     wanted = text.casefold()
     position = folded.find(wanted)
     while position >= 0:

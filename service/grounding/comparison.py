@@ -136,7 +136,7 @@ def compared_short(text: str, beside: Compared, policy: Policy) -> tuple[Problem
 
 
 def talks_of_format(text: str) -> bool:
-    """Whether a text speaks of JSON, a schema or the keys of an answer."""
+    """Return whether a text speaks of JSON, a schema or the keys of an answer."""
     return _FORMAT_TALK.search(text) is not None
 
 
@@ -198,7 +198,7 @@ def _grounded_share_asked(whole: str, beside: Compared, policy: Policy) -> float
 
 
 def speaks_of_too_little(texts: Iterable[str], beside: Compared, policy: Policy) -> bool:
-    """Whether texts say nothing new, or speak of too few parts of the source."""
+    """Return whether texts say nothing new, or speak of too few parts of the source."""
     return any(True for _ in _coverage_problems(word_keys("\n".join(texts)), beside, policy))
 
 
@@ -267,7 +267,7 @@ class _Carried:
     total: int
 
     def falls_below(self, share: float) -> bool:
-        """Whether less than `share` of the points is carried."""
+        """Return whether less than `share` of the points is carried."""
         return self.total >= _POINTS_MIN and self.kept < share * self.total
 
 

@@ -106,13 +106,13 @@ _WORDS: Final = re.compile(r"\w+")
 
 
 def is_placeholder(text: str) -> bool:
-    """Whether `text` is blank or a placeholder: `N/A`, `TODO`, `No summary available` and the like."""
+    """Return whether `text` is blank or a placeholder: `N/A`, `TODO`, `No summary available` and the like."""
     bare = "".join(c for c in text if unicodedata.category(c) != "Cf").strip(_AROUND)
     return not bare or _PLACEHOLDER.fullmatch(bare) is not None
 
 
 def is_refusal(text: str) -> bool:
-    """Whether `text` is an apology, a request for the conversation, an error text or a preamble instead of a
+    """Return whether `text` is an apology, a request for the conversation, an error text or a preamble instead of a
     summary."""
     opening = text.lstrip(_AROUND)[:_OPENING_CHARS].replace("\u2019", "'")
     if _REFUSAL.match(opening):
@@ -121,7 +121,7 @@ def is_refusal(text: str) -> bool:
 
 
 def echoes_instructions(text: str, instructions: str) -> bool:
-    """Whether `text` repeats its instructions: JSON, the schema, or half of its word runs."""
+    """Return whether `text` repeats its instructions: JSON, the schema, or half of its word runs."""
     if _SCHEMA.search(text) or _is_json(text):
         return True
     runs = _shingles(text)
@@ -129,12 +129,12 @@ def echoes_instructions(text: str, instructions: str) -> bool:
 
 
 def is_data(text: str) -> bool:
-    """Whether `text` is a piece of JSON rather than a sentence."""
+    """Return whether `text` is a piece of JSON rather than a sentence."""
     return _KEY.search(text) is not None or _is_json(text)
 
 
 def unsupported_identifiers(texts: Mapping[str, str], evidence: Evidence) -> dict[str, tuple[str, ...]]:
-    """By field, the identifiers and numbers that neither the source nor the previous record contains.
+    """The identifiers and numbers, by field, that neither the source nor the previous record contains.
 
     They are text of the draft: for a repair prompt, not for an event or a log.
     """

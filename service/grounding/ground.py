@@ -56,7 +56,7 @@ class Ground:
         return sum(len(keys & part) >= _TOUCHED_KEYS for part in self.parts) / len(self.parts)
 
     def says_nothing_new(self, keys: frozenset[str]) -> bool:
-        """Whether `keys` contain nothing that is new in the source, although there is enough."""
+        """Return whether `keys` contain nothing that is new in the source, although there is enough."""
         return len(self.new) >= _NEW_KEYS_MIN and not keys & self.new
 
 

@@ -1,11 +1,11 @@
-"""Whether a statement denies what its source says, or says what its source denies.
+"""Tells whether a statement denies what its source says, or says what its source denies.
 
 Texts are compared clause by clause: each word of a clause is denied or not, by the negation whose reach it is in. A
 statement contradicts its source if a word that it shares with the closest clauses is denied in all of them and not in
 the statement, or the reverse. A question denies what it asks if the next message begins with no. A word and its
 opposite count as one word, so `rejected` agrees with `not approved`.
 
-If no clause is the opposite, and the statement is not a quotation, whole messages are compared. A permission is denied
+Whole messages are compared if no clause is the opposite, and the statement is not a quotation. A permission is denied
 by a sentence that forbids much of it, unless another permits as much of it. Any other statement is denied if users deny
 most of the words that they share with it, or turn down the message of an assistant that is like it.
 
@@ -47,13 +47,13 @@ _CLOSEST, _CLOSEST_MIN = 0.7, 0.3
 """A message with this much of the closest one's share, and of the statement, is about the same."""
 
 _DENIED: Final = 2
-"""As many times as many words must users deny as they affirm."""
+"""The least ratio of the words that users deny to those that they affirm."""
 
 _FORBIDDEN: Final = 0.4
 """Share of a permission's words that a sentence must have to forbid it, as a prohibition is said in fewer words."""
 
 _STEM_CHARS: Final = 4
-"""Of a word in another form: `sign` and `signed`."""
+"""Characters that a word has in common with another form of it: `sign` and `signed`."""
 
 _REACH_WORDS: Final = 6
 _HEAD_WORDS: Final = 1
@@ -108,8 +108,8 @@ class _Clause:
 
 
 def contradicting(statement: str, support: Support, concordance: Concordance) -> tuple[int, ...] | None:
-    """The messages that say the opposite of `statement`; None if nothing does. Those of a record that names none are
-    empty."""
+    """The messages that say the opposite of `statement`; None if nothing does. The tuple is empty for a record that
+    names no messages."""
     said = [
         clause
         for sentence in map(folded, parts_of(statement))
@@ -131,7 +131,7 @@ def contradicting(statement: str, support: Support, concordance: Concordance) ->
 
 
 def is_quoted(statement: str, heard: Heard) -> bool:
-    """Whether a statement is the words of a message, whoever is named before them and whatever marks them."""
+    """Return whether a statement is the words of a message, whoever is named before them and whatever marks them."""
     quoted = " ".join(_WORD.findall(statement.partition(": ")[2] or statement))
     return quoted in " ".join(word for passage in heard.passages for word in _WORD.findall(passage.text))
 
@@ -219,7 +219,8 @@ def _opposite(clause: _Clause, others: Sequence[_Clause]) -> tuple[int, ...] | N
 
 
 def _meet(clause: _Clause, other: _Clause) -> bool:
-    """Whether one has what the other denies in the first place: `did not sign` is the opposite of no other deed."""
+    """Return whether one has what the other denies in the first place: `did not sign` is the opposite of no other
+    deed."""
     return not (clause.heads or other.heads).isdisjoint(other.words if clause.heads else clause.words)
 
 

@@ -21,7 +21,7 @@ _FORM_CHARS: Final = 6
 """Characters of a word that a compound must have."""
 
 _COMPOUND, _PART = 0.8, 0.6
-"""How far a compound has a word, and how far a word is a compound that it is a part of; chosen by hand."""
+"""Shares to which a compound has a word, and to which a word is a compound that it is a part of; chosen by hand."""
 
 _LOOSE: Final = re.compile(r"[\s'\u2019`]+")
 _SHAPE: Final = (
@@ -38,8 +38,8 @@ class Passage:
     Attributes:
         text: The sentences.
         source: The place of their message in the source, from 0; texts of the previous record come last.
-        numbers: Their message, or those that a statement of the previous record rests on.
-        role: Who wrote them; None for the previous record.
+        numbers: The message of the sentences, or those that a statement of the previous record rests on.
+        role: The role of their writer; None for the previous record.
     """
 
     text: str
@@ -85,7 +85,7 @@ class Sentence(NamedTuple):
     rest: str
 
     def has(self, value: Collection[str]) -> bool:
-        """Whether the sentence has a value that is given by its keys, by itself or within a longer one."""
+        """Return whether the sentence has a value that is given by its keys, by itself or within a longer one."""
         if any(not own.keys.isdisjoint(value) for own in self.values):
             return True
         whole = _written(self.text)
@@ -93,7 +93,8 @@ class Sentence(NamedTuple):
         return any(re.search(rf"(?<![^\W_]){re.escape(key)}(?![^\W_])", whole) for key in within)
 
     def share(self, word: Word) -> float:
-        """How far the sentence has a word, 0 to 1: as it is or inflected, in a compound, or as a part of it."""
+        """The share, 0 to 1, to which the sentence has a word: as it is or inflected, in a compound, or as a part of
+        it."""
         if word.key in self.keys:
             return 1.0
         if word.share < 1.0 or len(word.form) < _FORM_CHARS:

@@ -83,7 +83,7 @@ def required_identifiers(source: Sequence[Named]) -> tuple[Identifier, ...]:
 
 
 def is_worth_naming(found: Identifier) -> bool:
-    """Whether an identifier is of a kind, and of a length, that a record has a place for."""
+    """Return whether an identifier is of a kind, and of a length, that a record has a place for."""
     if found.kind not in KIND_WEIGHTS or len(found.text) > IDENTIFIER_CHARS_MAX:
         return False
     return found.kind is not IdentifierKind.NUMBER or len(found.text) >= NUMBER_CHARS_MIN
@@ -98,7 +98,7 @@ def _label(text: str, found: Identifier) -> tuple[str, ...]:
 
 
 def _is_superseded(key: str, mentions: _Mentions, newest: Mapping[tuple[str, ...], tuple[int, str]]) -> bool:
-    """Whether a later text gave the same thing another value, and this one was not mentioned again."""
+    """Return whether a later text gave the same thing another value, and this one was not mentioned again."""
     return any(place > mentions.last and value != key for place, value in (newest[label] for label in mentions.labels))
 
 

@@ -40,7 +40,7 @@ _ITEM: Final = re.compile(r"\s*(?:[-*+\u2022]|\d{1,2}[.)]|\(?[a-z]\))\s")
 
 
 def decides(statement: str) -> bool:
-    """Whether a sentence says that somebody decided something, and not that an assistant proposed it."""
+    """Return whether a sentence says that somebody decided something, and not that an assistant proposed it."""
     plain = folded(statement)
     return has_phrase(plain, Phrase.TELLS_DECISION) and not _tells_of_proposal(plain)
 
@@ -65,15 +65,16 @@ def _tells_of_proposal(plain: str) -> bool:
 
 
 def _is_own(statement: str, heard: Heard) -> bool:
-    """Whether this settles it: a person says it, or an assistant or a tool states it, or the previous record."""
+    """Return whether a message settles a statement: a person says it, or an assistant or a tool states it, or the
+    previous record."""
     if heard.passages[0].role is Role.ASSISTANT:
         return _is_stated(statement, "\n".join(passage.text for passage in heard.passages))
     return heard.share >= _SAYS_SAME
 
 
 def _is_stated(statement: str, text: str) -> bool:
-    """Whether sentences of `text` that propose nothing say `statement`. If a proposal may be about the same, they must
-    report something done or decided, and have all words of the statement that the text has."""
+    """Return whether sentences of `text` that propose nothing say `statement`. They must report something done or
+    decided, and have all words of the statement that the text has, if a proposal may be about the same."""
     wanted, is_look = keys_in(statement), has_phrase(folded(statement), Phrase.TELLS_LOOKING)
     plain = [folded(sentence).replace("\u2019", "'") for sentence in parts_of(text)]
     proposals, others = _parted(plain)
@@ -102,7 +103,7 @@ def _parted(plain: list[str]) -> tuple[list[str], list[str]]:
 
 
 def is_taken_up(heard: Heard, concordance: Concordance) -> bool:
-    """Whether users agree to a proposal, or do not turn it down in the few words that they say next."""
+    """Return whether users agree to a proposal, or do not turn it down in the few words that they say next."""
     for place, reply in enumerate(_replies(heard.passages[-1], concordance)):
         if pattern_of(Phrase.AGREES).match(reply) or (
             has_phrase(reply, Phrase.TAKES_UP) and not has_phrase(reply, Phrase.TURNS_DOWN)
@@ -120,7 +121,7 @@ def _refuses(plain: str) -> bool:
 
 
 def _is_refused(heard: Heard, concordance: Concordance) -> bool:
-    """Whether the next reply of a user denies a proposal, so that it is decided against."""
+    """Return whether the next reply of a user denies a proposal, so that it is decided against."""
     return has_phrase(next(_replies(heard.passages[-1], concordance), ""), Phrase.DENIES)
 
 

@@ -1,9 +1,9 @@
 """Finds statements that give to one speaker what another said: `the user proposed`, where the assistant did.
 
-A statement names a speaker if it says that somebody decides, wants, proposes or remarks. What comes closest to it in
-the source shows who did. A person whose wish an assistant voiced first may have taken it up; nobody else's proposal or
-remark is one's own. What the closest message reports, of a name or of a tool, may be right. An impersonal sentence, `it
-was suggested`, has no speaker.
+A statement names a speaker if it says that somebody decides, wants, proposes or remarks. The message that comes closest
+to it in the source shows who did. A person whose wish an assistant voiced first may have taken it up; nobody else's
+proposal or remark is one's own. A report of the closest message, of a name or of a tool, may be right. An impersonal
+sentence, `it was suggested`, has no speaker.
 
 The phrases are those of `service/text/languages/`. A statement that no phrase fits names no speaker.
 """
@@ -28,7 +28,7 @@ _BESIDE: Final = 0.75
 """A message with this much of the closest one's share says it too: the first of them shows who said it."""
 
 _SUBJECT_CHARS: Final = 48
-"""Of a speaker with what is said of it."""
+"""The most characters of a speaker with what is said of it."""
 
 _ROLES: Final = frozenset(Role)
 
@@ -66,8 +66,8 @@ def said_by_another(statement: str, support: Support, concordance: Concordance) 
 
 
 def _is_quotation(statement: str, support: Support) -> bool:
-    """Whether a statement is what a message says, of the role before it if there is one, or stands in the previous
-    record with its speaker: it tells of nobody's act."""
+    """Return whether a statement is what a message says, of the role before it if there is one, or stands in the
+    previous record with its speaker: it tells of nobody's act."""
     speaker = statement.partition(": ")[0]
     return any(
         is_quoted(statement, heard)
@@ -86,7 +86,7 @@ def _first(plain: str, *kinds: Phrase) -> re.Match[str] | None:
 
 
 def _speaker(plain: str, act: re.Match[str]) -> Role | None:
-    """Who speaks in a statement whose verb is given; None if it names nobody."""
+    """The speaker of a statement whose verb is given; None if it names nobody."""
     subject = _subject(plain, act)
     if _is_assistant(subject) or has_phrase(plain[act.end() :], Phrase.ASSISTANT_FOLLOWS):
         return Role.ASSISTANT
@@ -104,13 +104,14 @@ def _subject(plain: str, act: re.Match[str]) -> str:
 
 
 def _is_assistant(subject: str) -> bool:
-    """Whether a subject is an assistant, and not somebody of whom it is said to be one's."""
+    """Return whether a subject is an assistant, and not somebody of whom it is said to be one's."""
     found = pattern_of(Phrase.NAMES_ASSISTANT).search(subject)
     return found is not None and not has_phrase(subject[: found.start()], Phrase.IS_ASIDE)
 
 
 def _attends(heard: Heard) -> bool:
-    """Whether an assistant's message reports something done or asks for details: it repeats what a user wants."""
+    """Return whether an assistant's message reports something done or asks for details: it repeats what a user
+    wants."""
     return any(
         has_phrase(passage.text, kind)
         for passage in heard.passages
@@ -119,6 +120,6 @@ def _attends(heard: Heard) -> bool:
 
 
 def _is_reported(subject: str, heard: Heard) -> bool:
-    """Whether the message mentions the subject, and so may report what somebody else said."""
+    """Return whether the message mentions the subject, and so may report what somebody else said."""
     text = folded("\n".join(passage.text for passage in heard.passages))
     return any(form in text for form, _ in word_forms(subject))

@@ -6,7 +6,7 @@ statement, if together they have enough of it and every one of its identifiers. 
 source, and a statement time linear in the passages that share a telling word with it.
 
 The statements of the previous record take part with the messages that they rest on, so what a record repeats keeps its
-evidence. So do the sentences of its narrative.
+evidence. The sentences of its narrative take part, too.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ _NEAR: Final = 6
 of the first."""
 
 _IDENTIFIER_WEIGHT: Final = 2.0
-"""Of an identifier, as a multiple of a word's."""
+"""The weight of an identifier, as a multiple of a word's."""
 
 _UNKNOWN_WEIGHT: Final = 0.8
-"""Of a word that the source does not have, as a multiple of its rarest word's: often another word for the same."""
+"""The weight of a word that the source does not have, as a multiple of its rarest word's: often another word for the
+same."""
 
 _COMMON_SHARE: Final = 0.25
 _COMMON_MIN: Final = 60
@@ -82,7 +83,7 @@ class Support:
 
     Attributes:
         numbers: Up to EVIDENCE_MAX messages, ascending; empty without any.
-        supported: Whether messages or the previous record say it.
+        supported: True if messages or the previous record say it.
         heard: The stretches that come closest to the statement, at most one of each message, best first.
     """
 
@@ -124,7 +125,7 @@ class Concordance:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing that a statement could rest on."""
+        """True if there is nothing that a statement could rest on."""
         return not self.passages
 
     def after(self, passage: Passage) -> Passage | None:
@@ -207,7 +208,8 @@ class Concordance:
         return Support(tuple(sorted(numbers)[:EVIDENCE_MAX]), supported=bool(numbers))
 
     def _names_messages(self, found: _Candidate) -> bool:
-        """Not so the narrative of the previous record, and its statements without evidence."""
+        """Return whether the candidate has messages: the narrative of the previous record has none, nor do its
+        statements without evidence."""
         return bool(self.passages[found.places[0]].numbers)
 
     def _closeness(self, found: _Candidate) -> tuple[int, int]:
@@ -215,7 +217,7 @@ class Concordance:
         return -sum(len(self.passages[place].text) for place in found.places), -found.source
 
     def _names_another(self, statement: str, terms: Sequence[_Term], covered: int) -> bool:
-        """Whether two words in a row name something of the source that the chosen messages do not."""
+        """Return whether two words in a row name something of the source that the chosen messages do not."""
         missing = {next(iter(term.keys)) for bit, term in enumerate(terms) if not covered >> bit & 1 and not term.named}
         words = [run for run, size in word_runs(statement) if not size]
         for pair in pairwise(words):
@@ -226,7 +228,8 @@ class Concordance:
         return False
 
     def _is_in_another_script(self, statement: str, found: _Candidate) -> bool:
-        """Whether the passage has words in a script without spaces, which those of a statement with spaces may be."""
+        """Return whether the passage has words in a script without spaces, which those of a statement with spaces may
+        be."""
         text = "".join(self.passages[place].text for place in found.places)
         return any(size for _, size in word_runs(text)) and not any(size for _, size in word_runs(statement))
 
@@ -253,7 +256,7 @@ class Concordance:
         return rarity * term.share * (_IDENTIFIER_WEIGHT if term.named else 1.0)
 
     def _candidates(self, terms: Sequence[_Term], weigh: Callable[[int], float]) -> list[_Candidate]:
-        """For each message, the two passages in a row that have most of the terms."""
+        """The two passages in a row, for each message, that have most of the terms."""
         masks: dict[int, int] = {}
         for bit, term in enumerate(terms):
             for key in term.keys:
@@ -273,8 +276,8 @@ class Concordance:
 
 
 def _may_add(found: _Candidate, first: _Candidate, adds: int, named: int) -> bool:
-    """Whether a message may support a statement beside the first: one nearby, where `it` may mean the same, or one that
-    has more of the statement than its subject or a number."""
+    """Return whether a message may support a statement beside the first: one nearby, where `it` may mean the same, or
+    one that has more of the statement than its subject or a number."""
     words = adds.bit_count() + bool(adds & named)
     return abs(found.source - first.source) <= _NEAR or words >= _ADDS_WORDS
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class BreakerState(StrEnum):
-    """Whether calls go through."""
+    """The state of a breaker, which tells whether calls go through."""
 
     CLOSED = "closed"
     HALF_OPEN = "half_open"

@@ -44,11 +44,11 @@ class ChatModel(Protocol):
 
     @property
     def context_length(self) -> int:
-        """In tokens."""
+        """The model's context length, in tokens."""
         ...
 
     async def open(self) -> None:
-        """Learn what the server says of the model. Raises ModelError, ModelMissing if the host lacks it."""
+        """Learn the server's description of the model. Raises ModelError, ModelMissing if the host lacks it."""
         ...
 
     async def answer(self, messages: Sequence[Mapping[str, Any]], *, on_text: OnText) -> ChatAnswer:
@@ -61,7 +61,7 @@ class ChatModel(Protocol):
 
 
 def in_pieces(text: Callable[[], str], on_text: OnText) -> Callable[[int], None]:
-    """Pass on what has been added to an answer, whenever it has grown to so many characters."""
+    """Return a function of an answer's length, which passes on the text that was added since it was called last."""
     reported = 0
 
     def grown(chars: int) -> None:

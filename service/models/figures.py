@@ -1,7 +1,7 @@
 """Figures that a model's answers teach: the tokens of its prompts, and the time it takes to read them.
 
 Both figures lean high, because both guard a limit: a higher value applies at once, lower ones pull the figure down
-slowly. Nothing is kept across restarts.
+slowly. No figure is kept across restarts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ FACTOR_MAX = 8.0
 """Thai and digits are estimated at a quarter to a third of their tokens; twice that exceeds any script measured."""
 
 COUNTED_MIN = 64
-"""Below this many counted tokens the chat template's own text dominates the prompt's."""
+"""Counted tokens below which the chat template's own text dominates the prompt's."""
 
 
 class RecentHigh:
@@ -53,6 +53,6 @@ class TokenFactor:
             self._factor.see(min(FACTOR_MAX, tokens / counted))
 
     def learn_at_least(self, *, counted: int, tokens: int) -> None:
-        """Like `learn`, for a prompt that may have more than `tokens`."""
+        """Learn as `learn` does, from a prompt that may have more than `tokens`."""
         if counted >= COUNTED_MIN and tokens / counted > self.value:
             self._factor.see_at_least(min(FACTOR_MAX, tokens / counted))

@@ -39,9 +39,9 @@ class Inventory:
     """One server, and the models of it that the settings name.
 
     Attributes:
-        findings: On the server, then on each model.
-        speeds: By the name of each usable model, a call that asks it a small question; it raises ModelError. Empty
-            for a server that does not report how long it reads.
+        findings: Findings on the server, then on each model.
+        speeds: A call that asks each usable model a small question, by its name; it raises ModelError. Empty for a
+            server that does not report how long it reads.
     """
 
     findings: tuple[Finding, ...]

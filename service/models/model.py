@@ -29,7 +29,7 @@ class ModelError(Exception):
     """A model call failed.
 
     Attributes:
-        asked: Whether the request reached the model's server, which may have worked on it.
+        asked: True if the request reached the model's server, which may have worked on it.
         call_made: False if this process refused the call before sending anything.
         queued_s: Seconds in this process's own queue; they count against no deadline.
         tried: The models of a list in the order of the attempts, the failed one last; empty without a list.
@@ -130,7 +130,7 @@ class Completion:
         finish_reason: `stop` or `length`.
         input_tokens: The server's count of the prompt.
         output_tokens: The server's count of the answer.
-        duration_s: How long the call took, without the wait in this process's own queue.
+        duration_s: Seconds that the call took, without the wait in this process's own queue.
         response_model: The name that the server reported; empty without a server.
         tried: The models of a list in the order of the attempts, `model` last.
     """
@@ -150,7 +150,7 @@ class ModelDescription:
     """The facts about a model that its server reports or its answers have taught.
 
     Attributes:
-        context_length: In tokens; None if the server does not say.
+        context_length: The context length in tokens; None if the server does not say.
         capabilities: The model's abilities, as the server names them.
         window: Tokens that prompt and answer of one call share: less than `context_length` if the provider requests
             less; None if unknown or unbounded.
@@ -175,8 +175,8 @@ class SummaryModel(Protocol):
         """The model's answer. Raises ModelError if it has not begun within `deadline_s` seconds. Cancelling cancels the
         call on the wire.
 
-        The deadline starts when the host has a place for the call. It does not cut off an answer that has begun and
-        keeps coming, which the provider limits by itself.
+        The deadline starts when the host has a place for the call. The deadline does not cut off an answer that has
+        begun and keeps coming, which the provider limits by itself.
         """
         ...
 
@@ -185,7 +185,7 @@ class SummaryModel(Protocol):
         ...
 
     async def idle(self) -> bool:
-        """Whether a call now would delay no other, as far as is known. Never raises ModelError."""
+        """Return whether a call now would delay no other, as far as is known. Never raises ModelError."""
         ...
 
     async def close(self) -> None:

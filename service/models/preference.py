@@ -58,7 +58,7 @@ class PreferredModel:
         raise self._none_exists() from missing
 
     async def idle(self) -> bool:
-        """Whether every model of the list is idle: only a call shows which one would answer."""
+        """Return whether every model of the list is idle: only a call shows which one would answer."""
         return all([await model.idle() for model in self._models])
 
     async def close(self) -> None:

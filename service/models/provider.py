@@ -67,7 +67,7 @@ class Provider(ABC, Generic[Group]):
     """One provider by its settings, for those of its models that are named; `models` are without its prefix."""
 
     name: ClassVar[str]
-    """Its prefix, and the name of its group of settings."""
+    """The provider's prefix, and the name of its group of settings."""
 
     example: ClassVar[str] = ""
     """The name of a model for messages; empty if a model may have none."""
@@ -89,7 +89,7 @@ class Provider(ABC, Generic[Group]):
 
     @abstractmethod
     def open(self, around: Surroundings) -> OpenProvider:
-        """Make its models callable. Nothing connects before the first call. Raises SettingUnusable."""
+        """Make its models callable. No model connects before the first call. Raises SettingUnusable."""
 
     def check_model(self, model: str) -> None:
         """Raise SettingUnusable for a model that this machine cannot open. No network is used."""

@@ -70,7 +70,7 @@ class Claims:
 
     @property
     def are_shared(self) -> bool:
-        """Whether other processes claim passes, too."""
+        """True if other processes claim passes, too."""
         return self._leases is not None
 
     @property
@@ -85,7 +85,7 @@ class Claims:
             self._keeper = asyncio.create_task(self._keep(self._leases), name="claims")
 
     async def stop(self) -> None:
-        """Renew nothing more, and forget what has ended."""
+        """Renew no lease any more, and forget those of passes that have ended."""
         if self._leases is not None and self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
@@ -95,7 +95,7 @@ class Claims:
         self._thread.shutdown(wait=False)
 
     def may_claim(self, key: StreamId, state: Conversation) -> bool:
-        """Whether this process may claim the pending pass: nobody has, or its last claim is this one's or has
+        """Return whether this process may claim the pending pass: nobody has, or its last claim is this one's or has
         lapsed."""
         return (
             self._leases is None
@@ -136,15 +136,16 @@ class Claims:
                     await self._asked(self._leases.hold, {claim.key: claim.token}, 0.0)
 
     async def lapsed(self, keys: Collection[StreamId]) -> Mapping[StreamId, int]:
-        """Those whose lease has lapsed, with the token of the claim; the leases of others are kept from now on."""
+        """The conversations whose lease has lapsed, with the token of the claim; the leases of others are kept from now
+        on."""
         if self._leases is None or not keys:
             return {}
         return await self._asked(self._leases.lapsed, keys, self._lease_s) or {}
 
     async def take_over(self, key: StreamId, state: Conversation, lapsed: int) -> bool:
-        """Whether this process may claim the pass, now that the lease with this token has lapsed.
+        """Return whether this process may claim the pass, now that the lease with this token has lapsed.
 
-        If another process has claimed it since, that claim gets a lease, in case its owner is gone, too.
+        A claim that another process has made since gets a lease, in case its owner is gone, too.
         """
         if self._leases is None or state.claim_token in (0, lapsed):
             self._taken_over[key] = lapsed

@@ -1,6 +1,6 @@
 """Commits a pass: its claim, its record, or its end without one.
 
-If the log is busy or full, or another writer came first, the commit is retried a bounded number of times. All other
+The commit is retried a bounded number of times if the log is busy or full, or another writer came first. All other
 errors would only repeat, so they are raised at once.
 """
 

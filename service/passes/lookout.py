@@ -1,8 +1,8 @@
 """Finds what other processes have left: passes whose lease has lapsed, and waits, silences and fallback records.
 
 Each look reads every pending pass, so that a takeover takes a lease and one look however many conversations there are.
-It takes up to TAKEN_MAX of those whose lease has lapsed, of each namespace in turn. Of conversations without a pass it
-reads up to PAGE_MAX after those of the last look.
+The lookout takes up to TAKEN_MAX of those whose lease has lapsed, of each namespace in turn. The lookout reads up to
+PAGE_MAX conversations without a pass, after those of the last look.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Lookout:
             self._after = rows[-1].key
 
     async def _taken(self, key: StreamId, token: int) -> bool:
-        """Whether the pass of a conversation whose lease has lapsed is this process's from now on."""
+        """Return whether the pass of a conversation whose lease has lapsed is this process's from now on."""
         try:
             state = await self._conversations.state(key)
         except Exception as error:  # noqa: BLE001 - supervision: a damaged conversation must not keep others waiting
@@ -136,7 +136,7 @@ class Lookout:
 
 
 def in_turn(keys: Iterable[StreamId], after: StreamId) -> Iterator[StreamId]:
-    """All of them, one of each namespace in turn, from those on that come after a stream."""
+    """Yield the keys, one of each namespace in turn, from those on that come after a stream."""
     waiting: defaultdict[str, list[StreamId]] = defaultdict(list)
     for key in sorted(keys, key=lambda key: (key <= after, key)):
         waiting[key.namespace].append(key)

@@ -1,8 +1,8 @@
 """Preparations: records that are written before their trigger, one step below every pass.
 
-What is prepared lives in memory; a restart loses a call of a model and nothing else. No event exists before the
-trigger. A preparation begins only while no pass is pending and the models are idle; a pass that becomes pending cancels
-those of other conversations, and waits for its own.
+Prepared records live in memory; a restart loses a call of a model and nothing else. No event exists before the trigger.
+A preparation begins only while no pass is pending and the models are idle; a pass that becomes pending cancels those of
+other conversations, and waits for its own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from abridged.service.telemetry.telemetry import Telemetry
 from abridged.service.turn import run_off_loop
 
 WAITING_MAX: Final = 256
-"""Conversations that wait to be prepared. For those beyond it, the next message tries again."""
+"""Conversations that wait to be prepared. The next message tries again for those beyond it."""
 
 KEPT_MAX: Final = 1_024
 """Prepared records in memory, of up to some 10 kB each; the oldest goes first."""
@@ -57,7 +57,7 @@ class _Running:
     claimed: bool = False
 
     async def result(self) -> Prepared | None:
-        """Its result; None if it failed."""
+        """The call's result; None if it failed."""
         try:
             return await self.call
         except PassFailed:
@@ -140,7 +140,7 @@ class Preparations:
     def make_room(self, pending: Container[StreamId]) -> None:
         """A pass is going to ask a model: cancel preparations, but for those of conversations with a pending pass.
 
-        Such a pass claims its preparation or cancels it itself.
+        A pending pass claims its preparation or cancels it itself.
         """
         for key in [key for key, running in self._running.items() if key not in pending and not running.claimed]:
             self._cancel(key)

@@ -1,8 +1,8 @@
 """A prepared record: what a summarizer wrote before the trigger, and whether a pass may still use it.
 
 A draft stands as long as the summarizer would be asked the same: the same messages first in the range, the same record
-before them, under the same policy. So no list of what makes it stale is needed: a redaction, a rewind, a pin, another
-record or other settings all change that question.
+before them, under the same policy. No list of what makes it stale is therefore needed: a redaction, a rewind, a pin,
+another record or other settings all change that question.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Question:
 
     Attributes:
         plan: The plan.
-        messages: How many messages the summarizer reads.
+        messages: The number of messages that the summarizer reads.
         digest: A digest of all that it reads.
     """
 
@@ -35,8 +35,8 @@ class Question:
         return cls(work.plan, len(work.messages), _digest(work))
 
     def stands_in(self, work: PassWork) -> bool:
-        """Whether an answer may begin the record of `work`: its range has this one's messages first, and nothing else
-        that the summarizer would read differs."""
+        """Return whether an answer may begin the record of `work`: its range has this one's messages first, and nothing
+        else that the summarizer would read differs."""
         return (
             self.messages <= len(work.messages)
             and _task(self.plan) == _task(work.plan)
@@ -50,7 +50,7 @@ class Prepared:
     """A summary that waits for its trigger.
 
     Attributes:
-        question: What was asked.
+        question: The question that was asked.
         summary: The summary.
         latency_s: Seconds that it took.
         epoch: The epoch of the window that it was made of.
@@ -66,11 +66,11 @@ class Prepared:
     tokens_out: int = 0
 
     def stands_in(self, work: PassWork) -> bool:
-        """Whether it may begin the record of `work`, and is not larger than that record may be."""
+        """Return whether the draft may begin the record of `work`, and is not larger than that record may be."""
         return self.question.stands_in(work) and self.summary.tokens <= work.plan.room_tokens
 
     def covers(self, plan: PassPlan) -> bool:
-        """Whether it covers all of the plan's range."""
+        """Return whether the draft covers all of the plan's range."""
         return self.question.plan.covered == plan.covered
 
     def of_pass(self, work: PassWork) -> PassWork:
@@ -88,7 +88,8 @@ class Prepared:
     def rest_of(self, work: PassWork) -> PassWork | None:
         """The rest of the pass's work: the messages after the prepared ones, summarized on top of the draft.
 
-        None for a rebase, whose record has to be made from what its plan names, and where nothing is left to read.
+        Returns None for a rebase, whose record has to be made from what its plan names, and where nothing is left to
+        read.
         """
         mine, plan = self.question.plan, work.plan
         rest = work.messages[self.question.messages :]

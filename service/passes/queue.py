@@ -67,7 +67,7 @@ class PassQueue:
         return None
 
     def done(self, key: StreamId) -> None:
-        """Return what a worker took."""
+        """Give back the place that a worker took for a conversation."""
         self._busy[key.namespace].give_back()
         self._changed.set()
 
@@ -128,12 +128,12 @@ class Backlog:
         return len(self._since_us)
 
     def of_namespace(self, namespace: str) -> int:
-        """How many passes are pending in a namespace."""
+        """Count the passes that are pending in a namespace."""
         return self._by_namespace[namespace]
 
     @property
     def oldest_us(self) -> int:
-        """Since when the oldest pass is pending; 0 without any."""
+        """The time since which the oldest pass is pending; 0 without any."""
         if len(self._oldest) > 2 * len(self._since_us):
             self._oldest = [(since_us, key) for key, since_us in self._since_us.items()]
             heapify(self._oldest)

@@ -57,7 +57,7 @@ class ReactorLimits:
     Attributes:
         concurrent_passes: Passes that ask a model at once.
         queue_max: Pending passes of a namespace above which forced ones are refused.
-        multi_tenant: Whether credentials name more than one namespace.
+        multi_tenant: True if credentials name more than one namespace.
     """
 
     concurrent_passes: int
@@ -175,7 +175,7 @@ class Reactor:
 
     def caught_up(self, key: StreamId, state: Conversation) -> None:
         """Act on what may be another process's commit: work no more on a pass that has ended, and hurry an emergency.
-        Its own passes, waits and preparations are that process's."""
+        The other process's own passes, waits and preparations are left to it."""
         if state.pending is None:
             self._dequeue(key)
         elif state.ratio >= state.pending.policy.emergency_token_ratio:

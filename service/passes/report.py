@@ -1,4 +1,4 @@
-"""Reports a pass while it runs and at its end: to watchers, spans, metrics and logs. Never any text."""
+"""Reports a pass while it runs and at its end, but never its text: to watchers, spans, metrics and logs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = structlog.get_logger()
 
 
 class PassReport:
-    """The reports of one pass, from `opened` to its outcome. It is the observer of the pass's calls."""
+    """The reports of one pass, from `opened` to its outcome. The report is the observer of the pass's calls."""
 
     def __init__(
         self,
@@ -160,7 +160,8 @@ class PassReport:
         _log.info("pass.skipped", **self._names(), skip_reason=reason)
 
     def failed(self, failure: PassFailed) -> None:
-        """The pass made no record. It is counted for the last model that it turned to, which is the one that failed."""
+        """The pass made no record. The pass is counted for the last model that it turned to, which is the one that
+        failed."""
         self._attempts = failure.attempts
         self._model = failure.tried[-1] if failure.tried else self._model
         self._ended(PassOutcome.ERROR, error_class=failure.error_class)

@@ -1,7 +1,7 @@
 """One pass: claim it, read its work, make its summary, commit and report the outcome.
 
-Nothing is written before the record, which takes one commit. A pass may stop at any moment: its claim is released, or
-claimed again after a restart.
+The pass writes no event but its claim before the record, which takes one commit. A pass may stop at any moment: its
+claim is released, or claimed again after a restart.
 """
 
 from __future__ import annotations
@@ -274,7 +274,8 @@ class PassRunner:
         return _Written(rest, replace(summary, attempts=attempts, tried=tried), prepared.latency_s)
 
     async def _suffices(self, key: StreamId, part: PassWork, summary: Summary, report: PassReport) -> bool:
-        """Whether the record of a part of the range is enough for the window, which may have grown since the claim."""
+        """Return whether the record of a part of the range is enough for the window, which may have grown since the
+        claim."""
         state, now_us = await self._conversations.state(key), self._conversations.now_us()
         result = self._made(part, summary, self._clock_s(), report)
         completed = SummarizationCompleted(
@@ -335,7 +336,7 @@ class PassRunner:
 
 
 def _is_cancelled() -> bool:
-    """Whether the pass itself is to end, by a shutdown; an interruption cancels only its call."""
+    """Return whether the pass itself is to end, by a shutdown; an interruption cancels only its call."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

@@ -58,7 +58,7 @@ class PassSource:
     async def with_finds(self, key: StreamId, state: Conversation, work: PassWork) -> PassWork:
         """Return the work with what is read of the texts that leave the window by its plan, as they were appended.
 
-        By a remake no message leaves.
+        A remake takes no message out of the window.
         """
         plan = work.plan
         leaving: Sequence[MessageAppended] = ()
@@ -108,8 +108,9 @@ class PassSource:
 
 
 def _redone(state: Conversation, plan: PassPlan) -> int:
-    """How often a model may have been asked for the range: by the passes that failed since the last success, and for a
-    fallback record by the pass that it ended and its earlier remakes. Each of them may have been prepared, too."""
+    """Count the times that a model may have been asked for the range: by the passes that failed since the last success,
+    and for a fallback record by the pass that it ended and its earlier remakes. Each of them may have been prepared,
+    too."""
     remakes = 1 + state.remakes.get(plan.replaces_id, 0) if plan.replaces_id else 0
     return 2 * (state.failures_in_row + remakes)
 

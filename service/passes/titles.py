@@ -1,6 +1,6 @@
 """Titles: after a record, a model may name the conversation, in one call that nothing waits for.
 
-The record is committed before. If a title cannot be made, the next pass tries again.
+The record is committed before. The next pass tries again if a title cannot be made.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from abridged.service.prompts.title import TITLE_TOKENS_MAX, title_in, title_pro
 from abridged.service.telemetry.telemetry import Telemetry
 
 WAITING_MAX = 256
-"""Conversations that wait for a title. Beyond it the oldest is dropped and gets a title after its next pass."""
+"""Conversations that wait for a title. The oldest beyond it is dropped and gets a title after its next pass."""
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class TitleSettings:
-    """How a model is asked for titles. `deadline_s` is in seconds."""
+    """Settings of the calls that ask models for titles. `deadline_s` is in seconds."""
 
     template: PromptTemplate
     temperature: float

@@ -120,7 +120,7 @@ class PromptTemplate:
 
     @property
     def lists_statements(self) -> bool:
-        """Whether it has a place for the numbered statements that code keeps."""
+        """True if the template has a place for the numbered statements that code keeps."""
         return _STATEMENTS in _PLACEHOLDER.findall(self.user)
 
 
@@ -195,7 +195,7 @@ def template_from_text(
 
 
 def prompt_of(template: PromptTemplate, source: PromptInput) -> Prompt:
-    """The filled template. Nothing that is filled in can add a placeholder or a frame."""
+    """The filled template. No text that is filled in can add a placeholder or a frame."""
     values = {
         "meta": f'<meta total_messages="{source.total_messages}" total_tokens="{source.total_tokens}" '
         f'depth="{source.depth}" />',
@@ -217,7 +217,7 @@ def prompt_after(chat: tuple[Message, ...], template: PromptTemplate, source: Pr
 def repair_text(reasons: Sequence[str], again: str) -> str:
     """The addition to the user text after an answer was refused: every reason, and what to write `again`.
 
-    Reasons name fields and counts. Nothing of the answer is quoted: small models take a quotation for their task.
+    Reasons name fields and counts. No part of the answer is quoted: small models take a quotation for their task.
     """
     listed = "\n".join(f"- {reason}" for reason in reasons)
     return f"\n\nYour previous answer was not accepted:\n{listed}\n{again}"
@@ -226,7 +226,7 @@ def repair_text(reasons: Sequence[str], again: str) -> str:
 def transcript_entry(
     number: int, message: Message, *, tool_output: ToolOutput, cap_tokens: int, count: Callable[[str], int]
 ) -> str:
-    """One message after its tag. There is no closing tag: in a chat of short messages tags would take a third."""
+    """One message after its tag. The entry has no closing tag: in a chat of short messages tags would take a third."""
     attributes = f"{number} {message.role.value}"
     if message.name:
         attributes += f' "{attribute(message.name)}"'

@@ -15,7 +15,7 @@ from abridged.service.text.secrets import contains_secret
 TITLE_CHARS_MAX = 80
 TITLE_TOKENS_MAX = 32
 SOURCE_CHARS_MAX = 12_000
-"""Of the newest summaries; a title needs no more."""
+"""Characters of the newest summaries, at most; a title needs no more."""
 
 _SYSTEM = """\
 You name conversations. Answer with one title of 3 to 8 words and nothing else: no quotation marks, no label, no period

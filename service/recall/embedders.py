@@ -24,7 +24,7 @@ EMBED_TIME_SHARE = 0.5
 """Share of a request's limit that its texts should take by what earlier ones took; the first request has one text."""
 
 MOMENT_S = 1e-3
-"""Less than any text takes that is worth measuring."""
+"""Seconds, less than any text takes that is worth measuring."""
 
 _WEIGHTS = "wordllama/weights/l2_supercat_256.safetensors"
 _VOCABULARY = "wordllama/tokenizers/l2_supercat_tokenizer_config.json"
@@ -35,8 +35,9 @@ _HEADER_LENGTH_BYTES = 8
 class WordLlamaEmbedder:
     """The mean of a text's token vectors, for some thousand short texts a second.
 
-    The package itself is not imported. It sets up logging, and its loader looks for the vocabulary in a folder that the
-    wheel does not have and would fetch it over the network. The weights are a table of half floats, mapped into memory.
+    The package itself is not imported. WordLlama sets up logging, and its loader looks for the vocabulary in a folder
+    that the wheel does not have and would fetch it over the network. The weights are a table of half floats, mapped
+    into memory.
 
     The first 64, 128 or 192 numbers of a vector serve by themselves, as the weights were trained for. Raises
     RecallMissing when the extra is not installed.
@@ -87,7 +88,7 @@ def _mapped(path: Path) -> Any:
 class OllamaEmbedder:
     """Asks the first host that answers `/api/embed`, in the model's own dimension.
 
-    It owns its hosts: no pass waits for an embedding, nor the reverse. `seconds` limits each request.
+    The embedder owns its hosts: no pass waits for an embedding, nor the reverse. `seconds` limits each request.
     """
 
     dimension = 0

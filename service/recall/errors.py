@@ -54,7 +54,7 @@ class EmbedderAway(RecallError):
 
 
 class EmbedderChanged(RecallError):
-    """Its vectors cannot be compared with those of the index."""
+    """The embedder's vectors cannot be compared with those of the index."""
 
 
 class InvalidQuery(RecallError):

@@ -1,7 +1,8 @@
 """The index's file: one SQLite database beside the log, which may be deleted at any time.
 
-It is opened through apsw, which brings an SQLite of its own: the one that Python was built with may be older than 3.42,
-which cannot delete words from a full-text index for good. Nothing else opens this file, and this opens no other.
+The file is opened through apsw, which brings an SQLite of its own: the one that Python was built with may be older than
+3.42, which cannot delete words from a full-text index for good. No other module opens this file, and this one opens no
+other.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def text_of(event: Event) -> str:
 
 
 class Index:
-    """The index's only writer. Not for more than one thread at a time; raises apsw.Error when the file fails."""
+    """The index's only writer. One thread at a time may use it; raises apsw.Error when the file fails."""
 
     def __init__(self, connection: Connection, read_stream: Callable[[StreamId], Iterable[RecordedEvent]]) -> None:
         """`read_stream` returns the events of a stream, which an archive has given back."""

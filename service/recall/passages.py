@@ -72,7 +72,7 @@ def _cut(text: str) -> Iterator[str]:
 
 
 def snippet_of(text: str, stems: Sequence[str]) -> str:
-    """At most SNIPPET_CHARS of the text on one line, around the place where most of the folded `stems` begin words."""
+    """SNIPPET_CHARS of the text at most, on one line, around the place where most of the folded `stems` begin words."""
     return " ".join(_around(text, stems, SNIPPET_CHARS).split())
 
 

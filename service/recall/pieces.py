@@ -86,7 +86,7 @@ def without(block: bytes, entries: Collection[int], *, dimension: int) -> bytes:
 
 
 def nearest(blocks: Iterable[bytes], vector: Vector, wanted: Wanted, limit: int) -> list[Near]:
-    """At most `limit` wanted rows whose signs differ least from the vector's, in no order."""
+    """The `limit` wanted rows, or fewer, whose signs differ least from the vector's, in no order."""
     import numpy as np
 
     signs = np.frombuffer(_padded(vector.signs), dtype="<u8")

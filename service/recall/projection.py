@@ -39,7 +39,8 @@ EMBED_ENTRIES_MAX = 16
 """Entries whose pieces are embedded at a time; bounds the memory for it, together with PIECES_MAX."""
 
 EMBED_S = 10.0
-"""About how long entries are embedded before their vectors are kept: a model that is slow or leaves loses no more."""
+"""Seconds, about, for which entries are embedded before their vectors are kept: a model that is slow or leaves loses no
+more."""
 
 _log = structlog.get_logger()
 
@@ -54,9 +55,9 @@ def _events_of(log: EventLog, stream: StreamId) -> Iterator[RecordedEvent]:
 class Pace(NamedTuple):
     """Limits the share of the machine that the index takes.
 
-    After each batch it rests for `rest_share` times as long as the batch took, and after one of words for `rest_s` at
-    least, so that events which come one by one are indexed together. After a failure that passes by itself it waits for
-    `retry_s`.
+    The index rests after each batch for `rest_share` times as long as the batch took, and after one of words for
+    `rest_s` at least, so that events which come one by one are indexed together. The index waits for `retry_s` after a
+    failure that passes by itself.
     """
 
     rest_share: float = 2.0
@@ -296,7 +297,7 @@ def require_same(embedder: Embedder, dimension: int, *, name: str, known: int) -
 
 
 def _is_temporary(error: Exception) -> bool:
-    """Whether the same may go well in a while: a disk that is full, a log that is busy."""
+    """Return whether the same may go well in a while: a disk that is full, a log that is busy."""
     import apsw
 
     return isinstance(error, LogUnavailable | apsw.FullError | apsw.BusyError | apsw.IOError)

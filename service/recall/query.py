@@ -1,7 +1,7 @@
 """The language of queries: words, and "phrases" in double quotes; nothing in it is an operator. Pure.
 
 A text is indexed as `spelled` spells it, so that scripts without spaces are found too: their runs are spelled as
-overlapping keys. What goes to FTS5 is made of quoted words alone, whatever the caller wrote.
+overlapping keys. Quoted words alone go to FTS5, whatever the caller wrote.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Query:
         text: All of it without quotes, for its vector.
         words: Expressions of FTS5, one a word; a text with more and rarer ones of them is a better match.
         phrases: Expressions of FTS5 that a text must match, every one.
-        stems: How words begin that a snippet should show, folded.
+        stems: The beginnings of words that a snippet should show, folded.
     """
 
     text: str
@@ -87,7 +87,7 @@ def _words(chunk: str) -> Iterator[str]:
 
 
 def _telling(chunks: Sequence[str]) -> list[str]:
-    """The chunks that say what is looked for."""
+    """The chunks that tell the subject of the search."""
     beyond_grammar = [chunk for chunk in chunks if not _is_of(Words.GRAMMAR, chunk)]
     return [chunk for chunk in beyond_grammar if not _is_of(Words.TALK, chunk)] or beyond_grammar
 

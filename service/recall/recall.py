@@ -32,7 +32,7 @@ FULL_HITS = 10
 what a user says is short and tells what a long reply is about, so a budget holds more exchanges."""
 
 TOKENS_MIN = 16
-"""Less room than that is not filled any more."""
+"""Tokens of the least room that is still filled."""
 
 _COUNT = EstimatingCounter().count
 
@@ -67,7 +67,7 @@ class Standing(NamedTuple):
     """The positions that the index has reached, as one namespace may know them.
 
     Attributes:
-        embedder: What makes vectors, as `provider:model`; empty for an index of words alone.
+        embedder: The maker of vectors, as `provider:model`; empty for an index of words alone.
         dimension: Numbers of a vector; 0 while none is known.
         head: The position of the namespace's newest event.
         words: The last of these that is indexed by words.

@@ -2,9 +2,9 @@
 
 An exchange is found by the best of its messages, in each order before the orders are fused: a long reply has more
 pieces than the question before it, and would stand in several places. Records that later ones have superseded are not
-found. Beside words and meaning there are two orders: by words, what users say alone, because a short message tells
-what a long reply is about; and, in one conversation, the messages that lay down a standing rule or state a preference,
-among themselves, because they hold for questions that share no word with them.
+found. Two more orders join those by words and by meaning: the messages of users alone, by words, because a short
+message tells what a long reply is about; and, in one conversation, the messages that lay down a standing rule or state
+a preference, among themselves, because they hold for questions that share no word with them.
 
 All are fused by rank alone, since a rank says the same in each order and a score does not: a score is the sum of
 weight / (FUSION_K + rank) over the orders that have it (Cormack, Clarke and Buettcher, Reciprocal Rank Fusion
@@ -43,14 +43,15 @@ ROWS_MAX = 200
 """The best entries by words, which are then put together by exchanges."""
 
 FUSION_K = 10
-"""The paper has 60, for orders of a thousand. Of these the first ranks tell more; docs/quality.md has the figures."""
+"""The paper has 60, for orders of a thousand. The first ranks of the shorter orders here tell more; docs/quality.md has
+the figures."""
 
 SAID_MAX = 3
 """The best messages of users by words, which are an order of their own. More of them find more of BEAM's sources and
 fewer of the answers that a tool or an assistant gave."""
 
 SAID_WEIGHT = 0.7
-"""That order's part in a score. docs/adr/0075-rules-and-preferences-are-found.md has the figures of both."""
+"""The weight of that order in a score. docs/adr/0075-rules-and-preferences-are-found.md has the figures of both."""
 
 NEAR_MAX = 200
 """Pieces whose signs are nearest, which are then put in order by their steps."""
@@ -163,7 +164,7 @@ class Found(NamedTuple):
     """Entries, one an exchange, best first, and how far the index was read.
 
     Attributes:
-        entries: At most as many as were asked for.
+        entries: The entries, at most as many as were asked for.
         position: Every event up to here was searched by all that was compared.
         words: Every event up to here is indexed, and what it takes back is gone from the index.
     """

@@ -23,7 +23,7 @@ class Embedder(Protocol):
     """A model that turns texts into vectors.
 
     Attributes:
-        name: As `provider:model`; vectors of different names are never compared.
+        name: The name as `provider:model`; vectors of different names are never compared.
         dimension: Numbers of each vector; 0 where only an answer tells.
     """
 

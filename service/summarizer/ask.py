@@ -36,13 +36,13 @@ from abridged.service.summarizer.summarizer import Observer, PassFailed, TooMany
 
 @dataclass(frozen=True, slots=True)
 class AskerSettings:
-    """How to ask models.
+    """Settings of the calls that ask models.
 
     Attributes:
         temperature: Sampling temperature.
         seed: Seed of the first call; a repair and a redone range use others.
         repeat_penalty: Above 1, words that were just written become less likely.
-        retry: How often to retry transport errors.
+        retry: The policy of retries after transport errors.
         deadline_s: Bounds all calls of one pass together, in seconds.
         num_predict: Most tokens of an answer; 0 for what its summary needs.
     """
@@ -136,7 +136,7 @@ class Asker:
 
     @property
     def managed(self) -> bool | None:
-        """Whether the first answer to every question could be used; None without an answer."""
+        """True if the first answer to every question could be used; None without an answer."""
         return self._managed
 
     @property

@@ -1,7 +1,7 @@
 """The summarizer without a model: deterministic, offline, always available.
 
-It reads messages of any length at once. Its draft passes the same checks as a model's except the floors: it is the way
-out of a full window, and would return the same draft if asked again.
+The summarizer reads messages of any length at once. Drafts of extraction pass the same checks as a model's except the
+floors: it is the way out of a full window, and would return the same draft if asked again.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ExtractiveSummarizer:
         return replace(summary, tried=(self.name,))
 
     async def has_time(self) -> bool:
-        """Never: if extraction is wanted, its records are no fallback."""
+        """Return False: if extraction is wanted, its records are no fallback."""
         return False
 
     def extracted(self, work: PassWork) -> Summary:

@@ -35,7 +35,7 @@ CONTENT_TOKENS_MIN = 32
 """The smallest summary to ask for."""
 
 SHORT: Final = "short_summary"
-"""It repeats the longer text in short, so it is compared by itself."""
+"""The field that repeats the longer text in short, so it is compared by itself."""
 
 REPLACEABLE: Final = frozenset(
     {
@@ -70,7 +70,7 @@ class Source:
 
     @property
     def continues(self) -> bool:
-        """Whether it includes a record in place of older messages."""
+        """True if the source includes a record in place of older messages."""
         return self.beside.previous is not None
 
     @classmethod
@@ -130,13 +130,13 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How large a draft may be.
+    """The size that a draft may have.
 
     Attributes:
         content_tokens: The size to ask for, without the record's frame.
         limit_tokens: Most tokens of the rendered record. List items over it are dropped; a longer narrative goes back
             to a model, or is cut in an extract.
-        strict: Whether the limit holds for a model's last answer too.
+        strict: True if the limit holds for a model's last answer too.
     """
 
     content_tokens: int
@@ -155,10 +155,10 @@ class CheckedDraft:
 
     Attributes:
         draft: The draft, without what was taken out of its lists.
-        unsupported_claims: How many invented identifiers went with it.
-        problems: What speaks against committing it, without text of it.
+        unsupported_claims: The number of invented identifiers that went with it.
+        problems: The reasons against committing it, without text of it.
         evidence: The messages that its statements rest on.
-        unsupported_statements: How many statements rest on no message, taken out or not.
+        unsupported_statements: The number of statements that rest on no message, taken out or not.
         removed: Why statements were taken out, without text of them.
     """
 
@@ -183,7 +183,8 @@ class CheckedDraft:
 
 def check_last(draft: Draft, source: Source, limit: Limit = NO_LIMIT) -> CheckedDraft:
     """The same for an answer after which no other is asked for: where its narrative alone is at fault, because it is
-    not about this conversation, the extract's part replaces it. Its sentences count as unsupported statements."""
+    not about this conversation, the extract's part replaces it. The narrative's sentences count as unsupported
+    statements."""
     checked = check_draft(draft, source, limit)
     codes = {problem.partition(":")[0] for problem in checked.problems}
     if not codes or source.skeleton is None or not codes <= REPLACEABLE:
@@ -199,8 +200,8 @@ def check_draft(draft: Draft, source: Source, limit: Limit = NO_LIMIT) -> Checke
     """The draft without marks, invented list items and statements that may not stay, with those that code keeps, and
     its remaining problems.
 
-    Code takes out of a model's narrative what the source does not bear out. What speaks for the draft is the model's
-    own part; what is kept is the whole, within the limit.
+    Code takes out of a model's narrative what the source does not bear out. The model's own part speaks for the draft;
+    the whole is kept, within the limit.
     """
     clean = _tidied(_without_marks(draft), source)
     supported = _supported_only(clean, source.evidence)
@@ -332,7 +333,8 @@ def _statements(draft: Draft) -> dict[str, tuple[str, ...]]:
 
 
 def _without(draft: Draft, taken_out: Mapping[str, frozenset[str]]) -> Draft:
-    """The draft without these statements, by list. What it says twice stays twice, for the checks of loops."""
+    """The draft without these statements, by list. Statements that it says twice stay twice, for the checks of
+    loops."""
 
     def left(name: str, items: list[str]) -> list[str]:
         return [item for item in items if item.strip() not in taken_out[name]]

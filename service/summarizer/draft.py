@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*)\n\s*```\s*\Z", re.DOTALL)
 
 REASONS_MAX = 8
-"""More reasons do not help a model to repair its answer."""
+"""The most reasons that a model gets: more do not help it to repair its answer."""
 
 CHANGES_MAX = 20
 

@@ -1,8 +1,8 @@
 """Extraction in a process of its own, for texts of any size: no other call waits for the lock of its interpreter.
 
 A request and its answer are pickles with their length before them, over the process's standard input and output. The
-process reads one request at a time; a signal takes it back, at the next instruction of its interpreter. It starts with
-the first text, ends when it has been idle for IDLE_S seconds, and yields the processor to the sidecar.
+process reads one request at a time; a signal takes it back, at the next instruction of its interpreter. The process
+starts with the first text, ends when it has been idle for IDLE_S seconds, and yields the processor to the sidecar.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from abridged.service.tokenizers.choice import counter_named
 
 IDLE_S: Final = 30.0
 TAKEN_BACK_S: Final = 1.0
-"""How long the process may take to give up a text, before it is ended: one step of the interpreter may scan it all."""
+"""Seconds that the process may take to give up a text, before it is ended: one step of the interpreter may scan it
+all."""
 
 _SIGNALS_MAX: Final = 20
 
@@ -52,7 +53,8 @@ class ExtractionProcess:
         self._idle: asyncio.TimerHandle | None = None
 
     async def __call__(self, task: TextTask) -> TextSummary:
-        """The summary of a text. Raises PassFailed. When this is cancelled, the process has stopped working on it."""
+        """The summary of a text. Raises PassFailed. The process has stopped working on it when a cancelled call
+        ends."""
         try:
             async with asyncio.timeout(self._deadline_s):
                 answer = await self._answered(task)
@@ -140,7 +142,7 @@ async def _received(stream: asyncio.StreamReader) -> Any:
 
 
 class _TakenBack(BaseException):
-    """Whoever asked wants the answer no more."""
+    """The caller wants the answer no more."""
 
 
 class _Extractor:

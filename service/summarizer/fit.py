@@ -19,12 +19,12 @@ _LEFT_OUT_FIRST: Final = ("key_points", "domain_entities", "participants", "unre
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How many tokens a draft may have.
+    """The number of tokens that a draft may have.
 
     Attributes:
         tokens: Most tokens of a draft in the window.
         cost: Returns the tokens of a draft.
-        cuts: Whether a narrative that is too long is cut.
+        cuts: True if a narrative that is too long is cut.
         content_tokens: The size that was asked for, without the record's frame and the lists that code keeps.
     """
 
@@ -34,7 +34,7 @@ class Limit:
     content_tokens: float = inf
 
     def fits(self, draft: Draft) -> bool:
-        """Whether a draft is within the limit."""
+        """Return whether a draft is within the limit."""
         return self.cost(draft) <= self.tokens
 
     def shortened(self, draft: Draft) -> Draft:

@@ -99,7 +99,7 @@ class DraftForm:
         repair: The words to a model about an answer that it has to write again.
         extracted: Returns the draft that extraction makes of a source, within a size in tokens.
         beside_tokens: Most tokens that an answer may have beside the summary.
-        keeps_statements: Whether code keeps the statements of the source beside what a model writes.
+        keeps_statements: True if code keeps the statements of the source beside what a model writes.
         small: The form that asks for the narrative alone, for a model that does not manage this one; None without one.
     """
 

@@ -23,7 +23,7 @@ class Managed:
         self._misses = 0
 
     def is_whole(self) -> bool:
-        """Whether to ask the whole question next. Each question for the narrative alone counts."""
+        """Return whether to ask the whole question next. Each question for the narrative alone counts."""
         if self._misses < _MISSES:
             return True
         if self._misses < _MISSES + _SMALL_QUESTIONS:

@@ -1,8 +1,8 @@
 """Takes out of a model's narrative what would otherwise need a second call, which costs as much as the first.
 
 Sentences go that the source does not bear out, that repeat another, that echo the instructions or speak of the answer's
-format, and data that was copied. A person's own words in the first person stay as a quotation, with the speaker. If
-nothing would be left, the narrative stays as it is, and the checks say what is wrong with it.
+format, and data that was copied. A person's own words in the first person stay as a quotation, with the speaker. The
+narrative stays as it is if nothing would be left, and the checks say what is wrong with it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Measures:
         concordance: The messages of the source.
         superseded: Values that no longer hold, with the messages that say so.
         instructions: The prompt without its transcript.
-        may_speak_of_format: Whether the conversation speaks of JSON and the like, too.
+        may_speak_of_format: True if the conversation speaks of JSON and the like, too.
         max_repetition: The share of a sentence that may repeat earlier ones; 0 for no bound.
     """
 
@@ -82,7 +82,8 @@ def tidied(text: str, measures: Measures, quotable: Quotable) -> str:
 
 
 def is_copied(text: str, quotable: Quotable) -> bool:
-    """Whether most of a narrative is word for word what one or two messages say, with or without the speaker's name."""
+    """Return whether most of a narrative is word for word what one or two messages say, with or without the speaker's
+    name."""
     chars: Counter[int] = Counter()
     for sentence in unrepeated(text, set()):
         found = quotable.source_of(sentence) or quotable.source_of(said_by(sentence.strip())[1])

@@ -37,7 +37,7 @@ NARRATIVE_SHARE_MIN = 0.6
 """Share of a record that a model may write, however many statements code keeps."""
 
 OVERLAP_TOKENS_MAX = 256
-"""Of each message before the source: it is there to explain, and need not be whole."""
+"""Tokens of each message before the source, at most: it is there to explain, and need not be whole."""
 
 
 @dataclass(frozen=True, slots=True)

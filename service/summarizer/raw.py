@@ -72,7 +72,7 @@ class RawSchema:
         draft: The type of a draft with `raw`.
         names: The names of its properties, at any depth.
         wire: The schema of `raw` in requests, inlined.
-        instruction: What the prompt says of it.
+        instruction: The words of the prompt on it.
         chars: Most characters of a value.
     """
 

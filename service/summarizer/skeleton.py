@@ -1,10 +1,10 @@
 """The skeleton of a record: the statements that code keeps of a source, whatever a model writes beside them.
 
-It is an extract: what the messages say, word for word, and what the record before still says, each with the messages
-that it rests on. A model writes the narrative, adds statements, and changes or strikes one by its number. What it adds
-and changes needs support like any statement, and another value needs a later message. What it strikes needs a message,
-after those of the statement, that is about the same and ends it: any later statement ends an open point, and only one
-that reverses or corrects it a decision. What a model leaves out stays.
+The skeleton is an extract: what the messages say, word for word, and what the record before still says, each with the
+messages that it rests on. A model writes the narrative, adds statements, and changes or strikes one by its number.
+Statements that it adds or changes need support like any other, and another value needs a later message. A strike needs
+a message, after those of the statement, that is about the same and ends it: any later statement ends an open point, and
+only one that reverses or corrects it a decision. Statements that a model leaves out stay.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Skeleton:
         }
 
     def _replaces(self, one: Numbered, text: str, concordance: Concordance) -> bool:
-        """Whether a new text is about the same as a statement, and the source bears it out."""
+        """Return whether a new text is about the same as a statement, and the source bears it out."""
         terms, support = terms_of(text), concordance.support(text)
         least = max(_SHARED_MIN, _KEPT_SHARE * len(terms))
         if len(terms & terms_of(one.text)) < least or not support.supported:
@@ -155,7 +155,7 @@ class Skeleton:
         return (is_kept or is_corrected) and contradicting(text, support, concordance) is None
 
     def _ends(self, one: Numbered, read: Sequence[_Read]) -> bool:
-        """Whether a message after those of a statement is about it and ends it."""
+        """Return whether a message after those of a statement is about it and ends it."""
         terms, last = terms_of(one.text), self._last(one)
         least = max(1, min(_SHARED_MIN, len(terms)), _ABOUT_SHARE * len(terms))
         # The words first: they are cheaper to compare than a sentence is to read.
@@ -174,8 +174,8 @@ class Skeleton:
 
 
 def _is_end(read: _Read, one: Numbered, terms: Terms) -> bool:
-    """Whether a sentence about a statement ends it. That it speaks of the same ends no decision and no task: it may
-    confirm it."""
+    """Return whether a sentence about a statement ends it. A sentence that only speaks of the same ends no decision and
+    no task: it may confirm it."""
     sentence = read.text
     if asks(sentence) or leaves_open(sentence):
         return False
@@ -209,15 +209,15 @@ def _joined(kept: Sequence[object], added: Sequence[object]) -> list[object]:
 
 
 def _says_same(text: str, other: str) -> bool:
-    """Whether a text has no identifier that another lacks, most of its words in common with it, and not the opposite
-    sense."""
+    """Return whether a text has no identifier that another lacks, most of its words in common with it, and not the
+    opposite sense."""
     terms = terms_of(text)
     is_covered = len(terms & terms_of(other)) >= _SAME_SHARE * max(1, len(terms)) and _things(text) <= _things(other)
     return is_covered and not _is_opposite(text, other)
 
 
 def _is_opposite(text: str, other: str) -> bool:
-    """Whether a text denies what another says, or one of both alone takes something back."""
+    """Return whether a text denies what another says, or one of both alone takes something back."""
     concordance = concordance_of([(1, Message("", Role.USER, said_by(other)[1]))])
     opposed = contradicting(text, concordance.support(text), concordance) is not None
     return opposed or is_reversal(text) is not is_reversal(other)

@@ -1,9 +1,9 @@
 """The statements of a draft before its source: what each rests on, and which of them may not stay.
 
-A decision or an action item without support is taken out. So is every statement whose source says the opposite or which
-names another speaker than its source, every decision that an assistant only proposed, and every statement of a value
-that no longer holds. A key point or an open question without support stays, without message numbers. The narrative is
-judged as a whole, because only a model can write it again.
+A decision or an action item without support is taken out. The judge also takes out every statement whose source says
+the opposite or which names another speaker than its source, every decision that an assistant only proposed, and every
+statement of a value that no longer holds. A key point or an open question without support stays, without message
+numbers. The narrative is judged as a whole, because only a model can write it again.
 
 A statement that code has found, or that an earlier record names with its messages, rests on these without a search: it
 needs no other support, unless a later message gave another value to what it says.
@@ -41,7 +41,7 @@ class Judged:
     Attributes:
         taken_out: The items that may not stay.
         evidence: The messages that the others rest on.
-        unsupported: How many of all items rest on no message.
+        unsupported: The number of all items that rest on no message.
         removed: Why items were taken out: lists, counts and message numbers, no text.
     """
 
@@ -68,8 +68,8 @@ def judged(
     rests_on: Mapping[str, _Numbers] = MappingProxyType({}),
     superseded: Mapping[str, int] = MappingProxyType({}),
 ) -> Judged:
-    """The statements, given by list, before what their source says. Those in `rests_on` rest on these messages, and
-    `superseded` are values that no longer hold, with the messages that say so."""
+    """The statements, given by list, before what their source says. Statements in `rests_on` rest on these messages,
+    and `superseded` are values that no longer hold, with the messages that say so."""
     lists = {name: _judged_list(name, texts, concordance, rests_on, superseded) for name, texts in statements.items()}
     removed = [problem for name, found in lists.items() for problem in _removals(name, found)]
     evidence = RecordEvidence(
@@ -85,13 +85,13 @@ def judged(
 
 
 def corrects(sentence: str, text: str) -> bool:
-    """Whether a sentence speaks of a change and has another value than a text: `it moves to 04:00` corrects no text
-    that says 04:00."""
+    """Return whether a sentence speaks of a change and has another value than a text: `it moves to 04:00` corrects no
+    text that says 04:00."""
     return has_another_value(sentence, text) and has_phrase(sentence, Phrase.CORRECTS)
 
 
 def has_another_value(sentence: str, text: str) -> bool:
-    """Whether a sentence has an identifier that a text lacks, of a kind that the text has."""
+    """Return whether a sentence has an identifier that a text lacks, of a kind that the text has."""
     known = {found.text.casefold(): found.kind for found in identifiers(text)}
     kinds = frozenset(known.values())
     return any(found.kind in kinds for found in identifiers(sentence) if found.text.casefold() not in known)
@@ -154,7 +154,7 @@ def _judged_list(
 
 
 def _is_replaced(text: str, numbers: _Numbers, support: Support) -> bool:
-    """Whether a message after these gives another value to what a statement says."""
+    """Return whether a message after these gives another value to what a statement says."""
     later = (heard for heard in support.heard if max(heard.passages[0].numbers, default=0) > max(numbers))
     return any(
         corrects(sentence, text) for heard in later for passage in heard.passages for sentence in parts_of(passage.text)

@@ -46,7 +46,7 @@ EXTRACTIVE: Final = "extractive:default"
 
 
 def is_extractive(model: str) -> bool:
-    """Whether a name in a list of models means extraction."""
+    """Return whether a name in a list of models means extraction."""
     return model.partition(":")[0] == EXTRACTIVE.partition(":")[0]
 
 
@@ -55,13 +55,13 @@ class PassFailed(Exception):
 
     Attributes:
         error_class: The class of the failure.
-        retryable: Whether a retry can help.
+        retryable: True if a retry can help.
         cause: The failure in our own words; of a draft it names fields, rules and counts, never text.
-        asked: Whether any call of the pass reached a model.
+        asked: True if any call of the pass reached a model.
         attempts: Model calls made.
         tried: The models that the pass turned to, in order.
         output: The bad draft, for the debug log only.
-        reasons: What was wrong with it.
+        reasons: The draft's faults.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Observer(Protocol):
         ...
 
     def calls(self, done: int, total: int) -> None:
-        """This many of the planned calls, or readings of the source, are done."""
+        """`done` of the planned calls, or readings of the source, have ended."""
         ...
 
 
@@ -182,15 +182,15 @@ class Summary:
         draft: The draft.
         tokens: Tokens of its record in the window.
         quality: The figures of the checks.
-        model: Who wrote it, as `provider:model`.
-        provenance: How it was made.
+        model: The writer, as `provider:model`.
+        provenance: The way in which it was made.
         template: The prompt.
         evidence: The messages that its statements rest on.
         attempts: Model calls made.
         tried: The models that the pass turned to, in order.
         short_tokens: Tokens of its record with the short text; 0 without one.
         taught: The ratio of the caller's counts to ours, by which they are corrected.
-        source: Who counted them.
+        source: The source of their count.
     """
 
     draft: Draft
@@ -223,7 +223,7 @@ class Summarizer(Protocol):
         ...
 
     async def has_time(self) -> bool:
-        """Whether it could remake a record now without delaying anything else."""
+        """Return whether the summarizer could remake a record now without delaying anything else."""
         ...
 
 
@@ -240,11 +240,12 @@ class Summarizers:
 
     @property
     def wants_extraction(self) -> bool:
-        """Whether the operator wants extraction itself."""
+        """True if the operator wants extraction itself."""
         return self.wanted is self.extraction
 
     def is_listed_for(self, failure: PassFailed) -> bool:
-        """Whether extraction is next in the operator's list after this failure: the models before it are missing."""
+        """Return whether extraction is next in the operator's list after this failure: the models before it are
+        missing."""
         return self.listed and failure.error_class is ErrorClass.MODEL_MISSING
 
 
@@ -254,10 +255,10 @@ class PassResult:
 
     Attributes:
         record: The record.
-        source: Who counted its tokens.
-        fallback: Whether it stands in for a model's record.
+        source: The source of its token count.
+        fallback: True if it stands in for a model's record.
         failure: Why no model made it.
-        interrupted: Whether the window could not wait for a model that had not failed.
+        interrupted: True if the window could not wait for a model that had not failed.
         tried: The models that the pass turned to, in order.
         finds: The identifiers of the messages that leave the window, for the ledger.
         leaving: Names and sentences of everything that leaves the window, for the receipt.
@@ -395,7 +396,7 @@ def _bare_record(work: PassWork, draft: Draft) -> SummaryRecord:
 def _taught_by(work: PassWork, counter: TokenCounter) -> float:
     """The ratio of the caller's counts of the source to ours; 1 unless the caller counted all of it.
 
-    For merged records, the ratio with which they were counted.
+    The ratio for merged records is the one with which they were counted.
     """
     if work.merged:
         counted = sum(counter.count(shown_text(shown)) + MESSAGE_OVERHEAD_TOKENS for shown in work.merged)

@@ -1,7 +1,7 @@
 """The summary of one text that belongs to no conversation, by the summarizers of passes.
 
 A text is the one message of a source, so whatever a pass does with long input happens to it too: parts, merges, checks,
-the bound on calls. Nothing is stored, and nothing is logged.
+the bound on calls. No part of the text is stored or logged.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ PLANNED_SHARE = 0.5
 """Share of a pass's calls that a text may plan with; the rest is for repairs and for the merges."""
 
 PASSES_OF_A_TEXT = 4
-"""How many passes' calls, and time, a text may take when the model's window allows no longer parts: 2 MiB, the default
-limit of a request, are about 130 calls of a model that holds 8,192 tokens."""
+"""The number of passes whose calls, and time, a text may take when the model's window allows no longer parts: 2 MiB,
+the default limit of a request, are about 130 calls of a model that holds 8,192 tokens."""
 
 FITTING_SHARE = 0.9
-"""Of the size that fits by proportion: every level of merges rounds its calls up."""
+"""The share of the size that fits by proportion: every level of merges rounds its calls up."""
 
 _ID = "text"
 _OF_A_TEXT = "\n- The transcript is one text, not a conversation: tell what the text says."
@@ -77,10 +77,10 @@ class TextSummary:
 
     Attributes:
         text: All of it as plain text.
-        summary: Its draft, as fitted, and how it was made.
+        summary: The summary's draft, as fitted, and how it was made.
         tokens_before: Tokens of the source.
         tokens_after: Tokens of `text`.
-        clipped: Whether the narrative was cut to fit.
+        clipped: True if the narrative was cut to fit.
         failure: Why an extract stands in for a model.
     """
 

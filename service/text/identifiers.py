@@ -19,7 +19,7 @@ CHUNK_CHARS_MAX: Final = 1_024
 """A longer run without white space is cut; no identifier for people is longer."""
 
 SERIES_MIN: Final = 4
-"""From this number on, names that differ in their number alone count rows, columns or fields."""
+"""The number of names from which on, if they differ in their number alone, they count rows, columns or fields."""
 
 _COUNTED: Final = re.compile(r"(.*_)\d{1,3}", re.ASCII)
 """Longer numbers are no counts: `gift_card_7480005` names one card."""
@@ -160,8 +160,8 @@ def identifiers(text: str) -> tuple[Identifier, ...]:
 
 
 def serial(found: Iterable[str]) -> frozenset[str]:
-    """Those that only count: SERIES_MIN or more that differ in a number of up to three digits at their end, such as
-    `row_0`, `row_1`.
+    """The identifiers that only count: SERIES_MIN or more that differ in a number of up to three digits at their end,
+    such as `row_0`, `row_1`.
     """
     series: dict[str, set[str]] = {}
     for text in found:

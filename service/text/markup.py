@@ -82,7 +82,7 @@ def without_marks(text: str) -> str:
 
 
 def leftover_markup(text: str) -> bool:
-    """Whether `text` contains a mark of a chat template."""
+    """Return whether `text` contains a mark of a chat template."""
     return _MARKS.search(reading(text).text) is not None
 
 

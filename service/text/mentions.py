@@ -1,6 +1,6 @@
 """Finds each identifier that a text names, with the words around it, and the identifier that it replaces.
 
-Beside the forms of `service.text.identifiers` this knows some by where they stand: a number after a word such
+The module knows, beside the forms of `service.text.identifiers`, some by where they stand: a number after a word such
 as `gate`, a code of letters alone after `booking`, an amount with its unit, a command. A draft is not judged by these,
 because it may write them in other words. The work is linear in the text, which is read in blocks, so that the memory it
 takes is bounded.
@@ -80,8 +80,8 @@ class Mention(NamedTuple):
     """An identifier where a text names it.
 
     Attributes:
-        kind: Its kind.
-        text: It, as written.
+        kind: The identifier's kind.
+        text: The identifier as it was written.
         words: The words around it.
         replaces: The identifier of the same text that it replaces; empty for none.
     """
@@ -95,7 +95,7 @@ class Mention(NamedTuple):
 def mentions(text: str, *, said: bool = False) -> Iterator[Mention]:
     """Every identifier of the text that is worth a place in a ledger, in order, without secrets.
 
-    Of what somebody `said` values count whatever their form; tools return too many.
+    Values that somebody `said` count whatever their form; tools return too many.
     """
     masked = mask_secrets(text)
     start = 0
@@ -172,7 +172,8 @@ def _commands(block: str) -> Iterator[Identifier]:
 
 
 def _outside(found: list[Identifier], taken: list[tuple[int, int]]) -> Iterator[Identifier]:
-    """Those that do not lie in a place that is taken, of a command alone excepted: its files are names too."""
+    """Yield the identifiers that do not lie in a place that is taken, of a command alone excepted: its files are names
+    too."""
     places = sorted(taken)
     at = 0
     for one in found:

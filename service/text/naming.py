@@ -1,7 +1,7 @@
-"""Which of many names a text names: whole names, whatever their case, and not the beginnings of longer ones.
+"""Finds the names of many that a text names: whole names, whatever their case, and not the beginnings of longer ones.
 
-A name is looked up where its first word stands, by its length, so the work is linear in the names and in the text. In
-scripts without spaces a name may stand between any two characters.
+A name is looked up where its first word stands, by its length, so the work is linear in the names and in the text. A
+name may stand between any two characters in scripts without spaces.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Names:
                 self._places.setdefault(word[0], set()).add((word.start(), len(key)))
 
     def of(self, texts: Iterable[str]) -> frozenset[str]:
-        """Those that one of the texts names."""
+        """The names that one of the texts names."""
         found: set[str] = set()
         for text in texts:
             self._find(text.casefold(), found)
@@ -58,7 +58,7 @@ class Names:
 
 
 def is_whole(text: str, start: int, end: int) -> bool:
-    """Whether the name at a place of the text is all that is written there, and no part of a longer name.
+    """Return whether the name at a place of the text is all that is written there, and no part of a longer name.
 
     A path or a file is named by a longer path, too.
     """
@@ -67,7 +67,7 @@ def is_whole(text: str, start: int, end: int) -> bool:
 
 
 def _goes_on(text: str, edge: int, step: int, *, is_path: bool) -> bool:
-    """Whether the name whose outermost character is at `edge` goes on in this direction."""
+    """Return whether the name whose outermost character is at `edge` goes on in this direction."""
     beside = _at(text, edge + step)
     if beside in _JOINING:
         return not (is_path and beside == "/")

@@ -1,7 +1,7 @@
 """Parses JSON from clients and tools, only as deep as any thread can write it again.
 
-How deep the standard library parses and writes depends on the stack that is left, so the same text could parse on the
-event loop and fail in a thread. A fixed bound makes it a property of the text.
+The depth to which the standard library parses and writes depends on the stack that is left, so the same text could
+parse on the event loop and fail in a thread. A fixed bound makes it a property of the text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ DEPTH_MAX: Final = 200
 
 _BRACKET_RE: Final = re.compile(r"[][{}]")
 _STRING_RE: Final = re.compile(r'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
-"""Also one without an end: to look for its end from each quote in it would take time with the square of its length."""
+"""A string, also one without an end: to look for its end from each quote in it would take time with the square of its
+length."""
 
 
 def parsed(text: str, **options: Any) -> Any:

@@ -186,7 +186,7 @@ def has_phrase(text: str, kind: Phrase) -> bool:
 
 
 def has_phrase_in_lower(text: str, kind: Phrase) -> bool:
-    """Whether a text in lower case has a phrase of a section whose lines are in lower case, too.
+    """Return whether a text in lower case has a phrase of a section whose lines are in lower case, too.
 
     Takes a third of the time of `has_phrase`. A text in ASCII is not searched for the languages of other scripts.
     """

@@ -1,8 +1,8 @@
 """Credentials in text, recognized by shape without guessing at meaning, in time linear in the text.
 
-A secret must reach no record, ledger or log. There are two kinds of evidence: the token has the form of an issuer's
-keys, or the text names it (`password=...`, `Authorization: Bearer ...`). Plain hashes, UUIDs and ids are not secrets;
-an unknown key without a name is recognized only by its length and mixture of characters.
+A secret must reach no record, ledger or log. Two kinds of evidence count: the token has the form of an issuer's keys,
+or the text names it (`password=...`, `Authorization: Bearer ...`). Plain hashes, UUIDs and ids are not secrets; an
+unknown key without a name is recognized only by its length and mixture of characters.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _BLOCK_END: Final = "-----END "
 
 
 def contains_secret(text: str) -> bool:
-    """Whether masking would change anything."""
+    """Return whether masking would change anything."""
     return mask_secrets(text) != text
 
 
@@ -127,8 +127,8 @@ def _masked_value(match: re.Match[str]) -> str:
 
 
 def _is_random_run(token: str) -> bool:
-    """Whether it is a long disordered run of upper case, lower case and digits: a key, not a word, path, hash or
-    UUID."""
+    """Return whether a token is a long disordered run of upper case, lower case and digits: a key, not a word, path,
+    hash or UUID."""
     body = token.rstrip("=")
     if len(body) < 40 or not _LONG_RUN_RE.fullmatch(token) or "//" in body:
         return False

@@ -50,7 +50,7 @@ _LOOSE_STOP: Final = re.compile(r" (?=[.,](?:\s|$))")
 """Transcripts of speech separate stops like words."""
 
 _SOUND: Final = re.compile(r"(?:^|(?<=\s))\{[a-z]{2,20}\}(?=[\s.,?!]|$)")
-"""A transcriber's note such as `{laughs}`. At the end of a sentence, it means that the sentence broke off there."""
+"""A transcriber's note such as `{laughs}`. A note at the end of a sentence means that the sentence broke off there."""
 
 _BRACKETED: Final = re.compile(r"\((?=[^()]*[:/\\\d])[^()]*\)|\[[^\[\]]*\]|[\w./~-]{1,40}[$#%>]")
 """A whole line in brackets from a program or a transcriber: a place, a state, a shell prompt."""
@@ -109,12 +109,12 @@ def without_quotations(sentence: str) -> str:
 
 
 def is_question(sentence: str) -> bool:
-    """Whether `sentence` ends as a question."""
+    """Return whether `sentence` ends as a question."""
     return _QUESTION_END.search(sentence.rstrip()) is not None
 
 
 def is_broken(sentence: str) -> bool:
-    """Whether `sentence` lacks its beginning or end; unknown, and so False, for scripts without spaces."""
+    """Return whether `sentence` lacks its beginning or end; unknown, and so False, for scripts without spaces."""
     if _is_spaceless(sentence):
         return False
     return (
@@ -125,7 +125,7 @@ def is_broken(sentence: str) -> bool:
 
 
 def is_label(sentence: str) -> bool:
-    """Whether `sentence` looks like a label, heading or cell: few words and no stop."""
+    """Return whether `sentence` looks like a label, heading or cell: few words and no stop."""
     if _STOPPED.search(sentence) or _is_spaceless(sentence):
         return False
     words_min = _LABELLED_WORDS_MIN if _LABELLED.match(sentence) else _UNSTOPPED_WORDS_MIN
@@ -173,8 +173,8 @@ def first_sentences(text: str, count: int) -> str:
 
 
 def unrepeated(text: str, said: set[str]) -> Iterator[str]:
-    """The sentences of `text`, with the white space after each, that are not in `said`, to which it adds them. Who says
-    one, its case and its stop do not make it another.
+    """The sentences of `text`, with the white space after each, that are not in `said`, to which it adds them. The
+    speaker of one, its case and its stop do not make it another.
     """
     start = 0
     ends = (
@@ -215,7 +215,8 @@ def _unwrapped(prose: str) -> Iterator[str]:
 
 
 def _continues(held: str, line: str) -> bool:
-    """Whether a wrapped line goes on: in lower case, after a word that ends no sentence, or in a clause of capitals."""
+    """Return whether a wrapped line goes on: in lower case, after a word that ends no sentence, or in a clause of
+    capitals."""
     return line[:1].islower() or _broken_off().search(held) is not None or (held.isupper() and line.isupper())
 
 
@@ -232,7 +233,7 @@ def _broken_off() -> re.Pattern[str]:
 
 
 def _is_code(line: str) -> bool:
-    """Whether a line is source code, part of a listing, or of a stack trace."""
+    """Return whether a line is source code, part of a listing, or of a stack trace."""
     if _LISTING.match(line) or line.endswith(("{", "}", ";")):
         return True
     return not line.endswith((".", "?", "!")) and len(_SYMBOLS.findall(line)) > _SYMBOLS_SHARE_MAX * len(line)
@@ -254,7 +255,7 @@ def _spans(line: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_inside(text: str, begin: int, end: re.Match[str]) -> bool:
-    """Whether the sentence that begins at `begin` goes on after the stop before `end`."""
+    """Return whether the sentence that begins at `begin` goes on after the stop before `end`."""
     before = text[max(begin, end.start() - CONTEXT_CHARS) : end.start()]
     return is_inside(before, text[end.end() : end.end() + CONTEXT_CHARS])
 
@@ -299,10 +300,10 @@ def _boundary(text: str, end: int) -> int:
 
 
 def _is_spaceless(sentence: str) -> bool:
-    """Whether it has characters of a script without spaces."""
+    """Return whether a sentence has characters of a script without spaces."""
     return not sentence.isascii() and any(not _is_wordlike(character) and character != " " for character in sentence)
 
 
 def _is_wordlike(character: str) -> bool:
-    """Whether the character may belong to a word, number or identifier that spaces delimit."""
+    """Return whether the character may belong to a word, number or identifier that spaces delimit."""
     return not character.isspace() and character < "\u2e80"

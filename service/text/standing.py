@@ -105,11 +105,11 @@ class Statement(NamedTuple):
 
     Attributes:
         text: The sentence as it was written.
-        is_rule: Whether it lays down a rule.
-        takes_back: Whether it has the words of one that takes a rule back.
-        names_rule: Whether it speaks of a rule as such.
+        is_rule: True if it lays down a rule.
+        takes_back: True if it has the words of one that takes a rule back.
+        names_rule: True if it speaks of a rule as such.
         words: The stems of what it is about.
-        around: Those of the sentence before it, too.
+        around: The stems with those of the sentence before it.
     """
 
     text: str
@@ -145,7 +145,7 @@ def statements(text: str, reply: str = "") -> Iterator[Statement]:
 
 
 def states_preference(text: str) -> bool:
-    """Whether a message says what its writer likes better. Linear in the text."""
+    """Return whether a message states a preference of its writer. Linear in the text."""
     return len(text) <= SAID_CHARS_MAX and has_phrase_in_lower(_plain(" ".join(text.split("```")[::2])), Phrase.LIKES)
 
 
@@ -171,12 +171,13 @@ def ended_rule(said: Statement, rules: Sequence[frozenset[str]]) -> int | None:
 
 
 def _are_of_two_things(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Whether each of two rules names something that the other does not: staging and production, not 60 and 80."""
+    """Return whether each of two rules names something that the other does not: staging and production, not 60 and
+    80."""
     return all(any(not stem.isdigit() for stem in left) for left in (one - other, other - one))
 
 
 def _lays_down(own: str, needed: float) -> bool:
-    """Whether the evidence in a sentence weighs `needed`, or enough by itself."""
+    """Return whether the evidence in a sentence weighs `needed`, or enough by itself."""
     found: dict[Phrase, bool] = {}
     asked = _QUESTION if is_question(own) else 0.0
     return _reaches(EVIDENCE, _FOR, needed - asked, own, found) or _reaches(
@@ -185,8 +186,8 @@ def _lays_down(own: str, needed: float) -> bool:
 
 
 def _reaches(weights: Mapping[Phrase, float], left: float, needed: float, own: str, found: dict[Phrase, bool]) -> bool:
-    """Whether the evidence in a sentence weighs that much; most sentences are given up before all of it is sought.
-    `left` is the most that it can weigh, `found` the evidence that was sought before."""
+    """Return whether the evidence in a sentence weighs that much; most sentences are given up before all of it is
+    sought. `left` is the most that it can weigh, `found` the evidence that was sought before."""
     weight = 0.0
     for kind, value in weights.items():
         if weight + left < needed:

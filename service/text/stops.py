@@ -31,7 +31,7 @@ _ORDINAL: Final = re.compile(
 
 
 def is_inside(before: str, after: str) -> bool:
-    """Whether the stop at the end of `before` belongs to an abbreviation or an ordinal, and `after` goes on."""
+    """Return whether the stop at the end of `before` belongs to an abbreviation or an ordinal, and `after` goes on."""
     found = _LAST_WORD.search(before)
     if found is None:
         return False

@@ -28,7 +28,7 @@ _AFTER_COSTS: Final = 40
 
 _SPACELESS_CHARS_MAX: Final = 6
 _SPACELESS_CHARS_A_WORD: Final = 3
-"""Of a run in a script without spaces the name has this many characters at most; as many count as a word."""
+"""Characters that the name has at most of a run in a script without spaces; as many count as a word."""
 
 _NEVER_NAMES: Final = frozenset(
     {
@@ -91,9 +91,9 @@ class Surroundings(NamedTuple):
         name: The words of its name, in order, with what joins the value to them; empty without any.
         rest: The text after the value that is read with it; empty without any.
         about: The keys of all words near it in its sentence, for comparison; in a log those of its name.
-        changes: Whether its sentence speaks of a change.
-        supposed: Whether its sentence asks, or supposes something, and so states no value.
-        dropped: Whether its sentence says that it holds no longer.
+        changes: True if its sentence speaks of a change.
+        supposed: True if its sentence asks, or supposes something, and so states no value.
+        dropped: True if its sentence says that it holds no longer.
         replaces: The value before an arrow that leads to it; empty for none.
     """
 
@@ -115,8 +115,8 @@ class Block:
         self._named = {one.start: one.start + len(one.text) for one in found if one.kind not in _NEVER_NAMES}
 
     def around(self, found: Identifier, before: Identifier | None, *, said: bool) -> Surroundings:
-        """The words around an identifier; `before` is the one that stands before it in the text. Only of what somebody
-        `said` the sentence is read: a log states nothing."""
+        """The words around an identifier; `before` is the one that stands before it in the text. The sentence is read
+        only if somebody `said` it: a log states nothing."""
         end = found.start + len(found.text)
         opening, closing = self._sentence_start(found.start), self._sentence_end(end)
         # Only a neighbour of the same kind gives way: `deploy v2 -> prod-7` renames nothing.
@@ -200,7 +200,7 @@ class Block:
                 yield match.start(), word
 
     def _turns_into(self, before: Identifier, found: Identifier) -> bool:
-        """Whether only an arrow stands between the two: `A -> B`."""
+        """Return whether only an arrow stands between the two: `A -> B`."""
         end = before.start + len(before.text)
         return found.start > end and _ARROW.fullmatch(self._text, end, found.start) is not None
 

@@ -58,7 +58,7 @@ _NOTHING: Final = frozenset({"null", "false", "0", '""', "{}", "[]"})
 
 
 def is_error(content: str) -> bool:
-    """Whether a tool's result looks like an error, which a model may still have to react to."""
+    """Return whether a tool's result looks like an error, which a model may still have to react to."""
     head = content[:HEAD_CHARS].lstrip()
     tail = content[-TAIL_CHARS:].rstrip()
     if head.startswith("{"):
@@ -79,7 +79,7 @@ def _is_error_list(head: str) -> bool:
 
 
 def _ends_in_error(tail: str) -> bool:
-    """Whether the last member of an object says so; `isError` comes after the content."""
+    """Return whether the last member of an object says so; `isError` comes after the content."""
     last = _LAST_MEMBER.search(tail)
     return last is not None and _says_error(last[1].strip('"'), last[2])
 

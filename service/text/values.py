@@ -94,7 +94,7 @@ class _Chunk(NamedTuple):
 
 
 def is_listing(text: str) -> bool:
-    """Whether lines of a text begin with their numbers, as programs print files: these are no values."""
+    """Return whether lines of a text begin with their numbers, as programs print files: these are no values."""
     numbers = [int(line[1]) for line in _NUMBERED_LINE.finditer(text)]
     return sum(after - before == 1 for before, after in pairwise(numbers)) >= _NUMBERED_LINES_MIN
 
@@ -122,7 +122,8 @@ def values(text: str) -> Iterator[Identifier]:
 
 
 def _is_joined(chunk: str) -> bool:
-    """Whether a slash or a low line joins words as no sentence does: `fix/ledger-dup`, `Europe/Madrid`, `max_conns`."""
+    """Return whether a slash or a low line joins words as no sentence does: `fix/ledger-dup`, `Europe/Madrid`,
+    `max_conns`."""
     if _JOINED.fullmatch(chunk) is None:
         return False
     is_path = "/" in chunk and ("-" in chunk or "." in chunk or _CAPITAL_PARTS.fullmatch(chunk) is not None)
@@ -160,7 +161,8 @@ def _first_of_run(text: str, chunks: list[_Chunk], at: int, taken: int) -> int:
 
 
 def _opens_date(before: str, gap: str, following: list[_Chunk]) -> bool:
-    """Whether a chunk is the month or the day of the week before the rest of a date: `May` 15, `Freitag`, 28.03."""
+    """Return whether a chunk is the month or the day of the week before the rest of a date: `May` 15, `Freitag`,
+    28.03."""
     after = following[0].text
     if _is_month(before):
         return _ORDINAL.fullmatch(after) is not None
@@ -182,7 +184,7 @@ def _last_of_run(text: str, chunks: list[_Chunk], first: int, last: int) -> int:
 
 
 def _continues(text: str, chunks: list[_Chunk], first: int, last: int) -> int:
-    """How many further chunks belong to the run of a quantity or a code; 0 at its end."""
+    """Count the further chunks that belong to the run of a quantity or a code; 0 at its end."""
     before, *following = chunks[last : last + 3]
     if not following or not following[0].text or following[0].is_code:
         return 0
@@ -209,7 +211,8 @@ def _continues(text: str, chunks: list[_Chunk], first: int, last: int) -> int:
 
 
 def _continues_moment(text: str, chunks: list[_Chunk], first: int, last: int) -> int:
-    """How many further chunks belong to a date: `Freitag, 28.03., 10:40`, `3 June at 07:30`, `20:00 bis 08:00`."""
+    """Count the further chunks that belong to a date: `Freitag, 28.03., 10:40`, `3 June at 07:30`, `20:00 bis
+    08:00`."""
     if last + 1 >= len(chunks) or not any(_is_of_moment(chunk.text) for chunk in chunks[first : last + 1]):
         return 0
     before, after = chunks[last], chunks[last + 1]
@@ -228,7 +231,7 @@ def _is_of_moment(chunk: str) -> bool:
 
 
 def _is_day(chunk: str, *, is_marked: bool) -> bool:
-    """Whether it names a day of the week; a short name, which may be any word, needs a mark behind it."""
+    """Return whether a chunk names a day of the week; a short name, which may be any word, needs a mark behind it."""
     name = chunk.casefold()
     days = _table()["days"]
     return (len(name) >= _DAY_CHARS_MIN or is_marked) and (name in days or name.removesuffix("s") in days)
@@ -243,8 +246,8 @@ def _goes_on_after_sign(chunk: str) -> bool:
 
 
 def _is_next_group(before: str, after: str) -> bool:
-    """Whether a chunk with a digit goes on with the value before it: `1780 6004`, `7014 CE P4A`, `16 h 15`, `2 x 32`. A
-    measurement after a code is a value of its own."""
+    """Return whether a chunk with a digit goes on with the value before it: `1780 6004`, `7014 CE P4A`, `16 h 15`, `2 x
+    32`. A measurement after a code is a value of its own."""
     if _SIGNS.fullmatch(before) or _is_month(before):
         return True
     if before in _table()["units"]:
@@ -257,7 +260,7 @@ def _is_next_group(before: str, after: str) -> bool:
 
 
 def _is_unit_of(before: str, after: str) -> bool:
-    """Whether a chunk without a digit is the unit, the currency or the suffix of the chunk before it."""
+    """Return whether a chunk without a digit is the unit, the currency or the suffix of the chunk before it."""
     if after in words_of(Words.GRAMMAR):
         return False
     is_unit = (after in _table()["units"] and after not in _VOWELS) or after.strip(".") in _table()["currencies"]
@@ -268,7 +271,8 @@ def _is_unit_of(before: str, after: str) -> bool:
 
 
 def _is_grammar(capitals: str) -> bool:
-    """Whether it is a capital letter that is a word, as `I` is: two capitals are a code, whatever word they spell."""
+    """Return whether a chunk is a capital letter that is a word, as `I` is: two capitals are a code, whatever word they
+    spell."""
     return len(capitals) == 1 and capitals.casefold() in words_of(Words.GRAMMAR)
 
 
@@ -281,7 +285,7 @@ def _with_counter(text: str, end: int) -> int:
 
 
 def _is_name(code: str) -> bool:
-    """Whether a span of code names something, and is no command or statement of several words."""
+    """Return whether a span of code names something, and is no command or statement of several words."""
     return _LETTER.search(code) is not None and code.count(" ") <= 5
 
 

@@ -1,8 +1,8 @@
 """The words of a text that say what it is about, as keys that forms of one word share; any script, linear in the text.
 
-In scripts with spaces a key is the beginning of a word, so that `cancelled` and `cancellation` match. In scripts
-without spaces each short run of characters is a key, because no dictionary says where a word ends. Words that occur in
-any text are not keys: those of grammar, and those that only talk about conversations.
+A key is the beginning of a word in scripts with spaces, so that `cancelled` and `cancellation` match. Each short run of
+characters is a key in scripts without spaces, because no dictionary says where a word ends. Words that occur in any
+text are not keys: those of grammar, and those that only talk about conversations.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ def folded(text: str) -> str:
 
 
 def is_spaceless(word: str) -> bool:
-    """Whether a word or key, which is not empty, begins in a script of ideographs, where no space ends a word."""
+    """Return whether a word or key, which is not empty, begins in a script of ideographs, where no space ends a
+    word."""
     return "\u2e80" <= word[0] <= "\u9fff" or "\uf900" <= word[0] <= "\ufaff"
 
 

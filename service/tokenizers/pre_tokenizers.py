@@ -60,4 +60,4 @@ _SHAPES: Final = (
 PRE_TOKENIZERS: Final[Mapping[str, PreTokenizer]] = MappingProxyType(
     {name: shape for shape, names in _SHAPES for name in names.split()}
 )
-"""By name."""
+"""The pre-tokenizers by name."""

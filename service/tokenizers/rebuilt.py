@@ -2,7 +2,7 @@
 
 The result is the text of a `tokenizer.json`, so a rebuilt tokenizer is read, cached and used like one from a file. Two
 kinds can be rebuilt: byte pairs over bytes (`gpt2`), with a known pre-tokenizer, and SentencePiece's byte pairs
-(`llama`), whose merges follow from the scores. Whatever is typed is counted as text: control tokens are a template's.
+(`llama`), whose merges follow from the scores. Typed text is counted as text: control tokens are a template's.
 """
 
 from __future__ import annotations

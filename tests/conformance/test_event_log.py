@@ -1,4 +1,4 @@
-"""What every log promises of appends: order, expected versions, idempotency, atomicity, the hook."""
+"""Appends keep every log's promises: order, expected versions, idempotency, atomicity, the hook."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_batch_takes_consecutive_positions_and_versions(at: Trial):
 
 
 def test_the_result_holds_the_events_as_they_are_read(at: Trial):
-    """What an append answers is what a reader sees."""
+    """An append answers the events that a reader sees."""
     result = at.append(event(1, trace_context="00-1-2-01"), event(2, schema_version=7))
 
     assert list(result.events) == at.log.read_stream(A) == at.log.read_all()
@@ -219,7 +219,7 @@ def test_a_repeated_batch_answers_the_first_result(at: Trial):
 
 
 def test_a_batch_of_events_known_from_several_appends_is_a_repetition(at: Trial):
-    """What counts is that every event is on disk, however it came there."""
+    """A batch is a repetition if every one of its events is on disk, however it came there."""
     at.append(event(1))
     at.append(event(9), to=B)
     at.append(event(2))
@@ -280,7 +280,7 @@ def test_a_batch_with_one_changed_event_is_refused_whole(at: Trial):
 
 
 def test_content_and_not_payload_decides_about_repetition(at: Trial):
-    """What the server adds to a payload does not make a retry a conflict."""
+    """A field that the server adds to a payload does not make a retry a conflict."""
     at.append(event(1, b"at noon", content=b"hello"))
 
     assert at.append(event(1, b"at one", content=b"hello")).already_appended
@@ -313,7 +313,7 @@ def test_an_event_twice_in_a_batch_is_written_once(at: Trial):
 
 
 def test_of_an_event_twice_in_a_batch_the_first_payload_stays(at: Trial):
-    """Where only the content is equal, the order of the batch decides."""
+    """The first event of a batch keeps its payload if a later one with its id has the same content."""
     at.append(event(1, b"first", content=b"c"), event(1, b"second", content=b"c"))
 
     assert at.payloads() == [b"first"]
@@ -511,7 +511,7 @@ def test_one_refused_append_does_not_harm_the_others(at: Trial):
 
 
 def test_concurrent_writers_leave_neither_gap_nor_repetition(at: Trial):
-    """Positions and versions are gapless whoever writes."""
+    """Positions and versions are gapless, however many threads write."""
     writers = [threading.Thread(target=_write, args=(at, number, 25)) for number in range(6)]
 
     for writer in writers:
@@ -533,7 +533,7 @@ def _write(at: Trial, writer: int, appends: int) -> None:
 
 
 def test_a_reader_never_sees_a_gap_that_fills_later(at: Trial):
-    """Whoever has seen position N never later finds a smaller one: what a tail is built on."""
+    """A reader that has seen position N never later finds a smaller one: tails are built on this."""
     writers = [threading.Thread(target=_write, args=(at, number, 30)) for number in range(4)]
     for writer in writers:
         writer.start()
@@ -584,7 +584,7 @@ class _Recorder:
 
 
 def test_the_hook_sees_the_events_and_what_was_projected(at: Trial):
-    """The hook gets what was committed, in order, with the caller's own object."""
+    """The hook gets the committed events, in order, with the caller's own object."""
     hook = _Recorder()
     at.reopen(hook)
     state = object()
@@ -647,7 +647,7 @@ def test_after_a_hook_has_raised_the_same_append_can_succeed(at: Trial):
 
 
 def test_a_hook_that_refuses_one_append_does_not_harm_the_others(at: Trial):
-    """Of a group, only the append that the hook refuses fails."""
+    """A hook that refuses one append of a group fails only that append."""
 
     def hook(transaction, committed) -> None:
         if any(each.projected == "poison" for each in committed):
@@ -709,7 +709,7 @@ def test_a_closed_log_refuses_reads(at: Trial):
 
 
 def test_closing_finishes_what_is_queued(at: Trial):
-    """What was accepted before the close is answered."""
+    """Closing answers every append that was accepted before."""
     futures = [at.log.submit(append(event(number))) for number in range(100)]
 
     at.log.close()
@@ -718,7 +718,7 @@ def test_closing_finishes_what_is_queued(at: Trial):
 
 
 def test_closing_twice_is_allowed(at: Trial):
-    """Whoever closes last need not know."""
+    """Two owners may each close the log without knowing of the other."""
     at.log.close()
     at.log.close()
 
@@ -766,7 +766,7 @@ def test_idempotency_outlives_a_restart(durable: Trial):
 
 
 def test_two_logs_have_different_ids_and_secrets(at: Trial, tmp_path):
-    """A log's id is its own, and so is what it keeps to itself."""
+    """A log's id is its own, and so is its secret."""
     (tmp_path / "second").mkdir()
     with trial(at.backend, tmp_path / "second") as second:
         assert second.log.log_id != at.log.log_id
@@ -774,7 +774,7 @@ def test_two_logs_have_different_ids_and_secrets(at: Trial, tmp_path):
 
 
 def test_a_secret_is_of_one_purpose(at: Trial):
-    """Whoever has one knows no other."""
+    """A secret gives away no secret of another purpose."""
     secret = at.log.secret("a purpose")
 
     assert len(secret) == 32

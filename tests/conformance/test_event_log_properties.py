@@ -1,4 +1,4 @@
-"""Whatever the order of appends, repetitions and restarts: a log agrees with a model of a dozen lines."""
+"""A log agrees with a model of a dozen lines, whatever the order of appends, repetitions and restarts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _APPENDS = st.builds(
 
 
 class _Model:
-    """What the log should hold and answer."""
+    """The events that the log should hold, and the answers that it should give."""
 
     def __init__(self) -> None:
         self.log: list[tuple[StreamId, bytes, bytes]] = []
@@ -109,7 +109,7 @@ def test_a_log_agrees_with_its_model(backend, groups):
 @given(appends=st.lists(_APPENDS, min_size=1, max_size=10), cuts=st.sets(st.integers(0, 9), max_size=4))
 @QUICK
 def test_restarts_change_no_answer(backend, appends, cuts):
-    """What a log answers does not depend on what it remembers of its own past."""
+    """The answers of a log do not depend on its memory of its own past."""
     model = _Model()
     with tempfile.TemporaryDirectory() as folder, trial(backend, Path(folder)) as at:
         for place, each in enumerate(appends):

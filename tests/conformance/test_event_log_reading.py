@@ -1,4 +1,4 @@
-"""What every log promises of reads: pages, directions, namespaces, filters, wake-ups, seals."""
+"""Reads keep every log's promises: pages, directions, namespaces, filters, wake-ups, seals."""
 
 from __future__ import annotations
 
@@ -73,20 +73,20 @@ def test_one_namespace_is_read_by_position(mixed: Trial, after, limit, backward,
 
 
 def test_an_unknown_namespace_is_empty(mixed: Trial):
-    """Nothing, and no error."""
+    """A scan of an unknown namespace returns no event and no error."""
     assert mixed.log.scan(matching=EventFilter(namespace="nobody")).events == ()
 
 
 @pytest.mark.parametrize(("after", "limit", "cursor"), [(0, 9, 1), (0, 2, 6), (7, 1, 6), (3, 9, 1), (1, 9, 1)])
 def test_a_backward_scan_says_down_to_where_it_looked(mixed: Trial, after, limit, cursor):
-    """At the first position there is nothing more."""
+    """A scan that has reached the first position has nothing more to read."""
     page = mixed.log.scan(after=after, limit=limit, matching=EventFilter(namespace="other"), backward=True)
 
     assert page.cursor == cursor
 
 
 def test_a_backward_scan_of_an_empty_log_is_at_its_end(at: Trial):
-    """Nothing, and nothing more."""
+    """A backward scan of an empty log returns no event and has nothing more to read."""
     assert at.log.scan(backward=True) == Page((), 1, 0)
 
 
@@ -111,13 +111,13 @@ def test_a_stream_is_read_by_version(mixed: Trial, after, limit, backward, expec
 
 
 def test_an_unknown_stream_is_empty(mixed: Trial):
-    """Nothing, and no error."""
+    """A read of an unknown stream returns no event and no error."""
     assert mixed.log.read_stream(StreamId("default", "nobody")) == []
     assert mixed.log.read_stream(StreamId("nobody", "a"), backward=True) == []
 
 
 def test_of_the_ids_that_are_asked_for_a_stream_knows_its_own(mixed: Trial):
-    """With their positions; those of other streams and of nobody are left out, and an unknown stream knows none."""
+    """A stream knows its own ids with their positions; it leaves out other ids, and an unknown stream knows no id."""
     ids = [event_id(number) for number in range(1, 1_000)]
 
     assert mixed.log.known_ids(A, ids) == {event_id(number): number for number in (1, 4, 7)}
@@ -147,7 +147,7 @@ def test_a_scan_without_a_filter_is_everything(mixed: Trial):
 
 
 def test_a_full_scan_page_stops_at_its_last_event(mixed: Trial):
-    """Nothing after a full page counts as looked at."""
+    """A page that is full has looked at no event after its last one."""
     page = mixed.log.scan(after=1, limit=2, matching=EventFilter(namespace="default"))
 
     assert _positions(page.events) == [2, 4]
@@ -283,7 +283,7 @@ def heavy(at: Trial) -> Trial:
 
 
 def test_no_page_is_larger_than_its_bytes_allow(heavy: Trial):
-    """Whatever the limit: memory is bounded, in both directions and of every kind of read."""
+    """Memory is bounded for any limit, in both directions and for every kind of read."""
     fitting = PAGE_BYTES_MAX // (PAYLOAD_BYTES_MAX + heavy.backend.frame_bytes)
 
     assert _positions(heavy.log.read_all()) == list(range(1, fitting + 1))
@@ -327,7 +327,7 @@ def test_a_reader_may_want_fewer_bytes(at: Trial, matching: EventFilter, backwar
 
 
 def test_a_scan_that_its_bytes_cut_short_goes_on_where_it_ended(heavy: Trial):
-    """The cursor is behind the last event, not at the end of what was looked at."""
+    """The cursor is behind the last event, not at the end of the events that were looked at."""
     positions: list[int] = []
     cursor = 0
     while cursor < heavy.log.head():
@@ -369,7 +369,7 @@ def test_a_log_never_shows_its_secret():
 
 
 def test_what_is_known_is_read_without_writing(at: Trial):
-    """By id, with the versions that the events have; of another stream nothing is."""
+    """A stream knows its events by id, with their versions, and no event of another stream."""
     at.append(event(1), event(2))
     at.append(event(9), to=B)
 

@@ -41,7 +41,7 @@ def _in_postgres(path: Path, opened: ExitStack) -> Leases:
 
 
 def test_a_lease_that_is_held_has_not_lapsed(both: Both):
-    """For any process, and as often as it is renewed."""
+    """Renewing a lease keeps it from lapsing, for any process."""
     one, other = both
 
     assert one.hold({A: 5, OTHER: 7}, LONG_S) == {A, OTHER}
@@ -50,7 +50,7 @@ def test_a_lease_that_is_held_has_not_lapsed(both: Both):
 
 
 def test_a_lease_that_has_lapsed_is_told_to_all_and_not_renewed(both: Both):
-    """Who was told of it may have claimed."""
+    """A process that has seen the lapse may have claimed the stream already."""
     one, other = both
     one.hold({A: 5, B: 5}, 0.0)
     one.hold({OTHER: 5}, LONG_S)
@@ -73,7 +73,7 @@ def test_a_newer_token_takes_the_place_of_an_older_one_and_not_the_other_way_rou
 
 
 def test_a_stream_without_a_lease_gets_time_to_begin(both: Both):
-    """From the first look on; whoever claims has a lease at once."""
+    """A stream without a lease gets its time from the first look on; a claim gives it a lease at once."""
     one, other = both
 
     assert one.lapsed([A, B], LONG_S) == {}
@@ -84,7 +84,7 @@ def test_a_stream_without_a_lease_gets_time_to_begin(both: Both):
 
 
 def test_dropped_leases_are_forgotten(both: Both):
-    """Of those that ended, and nothing of a newer claim."""
+    """Dropping forgets the leases that ended, and keeps a lease of a newer claim."""
     one, other = both
     one.hold({A: 5, B: 6}, 0.0)
 

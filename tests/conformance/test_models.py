@@ -1,4 +1,4 @@
-"""What every `SummaryModel` promises, over every provider."""
+"""Every provider's model keeps the promises of `SummaryModel`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def model(request):
 
 
 def fits(value, schema) -> bool:
-    """Whether a value has the schema's types and required fields; enough of JSON Schema for a record."""
+    """Return whether a value has the schema's types and required fields; enough of JSON Schema for a record."""
     match schema["type"]:
         case "object":
             return (
@@ -79,7 +79,7 @@ async def test_an_answer_is_json_for_the_schema(model):
 
 
 async def test_the_same_request_gets_the_same_answer(model):
-    """With a seed and a temperature given, an answer is repeatable."""
+    """A given seed and temperature make an answer repeatable."""
     first = await model.complete(record_request(), deadline_s=PATIENCE_S, on_progress=lambda _chars: None)
     second = await model.complete(record_request(), deadline_s=PATIENCE_S, on_progress=lambda _chars: None)
 
@@ -117,7 +117,7 @@ async def test_a_description_has_no_empty_figures(model):
 
 
 async def test_a_model_that_nobody_asks_is_idle(model):
-    """Before a call and after it."""
+    """A model is idle before a call and after it."""
     assert await model.idle()
     await model.complete(record_request(), deadline_s=5.0, on_progress=lambda _chars: None)
 

@@ -1,4 +1,4 @@
-"""The fake Ollama against Ollama's official Python client: what passes here is not only our opinion of the wire."""
+"""The fake Ollama against Ollama's official Python client: a passing test is more than our opinion of the wire."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ async def test_embed_gives_a_vector_for_each_input(client):
 
 @pytest.mark.parametrize("whole", [True, False], ids=["whole", "streamed"])
 async def test_a_prompt_that_does_not_fit_is_cut_or_refused(server, client, whole):
-    """By default the front is cut and the count betrays it; `truncate: false` makes it a 400 in the version's words."""
+    """The fake cuts the front by default and its count betrays it; `truncate: false` makes it the version's own 400."""
     long = [{"role": "user", "content": "word " * 600}]
     options = {"num_ctx": 512}
 
@@ -187,7 +187,7 @@ async def test_a_prompt_that_does_not_fit_is_cut_or_refused(server, client, whol
 
 
 async def test_an_error_inside_a_stream_reaches_the_client(server, client):
-    """After the first chunk an error is a line, for which the client knows no status."""
+    """An error after the first chunk is a line, for which the client knows no status."""
     server.behaviour = BEHAVIOURS["error-midway"]
 
     with pytest.raises(ollama.ResponseError) as broken:

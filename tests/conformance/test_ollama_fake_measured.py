@@ -1,4 +1,4 @@
-"""The fake Ollama against what a real server, 0.24.0 unless a test says otherwise, was measured to do."""
+"""The fake Ollama against the measured behaviour of a real server, 0.24.0 unless a test says otherwise."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_more_than_thirty_equal_tokens_end_a_stream_without_its_last_line(
 
 @pytest.mark.parametrize(("version", "repeated"), [("0.12.6", 197), ("0.24.0", 31), ("0.33.0", 31), ("0.34.0", 101)])
 async def test_each_version_ends_a_token_loop_in_its_way(version, repeated):
-    """None before 0.20, where num_predict ends it; from 0.34 on, the end is an error."""
+    """Versions before 0.20 do not end the loop, num_predict does; from 0.34 on, the end is an error."""
     looping = FakeOllama(manner=Manner(version), behaviour=BEHAVIOURS["token-loop"])
     async with looping as server, client_of(server) as client:
         lines = await streamed(client, options={"num_predict": 200})
@@ -144,7 +144,7 @@ async def test_a_malformed_body_is_a_400(http, body):
 
 @pytest.mark.parametrize("name", ["../etc/passwd", "a b", "x:y:z", "-"])
 async def test_an_impossible_model_name_is_a_400(http, name):
-    """It cannot be a model that is merely missing."""
+    """The name cannot be that of a model that is merely missing."""
     answer = await http.post("/api/show", json={"model": name})
 
     assert (answer.status_code, answer.json()) == (400, {"error": "invalid model name"})
@@ -222,7 +222,7 @@ async def test_a_wrong_method_is_told_the_right_ones(http):
 
 
 async def test_an_answer_of_one_token_has_no_duration(http):
-    """What is zero is left out."""
+    """The fake leaves out a duration of zero."""
     one = await whole(http, options={"num_predict": 1})
     two = await whole(http, options={"num_predict": 2})
 
@@ -231,7 +231,7 @@ async def test_an_answer_of_one_token_has_no_duration(http):
 
 
 async def test_the_window_fills_while_an_answer_is_written(server, http):
-    """Without shift the answer ends there, as `length`; with it the answer goes on to its own end."""
+    """An answer that fills the window ends there, as `length`; with shift it goes on to its own end."""
     server.responder = words
     options = {"num_ctx": 600}
 
@@ -244,7 +244,7 @@ async def test_the_window_fills_while_an_answer_is_written(server, http):
 
 @pytest.mark.parametrize(("manner", "reloads"), [(RUNNER, 1), (LLAMA_SERVER, 2)], ids=lambda value: str(value))
 async def test_another_window_or_shift_loads_the_model_anew(manner, reloads):
-    """`num_ctx` in every version, `shift` since 0.30; what stays the same loads nothing."""
+    """`num_ctx` changes it in every version, `shift` since 0.30; an option that stays the same loads nothing."""
     async with FakeOllama(manner=manner, loaded=False) as server, client_of(server) as client:
         for num_ctx, shift in ((1_024, False), (1_024, False), (2_048, False), (2_048, True)):
             await whole(client, shift=shift, options={"num_ctx": num_ctx})
@@ -289,7 +289,7 @@ async def test_the_pace_is_what_the_durations_say(server, http):
 
 
 async def test_a_tokenizer_of_its_own_counts_as_it_likes():
-    """What the server counts is not what we estimate: three tokens a word, as Hindi costs many models."""
+    """The server's count is not our estimate: three tokens a word, as Hindi costs many models."""
     async with FakeOllama(models=[FakeModel(token_ratio=3.0)]) as server, client_of(server) as client:
         answer = await whole(client, messages=LONG)
         refused = await client.post("/api/chat", json=chat(LONG, truncate=False, options={"num_ctx": 1_024}))
@@ -338,7 +338,7 @@ async def test_the_newer_generation_stops_a_prefill_that_nobody_waits_for():
 
 
 async def test_a_client_that_leaves_while_an_answer_is_written_frees_its_slot_at_once(server, http):
-    """Between two tokens the runner notices."""
+    """The runner notices between two tokens."""
     server.behaviour = BEHAVIOURS["stall"]
     async with http.stream("POST", "/api/chat", json=chat()) as answer:
         await anext(answer.aiter_lines())
@@ -349,7 +349,7 @@ async def test_a_client_that_leaves_while_an_answer_is_written_frees_its_slot_at
 
 
 async def test_the_schema_of_our_records_is_none_of_those_that_break():
-    """What we send passes every version's checks."""
+    """The schema that we send passes every version's checks."""
     for version in ("0.12.6", "0.24.0", "0.30.11", "0.33.0"):
         async with FakeOllama(manner=Manner(version)) as server, client_of(server) as client:
             assert json.loads((await whole(client, format=RECORD_SCHEMA))["message"]["content"])

@@ -1,4 +1,4 @@
-"""What every backend promises of the rows beside its events, and of snapshots where it keeps any."""
+"""Every backend keeps its promises of the rows beside its events, and of snapshots where it keeps any."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Noted]:
 
 
 def test_a_row_is_what_was_last_written_of_its_stream(noted: Noted):
-    """With each type of value, and the difference between nothing and none of it."""
+    """A row keeps each type of value, and the difference between no value and an empty one."""
     assert noted.rows.row(A) is None
     noted.note(A, text="first", weight=0.5, data=b"\0\xff", urgent=3, topic="Größe")
     noted.note(B)
@@ -78,7 +78,7 @@ def test_a_row_is_what_was_last_written_of_its_stream(noted: Noted):
 
 
 def test_a_text_may_have_any_character(noted: Noted):
-    """Also those that a database gives a meaning of its own."""
+    """A row also keeps characters that a database gives a meaning of its own."""
     for text in ("a\0b", "\\", "\\0", "\\\0\\", "'\"%_", "\u2028🙂"):
         noted.note(A, text=text, topic=text)
         assert noted.rows.row(A) == Note(*A, noted.log.head(), text, topic=text)
@@ -88,7 +88,7 @@ def test_a_text_may_have_any_character(noted: Noted):
 
 
 def test_a_page_is_of_one_namespace_last_changed_first(noted: Noted):
-    """From any position on, and of the rows alone that are asked for."""
+    """A page starts at any position and holds only the rows that match."""
     for stream, text in ((A, "x"), (B, "y"), (OTHER, "x"), (C, "x"), (A, "x")):
         noted.note(stream, text=text)
 
@@ -116,7 +116,7 @@ def test_rows_are_found_by_any_column_of_a_mark_and_counted_by_its_value(noted: 
 
 
 def test_marked_rows_come_in_pages(noted: Noted):
-    """By namespace and id, so that a look at many has a bound."""
+    """Pages follow namespace and id, so that a look at many rows has a bound."""
     for key in (OTHER, C, A, B):
         noted.note(key, urgent=1)
 
@@ -152,14 +152,14 @@ def test_rows_last_as_long_as_their_log(stored: Noted, tmp_path: Path):
 
 
 def test_a_log_says_which_it_is_and_how_large(stored: Noted):
-    """Also while a process has it open."""
+    """A process that has the log open does not hinder the answer."""
     stored.note(A)
     assert stored.place.log_id() == stored.log.log_id
     assert stored.place.size_bytes() > 0
 
 
 def test_a_snapshot_is_the_newest_of_its_stream(stored: Noted):
-    """What is set aside is not read again, and may be asked for its version."""
+    """A snapshot that is set aside is not read again, and still tells its version."""
     snapshots = _snapshots(stored)
     assert (snapshots.of(A), snapshots.version_of(A), snapshots.is_damaged(A)) == (None, 0, False)
     for version in (1, 4):

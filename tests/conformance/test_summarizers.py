@@ -1,4 +1,4 @@
-"""What every `Summarizer` promises, whether it asks a model or none."""
+"""Every `Summarizer` keeps these promises, whether or not it asks a model."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def summarizer(request, counter) -> Summarizer:
 
 
 async def test_what_it_hands_over_has_passed_the_checks(summarizer):
-    """Whoever made it: nothing that is left has a problem, and nothing in it is invented."""
+    """A draft of any summarizer has no problem left in it and nothing invented."""
     source = Source.of([m.message for m in WORK.messages], texts=(), previous=None, instructions=CHAIN_TEMPLATE.system)
 
     made = await summarizer.summarize(WORK, Heard())
@@ -61,7 +61,7 @@ async def test_what_it_hands_over_has_passed_the_checks(summarizer):
 
 
 async def test_it_says_itself_who_made_it_and_how(summarizer):
-    """Provenance is what it states, not what its name looks like."""
+    """Provenance is the stated one, not the one that a name looks like."""
     made = await summarizer.summarize(WORK, Heard())
 
     assert made.model == summarizer.name
@@ -72,7 +72,7 @@ async def test_it_says_itself_who_made_it_and_how(summarizer):
 
 
 async def test_its_tokens_are_those_of_the_record_in_the_window(summarizer):
-    """What the checks of a pass's gain begin with."""
+    """The draft's tokens are those with which the checks of a pass's gain begin."""
     made = await summarizer.summarize(WORK, Heard())
 
     assert made.tokens == WindowCost(WORK, EstimatingCounter())(made.draft)
@@ -80,7 +80,7 @@ async def test_its_tokens_are_those_of_the_record_in_the_window(summarizer):
 
 
 async def test_a_record_that_says_how_much_it_stands_for_is_counted_with_that(summarizer):
-    """Where the plan says so: the window shows what was counted."""
+    """The window shows the number of messages left out that was counted, if the plan gives one."""
     work = replace(WORK, plan=replace(WORK.plan, left_out=74))
     made = await summarizer.summarize(work, Heard())
     record = record_of(work, made, create_time_us=7, latency_ms=8)
@@ -107,7 +107,7 @@ async def test_nothing_is_counted_on_the_event_loop(summarizer, counter):
 
 
 async def test_it_says_how_far_it_is(summarizer):
-    """Nothing done at first, all of it at the end; characters, never text."""
+    """Progress is nothing at first and all of the work at the end; output is counted in characters, without text."""
     heard = Heard()
 
     await summarizer.summarize(WORK, heard)
@@ -129,5 +129,5 @@ async def test_a_cancelled_summary_ends_as_cancelled(summarizer):
 
 
 def test_a_plan_may_always_give_it_something_to_read(summarizer):
-    """Ranges are cut by what it holds, and none to nothing."""
+    """The summarizer's limit cuts ranges, and cuts none to nothing."""
     assert summarizer.source_tokens(Policy(), 1_000) > 256

@@ -14,7 +14,7 @@ from abridged.eventlog.verification import LogVerification
 from tests.support.event_logs import DURABLE, NOTES, OTHER, A, B, Clock, append, event, event_id
 
 EVENTS = 1_203
-"""Of the longest stream: three pages."""
+"""The events of the longest stream: three pages."""
 
 
 class Checked:
@@ -44,7 +44,7 @@ def check(checked: Checked) -> Iterator[LogVerification]:
 
 
 def test_a_whole_log_has_no_finding(checked: Checked, check: LogVerification):
-    """Nothing forbids a start or an append, and nothing is lost."""
+    """A whole log forbids no start and no append, and has lost nothing."""
     assert (check.log_id, check.event_count(), list(check.structure())) == (checked.log_id, EVENTS + 3, [])
     assert (check.append_hazard(), check.gave_up, check.nameless.count) == ("", False, 0)
     check.require_start()
@@ -53,14 +53,14 @@ def test_a_whole_log_has_no_finding(checked: Checked, check: LogVerification):
 
 
 def test_each_stream_is_walked_to_its_end(check: LogVerification):
-    """In pages that make one chain."""
+    """The pages of a stream make one chain."""
     assert check.streams() == {A: EVENTS, B: 2, OTHER: 1}
     walked = [sealed for page in check.pages(A) for sealed in page]
     assert verify_chain(walked, after=Verified(0, genesis(check.log_id, A))).version == EVENTS
 
 
 def test_a_check_reads_as_a_running_log_does(check: LogVerification):
-    """By position, by version, with seals, and by id."""
+    """A check reads by position, by version, with seals, and by id."""
     assert [each.position for each in check.read_all(after=1, limit=2)] == [2, 3]
     assert [each.version for each in check.read_stream(A, after=0, limit=2, backward=True)] == [EVENTS, EVENTS - 1]
     (sealed,) = check.read_sealed(B, after=1, limit=5)
@@ -76,7 +76,7 @@ def test_a_check_reads_rows_and_snapshots(check: LogVerification):
 
 
 def test_a_blanked_event_is_in_order_without_a_content(checked: Checked):
-    """Its stream is walked to its end; a hash by which a content could be guessed is no part of it."""
+    """A check walks the stream to its end; a blanked event has no hash by which its content could be guessed."""
     opened = checked.place.open(checked.place.rows(NOTES), clock_us=Clock(), hook=lambda *_: None)
     opened.log.blank(B, {2: b"nothing"})
     opened.log.close()

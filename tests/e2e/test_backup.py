@@ -158,7 +158,7 @@ def _copy(path: Path, acked: frozenset[tuple[str, str]]) -> Copy:
 
 
 def _begins(log: Path, copy: Copy) -> bool:
-    """Whether the log begins with the events of a copy, and those have the messages that were acknowledged before."""
+    """Return whether the log begins with the events of a copy, and those have the messages acknowledged before it."""
     if _digest(log, copy.events) != copy.digest:
         return False
     with _reading(log) as connection:
@@ -171,7 +171,7 @@ def _begins(log: Path, copy: Copy) -> bool:
 
 
 def _digest(path: Path, events: int) -> bytes:
-    """Of the first events: where each is, which it is, and its chain hash, which binds all of it."""
+    """Return a digest of the first events: the place, identity and chain hash of each, which binds all of it."""
     digest = blake2b()
     with _reading(path) as connection:
         for row in connection.execute(f"{_EVENTS} LIMIT ?", (events,)):

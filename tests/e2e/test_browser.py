@@ -77,7 +77,7 @@ await fetch("/said", {method: "POST", body: JSON.stringify(said)});
 
 
 class _Site(ThreadingHTTPServer):
-    """Serves the page, and takes what it says."""
+    """Serves the page, and takes the page's findings."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -152,7 +152,7 @@ def test_a_page_of_a_foreign_origin_gets_nothing(tmp_path):
 
 
 def test_a_person_chats_by_curl(tmp_path):
-    """As docs/clients.md shows it."""
+    """The commands are those of docs/clients.md."""
     message = {"id": "m1", "role": "ROLE_USER", "content": "Good morning"}
     with served(tmp_path) as sidecar:
         curl(sidecar.http_address, "AppendMessages", {"conversationId": "support-1", "messages": [message]})

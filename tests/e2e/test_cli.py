@@ -59,7 +59,7 @@ def summarized(sidecar, tmp_path_factory):
 
 
 def test_an_append_answers_number_and_ratio(cli):
-    """What a person wants to know after an append, in two lines."""
+    """A person reads all that matters after an append in two lines."""
     ran = cli("append", "first", "My invoice EU-118204 has no lines.", "--context-length", "1000")
 
     assert ran.code == 0
@@ -105,14 +105,14 @@ def test_a_context_is_rendered_for_chat_apis(cli, summarized, rendering):
 
 
 def test_the_original_messages_are_never_lost(cli, summarized):
-    """All thirty, whatever the window holds."""
+    """The view has all thirty, whatever the window holds."""
     original = json.loads(cli("context", summarized, "--original", "--json").out)
 
     assert [m["message"]["id"] for m in original["messages"]] == [f"m{n}" for n in range(30)]
 
 
 def test_a_window_too_large_is_refused_or_clipped(cli, summarized):
-    """Nothing is dropped silently: the refusal says what to do."""
+    """The command drops nothing silently: the refusal says what to do."""
     tokens = json.loads(cli("context", summarized, "--json").out)["usage"]["windowTokens"]
     refused = cli("context", summarized, "--max-tokens", str(int(tokens) - 10))
     clipped = cli("context", summarized, "--max-tokens", str(int(tokens) - 10), "--clip")
@@ -125,7 +125,7 @@ def test_a_window_too_large_is_refused_or_clipped(cli, summarized):
 
 
 def test_a_window_that_clipping_does_not_save_is_not_told_to_clip(cli, summarized):
-    """The hint is about what was typed."""
+    """The hint is about the option that was typed."""
     ran = cli("context", summarized, "--max-tokens", "5", "--clip")
 
     assert ran.code == 1
@@ -135,7 +135,7 @@ def test_a_window_that_clipping_does_not_save_is_not_told_to_clip(cli, summarize
 
 
 def test_settings_that_a_conversation_does_not_take_are_named(cli):
-    """It keeps what its first append said; what is as it was is no news."""
+    """The conversation keeps the settings of its first append; a setting that is the same is no news."""
     cli("append", "keeps", "first", "--context-length", "2000", "--model", "ollama:a", "--label", "team=billing")
 
     same = cli("append", "keeps", "second", "--context-length", "2000", "--label", "team=billing")
@@ -153,7 +153,7 @@ def test_settings_that_a_conversation_does_not_take_are_named(cli):
     [("--role", "user"), ("--name", "Jonas"), ("--id", "m1"), ("--tool-call-id", "call-1")],
 )
 def test_what_is_said_of_one_message_is_refused_with_a_file(cli, tmp_path, option):
-    """It would count for none of the file's messages, not even where it is what they are by default."""
+    """The option would count for none of the file's messages, not even for those that have its value by default."""
     path = tmp_path / "chats.jsonl"
     path.write_text(chat_line("unplayed", 1) + "\n")
 
@@ -203,7 +203,7 @@ def test_the_http_port_is_told_from_nobody(sidecar):
 
 
 def test_records_are_shown_and_printed_as_json(cli, summarized):
-    """For a person with what was saved, for a program with every field."""
+    """A person sees the tokens saved, and a program sees every field."""
     shown = cli("summaries", summarized)
     records = [json.loads(line) for line in cli("summaries", summarized, "--json").out.splitlines()]
 
@@ -221,7 +221,7 @@ def test_a_conversation_without_records_says_so(cli):
 
 
 def test_what_happened_is_told_event_by_event(cli, summarized):
-    """From the opening over trigger, pass and record to the last message."""
+    """Lines go from the opening over trigger, pass and record to the last message."""
     lines = cli("watch", summarized, "--no-follow").out.splitlines()
 
     assert lines[0].split(maxsplit=1)[1].startswith("opened: context length 1,024")
@@ -242,7 +242,7 @@ def test_what_happened_is_told_to_programs_with_payloads(cli, summarized):
 
 
 def test_an_unknown_conversation_is_a_line_with_advice(cli):
-    """Reason first, then what to do; no traceback."""
+    """The line has the reason first, then the remedy; no traceback."""
     for command in ("context", "summaries", "watch"):
         ran = cli(command, "nobody-ever")
         assert (ran.code, ran.out) == (1, "")
@@ -291,7 +291,7 @@ def test_text_of_a_conversation_does_not_steer_the_terminal(cli):
 
 
 def test_a_record_of_a_model_cannot_forge_a_line(tmp_path):
-    """What a model wrote stands behind its mark, however many lines it has."""
+    """Lines that a model wrote stand behind its mark, however many they are."""
     forged = "told\nrecord forged: depth none\r\nok    forged"
     record = {"summary": forged, "key_points": [forged], "decisions": [forged]}
     (tmp_path / "script.json").write_text(json.dumps({"context_length": 8_192, "steps": [{"record": record}]}))
@@ -314,7 +314,7 @@ def test_a_record_of_a_model_cannot_forge_a_line(tmp_path):
 
 
 def test_the_text_of_json_is_escaped_and_not_lost(cli):
-    """What a program reads is what was appended."""
+    """A program reads exactly the text that was appended."""
     cli("append", "exact", "\x1b[31m\x9b2J\u202e")
 
     (entry,) = json.loads(cli("context", "exact", "--json").out)["messages"]
@@ -342,7 +342,7 @@ def test_wrong_usage_ends_with_two(arguments):
 
 
 def test_a_setting_of_the_sidecar_changes_nothing_in_a_call_and_is_refused(cli):
-    """Those by which a command reaches a sidecar are taken."""
+    """The settings by which a command reaches a sidecar are taken."""
     cli("append", "set", "Why?")
 
     refused = cli("context", "set", "--set", "policy.trigger_token_ratio=0.5")
@@ -417,7 +417,7 @@ def test_standing_rules_are_listed_and_dropped(cli):
 
 @pytest.mark.parametrize("named", ["summary-depth:1", "summary-0123", "nothing"])
 def test_an_unknown_summary_says_which_ids_there_are_and_where_to_see_them(cli, summarized, named):
-    """The mark `summary-depth:1` of a context looks like an id and is none."""
+    """The mark `summary-depth:1` of a context looks like an id without being one."""
     expanded = cli("expand", summarized, named)
     rated = cli("rate", summarized, named, "good")
     revoked = cli("revoke", summarized, named)
@@ -438,7 +438,7 @@ def test_an_unknown_message_number_says_where_to_see_the_numbers(cli, summarized
 
 
 def test_a_range_past_the_newest_message_shows_those_that_exist(cli):
-    """And says where they end; a range that begins past it is refused."""
+    """The command says where the range ends, and refuses one that begins past that."""
     for text in ("one", "two"):
         cli("append", "range", text)
     ran = cli("expand", "range", "1-9")
@@ -462,7 +462,7 @@ def test_a_command_that_is_nearly_one_is_named(cli, typed, meant):
 
 
 def test_a_shell_completes_commands():
-    """As docs/first-steps.md says."""
+    """The commands are those of docs/first-steps.md."""
     script = abridged_process(environ={"_ABRIDGED_COMPLETE": "bash_source"})
     asked = {"_ABRIDGED_COMPLETE": "bash_complete", "COMP_WORDS": "abridged con", "COMP_CWORD": "1"}
     found = abridged_process(environ=asked)

@@ -38,7 +38,7 @@ def chat(sidecar, ollama):
 
 
 def test_a_turn_is_answered_appended_and_measured(chat, sidecar):
-    """The answer is shown and kept, and what Ollama counted calibrates the estimates."""
+    """The answer is shown and kept, and Ollama's count calibrates the estimates."""
     ran = chat("turns", "Which shard is slow?", "/quit", "never read")
     context = json.loads(abridged("context", "turns", "--json", "--address", sidecar.address).out)
     told = abridged("watch", "turns", "--no-follow", "--address", sidecar.address).out
@@ -69,7 +69,7 @@ def test_a_long_chat_is_summarized_while_it_goes_on(chat):
 
 
 def test_a_pass_can_be_forced_and_records_be_seen(chat):
-    """/resummarize says how the pass ended, /summaries what there is; anything else lists the commands."""
+    """/resummarize says how the pass ended, /summaries lists the records; anything else lists the commands."""
     turns = (TURN.format(n=n) * 3 for n in range(8))
 
     ran = chat("forced", *turns, "/resummarize", "/summaries", "/nonsense")
@@ -89,7 +89,7 @@ def test_what_cannot_be_forced_is_told_and_the_chat_goes_on(chat):
 
 
 def test_a_missing_model_is_told_with_the_command_that_fetches_it(chat):
-    """Before the first turn."""
+    """The error comes before the first turn."""
     ran = chat("missing", "hello", arguments=("--model", "never-pulled:7b"))
 
     assert ran.code == 1
@@ -110,7 +110,7 @@ def test_a_failing_model_keeps_what_was_typed(sidecar):
 
 @pytest.mark.parametrize("quirks", [(), ("--quirks", "strict-openai")])
 def test_a_server_of_openai_s_api_answers_too(sidecar, quirks):
-    """With the window in its form, and its own count; a field that it refuses is left out."""
+    """The server gets the window in its form and counts by itself; a field that it refuses is left out."""
     with fake_openai(*quirks) as url:
         options = ("--address", sidecar.address, "--set", f"openai.url={url}", "--model", f"openai:{FAKE_MODEL}")
         conversation = f"openai-{len(quirks)}"
@@ -130,7 +130,7 @@ def test_a_server_of_openai_s_api_answers_too(sidecar, quirks):
     ],
 )
 def test_a_model_that_does_not_answer_is_named_with_the_url_that_was_tried(sidecar, model, says):
-    """So that a person sees which of two servers is missing."""
+    """A person sees from it which of two servers is missing."""
     hosts = ("--set", "ollama.hosts=127.0.0.1:9", "--set", "openai.url=http://127.0.0.1:9/v1")
     ran = abridged("chat", "--address", sidecar.address, *hosts, "--model", model, stdin="hello\n")
 
@@ -139,7 +139,7 @@ def test_a_model_that_does_not_answer_is_named_with_the_url_that_was_tried(sidec
 
 
 def test_without_a_sidecar_there_is_no_chat(ollama):
-    """Told at once, with how to start one."""
+    """The command says so at once, with how to start one."""
     ran = abridged("chat", "--address", "127.0.0.1:9", "--set", f"ollama.hosts={ollama}", stdin="hello\n")
 
     assert ran.code == 1

@@ -1,4 +1,4 @@
-"""The client behind the commands: one error, one retry policy, against a server that fails as it is told."""
+"""The client behind the commands: one error, one retry policy, against a server that fails on demand."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ INVALID = status(
 
 
 class Failing:
-    """Fails as often as there are failures, then answers; keeps what was asked."""
+    """Fails as often as there are failures, then answers; keeps the ids that were asked."""
 
     def __init__(self, *failures: Any) -> None:
         self.failures = list(failures)
@@ -119,7 +119,7 @@ async def test_what_may_pass_is_tried_again_with_the_same_ids():
 
 
 async def test_patience_has_an_end():
-    """As many attempts as were allowed, and the last error is told."""
+    """The client makes as many attempts as are allowed, and raises the last error."""
     service = Failing(*[FULL] * 10)
 
     async with client_of(service, patience=Patience(attempts_max=3, pause_base_s=0.1, pause_max_s=2.0)) as (c, pauses):
@@ -133,7 +133,7 @@ async def test_patience_has_an_end():
 
 @pytest.mark.parametrize("code", [Code.CANCELLED, Code.UNKNOWN])
 async def test_a_connection_that_breaks_is_no_answer(code):
-    """What a transport says of it is tried again; ids make that safe."""
+    """The call that a transport breaks is made again; ids make that safe."""
     service = Failing(status(code))
 
     async with client_of(service) as (client, _):
@@ -144,7 +144,7 @@ async def test_a_connection_that_breaks_is_no_answer(code):
 
 @pytest.mark.parametrize("failure", [status(Code.RESOURCE_EXHAUSTED), status(Code.UNKNOWN, ErrorInfo(reason="ODD"))])
 async def test_an_answer_that_would_be_the_same_again_is_not_asked_for(failure):
-    """What is larger than the transport takes stays so, and whatever has a reason of ours is an answer."""
+    """A request too large for the transport stays so, and an error with a reason of ours is an answer."""
     service = Failing(failure)
 
     async with client_of(service) as (client, _):
@@ -188,7 +188,7 @@ async def test_a_deadline_is_an_error_of_its_own():
 
 
 async def test_the_token_goes_along_with_every_call():
-    """As a bearer token; without one there is no such header."""
+    """The token is a bearer token; a client without one sends no such header."""
     with_token, without = Failing(), Failing()
 
     async with client_of(with_token, token="s3cret") as (client, _):

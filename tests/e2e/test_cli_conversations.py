@@ -50,7 +50,7 @@ def test_conversations_are_listed_with_their_figures_and_filters(cli, tmp_path):
 
 
 def test_a_forced_pass_is_awaited_and_shown(cli, tmp_path):
-    """The pass, its record and the ratio that it leaves; what cannot be compressed is refused."""
+    """The pass, its record and the ratio that it leaves are shown; a chat that cannot be compressed is refused."""
     cli("append", "--file", chat_file(tmp_path, "full", 12), "--context-length", "8192")
 
     made = cli("compress", "full").out.splitlines()
@@ -65,7 +65,7 @@ def test_a_forced_pass_is_awaited_and_shown(cli, tmp_path):
 
 
 def test_a_forced_pass_that_fails_or_lasts_ends_with_one(tmp_path):
-    """With its class; what waits for nothing only starts it."""
+    """The command prints the class; with `--wait 0` it only starts the pass."""
     (tmp_path / "script.json").write_text('{"steps": [{"error": "refused"}, {"hang": true}]}')
     with served(tmp_path, f"summarizer.models=scripted:{tmp_path / 'script.json'}") as s:
         to = ("--address", s.address)
@@ -82,7 +82,7 @@ def test_a_forced_pass_that_fails_or_lasts_ends_with_one(tmp_path):
 
 
 def test_a_record_shows_its_model_calls_and_their_tokens(tmp_path):
-    """For a reader and for programs; a refused answer counts, too. An extract has cost nothing."""
+    """Readers and programs see them; a refused answer counts, too. An extract has cost nothing."""
     (tmp_path / "script.json").write_text('{"steps": [{"text": "not JSON"}, {"default": true}]}')
     floors = ("policy.min_shared_words=0", "policy.min_grounded_share=0", "policy.min_identifier_survival=0")
     for model in (f"scripted:{tmp_path / 'script.json'}", "extractive:default"):

@@ -67,7 +67,7 @@ def test_a_file_played_again_appends_nothing(play):
 
 
 def test_messages_without_ids_are_found_again_too(play):
-    """Their place in the chat is their id."""
+    """A message's place in the chat is its id."""
     nameless = {"conversation_id": "nameless", "messages": [{"role": "user", "content": text} for text in "abc"]}
 
     play(nameless)
@@ -123,7 +123,7 @@ def to(sidecar):
 
 
 def test_what_context_prints_plays_back_whole(to, tmp_path):
-    """As JSON for an API, with all that the API knows, and as the contract's JSON."""
+    """The chat comes as JSON for an API, with all that the API knows, and as the contract's JSON."""
     call = {"id": "t1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     messages = [
         {"role": "developer", "content": "Be brief."},
@@ -147,7 +147,7 @@ def test_what_context_prints_plays_back_whole(to, tmp_path):
 
 
 def test_a_chat_of_anthropic_is_played_with_its_system_prompt(to, tmp_path):
-    """Told by its blocks, or by --form where a line has none."""
+    """The chat's blocks show its form, or --form does where a line has none."""
     thinking = [{"type": "thinking", "thinking": "Hm.", "signature": "x"}, {"type": "text", "text": "Hello."}]
     chat = {
         "conversation_id": "told",
@@ -167,7 +167,7 @@ def test_a_chat_of_anthropic_is_played_with_its_system_prompt(to, tmp_path):
 
 @pytest.mark.parametrize("path", ["/proc/self/mem", "/proc/self"])
 def test_a_file_that_cannot_be_read_is_told_without_a_traceback(sidecar, path):
-    """A folder, and what fails while it is read."""
+    """The path is a folder, or fails while it is read."""
     ran = abridged("append", "--file", path, "--address", sidecar.address)
 
     assert ran.code in (1, 2)
@@ -208,7 +208,7 @@ def test_one_refusal_is_one(play):
     [((), "contains no chat"), (("", " "), "contains no chat"), ((chat("mute"),), "without a message")],
 )
 def test_a_file_with_nothing_in_it_is_not_well(play, lines, says):
-    """Whoever made it expected otherwise."""
+    """The user who made the file expected otherwise."""
     ran = play(*lines)
 
     assert ran.code == 1
@@ -249,7 +249,7 @@ def test_ids_and_texts_of_a_file_steer_no_terminal(play):
 
 
 def test_an_id_with_other_content_ends_its_chat(play):
-    """The log keeps what it has; the file's other version, and what follows it, is refused."""
+    """The log keeps its version; the file's other one, and the messages behind it, are refused."""
     play(chat("changed", "first", "second"))
 
     ran = play(chat("changed", "first", "SECOND", "third"))
@@ -268,7 +268,7 @@ def test_what_cannot_be_compressed_is_irreducible_and_said_so(play):
 
 
 def test_a_chat_that_ends_over_its_trigger_settles_and_fails_unsettled(play):
-    """Between trigger and the next due pass nothing is wrong with a live chat; a finished one gets no more turns."""
+    """A live chat is well between its trigger and the next due pass; a finished one gets no more turns."""
     few = chat("few", *(f"{n}. {LONG * 3}" for n in range(9)))
 
     open_end = play(few, arguments=("--context-length", "1024", "--no-settle"))
@@ -320,7 +320,7 @@ def test_a_prefix_keeps_runs_apart(play):
 
 
 def test_labels_and_settings_go_to_new_conversations(play, sidecar):
-    """As the options say; the context shows the budget that they leave."""
+    """The options set them; the context shows the budget that they leave."""
     play(chat("settings", "hello"), arguments=("--context-length", "2000", "--reserved-output-tokens", "500"))
 
     assert "of 1,500 tokens" in abridged("context", "settings", "--address", sidecar.address).out

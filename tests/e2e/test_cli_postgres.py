@@ -91,7 +91,7 @@ def test_a_database_holds_several_logs_by_name(tmp_path, url):
 
 
 def test_the_name_of_no_log_is_refused_with_those_that_are_there(tmp_path, url):
-    """By every command that only reads, which makes none."""
+    """Every command that only reads refuses it, and makes no log."""
     with served(tmp_path, f"log.url={url}", "log.name=tenant-a"), served(tmp_path, f"log.url={url}"):
         pass
 
@@ -133,7 +133,7 @@ def test_the_index_of_a_sidecar_that_runs_is_left_alone(tmp_path, url):
 
 
 def test_a_log_in_postgresql_is_replayed_as_its_lines_are(tmp_path, url):
-    """Beside the sidecar that serves it, folded and under another policy; a name that is not there is refused."""
+    """The sidecar goes on beside it, folded or under another policy; a name that is not there is refused."""
     lines = tmp_path / "lines.jsonl"
     with served(tmp_path, f"log.url={url}", "log.name=tenant-b") as run:
         assert abridged("append", "c", "The heron flies at dawn.", "--address", run.address).code == 0
@@ -159,7 +159,7 @@ def test_lines_that_are_no_log_leave_nothing_in_the_database(tmp_path, url):
 
 
 def test_commands_need_a_log_in_the_database(url):
-    """None makes one by looking."""
+    """The commands make no log by looking."""
     for command in ("export", "rebuild"):
         refused = abridged("log", command, url)
         assert (refused.code, "there is no log at postgresql://" in refused.err) == (1, True)
@@ -178,7 +178,7 @@ def test_a_refused_database_is_not_told_to_be_a_file(url):
 
 
 async def test_a_sidecar_shows_no_password(tmp_path, url):
-    """Not in its log lines, nor to whoever asks its HTTP port or has it examined."""
+    """The log lines, the HTTP port and the doctor all leave it out."""
     async with sidecar(tmp_path, {"log.url": url}) as s:
         await s.chat().append(said(1))
         told = [s.log_text, *[await s.http(path) for path in ("/config", "/readyz", "/metrics")]]
@@ -193,7 +193,7 @@ async def test_a_sidecar_shows_no_password(tmp_path, url):
 
 
 def test_no_command_shows_a_password(url):
-    """Neither of a URL that is used nor of one that cannot be."""
+    """URLs that are used keep theirs, and so do those that cannot be."""
     unusable = (
         f"other{url}",
         url.replace("?", "?nothing=1&"),
@@ -225,7 +225,7 @@ def test_a_log_is_in_one_place(tmp_path):
 
 
 def test_without_the_extra_one_sentence_says_how_to_install_it():
-    """Before anything is started, and with the exit code of other settings that cannot be used."""
+    """The command starts nothing before, and exits with the code of other settings that cannot be used."""
     program = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from abridged.service.cli.main import main; main(prog_name='abridged')"
@@ -244,7 +244,7 @@ def _columns(ran: Ran) -> list[str]:
 
 
 def test_a_log_in_postgresql_is_backed_up_into_a_file_and_restored(tmp_path, url):
-    """Beside the sidecar that serves it; whole, under another name, and never in the place of a log."""
+    """The sidecar goes on beside it; a restore is whole, under another name, and never in the place of a log."""
     backup = str(tmp_path / "backup.db")
     with served(tmp_path, f"log.url={url}") as run:
         assert abridged("append", "c", "The heron flies at dawn.", "--address", run.address).code == 0

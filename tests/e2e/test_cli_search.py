@@ -20,7 +20,7 @@ def given(*settings: str) -> list[str]:
 
 
 def test_a_search_shows_where_and_what_was_said(tmp_path):
-    """In one conversation or in all, with the default settings; as JSON lines too."""
+    """The search takes one conversation or all, with the default settings; it prints JSON lines, too."""
     with served(tmp_path) as s:
         to = ("--address", s.address)
         assert abridged("append", "c1", "The booking code is ZK4Q1P.", *to).code == 0
@@ -41,7 +41,7 @@ def test_a_search_shows_where_and_what_was_said(tmp_path):
 
 
 def test_a_search_says_what_found_a_hit_and_how_near_it_is(tmp_path):
-    """By meaning something is always nearest: a reader must see that it has no word of the query."""
+    """Searches by meaning always find something: a reader must see that it has no word of the query."""
     with served(tmp_path, "recall.index=both") as s:
         to = ("--address", s.address)
         abridged("append", "c1", "The booking code is ZK4Q1P.", *to)
@@ -72,7 +72,7 @@ def test_a_search_says_what_found_a_hit_and_how_near_it_is(tmp_path):
     ],
 )
 def test_a_search_that_cannot_be_made_says_why(tmp_path, arguments, code, said):
-    """With the exit code of wrong usage, or of a failure."""
+    """The exit code is that of wrong usage, or of a failure."""
     with served(tmp_path, *RECALL) as s:
         ran = abridged("search", *arguments, "--address", s.address)
 
@@ -80,7 +80,7 @@ def test_a_search_that_cannot_be_made_says_why(tmp_path, arguments, code, said):
 
 
 def test_a_search_without_an_index_names_the_setting(tmp_path):
-    """And a reindexing has nothing to make."""
+    """A reindexing has nothing to make then."""
     with served(tmp_path, "recall.index=off") as s:
         ran = abridged("search", "--all", "hello", "--address", s.address)
         assert ran.code == 1
@@ -109,7 +109,7 @@ def test_the_doctor_checks_what_searches_need(tmp_path):
 
 
 def test_the_doctor_finds_an_index_that_has_stopped(tmp_path):
-    """With what to do, and as a failure: searches by meaning stay away until somebody acts."""
+    """The doctor says what to do, and fails: searches by meaning stay away until somebody acts."""
     wider = ("recall.index=both", "recall.dimension=128")
     with served(tmp_path, *RECALL) as s:
         abridged("append", "c1", "The booking code is ZK4Q1P.", "--address", s.address)
@@ -126,7 +126,7 @@ def test_the_doctor_finds_an_index_that_has_stopped(tmp_path):
 
 
 def test_reindexing_makes_the_index_of_another_model(tmp_path):
-    """What a changed embedder stopped goes on after it; a running sidecar is not disturbed."""
+    """The index that a changed embedder stopped goes on after it; a running sidecar is not disturbed."""
     log = tmp_path / "served.db"
     wider = ("recall.index=both", "recall.dimension=128")
     with served(tmp_path, *RECALL) as s:

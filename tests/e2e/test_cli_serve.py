@@ -1,4 +1,4 @@
-"""`abridged serve`, `doctor` and `config`: what an operator types."""
+"""`abridged serve`, `doctor` and `config`: an operator's commands."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def fill_pipe(path: str) -> None:
 
 
 def test_a_second_sidecar_on_the_same_log_is_refused_with_advice(tmp_path):
-    """One file, one owner; the second one says what to do."""
+    """One file has one owner; the second one names the remedy."""
     with served(tmp_path) as sidecar:
         options = ("--set", f"log.path={sidecar.folder / 'served.db'}", "--set", "server.listen=127.0.0.1:0")
         second = abridged_process("serve", *options)
@@ -148,7 +148,7 @@ def test_settings_that_cannot_be_carried_out_are_refused_by_name(tmp_path, assig
 
 
 def test_everything_that_settings_name_and_that_is_not_there_is_told_at_once(tmp_path):
-    """One line each, in the order of the settings table; what is there is not told."""
+    """Each missing one has a line, in the order of the settings table; those that are there have none."""
     (tmp_path / "prompt").write_bytes(b"\xff")
     wrong = (
         "ollama.hosts=127.0.0.1,gpu:port,:::",
@@ -165,7 +165,7 @@ def test_everything_that_settings_name_and_that_is_not_there_is_told_at_once(tmp
 
 
 def test_a_token_is_asked_for_and_taken(tmp_path):
-    """Without: what to set. With it, by option or variable: as if there were none."""
+    """A call without it is told what to set. A call with it, by option or variable, is served as if there were none."""
     tokens = json.dumps([{"token": "s3cret", "scopes": ["append", "read"]}])
     with served(tmp_path, f"server.tokens={tokens}") as sidecar:
         without = abridged("append", "c", "hello", "--address", sidecar.address)
@@ -218,7 +218,7 @@ def own_settings(sidecar: ServedSidecar) -> list[str]:
 
 
 def test_commands_find_the_sidecar_that_their_settings_have_moved(tmp_path):
-    """With a token of these settings; an address of the client's own goes before, and gets no such token."""
+    """The settings' token goes along; an address of the client's own goes before, and gets no such token."""
     grant = 'server.tokens=[{"token": "s3cret-of-the-sidecar", "namespace": "default", "scopes": ["append", "read"]}]'
     with served(tmp_path, grant) as sidecar:
         own = ("--set", f"server.listen={sidecar.address}", "--set", grant)
@@ -232,13 +232,13 @@ def test_commands_find_the_sidecar_that_their_settings_have_moved(tmp_path):
 
 
 def finding(what: str, ran: Ran) -> str:
-    """What the doctor found about one thing."""
+    """Return the doctor's line about one thing."""
     (line,) = [line for line in ran.out.splitlines() if line.split()[1].rstrip(":") == what]
     return line
 
 
 def test_the_doctor_asks_whether_a_sidecar_that_answers_is_ready(tmp_path):
-    """It answers calls, and takes no appends: its log is gone from under it."""
+    """The sidecar answers calls, and takes no appends: its log is gone from under it."""
     with served(tmp_path) as sidecar:
         (tmp_path / "served.db").rename(tmp_path / "moved.db")
         gone = abridged("doctor", *own_settings(sidecar))
@@ -270,7 +270,7 @@ def served_in(folder: Path) -> Iterator[ServedSidecar]:
 
 
 def left_alone(path: Path) -> None:
-    """Nothing is there."""
+    """Make nothing at the path."""
 
 
 def an_orphan(path: Path) -> None:
@@ -303,7 +303,7 @@ def another_database(path: Path) -> None:
     ],
 )
 def test_the_doctor_opens_the_log_that_a_sidecar_would(tmp_path, made, verdict, says):
-    """And leaves what it finds as it was."""
+    """The doctor leaves the log as it was."""
     path = tmp_path / "a.db"
     made(path)
     before = {file: file.read_bytes() for file in tmp_path.iterdir()}
@@ -338,7 +338,7 @@ STRONG = "7f3c0d5be1a94e62"
     ],
 )
 def test_a_token_that_others_can_guess_or_read_is_refused_by_the_check(tmp_path, token, mode, says):
-    """With its field and what to do, and no part of it. A start warns, so that nobody's sidecar stays away."""
+    """The refusal names the field and the remedy, not the token. A start warns, so that nobody's sidecar stays away."""
     file, settings = tmp_path / "token", tmp_path / "abridged.toml"
     file.write_text(token)
     file.chmod(mode)
@@ -376,7 +376,7 @@ def test_a_mounted_token_may_have_any_mode(tmp_path):
     ],
 )
 def test_an_endpoint_that_cannot_be_used_is_refused_if_a_model_needs_it(tmp_path, url, says):
-    """Without such a model the variable may be another program's, and stops nothing."""
+    """The variable may be another program's without such a model, and stops nothing."""
     given = [part for one in (f"log.path={tmp_path / 'a.db'}", f"openai.url={url}") for part in ("--set", one)]
     needed = abridged("config", "check", *given, "--set", "summarizer.models=ollama:a,openai:gpt-4o-mini")
 
@@ -396,7 +396,7 @@ def test_an_endpoint_that_cannot_be_used_is_refused_if_a_model_needs_it(tmp_path
     ],
 )
 def test_the_doctor_asks_an_endpoint_for_its_key_and_models(tmp_path, url, key, models, found):
-    """Whether it responds, accepts the key, and lists the models; a warning each, since only passes depend on it."""
+    """The endpoint must respond, accept the key and list the models; a fault is a warning, as only passes need it."""
     with fake_openai("--key", "right") as endpoint, served(tmp_path, f"summarizer.models={models}") as sidecar:
         given = (f"openai.url={url or endpoint}", f"openai.api_key={key}", f"log.path={tmp_path / 'served.db'}")
         ran = abridged("doctor", "--address", sidecar.address, *(part for one in given for part in ("--set", one)))
@@ -475,7 +475,7 @@ def test_the_doctor_says_when_a_model_that_is_there_does_not_work():
 
 
 def test_the_doctor_asks_the_sidecar_of_its_settings(tmp_path):
-    """At server.listen with a token of server.tokens, not whoever else is at the usual address; the option wins."""
+    """The doctor asks at server.listen with a token of server.tokens, not at the usual address; the option wins."""
     tokens = json.dumps([{"token": "w", "scopes": ["append"]}, {"token": "s3cret"}])
     with served(tmp_path, f"server.tokens={tokens}") as sidecar:
         port = sidecar.address.rpartition(":")[2]
@@ -518,7 +518,7 @@ def test_the_doctor_warns_of_a_log_that_others_can_read(tmp_path):
 
 
 def test_the_doctor_does_not_judge_a_log_that_may_be_anothers(tmp_path):
-    """Who names a sidecar by its address may have no settings of it: the log of theirs says nothing of it."""
+    """A user who names a sidecar by its address may have no settings of it: the log of theirs says nothing of it."""
     broken = f"log.path={tmp_path / 'missing' / 'a.db'}"
     with served(tmp_path) as sidecar:
         by_option = abridged("doctor", "--address", sidecar.address, "--set", broken)
@@ -561,7 +561,7 @@ def test_the_settings_are_checked_with_everything_that_is_wrong_at_once(tmp_path
 
 
 def test_a_standard_variable_that_is_not_served_is_warned_of_and_ignored(tmp_path):
-    """By the check that an operator makes, and by the start."""
+    """The check that an operator makes warns of it, and so does the start."""
     environ = {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
     checked = abridged("config", "check", environ=environ)
     with served(tmp_path, environ=environ) as sidecar:
@@ -573,7 +573,7 @@ def test_a_standard_variable_that_is_not_served_is_warned_of_and_ignored(tmp_pat
 
 
 def test_the_settings_are_shown_with_their_origin_and_without_secrets():
-    """What holds, and why; before or after the command's name."""
+    """The command shows what holds, and why; the option stands before or after the command's name."""
     shown = abridged(
         "--set", "policy.trigger_token_ratio=0.75", "config", "show", "--origin", "--set", "client.token=s3cret"
     )
@@ -596,7 +596,7 @@ def test_each_command_says_what_it_is_for():
 
 
 def test_what_all_commands_share_loads_nothing_that_serves_or_draws():
-    """Start-up time: what a command does not need, it does not import."""
+    """Start-up time: a command does not import a module that it does not need."""
     program = (
         "import sys\n"
         "from abridged.service.cli.main import main\n"

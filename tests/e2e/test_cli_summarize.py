@@ -38,7 +38,7 @@ def test_a_file_is_summarized_without_a_conversation(tmp_path):
     ],
 )
 def test_a_file_that_cannot_be_summarized_says_why(tmp_path, content, code, said):
-    """In one line that names the file or the field; also far above what the transport takes."""
+    """The command names the file or the field in one line, even far above the transport's limit."""
     file = tmp_path / "input"
     file.write_bytes(content)
     with served(tmp_path, "summarizer.models=extractive:default") as s:

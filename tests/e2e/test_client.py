@@ -1,4 +1,4 @@
-"""The client package against a sidecar: what a program without a server sees."""
+"""The client package against a sidecar: a program's view without a server of its own."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class _Answer:
 
 
 def test_messages_of_chat_apis_go_in_and_come_out(tmp_path):
-    """As the APIs have them, or as their libraries return them; the system prompt is no message."""
+    """The messages are dicts of the APIs or objects of their libraries; the system prompt is no message."""
     blocks = [{"type": "thinking", "thinking": "Hm.", "signature": "x"}, {"type": "text", "text": "Hello"}]
     answer = _Answer({"id": "msg_1", "type": "message", "role": "assistant", "content": blocks, "usage": {}})
     with served(tmp_path) as sidecar, Conversations(sidecar.address) as chats:
@@ -86,7 +86,7 @@ def test_messages_of_chat_apis_go_in_and_come_out(tmp_path):
 
 
 def test_a_refusal_says_why_to_both_kinds_of_callers(tmp_path):
-    """By one word: no string has to be matched."""
+    """The reason is one word: no string has to be matched."""
     with served(tmp_path) as sidecar, Conversations(sidecar.address) as chats:
         with pytest.raises(SidecarError) as unknown:
             chats.conversation("nobody")
@@ -126,7 +126,7 @@ def test_conversations_are_listed_to_a_limit_and_to_the_end(tmp_path):
 
 
 async def test_a_watch_goes_on_over_a_restart_without_a_gap(tmp_path):
-    """The second sidecar is asked for what comes after the last event of the first."""
+    """The second sidecar is asked for the events after the last one of the first."""
     listen = f"server.listen=unix:{tmp_path / 'sidecar.sock'}"
     seen: list[int] = []
     is_known = threading.Event()
@@ -154,7 +154,7 @@ async def test_a_watch_goes_on_over_a_restart_without_a_gap(tmp_path):
 
 
 def test_nobody_who_answers_is_an_error_after_the_wait():
-    """Not a wait for ever."""
+    """The client does not wait for ever."""
     with Conversations("127.0.0.1:9") as chats, pytest.raises(SidecarError) as error:
         chats.wait_ready(within_s=0.2)
 
@@ -165,7 +165,7 @@ COMMAND = (sys.executable, "-c", PROGRAM)
 
 
 def test_a_sidecar_of_a_program_lives_as_long_as_the_block(tmp_path):
-    """Its log stays, and the next one continues it."""
+    """The sidecar's log stays, and the next one continues it."""
     scripted = {"summarizer.models": "extractive:default"}
     for expected in (1, 2):
         with (
@@ -191,7 +191,7 @@ def test_a_sidecar_for_a_test_summarizes_without_a_model_and_keeps_nothing():
 
 
 def test_a_recorded_log_is_served_to_a_test(tmp_path):
-    """What one run recorded, another one asserts on, and appends to; the lines stay as they are."""
+    """A test asserts on the recording of another run, and appends to it; the lines stay as they are."""
     lines = tmp_path / "log.jsonl"
     with start_local(tmp_path / "a.db", settings=RECORDED, command=COMMAND) as address, Conversations(address) as chats:
         for number in range(12):
@@ -210,7 +210,7 @@ def test_a_recorded_log_is_served_to_a_test(tmp_path):
 
 
 def test_a_sidecar_leaves_the_log_that_it_is_asked_for(tmp_path):
-    """As lines when it stops, whole, also of what it began with."""
+    """The sidecar writes its log as lines when it stops, whole, with all that it began with."""
     lines, again = tmp_path / "log.jsonl", tmp_path / "again.jsonl"
     with start_local(record=lines, command=COMMAND) as address, Conversations(address) as chats:
         chats.append("chat-1", [HELLO])
@@ -224,7 +224,7 @@ def test_a_sidecar_leaves_the_log_that_it_is_asked_for(tmp_path):
 
 
 def test_a_log_that_cannot_be_left_is_an_error(tmp_path):
-    """Before anything runs: the program that asked for it would assert on nothing."""
+    """The refusal comes before anything runs: the program that asked for it would assert on nothing."""
     ran = abridged("serve", "--ephemeral", "--record", str(tmp_path / "nowhere" / "log.jsonl"))
 
     assert (ran.code, "nowhere/log.jsonl: this is no place for a file" in ran.err) == (2, True)
@@ -232,7 +232,7 @@ def test_a_log_that_cannot_be_left_is_an_error(tmp_path):
 
 @pytest.mark.parametrize("said", ["", "advance 10\n"])
 def test_a_sidecar_whose_test_ends_at_once_leaves_nothing(tmp_path, said):
-    """Not even what it had begun to read, and no failure: there was nothing to do."""
+    """The sidecar leaves no part of its reading, and no failure: there was nothing to do."""
     lines = tmp_path / "log.jsonl"
     with start_local(record=lines, command=COMMAND) as address, Conversations(address) as chats:
         chats.append("chat-1", [HELLO])
@@ -270,7 +270,7 @@ def test_a_sidecar_ends_though_nobody_reads_its_answers(tmp_path):
 
 
 def test_a_sidecar_that_has_died_says_so_once(tmp_path):
-    """When the clock is to be moved, and when the log that was asked for is not there."""
+    """The error comes when the clock is to be moved, or when the log that was asked for is not there."""
     with ExitStack() as local:
         address = local.enter_context(start_local(record=tmp_path / "a.jsonl", command=COMMAND))
         address._process.kill()
@@ -330,7 +330,7 @@ def test_a_script_that_runs_out_says_at_which_call(tmp_path):
 
 
 def test_a_test_moves_the_clock_by_a_day():
-    """What waits for a moment begins when the clock has passed it, and events have the time that it shows."""
+    """A pass that waits for a moment begins when the clock has passed it, and events have the clock's time."""
     with start_local(settings=SILENT, command=COMMAND) as address, Conversations(address) as chats:
         for number in range(4):
             asked = {"role": "user", "content": f"Where does order {number} go? " * 16}
@@ -351,7 +351,7 @@ def test_a_test_moves_the_clock_by_a_day():
 
 
 def test_a_sidecar_that_keeps_its_log_goes_by_the_machines_clock(tmp_path):
-    """Its events would have times that nobody lived through."""
+    """The log's events would have times that nobody lived through."""
     with (
         start_local(tmp_path / "a.db", settings=RECORDED, command=COMMAND) as address,
         pytest.raises(ValueError, match="the machine's clock"),
@@ -361,7 +361,7 @@ def test_a_sidecar_that_keeps_its_log_goes_by_the_machines_clock(tmp_path):
 
 @pytest.mark.parametrize("line", ["advance", "advance soon", "advance nan", "advance -1", "advance 1e300", "stop", ""])
 def test_a_line_that_moves_no_clock_is_answered_so(tmp_path, line):
-    """On a line of its own, and the sidecar goes on."""
+    """The answer is a line of its own, and the sidecar goes on."""
     with subprocess.Popen(
         [*COMMAND, "serve", "--ephemeral"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path
     ) as process:
@@ -420,7 +420,7 @@ def test_goes_on(abridged, version):
 
 
 def test_tests_may_share_a_sidecar_and_record_its_log(tmp_path):
-    """By a setting of pytest, for suites in which a second a test is too long."""
+    """A setting of pytest shares it, for suites in which a second a test is too long."""
     assert "2 passed" in suite_of(tmp_path, SHARED, "abridged_scope = module")
 
     assert replay(tmp_path / "log.jsonl")["chat-1"].context.message_version == 2
@@ -436,7 +436,7 @@ def suite_of(folder: Path, text: str, setting: str = "") -> str:
 
 
 def test_a_sidecar_for_a_test_prints_its_address_and_ends_with_its_input(tmp_path):
-    """So that a test in any language needs a process and its first line. It writes no file."""
+    """A test in any language therefore needs a process and its first line. The sidecar writes no file."""
     process = subprocess.Popen(
         [*COMMAND, "serve", "--ephemeral"],
         stdin=subprocess.PIPE,
@@ -476,7 +476,7 @@ def test_a_sidecar_of_a_program_ends_with_the_program(tmp_path):
 
 
 async def test_the_client_of_an_event_loop_makes_the_same_calls(tmp_path):
-    """By the same table."""
+    """The two clients share one table of calls."""
     with served(tmp_path) as sidecar:
         async with AsyncConversations(sidecar.address) as chats:
             await chats.wait_ready(within_s=PATIENCE_S)
@@ -494,7 +494,7 @@ async def test_the_client_of_an_event_loop_makes_the_same_calls(tmp_path):
 
 
 def test_the_package_needs_grpc_and_protobuf_alone(tmp_path):
-    """Its wheel beside links to these two, in an interpreter that sees nothing else."""
+    """The interpreter sees its wheel, links to these two, and nothing else."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(command, cwd=ROOT / "client", check=True, capture_output=True, timeout=PATIENCE_S)
     (wheel,) = tmp_path.glob("*.whl")

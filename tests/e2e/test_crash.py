@@ -1,4 +1,4 @@
-"""Kill -9 under load: what was acknowledged is there, once and in its order, and every pass ends."""
+"""Kill -9 under load: acknowledged messages are there, once and in their order, and every pass ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KILLED_WHILE_STARTING = 0.15
 
 GENERATION_CYCLES = 10
 IDLE_S = 240
-"""What the last process may take for the passes that all those before it did not live to end."""
+"""Seconds that the last process may take for the passes that all those before it did not live to end."""
 
 IDLE_LOOKS_MAX = 20
 """A remake begins when nothing else runs, perhaps between the answer that all is idle and the reading of the log."""
@@ -47,7 +47,7 @@ async def test_kills_lose_and_repeat_nothing():
 @pytest.mark.crash_long
 @pytest.mark.timeout(900)
 async def test_two_hundred_kills_lose_and_repeat_nothing(capsys):
-    """No acknowledged message lost, none twice, no gap; interrupted passes run again and end once."""
+    """Every acknowledged message is there once, without a gap; interrupted passes run again and end once."""
     figures = await crashed(cycles=200, seed=12)
 
     assert figures["passes_resumed"] > 0

@@ -62,7 +62,7 @@ def test_it_shows_the_pass_from_its_request_to_its_record(ran):
 
 
 def test_it_prints_a_record_that_came_through_the_log(ran):
-    """Valid JSON with what a pass found, smaller than what it replaces."""
+    """The record is valid JSON with a pass's findings, smaller than the messages that it replaces."""
     record = record_of(ran)
 
     assert record["provenance"] == "PROVENANCE_EXTRACTIVE"
@@ -72,7 +72,7 @@ def test_it_prints_a_record_that_came_through_the_log(ran):
 
 
 def test_it_prints_the_context_with_the_summary_before_the_tail(ran):
-    """Roles, tokens, the beginning of each message, and what it would have cost."""
+    """The context has roles, tokens, the beginning of each message, and the cost without a summary."""
     context = ran.out[ran.out.index("the context to send") :]
 
     assert context.index("system: ") < context.index("summary-depth:") < context.index("user priya: ")
@@ -86,7 +86,7 @@ def test_it_prints_the_success_metrics(ran):
 
 
 def test_it_invites_nobody_to_a_sidecar_that_is_gone(ran):
-    """Without a terminal it ends, and so there is nothing to talk to."""
+    """The demo ends without a terminal, and so there is nothing to talk to."""
     assert "--address" not in ran.out
     assert "curl" not in ran.out
     assert ran.out.endswith("The sidecar stops here; on a terminal it keeps running for you to try.\n")
@@ -119,7 +119,7 @@ def test_it_asks_ollama_where_it_is_reachable():
 
 
 def test_a_model_that_is_not_pulled_is_not_waited_for():
-    """It says which model is missing, and goes on without."""
+    """The demo says which model is missing, and goes on without it."""
     with fake_ollama("--model", "another:1b") as url:
         ran = abridged_process("demo", environ={"OLLAMA_HOST": url})
 
@@ -135,7 +135,7 @@ def test_a_model_that_is_not_pulled_is_not_waited_for():
 
 
 def test_a_model_that_does_not_work_is_found_out_before_the_passes():
-    """It is there, but its runner crashes: the small question says so, and the records are made without it."""
+    """The model is there, but its runner crashes: the small question says so, and the records are made without it."""
     with fake_ollama("--behaviour", "crash") as url:
         ran = abridged_process("demo", environ={"OLLAMA_HOST": url})
 
@@ -148,8 +148,9 @@ SCALE = 0.02
 
 
 def test_a_host_that_reads_each_prompt_for_minutes_makes_every_record():
-    """Two thirds of the longest wait for a first byte, 200 s of 300, and 8 tokens a second: everything fifty times
-    as fast, the sidecar's clocks too. The wait is told, and nothing gives up."""
+    """Two thirds of the longest wait for a first byte, 200 s of 300, and 8 tokens a second: everything fifty times as
+    fast, the sidecar's clocks too. The demo announces the wait, and nothing gives up.
+    """
     defaults = Settings()
     first_byte_s, deadline_s = defaults.ollama.first_byte_timeout_s, defaults.summarizer.deadline_s
     host = ("--version", "0.24.0", "--prefill-s", str(first_byte_s * 2 / 3), "--tokens-per-s", "8")

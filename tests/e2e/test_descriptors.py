@@ -22,7 +22,7 @@ CALLERS = 2 * HARD
 
 @contextmanager
 def idle(address: str, count: int) -> Iterator[None]:
-    """So many connections that say that they speak HTTP/2, and then nothing; some of them may be refused."""
+    """Open `count` connections that say that they speak HTTP/2, and then nothing; some of them may be refused."""
     host, _, port = address.rpartition(":")
     with ExitStack() as connected:
         for _ in range(count):
@@ -42,7 +42,7 @@ def answer(http_address: str, path: str) -> int:
 
 
 def test_connections_without_a_call_take_no_health_check_its_place(tmp_path):
-    """There are twice as many as the process has descriptors; when they have gone, everybody is served as before."""
+    """The connections are twice as many as the process has descriptors; when they have gone, service is as before."""
     with served(tmp_path, program=LIMITED) as sidecar:
         with idle(sidecar.address, CALLERS):
             assert {answer(sidecar.http_address, path) for path in ("/livez", "/readyz", "/metrics")} == {200}
@@ -50,7 +50,7 @@ def test_connections_without_a_call_take_no_health_check_its_place(tmp_path):
 
 
 def test_the_limit_of_descriptors_is_raised_as_far_as_it_may(tmp_path):
-    """What a shell gives by default is little for a server."""
+    """The default of a shell is little for a server."""
     with served(tmp_path, program=LIMITED) as sidecar:
         limits = Path(f"/proc/{sidecar.process.pid}/limits").read_text()
 

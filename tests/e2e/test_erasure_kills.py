@@ -1,4 +1,4 @@
-"""Kill -9 in the middle of erasures: the next process finishes them, and what is not erased stays whole."""
+"""Kill -9 in the middle of erasures: the next process finishes them, and all other conversations stay whole."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_kills_leave_no_erasure_half_done():
 @pytest.mark.crash_long
 @pytest.mark.timeout(1_800)
 async def test_two_hundred_kills_leave_no_erasure_half_done(capsys):
-    """Whatever a process has lived to do, a repeat returns when no byte is left."""
+    """A repeat returns when no byte is left, whatever a process has lived to do."""
     met = await struck(kills=200, seed=22)
 
     with capsys.disabled():

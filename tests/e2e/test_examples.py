@@ -10,7 +10,7 @@ from tests.support.command import ROOT, abridged, served
 
 
 def test_the_agent_of_the_examples_runs_and_shows_its_tools(tmp_path):
-    """`python examples/agent_loop.py ADDRESS`: both tools by name, and what they brought back."""
+    """`python examples/agent_loop.py ADDRESS`: both tools by name, and the texts that they brought back."""
     with served(tmp_path) as s:
         command = [sys.executable, "examples/agent_loop.py", s.address]
         ran = subprocess.run(command, cwd=ROOT, env={**os.environ}, capture_output=True, text=True, timeout=60)

@@ -23,7 +23,7 @@ INDEX_BYTES = 32_768
 
 @contextmanager
 def on_a_disk() -> Iterator[tuple[SidecarProcess, Trace]]:
-    """A sidecar whose disk can have faults, and what lays them."""
+    """A sidecar whose disk can have faults, and the trace that lays them."""
     with TemporaryDirectory(prefix="full-") as folder:
         process, trace = recorded_process(folder)
         process.start()
@@ -53,7 +53,7 @@ async def append(process: SidecarProcess, number: int) -> int:
 
 @pytest.mark.parametrize("fault", [Fault.FULL, Fault.OVER_QUOTA, Fault.TOO_LARGE])
 async def test_whatever_form_a_full_disk_has_it_passes_by_itself(fault):
-    """Without room, over a quota or at the largest size of a file, nothing that was written is in doubt."""
+    """A disk without room, over a quota or at the largest size of a file puts nothing that was written in doubt."""
     with on_a_disk() as (process, trace):
         assert await append(process, 1) == 1
         trace.lay(fault)
@@ -81,7 +81,7 @@ async def test_a_disk_that_cannot_be_written_stops_the_process(fault):
 
 
 async def test_a_start_without_room_reads_and_appends_when_there_is_some():
-    """What a killed process left must be written once more before anything else is, and cannot be."""
+    """The remains of a killed process must be written once more before anything else is, and cannot be."""
     with on_a_disk() as (process, trace):
         assert await append(process, 1) == 1
         await process.kill()

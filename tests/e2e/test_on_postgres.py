@@ -58,7 +58,7 @@ def folder() -> Iterator[Path]:
 
 
 def test_two_sidecars_share_a_log_with_a_standby_on_one_machine(folder):
-    """What one acknowledges is on the standby and in the other's window; a second run goes on with it."""
+    """An append to one is on the standby and in the other's window; a second run goes on with it."""
     with on_postgres(folder) as (one, other):
         sockets = [path for path in folder.glob("run/*/.s.*") if path.is_socket()]
         assert [oct(path.stat().st_mode & 0o077) for path in (folder / "run", *sockets)] == ["0o0"] * 3

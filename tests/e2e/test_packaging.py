@@ -1,4 +1,4 @@
-"""What is shipped: the wheel, and the files that put it into containers."""
+"""The shipped product: the wheel, and the files that put it into containers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def yaml_of(name: str) -> dict[str, Any]:
 
 
 def docker_environment() -> dict[str, str]:
-    """What the last stage of the Dockerfile sets."""
+    """Return the variables that the last stage of the Dockerfile sets."""
     stage = (ROOT / "Dockerfile").read_text().rpartition("\nFROM ")[2].replace("\\\n", " ")
     return dict(re.findall(r"(\w+)=(\S+)", " ".join(re.findall(r"^ENV (.*)$", stage, re.MULTILINE))))
 
@@ -81,7 +81,7 @@ def test_the_wheel_holds_every_file_of_its_packages(unpacked):
 
 
 def test_the_wheel_carries_its_licence_and_its_command(unpacked):
-    """What an installer and a lawyer look for."""
+    """The wheel has the files that an installer and a lawyer look for."""
     (info,) = unpacked.glob("*.dist-info")
     assert "abridged = abridged.service.cli.main:main" in (info / "entry_points.txt").read_text()
     assert "Apache License" in (info / "licenses" / "LICENSE").read_text()
@@ -137,7 +137,7 @@ def test_a_users_own_packages_of_any_name_hide_nothing(unpacked, tmp_path):
 
 @pytest.mark.parametrize("arguments", [("bench",), ("bench", "--only", "disk"), ("bench", "--help")])
 def test_the_shipped_bench_says_where_the_measurements_are(shipped, arguments):
-    """It names the folder that is missing, the repository to clone and the command to run there."""
+    """The message names the folder that is missing, the repository to clone and the command to run there."""
     ran = shipped(*arguments)
 
     assert ran.returncode == 1

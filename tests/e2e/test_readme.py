@@ -1,7 +1,6 @@
 """The README is run: every command and every snippet of it, in its order, against a real sidecar.
 
-What a reader runs in other ways than a test can is in STANDS_FOR; a command that is neither there nor of `abridged`
-fails.
+Commands that a test must run otherwise are in STANDS_FOR; one that is neither there nor of `abridged` fails.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def sidecar(tmp_path_factory):
 
 
 def test_every_command_of_the_readme_runs(sidecar, tmp_path):
-    """In the order of the page, each with exit code 0."""
+    """The commands run in the order of the page, each with exit code 0."""
     given = {
         "ABRIDGED_CLIENT__ADDRESS": sidecar.address,
         "ABRIDGED_LOG__PATH": str(tmp_path / "abridged.db"),

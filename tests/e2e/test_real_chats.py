@@ -79,7 +79,7 @@ def records_of(stub: Any, name: str) -> Iterator[summary_pb2.SummaryRecord]:
 
 
 def found_in(stub: Any, chats: dict[str, list[dict[str, Any]]]) -> list[str]:
-    """What is wrong with the windows of all chats."""
+    """Return the faults of the windows of all chats."""
     faults: list[str] = []
     for name, messages in chats.items():
         window = stub.GetContext(api.GetContextRequest(conversation_id=name), timeout=PATIENCE_S)
@@ -107,7 +107,7 @@ def test_every_message_of_every_chat_is_appended_once(played: Played):
 
 
 def test_every_window_holds_each_message_once_and_no_half_tool_call(played: Played):
-    """As played, and again when settled: in the window or covered, in order, as it came, calls with their results."""
+    """The chat, played and settled, has each message in the window or covered, in order, and calls with results."""
     assert played.faults_open == []
     assert played.faults_settled == []
 
@@ -128,7 +128,7 @@ def test_an_open_end_fails_where_a_window_is_left_over_its_trigger(played: Playe
 
 
 def test_a_settled_end_is_well(played: Played):
-    """Under its trigger, or irreducible and said so; no pass has failed."""
+    """The end is under its trigger, or irreducible and said so; no pass has failed."""
     ends = outcomes(played.settled)
 
     assert (played.settled.code, played.settled.err) == (0, "")
@@ -141,7 +141,7 @@ def test_a_settled_end_is_well(played: Played):
 
 
 def test_passes_are_made_where_the_chat_outgrew_its_context(played: Played):
-    """The files are long enough to show something: most of what was said has left some window."""
+    """The files are long enough to show something: most messages have left some window."""
     ends = outcomes(played.settled).values()
 
     assert sum(outcome["records"] for outcome in ends) >= 20

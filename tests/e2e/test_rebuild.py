@@ -21,7 +21,7 @@ from tests.support.read_tables import asked, changed, grown
 from tests.support.sidecar import said, sidecar
 
 CONVERSATIONS = 5_000
-"""So many take a second: long enough to be met in the middle."""
+"""Conversations whose rebuild takes a second: long enough to be met in the middle."""
 
 OLDER = f"UPDATE projections SET version = {READ_TABLE.version - 1}"
 NEWER = f"UPDATE projections SET version = {READ_TABLE.version + 1}"
@@ -93,7 +93,7 @@ def test_the_table_of_a_newer_version_is_made_again_by_hand(tmp_path):
 
 
 def test_a_rebuild_by_hand_drops_the_snapshots_of_a_long_conversation(tmp_path):
-    """What it holds is read from its events then."""
+    """The conversation is read from its events then."""
     path = tmp_path / "abridged.db"
     asyncio.run(_long_conversation(tmp_path))
     before = _snapshots(path)
@@ -119,7 +119,7 @@ def _snapshots(path: Path) -> int:
 
 
 def test_a_rebuild_by_hand_says_what_it_had_to_leave_out(tmp_path):
-    """And is no success."""
+    """The rebuild is no success."""
     path = grown(tmp_path / "log.db", 3)
     changed(path, "UPDATE events SET payload = X'00' WHERE stream = 2 AND version = 2")
 
@@ -132,7 +132,7 @@ def test_a_rebuild_by_hand_says_what_it_had_to_leave_out(tmp_path):
 
 @pytest.mark.parametrize("command", [("serve", "--set", "summarizer.models=extractive:"), ("log", "rebuild")])
 def test_another_programs_file_is_named_as_such_and_left_as_it_was(tmp_path, command):
-    """Neither a table, nor a mode, nor a file beside it; one line and its advice, without the database's text."""
+    """The command writes no table, mode or file beside it; it prints one line and its advice, not database text."""
     (tmp_path / "junk.db").write_bytes(b"name,amount\n" * 100)
     with closing(sqlite3.connect(tmp_path / "app.db")) as app:
         app.execute("CREATE TABLE users (name)")
@@ -153,7 +153,7 @@ def test_another_programs_file_is_named_as_such_and_left_as_it_was(tmp_path, com
 
 
 def test_a_rebuild_by_hand_makes_no_log(tmp_path):
-    """A name that is mistyped is told, and no empty file is left under it."""
+    """The command names a mistyped file, and leaves no empty one under it."""
     made = _run("log", "rebuild", "--set", f"log.path={tmp_path / 'typo.db'}")
 
     assert made.exit_code == 1
@@ -162,7 +162,7 @@ def test_a_rebuild_by_hand_makes_no_log(tmp_path):
 
 
 async def test_the_table_of_a_running_sidecar_is_left_alone(tmp_path):
-    """It is its own."""
+    """The sidecar owns the table."""
     async with sidecar(tmp_path):
         made = await asyncio.to_thread(_run, "log", "rebuild", str(tmp_path / "abridged.db"))
 

@@ -40,7 +40,7 @@ NOT_BY_A_START = {
     "rich",  # structlog and httpx try it
     "tokenizers",
 }
-"""Each takes more than 5 ms of a start, or draws in what does."""
+"""Modules that take more than 5 ms of a start each, or draw in one that does."""
 
 
 def loaded_at_serving(*options: str) -> set[str]:
@@ -61,7 +61,7 @@ def loaded_at_serving(*options: str) -> set[str]:
 
 
 def test_a_start_loads_only_what_serving_needs(tmp_path):
-    """With a log in a file, an HTTP port and a model: whoever imports one of these eagerly makes every start wait."""
+    """A log in a file, an HTTP port and a model are served: one of these, imported eagerly, makes every start wait."""
     loaded = loaded_at_serving(
         *("--record", str(tmp_path / "lines")),
         *("--set", "server.http_listen=127.0.0.1:0", "--set", "summarizer.models=ollama:m"),

@@ -144,7 +144,7 @@ def numbers(count: int) -> list[str]:
 
 @pytest.mark.parametrize("killed", [True, False], ids=["killed", "stopped"])
 async def test_it_reads_says_why_it_does_not_append_and_resumes_by_itself(disk: Disk, killed: bool):
-    """Whether the last process left a write-ahead log that must be read, or a file that has none."""
+    """The last process left a write-ahead log that must be read, or a file that has none."""
     disk.start()
     for number in range(1, MESSAGES + 1):
         assert await append(disk, number) == number
@@ -182,7 +182,7 @@ async def test_it_reads_says_why_it_does_not_append_and_resumes_by_itself(disk: 
 
 
 async def test_a_killed_process_on_a_full_disk_loses_nothing_and_starts_again(disk: Disk):
-    """A process that found no room leaves the next one what it found."""
+    """A process that found no room leaves the files to the next one as it found them."""
     disk.start()
     for number in range(1, MESSAGES + 1):
         await append(disk, number)
@@ -217,7 +217,7 @@ async def test_a_first_start_says_that_there_is_no_room(disk: Disk):
 
 
 async def test_the_search_index_needs_no_room_either(disk: Disk):
-    """Its file lies on the same volume; a search finds what was indexed before."""
+    """The index lies on the same volume; a search finds what was indexed before."""
     disk.command += ("--set", "recall.index=words")
     disk.start()
     for number in range(1, MESSAGES + 1):
@@ -236,7 +236,7 @@ async def test_the_search_index_needs_no_room_either(disk: Disk):
 
 
 async def hits(disk: Disk) -> int:
-    """How many messages are in the exchanges that a search for their word finds."""
+    """Return how many messages are in the exchanges that a search for their word finds."""
     async with disk.channel() as channel:
         found = await ConversationServiceStub(channel).SearchHistory(
             conversation_service_pb2.SearchHistoryRequest(conversation_id="c", query=WORD, page_size=2 * MESSAGES),

@@ -1,4 +1,4 @@
-"""What a stranger on the wire can make the sidecar and its commands write: nothing of his own."""
+"""Words that a stranger on the wire can make the sidecar and its commands write: none of his own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INTERNAL_ERROR = 2
 
 
 def goaway(text: bytes) -> bytes:
-    """An HTTP/2 frame that ends a connection, with what its sender says about it."""
+    """An HTTP/2 frame that ends a connection, with its sender's words about it."""
     payload = bytes(4) + INTERNAL_ERROR.to_bytes(4, "big") + text
     return len(payload).to_bytes(3, "big") + b"\7\0" + bytes(4) + payload
 
@@ -81,7 +81,7 @@ def test_a_command_does_not_show_what_a_false_sidecar_says():
 
 
 def test_whoever_asks_for_the_lines_of_grpc_gets_them():
-    """To look into a connection that fails: the variable is the operator's when he sets it."""
+    """An operator who looks into a failing connection sets the variable, and it is kept."""
     with parting_server() as address:
         ran = called(address, GRPC_VERBOSITY="INFO")
 

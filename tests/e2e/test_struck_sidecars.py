@@ -27,7 +27,7 @@ TRIGGERS_PER_S_MIN = 2
 async def test_each_trigger_ends_once_whatever_is_killed_and_stopped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    """Nothing acknowledged is lost, the read table is what the log folds to, and the calls made in vain are counted."""
+    """The log loses nothing acknowledged, the read table is what it folds to, and calls made in vain are counted."""
     url = schema_url(tmp_path)
     begun_s = monotonic()
     figures = await struck(url, triggers=TRIGGERS, seed=21)

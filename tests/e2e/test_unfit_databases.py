@@ -128,7 +128,7 @@ def test_an_unfit_database_refuses_the_start(tmp_path, url, unfit):
 
 
 def test_a_standby_refuses_the_start():
-    """It says where the log can be written."""
+    """The refusal says where the log can be written."""
     with closing(PostgresServer()) as server:
         server.start()
         server.stop()
@@ -139,7 +139,7 @@ def test_a_standby_refuses_the_start():
 
 
 def test_a_pooler_of_statements_refuses_the_start(server):
-    """It would give each statement of a commit another session."""
+    """The pooler would give each statement of a commit another session."""
     with statement_pooler(server.folder) as url:
         refused = abridged("serve", "--set", f"log.url={url}")
     assert (refused.code, "gives a transaction one session" in refused.err) == (1, True), refused.err

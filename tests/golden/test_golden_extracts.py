@@ -1,4 +1,4 @@
-"""What a careful reader expects of ten real chats: the extract must hold it, in one pass and in a chain.
+"""Expectations of a careful reader of ten real chats: the extract must hold them, in one pass and in a chain.
 
 A golden file names a chat of the shared data and, for each facet, what must stand in it and what must not; it quotes no
 more of the chat. `must_in_one_pass` may be crowded out when a chain goes on to other things. `participants` and
@@ -21,7 +21,7 @@ from tests.unit.extraction.corpora import real_conversation
 
 GOLDEN = sorted((Path(__file__).parent / "extracts").glob("*.json"))
 TAIL = 6
-"""What a pass leaves in the window."""
+"""The messages that a pass leaves in the window."""
 SUMMARY_TOKENS_MAX = 1_024
 
 
@@ -44,7 +44,7 @@ def holds(items: list[str], expected: str, *, whole: bool) -> bool:
 
 
 def record_in_steps(messages: tuple[Message, ...], steps: int) -> SummaryRecord:
-    """The record of all messages but the tail, made in so many passes that continue each other."""
+    """The record of all messages but the tail, made in `steps` passes that continue each other."""
     read = [message for message in messages[:-TAIL] if message.role is not Role.SYSTEM]
     tokens_max = min(SUMMARY_TOKENS_MAX, sum(EstimatingCounter().count(message.content) for message in read) // 2)
     record = None
@@ -68,7 +68,7 @@ def differences(found: dict[str, list[str]], golden: dict[str, Any], *, steps: i
 @pytest.mark.parametrize("steps", [1, 2, 3])
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_an_extract_tells_what_a_careful_reader_expects(path: Path, steps: int) -> None:
-    """In one pass, and in passes that continue each other."""
+    """The extract is made in one pass, and in passes that continue each other."""
     golden = json.loads(path.read_text(encoding="utf-8"))
     record = record_in_steps(real_conversation(golden["file"], golden["conversation_id"]), steps)
 
@@ -76,5 +76,5 @@ def test_an_extract_tells_what_a_careful_reader_expects(path: Path, steps: int) 
 
 
 def test_there_are_ten_golden_extracts() -> None:
-    """None is lost."""
+    """The folder has lost none of them."""
     assert len(GOLDEN) == 10

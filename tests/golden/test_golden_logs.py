@@ -1,4 +1,4 @@
-"""Logs of released versions replay to what clients saw of them: the promise that stored events are never lost."""
+"""Logs of released versions replay to the views that clients saw: the promise that stored events are never lost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_golden_logs_have_every_type_of_event():
 def test_the_fold_of_the_golden_logs_is_the_one_that_snapshots_are_read_as():
     """A snapshot is not folded again by a later version, so that FOLD must say when the fold has changed.
 
-    With a new STATE_CODEC, pin both anew. With the old one, raise FOLD in service/codec/state.py first.
+    Pin both anew with a new STATE_CODEC. Raise FOLD in service/codec/state.py first with the old one.
     """
     states = blake2b(digest_size=8)
     for path in LOGS:

@@ -1,4 +1,4 @@
-"""A file that an earlier program wrote opens: its read table is made again, and says what it said.
+"""A file that an earlier program wrote opens: its read table is made again, and says the same.
 
 `read-table-unversioned.sql` is the log of a program whose read table had no version: conversations of two namespaces,
 summarized, labelled, reported, past their budget, waiting after a failure, with a fallback record, and with a pass that
@@ -25,7 +25,7 @@ NAMESPACES = ("default", "other")
 TOKENS = {"server.tokens": [{"token": name, "namespace": name} for name in NAMESPACES]}
 LISTED = "SELECT view FROM conversations WHERE namespace = ? ORDER BY position DESC"
 WAITING = ("waiting", "extracted")
-"""Their waits ended long ago, so that a start goes on with them."""
+"""Conversations whose waits ended long ago, so that a start goes on with them."""
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ async def test_an_unversioned_read_table_is_made_again_and_lists_the_same(path):
 
 
 async def test_a_pending_pass_is_found_in_a_table_that_was_made_again(path):
-    """The reactor reads no stream at a start: what it is to do must be in the rows."""
+    """The reactor reads no stream at a start: its work must be in the rows."""
     async with sidecar(path.parent, TOKENS, metadata=_bearer("default")) as s:
         await s.idle()
 

@@ -20,7 +20,7 @@ IDLE_ROUNDS = 20
 
 
 async def test_fifty_thousand_messages_in_bulk_end_under_their_trigger(tmp_path):
-    """By a summary model alone, whose context is as small as the chat model's."""
+    """The summary model does it alone, with a context as small as the chat model's."""
     gate = asyncio.Event()
     settings = ANY_DRAFT | {"policy.fallback": "never", "ollama.num_ctx": 2_048}
     async with FakeOllama(responder=gated(gate)) as ollama, sidecar(tmp_path, on_ollama(ollama) | settings) as s:

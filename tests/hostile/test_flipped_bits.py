@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.hostile, pytest.mark.timeout(3_600)]
 
 
 def test_no_answer_is_wrong_whichever_bit_is_flipped(tmp_path):
-    """Of the file of a log that was stopped in good order."""
+    """The log was stopped in good order."""
     whole = tmp_path / "whole"
     whole.mkdir()
     path = asyncio.run(built_log(whole))
@@ -44,7 +44,7 @@ def test_no_answer_is_wrong_whichever_bit_is_flipped(tmp_path):
 
 
 def test_no_answer_is_wrong_whichever_bit_of_the_write_ahead_log_is_flipped(tmp_path):
-    """Of a log whose process was killed: what was acknowledged is there, or the start is refused."""
+    """The log's process was killed: acknowledged messages are there, or the start is refused."""
     whole = tmp_path / "whole"
     whole.mkdir()
     path = asyncio.run(built_log(whole, killed=True))
@@ -58,7 +58,7 @@ def test_no_answer_is_wrong_whichever_bit_of_the_write_ahead_log_is_flipped(tmp_
 
 
 def _trials(whole: Path, flips: Sequence[Flip]) -> list[tuple[Flip, list[str]]]:
-    """The flips after which something was wrong, with what."""
+    """The flips after which an answer was wrong, with those answers."""
     head = head_of(whole)
     expected = _answers(whole, None, head)
     context = multiprocessing.get_context("spawn")

@@ -67,13 +67,13 @@ class Appends:
 
 
 def p99_ms(seconds: list[float]) -> float:
-    """So long take ninety-nine of a hundred at most, in milliseconds."""
+    """Return the milliseconds within which ninety-nine of a hundred end."""
     return 1e3 * percentile(seconds, 0.99)
 
 
 @pytest.mark.parametrize("name", [*ATTACKS, STRANGERS])
 async def test_a_flood_takes_little_memory_and_refuses_nobody_else(tmp_path, capsys, name):
-    """Whatever is sent, with a credential or without one. How long appends take meanwhile is printed."""
+    """The flood may send anything, with a credential or without one. Latencies of appends beside it are printed."""
     with served(tmp_path, f"server.tokens={TOKENS}") as sidecar:
         async with grpc.aio.insecure_channel(sidecar.address) as channel:
             appends = Appends(channel)

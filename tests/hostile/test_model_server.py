@@ -25,13 +25,13 @@ APPENDS = 400
 BESIDE_MIN = 3
 """Appends, at least, by whose end the hostile server had been asked again or had sent more since the one before."""
 APPENDS_MAX = 10_000
-"""Where those have not come by then, the attack did not last."""
+"""The most appends to wait for those: an attack without them did not last."""
 CONTEXT = 2_000
-"""Of the conversation whose pass the hostile server is asked for."""
+"""The context length of the conversation whose pass the hostile server is asked for."""
 
 
 class Attack(NamedTuple):
-    """What a hostile server has done so far."""
+    """The work of a hostile server so far."""
 
     asked: int
     pumped_bytes: int

@@ -1,4 +1,4 @@
-"""Power cuts: what was acknowledged is there, whatever the disk makes of what was not flushed.
+"""Power cuts: acknowledged messages are there, whatever the disk makes of bytes that were not flushed.
 
 A real sidecar writes to a disk that is recorded, and its log is opened as it would lie there after cuts anywhere in the
 record. Each guard has a control: the same record on a disk without it, where acknowledged messages are lost.
@@ -61,7 +61,7 @@ async def test_power_cuts_around_a_checkpoint_lose_nothing():
 
 @pytest.mark.parametrize("fault", EXIT_CODES)
 async def test_a_restart_makes_durable_what_it_finds(fault):
-    """What an earlier process wrote and could not flush is acknowledged by the next one only when it is on disk."""
+    """Bytes that an earlier process wrote and could not flush are acknowledged once the next one has flushed them."""
     await restarts(fault, lived=2, images=60, seed=24)
 
 

@@ -21,8 +21,9 @@ pytestmark = [pytest.mark.hostile, pytest.mark.timeout(3_600)]
 
 @pytest.mark.parametrize(("killed", "count"), [(False, IMAGES), (True, IMAGES_OF_KILLED)])
 def test_no_event_that_survives_is_missing_from_the_salvage(tmp_path: Path, capsys, killed: bool, count: int):
-    """Of a log that was stopped in good order, and of one whose process was killed; the damaged files stay as they
-    are, and one new log in seventeen is served as the whole one was."""
+    """The log was stopped in good order, or its process was killed; the damaged files stay as they are, and one new log
+    in seventeen is served as the whole one was.
+    """
     (tmp_path / "log").mkdir()
     path = asyncio.run(built_log(tmp_path / "log", killed=killed))
 

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.hostile, pytest.mark.timeout(600)]
 
 PASSES = 6_000
 PREFILL_S = 3.0
-"""What each of their questions keeps the model busy for, and it takes one at a time."""
+"""Seconds that each of their questions keeps the model busy, and it takes one at a time."""
 
 APPENDS = 500
 ROUNDS = 5
@@ -89,7 +89,7 @@ def tenanted(folder: Path, *settings: str) -> Iterator[ServedSidecar]:
 
 
 async def p99s_ms(one: Modest, other: Modest) -> tuple[float, float]:
-    """Of the appends of both, which take turns: what else the machine does, it does to both."""
+    """Return the latencies of appends of both, which take turns: the machine's other work delays both alike."""
     pairs = [(await one.append_s(), await other.append_s()) for _ in range(APPENDS)]
     first, second = (1e3 * percentile(seconds, 0.99) for seconds in zip(*pairs, strict=True))
     return first, second
@@ -152,7 +152,7 @@ async def leaving(address: str) -> AsyncIterator[None]:
 
 
 async def calls_p99_ms(alone: Modest, beside: Modest) -> dict[str, float]:
-    """Of appends and reads of both, which take turns."""
+    """Return the latencies of appends and reads of both, which take turns."""
     took: dict[str, list[float]] = {}
     for _ in range(CALLS):
         for name, tenant in (("", alone), (" beside", beside)):

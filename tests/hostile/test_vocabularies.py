@@ -20,7 +20,7 @@ pytestmark = pytest.mark.hostile
 
 TOKENS = 2_000_000
 PEAK_MAX_MIB = 3 * DESCRIPTION_BYTES_MAX / (1 << 20)
-"""The description as it is read, as one piece, and what the process takes for the call itself."""
+"""The limit is the description as it is read, the same as one piece, and the memory that the call itself takes."""
 
 
 def described(token_chars: int) -> FakeModel:
@@ -34,7 +34,7 @@ def described(token_chars: int) -> FakeModel:
 
 @pytest.mark.parametrize(("token_chars", "reason"), [(7, "2,000,000 values"), (20, "32,000,000 bytes")])
 async def test_an_oversize_vocabulary_is_refused_in_little_memory(token_chars, reason, tmp_path):
-    """Before it is parsed: by its bytes, and by its values, each of which would take more than its bytes."""
+    """The refusal comes before parsing: by the bytes, and by the values, each of which takes more than its bytes."""
     async with FakeOllama(models=[described(token_chars)]) as ollama:
         with served(tmp_path, f"ollama.hosts={ollama.url}", "tokens.exact=true") as run:
             before_mib = peak_mib(run.process.pid)
@@ -47,6 +47,6 @@ async def test_an_oversize_vocabulary_is_refused_in_little_memory(token_chars, r
                 answer = await stub.CountTokens(request)
             grown_mib = peak_mib(run.process.pid) - before_mib
 
-    assert answer.counter == "estimate"
+    assert answer.counter == "estimate:o200k"
     assert reason in answer.estimate_reason
     assert grown_mib <= PEAK_MAX_MIB

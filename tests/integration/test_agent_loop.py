@@ -1,4 +1,4 @@
-"""An agent that reads back what its summary left out: the loop of examples/, with a scripted model."""
+"""An agent that reads back the messages that its summary left out: the loop of examples/, with a scripted model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEARCH = ("search_history", {"query": "north door badge"})
 
 
 class Model:
-    """Asks for what it was told to, then says what came back."""
+    """Asks for the calls that it is given, then repeats the results."""
 
     def __init__(self, *calls: tuple[str, dict[str, Any]]) -> None:
         self._calls = list(calls)
@@ -42,7 +42,7 @@ async def summarized(s: Sidecar) -> Chat:
 
 
 async def test_an_agent_expands_what_its_summary_left_out(tmp_path):
-    """Its model names the numbers; the originals come back as the result of its call."""
+    """The agent's model names the numbers; the originals come back as the result of its call."""
     async with sidecar(tmp_path) as s:
         chat, model = await summarized(s), Model(("expand_history", {"first": 1, "last": 2}))
 
@@ -67,14 +67,14 @@ async def test_an_agent_searches_for_the_number_that_it_expands(tmp_path):
 
 
 async def test_without_an_index_the_model_reads_why_nothing_was_found(tmp_path):
-    """It can still expand numbers."""
+    """The model can still expand numbers."""
     async with sidecar(tmp_path) as s:
         chat, model = await summarized(s), Model(SEARCH)
         assert "error: " in await turn(s.conversations, chat.id, "t1", "What is on the door's badge?", model)
 
 
 async def test_an_agent_with_tools_keeps_its_prompt_stable(tmp_path):
-    """The definitions and all that was sent are the start of what is sent next."""
+    """The definitions and all messages of one request are the start of the next one."""
     async with sidecar(tmp_path) as s:
         chat, model = await summarized(s), Model(("expand_history", {"first": 2, "last": 2}))
 
@@ -100,7 +100,7 @@ async def test_a_call_that_is_wrong_is_answered_with_what_is_wrong(tmp_path):
 
 
 async def test_a_long_range_comes_in_parts(tmp_path):
-    """What is read back must fit beside what is there."""
+    """The originals that are read back must fit beside the window."""
     async with sidecar(tmp_path) as s:
         chat = s.chat(context_length=100_000)
         await chat.append(*(said(n, tokens=400) for n in range(1, 10)))

@@ -54,7 +54,7 @@ async def test_a_record_expands_to_its_originals_page_by_page(tmp_path):
 
 
 async def test_a_page_of_originals_keeps_to_its_tokens(tmp_path):
-    """Whoever reads them back pays for them; one message alone that is too large is excerpted and marked."""
+    """A caller that reads them back pays for them; one message alone that is too large is excerpted and marked."""
     async with sidecar(tmp_path) as s:
         chat, record = await compressed(s)
         long = said(21, "a long tool log, line by line; " * 400)
@@ -105,7 +105,7 @@ async def test_paging_passes_what_does_not_fit_in_a_page(tmp_path):
 
 
 async def test_messages_expand_by_number_whether_they_are_in_the_window_or_not(tmp_path):
-    """As a mark in the window names them."""
+    """A mark in the window names such numbers."""
     async with sidecar(tmp_path) as s:
         chat, _ = await compressed(s)
 
@@ -115,7 +115,7 @@ async def test_messages_expand_by_number_whether_they_are_in_the_window_or_not(t
 
 
 async def test_a_revoked_record_is_redone_and_still_expands(tmp_path):
-    """Its messages are back at once; the log keeps it for audit, and lists say that it is out of use."""
+    """The record's messages are back at once; the log keeps it for audit, and lists say that it is out of use."""
     async with sidecar(tmp_path) as s:
         chat, record = await compressed(s, 15)
 
@@ -135,7 +135,7 @@ async def test_a_revoked_record_is_redone_and_still_expands(tmp_path):
 
 
 async def test_a_pin_stays_verbatim_through_every_pass(tmp_path):
-    """Also through a restart; unpinned, it is a message like any other."""
+    """The pin also stays through a restart; unpinned, it is a message like any other."""
     async with sidecar(tmp_path) as s:
         chat, _ = await compressed(s)
         await asked(chat, "PinMessages", numbers=[2])
@@ -154,7 +154,7 @@ async def test_a_pin_stays_verbatim_through_every_pass(tmp_path):
 
 
 async def test_a_pinned_call_has_its_result_with_it(tmp_path):
-    """What is sent is what a chat API takes."""
+    """The window is one that a chat API takes."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await chat.append(said(1), call(2, "a", tokens=100), tool_result(3, "a", "found", tokens=100))
@@ -167,7 +167,7 @@ async def test_a_pinned_call_has_its_result_with_it(tmp_path):
 
 
 async def test_a_rewind_lets_a_user_say_it_again(tmp_path):
-    """Edit and regenerate: the old turn is in the log and in no answer, the new one follows what stayed."""
+    """Edit and regenerate: the old turn is in the log and in no answer, the new one follows the rest."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await chat.append(said(1), said(2), said(3, "Where is gate 12?"), said(4))
@@ -294,7 +294,7 @@ async def test_cleared_results_cost_no_call_and_expand_by_number(tmp_path):
 
 
 async def test_a_pass_after_clearing_reads_the_results_and_not_their_marks(tmp_path):
-    """A record made from marks would know nothing of what they stand for."""
+    """A record made from marks would know nothing of the results behind them."""
     async with FakeOllama() as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
         chat = s.chat()
         for n in range(1, 33, 4):

@@ -35,7 +35,7 @@ GRANTS = [
     ids=str,
 )
 async def test_the_window_is_that_of_get_context_byte_for_byte(tmp_path, options: dict[str, Any]):
-    """With a summary, a system message and the message that was just appended."""
+    """The window has a summary, a system message and the message that was just appended."""
     async with sidecar(tmp_path) as s:
         chat = s.chat(policy={"min_range_tokens": 1, "preserve_recent": 4, "min_messages": 1_000})
         await chat.append(said(1, "You are terse.", role=message_pb2.ROLE_SYSTEM))
@@ -55,7 +55,7 @@ async def test_the_window_is_that_of_get_context_byte_for_byte(tmp_path, options
 
 
 async def test_an_append_sets_the_marks_of_the_window_before_it(tmp_path):
-    """`cache_marks` and what is stable work from turn to turn without a GetContext."""
+    """`cache_marks` and the stable start work from turn to turn without a GetContext."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         options = {"rendering": api.RENDERING_ANTHROPIC, "cache_marks": True}
@@ -77,7 +77,7 @@ def test_the_options_are_those_of_get_context():
 
 
 async def test_without_context_an_append_returns_no_window(tmp_path):
-    """Neither the window nor a reason why there is none."""
+    """The response has no window and no reason for that."""
     async with sidecar(tmp_path) as s:
         appended = await s.chat().append(said(1))
 
@@ -86,7 +86,7 @@ async def test_without_context_an_append_returns_no_window(tmp_path):
 
 
 async def test_a_repeat_returns_the_window_too(tmp_path):
-    """A retry of a call whose answer was lost needs what the answer had."""
+    """A retry of a call whose answer was lost needs all of that answer."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         first = await chat.append(said(1), context={})
@@ -137,7 +137,7 @@ async def test_who_may_not_read_gets_no_window_and_appends_nothing(tmp_path):
 
 
 async def test_a_window_counts_as_what_is_read(tmp_path):
-    """Without room for answers the append goes through, and says when to ask for its window."""
+    """The append goes through without room for answers, and says when to ask for its window."""
     settings = {"server.answer_bytes_max": 4 << 20}
     async with sidecar(tmp_path, script(tmp_path, {"hang": True}) | settings) as s:
         chat = s.chat(context_length=4_000_000)
@@ -152,7 +152,7 @@ async def test_a_window_counts_as_what_is_read(tmp_path):
 
 
 async def test_a_window_that_a_client_might_not_take_is_left_out(tmp_path):
-    """By default a client takes 4 MiB: it would get an error, and not know that its messages are appended."""
+    """A client takes 4 MiB by default: it would get an error, and not know that its messages are appended."""
     async with sidecar(tmp_path) as s:
         chat = s.chat(context_length=4_000_000)
         for first in range(1, 17, 4):

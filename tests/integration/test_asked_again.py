@@ -119,7 +119,7 @@ async def test_a_range_that_is_asked_about_again_is_asked_with_other_seeds(tmp_p
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_an_answer_may_be_half_as_long_again_as_asked_and_is_kept_from_looping(tmp_path, dialect):
-    """In the model's own words: as many tokens as the prompt names, and half as many again."""
+    """The limit counts the model's own tokens: as many as the prompt names, and half as many again."""
     async with served(dialect, tmp_path, saying(record())) as (server, s):
         await s.chat(context_length=32_768).talk(14, tokens=2_000, wait_s=PATIENCE_S)
         body = server.asked()[0]

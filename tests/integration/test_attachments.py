@@ -157,7 +157,7 @@ async def test_a_long_address_is_refused_and_long_data_is_taken(tmp_path):
 
 
 async def test_the_prompt_of_a_summary_names_attachments_and_has_none_of_their_data(tmp_path):
-    """By name, address and media type, so that the record can name them too."""
+    """The prompt has name, address and media type, so that the record can name them too."""
     async with FakeOllama() as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
         chat = s.chat(policy={"min_range_tokens": 1})
         await chat.append(attached(1, PNG_URL, PDF_DATA, TEXT_DATA, tokens=100))

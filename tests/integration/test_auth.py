@@ -48,7 +48,7 @@ def bearer(token: str) -> list[tuple[str, str]]:
     ],
 )
 async def test_a_call_without_a_known_token_is_refused(tmp_path, metadata):
-    """And learns nothing but that."""
+    """The refusal tells nothing else."""
     async with sidecar(tmp_path, TOKENS, metadata=metadata) as s:
         async with refused("UNAUTHENTICATED", "UNAUTHENTICATED") as refusal:
             await s.chat().append(said(1))
@@ -57,7 +57,7 @@ async def test_a_call_without_a_known_token_is_refused(tmp_path, metadata):
 
 
 async def test_the_scheme_is_read_whatever_its_case(tmp_path):
-    """As HTTP has it."""
+    """The scheme has any case in HTTP."""
     async with sidecar(tmp_path, TOKENS, metadata=[("authorization", "bEaReR alpha-full")]) as s:
         assert (await s.chat().append(said(1))).message_version == 1
 
@@ -77,7 +77,7 @@ async def test_without_tokens_everybody_is_in_one_namespace(tmp_path):
 
 
 async def test_another_namespaces_conversation_is_not_found_by_any_method(tmp_path):
-    """Not forbidden, which would say that it exists: as if it were not there."""
+    """The refusal is not `forbidden`, which would say that the conversation exists."""
     async with sidecar(tmp_path, TOKENS) as s:
         s.metadata = bearer("alpha-full")
         chat = s.chat("shared-name")
@@ -125,7 +125,7 @@ def _calls_about(conversation_id: str, pass_id: str, summary_id: str) -> list[An
 
 
 async def test_the_same_name_in_two_namespaces_is_two_conversations(tmp_path):
-    """Also for message ids and request ids."""
+    """Message ids and request ids are apart, too."""
     async with sidecar(tmp_path, TOKENS) as s:
         for token in ("alpha-full", "beta-full"):
             s.metadata = bearer(token)
@@ -154,7 +154,7 @@ async def test_a_page_token_of_one_namespace_is_refused_in_another(tmp_path):
 
 @pytest.mark.parametrize(("token", "missing"), [("alpha-read", "append"), ("alpha-append", "read")])
 async def test_every_method_asks_for_its_scope(tmp_path, token, missing):
-    """By the table, method by method; the missing scope is named."""
+    """The table gives each method its scope; the missing scope is named."""
     async with sidecar(tmp_path, TOKENS) as s:
         for method, scope in METHOD_SCOPES.items():
             if scope != missing:
@@ -167,7 +167,7 @@ async def test_every_method_asks_for_its_scope(tmp_path, token, missing):
 
 
 async def test_a_token_that_only_appends_reads_neither_title_nor_settings(tmp_path):
-    """By whichever answer shows the conversation: a title is made from messages, and labels are texts of others."""
+    """Every answer that shows the conversation omits them: titles come from messages, labels are texts of others."""
     async with sidecar(tmp_path, TOKENS, metadata=bearer("alpha-full")) as s:
         chat = s.chat(labels={"client": "Acme"})
         await chat.talk(8)
@@ -211,7 +211,7 @@ async def test_a_position_tells_nobody_how_much_others_write(tmp_path):
 
 
 async def test_admin_has_every_scope(tmp_path):
-    """Of its own namespace."""
+    """The scopes are those of its own namespace."""
     async with sidecar(tmp_path, TOKENS, metadata=bearer("beta-admin")) as s:
         await s.chat().append(said(1))
 
@@ -246,8 +246,9 @@ async def test_watchers_of_health_take_no_place_of_a_subscriber(tmp_path):
 
 
 async def test_methods_of_scope_append_answer_shortly_whatever_the_conversation_holds(tmp_path):
-    """Their answers have an eighth of the room of those that read, by their scope: a method that answers what a
-    conversation holds needs the scope read, or a room of its own."""
+    """Methods of this scope have an eighth of the room for answers of those that read: a method whose answer grows with
+    the conversation needs the scope read, or a room of its own.
+    """
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         rule = "Please never send the customers a mail without asking me first."

@@ -1,4 +1,4 @@
-"""What clients send wrongly and what breaks around the sidecar, row by row: status, reason and details of each."""
+"""Errors by clients and breakage around the sidecar, row by row: status, reason and details of each."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_a_field_that_breaks_a_rule_is_named(tmp_path, request_, fields):
 
 
 async def test_a_violation_says_what_the_value_must_be(tmp_path):
-    """In words: neither a regular expression nor the number of an enumeration's value."""
+    """The words show no regular expression and no number of an enumeration's value."""
     request = api.AppendMessagesRequest(
         messages=[
             message_pb2.Message(id="-x"),
@@ -174,7 +174,7 @@ async def test_tool_fields_on_the_wrong_message_are_refused(tmp_path, message):
     ],
 )
 async def test_every_method_checks_its_request(tmp_path, method, request_):
-    """Also a stream's, before its first answer."""
+    """A stream checks its request before its first answer."""
     async with sidecar(tmp_path) as s:
         answering = getattr(s.conversations, method)(request_, timeout=PATIENCE_S)
         async with refused("INVALID_ARGUMENT", "INVALID_FIELD"):
@@ -212,7 +212,7 @@ async def test_what_is_not_there_is_named_by_its_kind(tmp_path):
 
 
 async def test_a_message_over_its_limit_is_refused_with_the_limit(tmp_path):
-    """And is named by its place."""
+    """The refusal names the message by its place."""
     async with sidecar(tmp_path, {"server.message_bytes_max": 2_000}) as s:
         async with refused("INVALID_ARGUMENT", "TOO_LARGE") as refusal:
             await s.chat().append(said(1), said(2, "x" * 2_000))
@@ -223,7 +223,7 @@ async def test_a_message_over_its_limit_is_refused_with_the_limit(tmp_path):
 
 
 async def test_a_batch_over_its_limits_is_refused(tmp_path):
-    """In bytes, in messages by the operator, and in messages by the contract."""
+    """The limits are bytes, the operator's number of messages, and the contract's number of messages."""
     settings = {"server.batch_bytes_max": 10_000, "server.batch_messages_max": 20}
     async with sidecar(tmp_path, settings) as s:
         async with refused("INVALID_ARGUMENT", "TOO_LARGE") as refusal:
@@ -245,7 +245,7 @@ async def test_the_largest_batch_that_is_allowed_is_taken(tmp_path):
 
 
 async def test_a_request_that_no_limit_of_ours_could_take_is_refused_with_the_limit(tmp_path):
-    """Nine megabytes, read and not parsed: a mistake is told by us."""
+    """Nine megabytes are read and not parsed: the sidecar itself refuses the mistake."""
     async with sidecar(tmp_path) as s:
         async with refused("INVALID_ARGUMENT", "TOO_LARGE") as refusal:
             await s.chat().append(said(1, "x" * (9 << 20)))
@@ -388,7 +388,7 @@ async def test_a_filter_that_no_conversation_can_meet_is_refused(tmp_path):
 
 
 async def test_a_record_waits_for_a_log_that_is_busy(tmp_path):
-    """It was expensive: the pass asks no model again, and commits when the log can take it."""
+    """The record was expensive: the pass asks no model again, and commits when the log can take it."""
     gate = asyncio.Event()
     with connections() as opened:
         async with FakeOllama(responder=gated(gate)) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
@@ -465,7 +465,7 @@ _ENDED_BY_A_CLOCK = {"drip", "hang", "stall"}
 
 @pytest.mark.parametrize("behaviour", sorted(_CLASSES))
 async def test_a_model_that_misbehaves_fails_its_pass_and_nothing_else(tmp_path, behaviour):
-    """By its class; the messages are untouched and appends go on."""
+    """The pass names the failure's class; the messages are untouched and appends go on."""
     async with FakeOllama(behaviour=BEHAVIOURS[behaviour]) as ollama:
         settings = on_ollama(ollama)
         if behaviour in _ENDED_BY_A_CLOCK:
@@ -498,7 +498,7 @@ async def test_a_model_that_nobody_serves_fails_its_pass_and_nothing_else(tmp_pa
 
 
 async def test_a_model_that_is_not_pulled_fails_its_pass_by_that_class(tmp_path):
-    """What `doctor` tells to pull."""
+    """The doctor tells an operator to pull such a model."""
     async with FakeOllama() as ollama, sidecar(tmp_path, on_ollama(ollama, "absent:1b")) as s:
         done = (await s.chat().talk(14, wait_s=PATIENCE_S)).summarization
 
@@ -518,7 +518,7 @@ class _Broken(Silent):
 
 
 async def test_a_bug_is_answered_with_an_id_that_the_log_line_carries():
-    """Nothing internal reaches the client, and the operator finds the place."""
+    """The client sees nothing internal, and the operator finds the place."""
     lines = io.StringIO()
     undo = configure_logs(LogSettings(level="debug", style="json"), lines)
     try:
@@ -622,7 +622,7 @@ async def test_what_is_refused_fits_into_trailers(tmp_path, labels):
 
 @pytest.mark.parametrize("method", ["AppendMessages", "WatchConversation"])
 async def test_bytes_that_are_no_message_are_a_bad_request(tmp_path, method):
-    """With a reason, and without protobuf's own words."""
+    """The refusal has a reason, and none of protobuf's own words."""
     async with sidecar(tmp_path) as s:
         channel: Any = s.channel
         path = f"/abridged.v1.ConversationService/{method}"
@@ -636,7 +636,7 @@ async def test_bytes_that_are_no_message_are_a_bad_request(tmp_path, method):
 
 
 async def test_events_of_a_conversation_that_is_not_there_are_not_found(tmp_path):
-    """As everything else of it."""
+    """The refusal is that of every other call about it."""
     async with sidecar(tmp_path) as s, refused("NOT_FOUND", "CONVERSATION_NOT_FOUND"):
         await s.event_log.ReadEvents(log.ReadEventsRequest(conversation_id="nobody"))
 

@@ -1,4 +1,4 @@
-"""Histories that branch: forks share what was said before them, and a tail is replaced in one commit."""
+"""Histories that branch: forks share the messages before them, and a tail is replaced in one commit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def originals(chat: Chat) -> list[tuple[int, str]]:
 
 
 async def test_a_fork_has_what_was_said_and_goes_its_own_way(tmp_path):
-    """Neither has what is appended to the other; numbers go on from where both were."""
+    """The two do not share later messages; numbers go on from where both were."""
     async with sidecar(tmp_path) as s:
         chat = s.chat("main", title="Trip")
         await chat.talk(4)
@@ -53,7 +53,7 @@ async def test_a_fork_has_what_was_said_and_goes_its_own_way(tmp_path):
 
 
 async def test_a_fork_of_an_earlier_version_stands_as_it_stood_then(tmp_path):
-    """Before the record that covers later messages; with the settings of now."""
+    """The fork precedes the record that covers later messages; it has the settings of now."""
     async with sidecar(tmp_path) as s:
         chat = s.chat("main", policy=SUMMARIZED)
         await chat.talk(12)
@@ -97,7 +97,7 @@ async def test_a_record_that_was_revoked_since_is_not_in_use_in_a_fork(tmp_path)
 
 
 async def test_a_fork_has_the_records_and_expands_them(tmp_path):
-    """Its summary is its source's; the messages behind it are read where they are."""
+    """The fork's summary is its source's; the messages behind it are read where they are."""
     async with sidecar(tmp_path) as s:
         chat = s.chat("main", policy=SUMMARIZED)
         await chat.talk(12)
@@ -117,7 +117,7 @@ async def test_a_fork_has_the_records_and_expands_them(tmp_path):
 
 
 async def test_a_fork_survives_a_restart_and_what_its_source_does_later(tmp_path):
-    """It is folded from its source as that was, whatever was rewound, revoked or closed since."""
+    """The fork is folded from its source as that was, whatever was rewound, revoked or closed since."""
     async with sidecar(tmp_path) as s:
         chat = s.chat("main", policy=SUMMARIZED)
         await chat.talk(10)
@@ -138,7 +138,7 @@ async def test_a_fork_survives_a_restart_and_what_its_source_does_later(tmp_path
 
 
 async def test_an_id_of_before_the_fork_is_known_and_one_of_after_is_not(tmp_path):
-    """A retry over the fork appends nothing twice; what the source got later is new to the fork."""
+    """A retry over the fork appends nothing twice; later messages of the source are new to the fork."""
     async with sidecar(tmp_path) as s:
         chat = s.chat("main")
         await chat.append(said(1), said(2))
@@ -154,7 +154,7 @@ async def test_an_id_of_before_the_fork_is_known_and_one_of_after_is_not(tmp_pat
 
 
 async def test_a_request_that_is_repeated_over_a_fork_writes_nothing(tmp_path):
-    """Its messages are the source's; the fork's stream has no event of them."""
+    """The request's messages are the source's; the fork's stream has no event of them."""
     async with sidecar(tmp_path) as s:
         chat = s.chat("main")
         await chat.append(said(1), said(2))
@@ -223,7 +223,7 @@ async def test_a_fork_is_repeated_and_takes_no_conversation_s_place(tmp_path):
 
 
 async def test_a_fork_of_an_ancestor_is_none_of_its_fork(tmp_path):
-    """It has what the fork never had; and a repeat is known whatever its source has become since."""
+    """The ancestor's fork has messages that the fork never had; a repeat is known whatever its source became since."""
     async with sidecar(tmp_path) as s:
         chat = s.chat("a")
         await chat.talk(3)
@@ -238,7 +238,7 @@ async def test_a_fork_of_an_ancestor_is_none_of_its_fork(tmp_path):
 
 
 async def test_the_newest_message_can_be_forked_at_though_it_was_rewound(tmp_path):
-    """Before and after another follows."""
+    """The message stays forkable before and after another follows."""
     async with sidecar(tmp_path) as s:
         chat = s.chat("a")
         await chat.talk(3)
@@ -248,7 +248,7 @@ async def test_the_newest_message_can_be_forked_at_though_it_was_rewound(tmp_pat
 
 
 async def test_a_fork_that_cannot_be_is_refused_and_leaves_nothing(tmp_path):
-    """Of no conversation, of a version that is not reached, of another version than expected."""
+    """The source may be no conversation, a version that is not reached, or another version than expected."""
     async with sidecar(tmp_path) as s:
         chat = s.chat("main")
         await chat.talk(3)
@@ -277,7 +277,7 @@ async def test_forks_are_as_deep_as_they_may_be(tmp_path):
 
 
 async def test_a_fork_leaves_the_pending_pass_to_its_source(tmp_path):
-    """What is asked of a model is asked once."""
+    """A model is asked once."""
     async with sidecar(tmp_path, {"summarizer.models": "ollama:none"}) as s:
         chat = s.chat("main", policy={"min_range_tokens": 1, "preserve_recent": 2})
         await chat.talk(30, tokens=400)
@@ -289,7 +289,7 @@ async def test_a_fork_leaves_the_pending_pass_to_its_source(tmp_path):
 
 
 async def test_a_search_in_a_fork_finds_what_it_has_of_its_source(tmp_path):
-    """As its own, and nothing that its source got later."""
+    """The hits are the fork's own, and nothing that its source got later."""
     async with sidecar(tmp_path, WORDS) as s:
         chat = s.chat("main")
         await chat.append(said(1, "the lentil soup"), said(2, "a plain word"))
@@ -321,7 +321,7 @@ async def test_another_answer_takes_the_place_of_the_last_in_one_call(tmp_path):
 
 
 async def test_a_replaced_tail_takes_back_what_a_record_says_of_it(tmp_path):
-    """The record that covered a removed message is revoked; what stays of its range comes back."""
+    """The record that covered a removed message is revoked; the messages of its range that stay come back."""
     async with sidecar(tmp_path) as s:
         chat = s.chat(policy=SUMMARIZED)
         await chat.talk(12)
@@ -354,7 +354,7 @@ async def test_a_repeated_replacement_changes_nothing(tmp_path):
 
 
 async def test_a_tail_that_is_replaced_under_a_pending_pass_ends_it(tmp_path):
-    """The pass read what is gone; the next one is planned on what is there."""
+    """The pass read messages that are gone; the next one is planned on those that are there."""
     async with sidecar(tmp_path, {"summarizer.models": "ollama:none"}) as s:
         chat = s.chat(policy={"min_range_tokens": 1, "preserve_recent": 2})
         await chat.talk(30, tokens=400)
@@ -369,7 +369,7 @@ async def test_a_tail_that_is_replaced_under_a_pending_pass_ends_it(tmp_path):
 
 
 async def test_the_newest_answer_of_a_chat_api_is_replaced(tmp_path):
-    """As the API has it, and with the window in the same call."""
+    """The API replaces it so, and the same call returns the window."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await chat.append(message_pb2.Message(role=message_pb2.ROLE_USER, content="Why?"))

@@ -89,7 +89,7 @@ class Branch:
                 await self._ask("PinMessages", numbers=[rng.choice([*self.messages])])
 
     async def require(self) -> None:
-        """Hold the conversation against what was said in it."""
+        """Hold the conversation against the messages of its model."""
         answer = await self.chat.context(view=api.CONTEXT_VIEW_ORIGINAL)
         assert {m.number: (m.message.id, m.message.content) for m in answer.messages} == self.messages
         assert answer.message_version == self.version

@@ -1,4 +1,4 @@
-"""A history appended in bulk is summarized, however much longer it is than what one pass may read."""
+"""A history appended in bulk is summarized, however much longer it is than the range that one pass may read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def said_for_less(number: int) -> Any:
 
 
 async def test_a_history_in_bulk_ends_under_its_trigger_by_passes_of_what_their_bounds_allow(tmp_path):
-    """Twelve times the budget, in ranges that follow each other, oldest first; none asks for more than a pass has."""
+    """Twelve times the budget goes in ranges in a row, oldest first; no pass asks for more than it has."""
     gate = asyncio.Event()
     async with (
         FakeOllama(responder=gated(gate)) as ollama,
@@ -48,7 +48,7 @@ async def test_a_history_in_bulk_ends_under_its_trigger_by_passes_of_what_their_
 
 
 async def test_the_rest_of_a_long_history_follows_after_a_restart(tmp_path):
-    """What a cut range left is followed up by whoever is there when its record is made."""
+    """The process that has the record follows up the rest of a cut range."""
     async with (
         FakeOllama(responder=hanging()) as ollama,
         sidecar(tmp_path, on_ollama(ollama) | ANY_DRAFT | NARROW) as s,
@@ -83,7 +83,7 @@ async def test_a_long_history_is_extracted_at_once_for_whoever_cannot_wait(tmp_p
 
 
 async def test_a_range_that_failed_is_tried_again_with_half_of_it(tmp_path):
-    """A caller counts a tenth of what his text takes, so that the first range needs more calls than a pass has."""
+    """A caller counts a tenth of the tokens of his text, so that the first range needs more calls than a pass has."""
     settings = NARROW | {"policy.cooldown_messages": 0}
     gate = asyncio.Event()
     gate.set()

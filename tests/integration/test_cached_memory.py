@@ -1,4 +1,4 @@
-"""What the cache says that its states take is what their objects take: a bound on less would bound nothing."""
+"""Sizes that the cache counts are those of its states' objects: a bound on less would bound nothing."""
 
 from __future__ import annotations
 

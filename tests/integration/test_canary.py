@@ -44,7 +44,7 @@ def calling(number: int) -> message_pb2.Message:
 
 
 async def attempts(s: Sidecar) -> list[Refusal]:
-    """Calls that are refused, each with the canary in what it sends; the answers that they got."""
+    """Calls that are refused, each with the canary in its request; the answers that they got."""
     client = s.conversations
     refused = [
         client.AppendMessages(api.AppendMessagesRequest(conversation_id="c1", messages=[said(1, SONG)])),
@@ -97,7 +97,7 @@ async def silent(s: Sidecar, sink: OtlpSink, refusals: list[Refusal]) -> None:
 
 
 def refusing(status: int) -> Responder:
-    """A server whose error text quotes what it was sent."""
+    """A server whose error text quotes the request."""
 
     async def respond(_: Any) -> Any:
         raise AskRefused(status, f"cannot: {SONG}")
@@ -120,7 +120,7 @@ RESPONDERS = {
 
 @pytest.mark.parametrize("case", RESPONDERS)
 async def test_text_of_messages_and_models_reaches_no_log_metric_span_or_error(tmp_path, case):
-    """Whether the model answers well, badly, or with an error that quotes its prompt; at the most talkative level."""
+    """The model may answer well, badly, or with an error that quotes its prompt; logs are at their most talkative."""
     with otlp_sink() as sink:
         async with (
             FakeOllama(responder=RESPONDERS[case]) as ollama,
@@ -139,7 +139,7 @@ async def test_text_of_messages_and_models_reaches_no_log_metric_span_or_error(t
 
 
 async def test_with_content_logging_on_the_debug_log_shows_the_start_of_a_bad_answer(tmp_path):
-    """At most 200 characters, without control characters, secrets masked: for whoever switched it on."""
+    """The operator who switched it on sees at most 200 characters, without control characters, secrets masked."""
     answer = f"{SONG}\x07 password=hunter2secret " + " ".join(map(str, range(300)))
     async with (
         FakeOllama(responder=saying(answer)) as ollama,

@@ -64,7 +64,7 @@ async def test_a_failed_pass_tells_its_cause_everywhere(tmp_path, behaviour):
 
 
 async def test_a_host_that_refuses_connections_was_not_asked(tmp_path):
-    """TRANSPORT like a deadline, and told from it."""
+    """The error is TRANSPORT like a deadline, and differs by its cause."""
     settings = {"summarizer.models": ["ollama:x"], "ollama.hosts": ["127.0.0.1:9"], "summarizer.retries": 0}
     async with sidecar(tmp_path, settings) as s:
         done = (await s.chat().talk(14, wait_s=PATIENCE_S)).summarization
@@ -117,7 +117,7 @@ async def test_a_model_that_loops_again_and_again_is_invalid_and_its_host_stays_
 
 
 async def test_a_cause_holds_no_text_of_an_answer(tmp_path):
-    """Checks quote what they refuse; the cause names the check."""
+    """Checks quote the text that they refuse; the cause names the check."""
     invented = {"record": {"summary": "I am sorry, but I cannot say who closed ticket QX-99817."}}
     async with sidecar(tmp_path, script(tmp_path, invented)) as s:
         done = (await s.chat().talk(14, wait_s=PATIENCE_S)).summarization
@@ -128,7 +128,7 @@ async def test_a_cause_holds_no_text_of_an_answer(tmp_path):
 
 
 async def test_a_broken_record_is_told_by_its_fields(tmp_path):
-    """What a person can mend: the schema's place and rule."""
+    """A person can mend the schema's place and rule."""
     async with sidecar(tmp_path, script(tmp_path, {"text": '{"summary": "half'})) as s:
         done = (await s.chat().talk(14, wait_s=PATIENCE_S)).summarization
 
@@ -154,7 +154,7 @@ async def test_whoever_waits_for_a_pass_hears_its_cause(tmp_path):
 
 
 async def test_the_hash_of_a_bad_answer_is_the_same_after_a_restart(tmp_path):
-    """Equal answers can be told by it as long as the log exists, and nobody without the log can test a guess."""
+    """Equal answers have equal hashes as long as the log exists, and nobody without the log can test a guess."""
     hashes = set()
     for run in range(2):
         async with sidecar(tmp_path, script(tmp_path, {"text": "not JSON"})) as s:
@@ -174,7 +174,7 @@ async def test_the_hash_of_a_bad_answer_is_the_same_after_a_restart(tmp_path):
 
 @pytest.mark.parametrize(("settings", "penalty"), [({}, 1.1), ({"summarizer.repeat_penalty": 1.4}, 1.4)])
 async def test_a_model_is_kept_from_looping_by_a_setting(tmp_path, settings, penalty):
-    """And asked for no longer lists than its summary has room for."""
+    """The prompt asks for no longer lists than its summary has room for."""
     async with FakeOllama() as ollama, sidecar(tmp_path, on_ollama(ollama) | settings) as s:
         await s.chat().talk(14, wait_s=PATIENCE_S)
         body = ollama.asked()[0]
@@ -184,7 +184,7 @@ async def test_a_model_is_kept_from_looping_by_a_setting(tmp_path, settings, pen
 
 
 async def test_the_log_names_an_answer_that_was_cut_off(tmp_path):
-    """By one word, as it names a check: a sentence would be redacted."""
+    """The name is one word, as that of a check: a sentence would be redacted."""
     cut = saying("{", done_reason="length")
     async with FakeOllama(responder=cut) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
         await s.chat().talk(14, wait_s=PATIENCE_S)

@@ -37,7 +37,7 @@ async def listed(s: Sidecar, **filters: Any) -> list[str]:
 
 
 async def test_a_closed_conversation_is_read_as_before_and_refuses_what_changes_its_window(tmp_path):
-    """By one reason for all of it; closing it once more changes nothing."""
+    """All refusals have one reason; closing it once more changes nothing."""
     async with sidecar(tmp_path, WORDS) as s:
         chat = s.chat()
         await chat.talk(20, wait_s=PATIENCE_S)
@@ -69,7 +69,7 @@ async def test_a_closed_conversation_is_read_as_before_and_refuses_what_changes_
 
 
 async def test_what_describes_a_closed_conversation_may_still_change(tmp_path):
-    """Its labels, ratings and usage reports; and a message that it has is a repeat like any other."""
+    """Labels, ratings and usage reports may change; and a message that it has is a repeat like any other."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await chat.talk(20, wait_s=PATIENCE_S)
@@ -142,7 +142,7 @@ async def test_reopening_what_is_open_changes_nothing(tmp_path):
 
 
 async def test_a_list_shows_and_filters_by_closed_also_after_a_restart(tmp_path):
-    """From the read table; a page token is of one filter alone."""
+    """The list is that of the read table; a page token is of one filter alone."""
     async with sidecar(tmp_path) as s:
         for name in ("a", "b", "c"):
             await s.chat(name).append(said(1))
@@ -160,7 +160,7 @@ async def test_a_list_shows_and_filters_by_closed_also_after_a_restart(tmp_path)
 
 
 async def test_a_closed_window_over_its_budget_alarms_nobody(tmp_path):
-    """It is sent to no model, so the gauges leave it out, and count it once it is reopened."""
+    """The window is sent to no model, so the gauges leave it out, and count it once it is reopened."""
     async with sidecar(tmp_path, {"policy.enabled": False}) as s:
         chat = s.chat()
         await chat.talk(20)
@@ -175,7 +175,7 @@ async def test_a_closed_window_over_its_budget_alarms_nobody(tmp_path):
 
 
 async def test_the_client_closes_waits_and_reopens(tmp_path):
-    """Its methods carry what the calls say."""
+    """The client's methods carry all fields of the calls."""
     async with sidecar(tmp_path) as s:
         await s.chat().append(said(1))
         async with AsyncConversations(s.running.grpc_addresses[0]) as client:

@@ -1,4 +1,4 @@
-"""Appending, reading back, forcing passes and looking at what they made, over a real channel."""
+"""Appending, reading back, forcing passes and looking at their records, over a real channel."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_the_first_append_opens_the_conversation_with_its_settings(tmp_pat
     ],
 )
 async def test_impossible_settings_are_refused_even_where_they_would_be_ignored(tmp_path, settings, field):
-    """Nothing is appended: a caller that would have opened with them hears of its mistake every time."""
+    """The call appends nothing: a caller that would have opened with them hears of its mistake every time."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await chat.append(said(1))
@@ -116,7 +116,7 @@ async def test_settings_that_the_operator_has_since_taken_back_stop_no_append(tm
 
 
 async def test_a_conversation_without_a_context_length_takes_the_operators(tmp_path):
-    """Client, then the operator's table by the model's name, then the default; the source is told."""
+    """The client's length goes first, then the operator's table by model, then the default; the source is named."""
     settings = {"tokens.context_lengths": {"gpt-*": 64_000}, "tokens.default_context_length": 5_000}
     async with sidecar(tmp_path, settings) as s:
         named, other = s.chat("c1", model="gpt-5", context_length=0), s.chat("c2", context_length=0)
@@ -131,7 +131,7 @@ async def test_a_conversation_without_a_context_length_takes_the_operators(tmp_p
 
 
 async def test_a_models_description_arrives_without_anybody_waiting(tmp_path):
-    """The conversation opens at once, and is told by an event when the model's server has answered."""
+    """The conversation opens at once, and an event brings the length when the model's server has answered."""
     async with FakeOllama() as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
         chat = s.chat(model="qwen2.5:3b", context_length=0)
 
@@ -180,7 +180,7 @@ async def test_a_forced_pass_without_wait_answers_at_once(tmp_path):
 
 
 async def test_passes_and_records_can_be_asked_for_one_by_one(tmp_path):
-    """GetSummarization and GetSummary answer what the lists have; a superseded record is not live by itself only."""
+    """GetSummarization and GetSummary answer as the lists do; a superseded record is not live by itself only."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await chat.talk(14, wait_s=PATIENCE_S)
@@ -200,7 +200,7 @@ async def test_passes_and_records_can_be_asked_for_one_by_one(tmp_path):
 
 
 async def test_conversations_are_listed_last_changed_first_and_filtered(tmp_path):
-    """By every label that is asked for, and by ratio."""
+    """The filter takes every label that is asked for, and the ratio."""
     async with sidecar(tmp_path) as s:
         await s.chat("a", labels={"team": "blue", "env": "prod"}).append(said(1, tokens=1_000))
         await s.chat("b", labels={"team": "blue"}).append(said(1, tokens=10))
@@ -278,7 +278,7 @@ async def test_an_unknown_method_is_refused_with_a_reason(tmp_path):
 
 
 async def test_an_unknown_method_whose_request_never_comes_is_answered_and_holds_no_place(tmp_path):
-    """Nobody can keep others out by calling what does not exist and then saying nothing."""
+    """Nobody can keep others out by calling a method that does not exist and then saying nothing."""
     never = asyncio.Event()
 
     async def silent() -> AsyncIterator[bytes]:
@@ -297,7 +297,7 @@ async def test_an_unknown_method_whose_request_never_comes_is_answered_and_holds
 
 
 async def test_the_name_of_an_unknown_method_reaches_no_span(tmp_path):
-    """It is a client's text, and spans have names without number otherwise."""
+    """The name is a client's text, and spans would have names without number."""
     with otlp_sink() as sink:
         async with sidecar(tmp_path, environ=sink.environ) as s:
             unknown: Any = s.channel.unary_unary("/abridged.v1.Nothing/CANARY")

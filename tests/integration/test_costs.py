@@ -1,4 +1,4 @@
-"""What compaction costs on real chats: calls, windows over their budget, passes that free little; shown with `-rP`."""
+"""Costs of compaction on real chats: calls, windows over their budget, passes that free little; shown with `-rP`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def costs_of(
 
 
 async def test_tool_chats_cost_hardly_more_than_two_calls_each_and_no_window_is_over_without_a_reason():
-    """At 4,096 tokens, of which their system messages take up to half and their ledgers 15 %."""
+    """The windows have 4,096 tokens, of which system messages take up to half and ledgers 15 %."""
     airline, coding = await costs_of(AIRLINE, clearing=False), await costs_of(CODING, clearing=False)
 
     long_chats = airline.long_chats + coding.long_chats
@@ -77,7 +77,7 @@ async def test_tool_chats_cost_hardly_more_than_two_calls_each_and_no_window_is_
 
 @pytest.mark.parametrize("name", [AIRLINE, CODING])
 async def test_a_mediocre_models_drafts_cost_no_second_call(name):
-    """It copies sentences and JSON of tools, and code drops what would be refused."""
+    """The model copies sentences and JSON of tools, and code drops what would be refused."""
     costs = await costs_of(name, clearing=False, model=LossyModel(window=MODEL_WINDOW))
 
     assert costs.passes > 0
@@ -85,7 +85,7 @@ async def test_a_mediocre_models_drafts_cost_no_second_call(name):
 
 
 async def test_clearing_saves_calls_wherever_old_results_fill_the_window():
-    """At 6,144 tokens, where the system messages leave results room to grow old."""
+    """The windows have 6,144 tokens, where the system messages leave results room to grow old."""
     whole = await costs_of(AIRLINE, context_length=6_144, clearing=False)
     cleared = await costs_of(AIRLINE, context_length=6_144)
 
@@ -115,7 +115,7 @@ async def test_a_meeting_costs_one_call_a_pass():
 
 
 async def test_a_rebase_costs_what_it_promises():
-    """At the default context length: at most two calls for 10,000 tokens, rebases among them."""
+    """The default context length has at most two calls for 10,000 tokens, rebases among them."""
     costs = await costs_of(MEETINGS, context_length=8_192)
 
     assert costs.calls <= 2 * costs.tokens / 10_000

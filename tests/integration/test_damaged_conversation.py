@@ -73,7 +73,7 @@ READS = [read_events, read_all_events, subscribe, watch, all_messages, search]
 async def test_nothing_is_served_once_a_read_has_met_the_damage(
     tmp_path: Path, read: Callable[[Sidecar], Awaitable[None]]
 ) -> None:
-    """Neither from memory nor from the snapshot, before or after a restart; the snapshot is kept."""
+    """Memory and the snapshot do not serve it either, before or after a restart; the snapshot is kept."""
     await _built(tmp_path)
     async with sidecar(tmp_path, WORDS) as s:
         assert len((await s.chat("long").context()).messages) == MESSAGES
@@ -86,7 +86,7 @@ async def test_nothing_is_served_once_a_read_has_met_the_damage(
 
 
 async def test_the_refusal_names_the_event_by_its_version_and_the_next_step(tmp_path: Path) -> None:
-    """Its position would tell how much others write."""
+    """The event's position would tell how much others write."""
     await _built(tmp_path)
     async with sidecar(tmp_path) as s:
         async with refused("DATA_LOSS", "LOG_CORRUPT") as refusal:
@@ -141,7 +141,7 @@ async def test_a_snapshot_that_cannot_be_set_aside_is_where_it_was_until_it_can(
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_rebuild_keeps_the_snapshot_of_a_damaged_conversation_and_says_so(tmp_path: Path, times: int) -> None:
-    """Also the next one; what it says of the conversation is what it was refused with before."""
+    """The next rebuild keeps it, too; a rebuild's words on the conversation are those of the refusal before."""
     asyncio.run(_built(tmp_path))
     before = asyncio.run(_read_once(tmp_path, read_events))
 
@@ -157,7 +157,7 @@ def test_a_rebuild_keeps_the_snapshot_of_a_damaged_conversation_and_says_so(tmp_
 
 
 def test_a_rebuild_that_meets_the_damage_first_keeps_the_snapshot(tmp_path: Path) -> None:
-    """As it was written, seal and all."""
+    """The snapshot stays as it was written, seal and all."""
     asyncio.run(_built(tmp_path))
     before = asked(tmp_path / FILE, "SELECT * FROM snapshots")
 
@@ -179,7 +179,7 @@ async def test_a_start_that_makes_the_read_table_again_keeps_the_snapshot(tmp_pa
 
 
 def test_a_rebuild_keeps_what_is_set_aside(tmp_path: Path) -> None:
-    """It writes the file anew."""
+    """The rebuild writes the file anew."""
     path = grown(tmp_path / FILE, 1)
     row = ("default", "gone", 301, 308, b"chain", "codec", b"state", b"seal")
     with closing(sqlite3.connect(path)) as database:
@@ -231,7 +231,7 @@ def _text(name: str, number: int) -> str:
 
 
 async def _read_once(folder: Path, read: Callable[[Sidecar], Awaitable[Any]]) -> Refusal:
-    """Why the read is refused; what follows it is refused as well."""
+    """Return the refusal of the read; later reads are refused as well."""
     async with sidecar(folder) as s:
         async with refused("DATA_LOSS", "LOG_CORRUPT") as refusal:
             await read(s)

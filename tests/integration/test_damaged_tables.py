@@ -17,7 +17,7 @@ from tests.support.read_tables import asked, changed, grown, opened
 from tests.support.sidecar import said, sidecar
 
 CONVERSATIONS = 200
-"""So many that the table has a page that leads to others."""
+"""Conversations enough that the table has a page that leads to others."""
 
 OTHER_COLUMNS = (
     "ALTER TABLE projections RENAME TO was",
@@ -69,7 +69,7 @@ def test_a_table_that_is_not_as_it_was_made_is_named_and_made_again(path: Path, 
     ],
 )
 async def test_a_start_replaces_whatever_has_the_name_of_the_snapshots(tmp_path: Path, other: tuple[str, ...]):
-    """They are a cache: a start neither needs them nor fails for what stands in their place."""
+    """The snapshots are a cache: a start neither needs them nor fails for a thing in their place."""
     async with sidecar(tmp_path, {"log.backend": "sqlite"}) as s:
         await s.chat().append(said(1))
     changed(tmp_path / "abridged.db", "DROP TABLE snapshots", *(line.format("snapshots") for line in other))
@@ -81,7 +81,7 @@ async def test_a_start_replaces_whatever_has_the_name_of_the_snapshots(tmp_path:
 
 
 def test_an_older_table_is_rebuilt_at_a_start_also_beside_a_view_in_its_place(path: Path):
-    """As a table by that name is."""
+    """A table by that name is replaced likewise."""
     changed(
         path,
         "UPDATE projections SET version = 0",
@@ -113,7 +113,7 @@ def test_an_older_table_is_rebuilt_at_a_start_also_beside_an_index_that_is_not_i
 
 
 def test_a_list_whose_index_is_gone_is_refused_as_damaged(path: Path):
-    """Not as a bug; the next start makes the index."""
+    """The refusal is no bug; the next start makes the index."""
     with opened(path) as (log, table, _):
         log.write(lambda connection: connection.exec_driver_sql("DROP INDEX conversations_by_change"))
         with pytest.raises(LogCorrupt, match="no such index"):
@@ -128,7 +128,7 @@ def test_a_list_whose_index_is_gone_is_refused_as_damaged(path: Path):
     [*(("conversations", at) for at in (0, 5, 8, 11, 15)), ("conversations_by_change", 0), ("projections", 0)],
 )
 def test_a_table_whose_pages_are_damaged_is_made_again(path: Path, tree: str, at: int):
-    """Its root page is another kind, or leads to pages that are not its own: those are never freed."""
+    """The root page is another kind, or leads to pages that are not its own: those are never freed."""
     _flipped_in_root(path, tree, at)
 
     found = _run("verify", path)
@@ -139,7 +139,7 @@ def test_a_table_whose_pages_are_damaged_is_made_again(path: Path, tree: str, at
 
 
 def test_a_log_that_is_itself_damaged_is_not_rebuilt(path: Path):
-    """Nothing of it is changed, and the way is a backup."""
+    """The command changes nothing of the log, and names a backup as the way."""
     ((root,),) = asked(path, "SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_streams_1'")
     damaged = bytearray(path.read_bytes())
     damaged[damaged.index(b"c000", (root - 1) * 4_096, root * 4_096)] ^= 1

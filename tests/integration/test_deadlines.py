@@ -1,4 +1,4 @@
-"""How long a call may take whose client does not say."""
+"""Times that a call may take whose client sets no deadline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.refusal import refused
 
 
 async def test_a_call_without_a_deadline_ends_by_that_of_its_method():
-    """Whoever sets none does not hold a place for ever; whoever sets one is not cut short."""
+    """A client that sets none does not hold a place for ever; one that sets a deadline is not cut short."""
     working = Working()
     async with edge_server(working, deadline_s=lambda _method: 0.01) as stub:
         request = api.GetConversationRequest(conversation_id="c1")

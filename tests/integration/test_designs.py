@@ -17,7 +17,7 @@ async def test_the_table_of_designs_is_what_a_run_with_the_presets_shows():
 
 
 def test_a_row_that_is_not_as_asked_has_to_say_why():
-    """And one that is has nothing to say."""
+    """A row that is as asked has nothing to say."""
     asked = Row("`trigger` 10", "1 at 10", "1 at 10")
 
     assert asked.holds

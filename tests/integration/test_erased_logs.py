@@ -129,7 +129,7 @@ def _log_of(lines: list[str], changed: Callable[[dict[str, Any]], None] = lambda
 
 
 def _blank(event: dict[str, Any]) -> None:
-    """Make it what the event is once its content is erased."""
+    """Turn it into the event as it is once its content is erased."""
     body = event["type"][0].lower() + event["type"][1:]
     event.pop(body, None)
     event["payload"] = b64encode(ERASED).decode()
@@ -143,7 +143,7 @@ def _imported(folder: Path, lines: list[str]) -> Ran:
 
 
 def test_a_log_with_erased_conversations_comes_back_from_its_lines(tmp_path, log, lines, place):
-    """The same lines again, a log in order, and the same views: what was erased stays so, under its id too."""
+    """The copy has the same lines, is in order, and shows the same views: an erased conversation stays so."""
     (tmp_path / "lines.jsonl").write_text("".join(lines.after), encoding="utf-8")
 
     assert abridged("log", "import", str(tmp_path / "lines.jsonl"), place.argument).code == 0
@@ -155,7 +155,7 @@ def test_a_log_with_erased_conversations_comes_back_from_its_lines(tmp_path, log
 
 
 async def _views(folder: Path, settings: dict[str, Any]) -> Any:
-    """A sidecar's views of all conversations; it refuses a repeat and a new message of what was erased."""
+    """A sidecar's views of all conversations; it refuses a repeat and a new message of an erased one."""
     async with sidecar(folder, settings) as s:
         for name in (GONE, FORK):
             for number in (1, 99):
@@ -170,7 +170,7 @@ async def _views(folder: Path, settings: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("blanked", [0, 1, 9])
 def test_a_copy_of_a_log_in_the_middle_of_an_erasure_finishes_it(tmp_path, lines, blanked):
-    """The sidecar that serves it blanks what is left; before that the copy is in order, and is folded, too."""
+    """The sidecar that serves it blanks the rest; before that the copy is in order, and is folded, too."""
     begun = [line for line in lines.after if "TextPurged" not in line]
     whole = lines.before + begun[len(lines.before) :]
 
@@ -199,7 +199,7 @@ def test_a_copy_of_a_log_in_the_middle_of_an_erasure_finishes_it(tmp_path, lines
 
 
 def test_no_more_than_what_was_kept_is_in_a_copy(tmp_path, lines):
-    """The copy of an erased log has nothing of what was erased, as the log itself."""
+    """The copy of an erased log has nothing of erased conversations, as the log itself."""
     alone = _log_of([line for line in lines.after if f'"{KEPT}"' not in line or '"format"' in line], _renumbered())
 
     assert _imported(tmp_path, alone).code == 0
@@ -279,7 +279,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("broken", BROKEN)
 def test_lines_that_are_erased_without_an_erasure_are_refused(tmp_path, lines, broken):
-    """By an import and a replay alike, whole, and the message names the conversation or the line."""
+    """The import and the replay refuse them alike, whole, and the message names the conversation or the line."""
     ran = _imported(tmp_path, broken(lines))
 
     assert (ran.code, BROKEN[broken] in ran.err) == (1, True), ran.err
@@ -291,7 +291,7 @@ def test_lines_that_are_erased_without_an_erasure_are_refused(tmp_path, lines, b
 
 
 def test_a_replay_leaves_out_what_was_erased(tmp_path, lines):
-    """As a list of conversations does, folded or under another policy."""
+    """A list of conversations leaves them out, too; the replay is folded or under another policy."""
     (tmp_path / "lines.jsonl").write_text("".join(lines.after), encoding="utf-8")
 
     rows = abridged("log", "replay", str(tmp_path / "lines.jsonl"))
@@ -305,7 +305,7 @@ def test_a_replay_leaves_out_what_was_erased(tmp_path, lines):
 
 
 def test_what_is_made_again_of_a_log_has_nothing_of_what_was_erased(tmp_path, lines):
-    """Its read table and its search index."""
+    """The read table and the search index are made again."""
     assert _imported(tmp_path, lines.after).code == 0
     path = tmp_path / "copy" / FILE
 
@@ -343,7 +343,7 @@ _PUT = "UPDATE events SET payload = ?, salt = ?, content_hash = ? WHERE position
 
 
 async def test_content_that_is_there_again_is_found(tmp_path, place):
-    """As a row of an old copy, which is sealed as it was; an erasure that is not finished may still have it."""
+    """The content is a row of an old copy, sealed as it was; an erasure that is not finished may still have it."""
     async with sidecar(tmp_path, _of(place)) as s:
         await sung(s, turns=10)
         await sung(s, KEPT, turns=10)
@@ -361,7 +361,7 @@ async def test_content_that_is_there_again_is_found(tmp_path, place):
 
 
 async def test_the_content_of_a_pass_that_is_there_again_is_no_crash_of_the_check(tmp_path, place):
-    """Its events contradict each other once those between them are erased."""
+    """The pass's events contradict each other once those between them are erased."""
     async with sidecar(tmp_path, _of(place)) as s:
         await sung(s, turns=30, context_length=4_096)
         completed = next(e.position for e in await events_of(s) if e.type == "SummarizationCompleted")
@@ -376,7 +376,7 @@ async def test_the_content_of_a_pass_that_is_there_again_is_no_crash_of_the_chec
 
 
 async def test_an_erasure_whose_own_content_was_taken_out_explains_nothing(tmp_path, place):
-    """It is named, with what it has erased."""
+    """The erasure is named, with the events that it has erased."""
     async with sidecar(tmp_path, _of(place)) as s:
         await sung(s, turns=10)
         await erased(s)
@@ -391,7 +391,7 @@ async def test_an_erasure_whose_own_content_was_taken_out_explains_nothing(tmp_p
 
 
 def test_a_fork_that_was_not_erased_with_its_parent_is_found(tmp_path, place):
-    """It is named, and refused: whatever it would be folded to, nobody said."""
+    """The fork is named and refused: a fold of it would be a state that nobody wrote."""
     parent = StreamId("default", GONE)
 
     async def build() -> None:

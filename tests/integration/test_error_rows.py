@@ -1,7 +1,7 @@
 """Every error that a client can meet, as a row: the call that causes it, and what its status says, over a real channel.
 
-Two need a fault below the sidecar and use the test's hands on its database. What an error leaves behind is tested
-beside its subject, most of it in test_bad_input.py.
+Two need a fault below the sidecar and use the test's hands on its database. Leftovers of an error are tested beside its
+subject, most of them in test_bad_input.py.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def bearer(token: str) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Scene:
-    """A sidecar with what a fault needs."""
+    """A sidecar with the means of a fault."""
 
     s: Sidecar
     database: Connections
@@ -65,7 +65,7 @@ Cause = Callable[[Scene], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Row:
-    """What a refusal says: of `metadata`, ANY is any value but none; `retries` is whether it names a time."""
+    """The words of a refusal: of `metadata`, ANY is any value but none; `retries` is whether it names a time."""
 
     code: str
     reason: str

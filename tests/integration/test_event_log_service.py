@@ -87,7 +87,7 @@ async def test_pages_of_any_size_read_the_namespace_whole(tmp_path, backward):
 
 
 async def test_large_events_come_in_pages_that_a_client_can_take(tmp_path):
-    """At most three megabytes an answer, though a page's limit would allow much more; nothing is left out."""
+    """An answer has at most three megabytes, though a page's limit would allow much more; nothing is left out."""
     async with sidecar(tmp_path) as s:
         chat = s.chat(context_length=100_000_000)
         for number in range(0, 24, 4):
@@ -110,7 +110,7 @@ async def test_large_events_come_in_pages_that_a_client_can_take(tmp_path):
 
 
 async def test_a_subscription_resumes_from_its_cursor(tmp_path):
-    """Also across a restart."""
+    """A subscription also resumes across a restart."""
     async with sidecar(tmp_path) as s:
         await s.chat().talk(3)
         pages = await caught_up(subscribed(s))
@@ -124,7 +124,7 @@ async def test_a_subscription_resumes_from_its_cursor(tmp_path):
 
 
 async def test_a_subscription_filters_by_type_and_conversation(tmp_path):
-    """And its cursor still moves over what does not match."""
+    """The cursor still moves over events that do not match."""
     async with sidecar(tmp_path) as s:
         await s.chat("a").talk(2)
         await s.chat("b").talk(2)
@@ -146,7 +146,7 @@ async def test_an_event_type_that_does_not_exist_is_refused(tmp_path):
 
 
 async def test_events_carry_log_id_trace_and_stored_bytes(tmp_path):
-    """What a consumer needs to find its place again and to join the trace."""
+    """A consumer needs these to find its place again and to join the trace."""
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     async with sidecar(tmp_path, metadata=[("traceparent", trace)]) as s:
         await s.chat().append(said(1))
@@ -187,7 +187,7 @@ async def test_every_event_says_what_it_is_by_its_type_and_by_its_bytes(tmp_path
 
 
 async def test_large_events_are_bounded_with_both_of_their_forms(tmp_path):
-    """What an event says is in an answer twice; a client with gRPC's default limit of 4 MiB takes every page."""
+    """An answer has an event's content twice; a client with gRPC's default limit of 4 MiB takes every page."""
     async with sidecar(tmp_path) as s:
         chat = s.chat(context_length=100_000_000)
         for number in range(0, 12, 4):
@@ -238,7 +238,7 @@ async def test_a_namespace_takes_a_scope_of_its_own(tmp_path):
 
 
 async def test_no_position_tells_how_far_other_namespaces_have_come(tmp_path):
-    """Neither the head nor a mark, a heartbeat or a cursor of a subscription, while another one writes."""
+    """The head, and a subscription's marks, heartbeats and cursors, hide it while another namespace writes."""
     scopes = ["append", "read", "read-all"]
     grants = [{"token": name, "namespace": name, "scopes": scopes} for name in ("quiet", "busy")]
     async with sidecar(tmp_path, {"server.tokens": grants}) as s:
@@ -273,7 +273,7 @@ async def test_no_position_tells_how_far_other_namespaces_have_come(tmp_path):
 
 
 async def until_marked(stream: Any, mark: str) -> AsyncIterator[Any]:
-    """What the stream says up to a mark, which is the last of it."""
+    """Yield the items of the stream up to a mark, which is the last of them."""
     async for item in stream:
         yield item
         if item.HasField(mark):
@@ -282,7 +282,7 @@ async def until_marked(stream: Any, mark: str) -> AsyncIterator[Any]:
 
 @pytest.mark.parametrize("conversation_id", ["", "c1"])
 async def test_a_cursor_past_the_end_is_out_of_range(tmp_path, conversation_id):
-    """It is of another log, or older than a restore: silence would look like a conversation where nothing happens."""
+    """The cursor is of another log, or older than a restore: silence would look like a conversation without news."""
     async with sidecar(tmp_path) as s:
         await s.chat().talk(2)
         past = {"log_id": s.running.log_id, "cursor": "4", "head": "3"}
@@ -300,7 +300,7 @@ async def test_a_cursor_past_the_end_is_out_of_range(tmp_path, conversation_id):
 
 
 async def test_a_log_without_events_has_no_cursor_but_its_beginning(tmp_path):
-    """As the log of a sidecar that lost its volume has."""
+    """A sidecar that lost its volume has such a log."""
     async with sidecar(tmp_path) as s:
         assert await caught_up(subscribed(s)) == []
 

@@ -1,4 +1,4 @@
-"""What the statements of a record rest on, as clients read it: numbers that expand to messages that say so."""
+"""Evidence of a record's statements, as clients read it: numbers that expand to messages that say so."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_a_chain_keeps_the_evidence_of_what_it_repeats(tmp_path):
 
 
 async def test_statements_by_extraction_name_the_messages_that_they_quote(tmp_path):
-    """All of them, within what the record covers."""
+    """A statement names all of them, within the record's range."""
     async with sidecar(tmp_path, {"summarizer.models": ["extractive:"]}) as s:
         chat = s.chat()
         told = {3: "We decided to pin parser 3.3.9 until the audit is over.", 5: "Who owns the retry queue on db-07?"}

@@ -75,7 +75,7 @@ async def recounted(chat: Chat) -> conversation_pb2.TokenUsage:
 
 
 async def test_a_restart_counts_again_what_was_estimated_before_it(tmp_path):
-    """Also of a conversation that got no message since the tokenizer was ready: its next one has it counted."""
+    """The next message has a conversation counted that got none since the tokenizer was ready, too."""
     async with FakeOllama(models=[fake()]) as ollama:
         async with sidecar(tmp_path, on_ollama(ollama) | NOT_EXACT) as s:
             await s.chat("c1", model=MODEL).append(said(1, TEXT))
@@ -119,7 +119,7 @@ async def test_a_vocabulary_that_cannot_be_rebuilt_is_estimated_and_said_so(tmp_
     [(three_token_info(), "finite numbers"), (bytes_alone_info(), "tokens in a text that has about")],
 )
 async def test_a_vocabulary_that_no_chat_model_has_counts_nothing_as_exact(vocabulary, reason, tmp_path):
-    """Its scores are no numbers, or its count of a known text is far off: estimated, and logged once with a remedy."""
+    """The vocabulary has bad scores, or miscounts a known text: counts are estimates, logged once with a remedy."""
     model = FakeModel(name=NAME, vocabulary=vocabulary)
     async with FakeOllama(models=[model]) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
         answer = await settled(s)
@@ -134,7 +134,7 @@ async def test_a_vocabulary_that_no_chat_model_has_counts_nothing_as_exact(vocab
 
 
 async def test_a_tokenizer_from_a_file_needs_no_server(tmp_path):
-    """By a glob on the model's name."""
+    """The file is chosen by a glob on the model's name."""
     path = tmp_path / "own.json"
     path.write_text(rebuilt(byte_level_info()[0]), encoding="utf-8")
     async with sidecar(tmp_path, {"tokens.tokenizer_files": {"chat:*": str(path)}}) as s:

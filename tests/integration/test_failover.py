@@ -31,7 +31,7 @@ CONTROL_ROUNDS = 5
 
 @pytest.mark.timeout(60 + 30 * ROUNDS)
 def test_nothing_acknowledged_is_lost_with_the_primary():
-    """Also when waits for the standby were cancelled before: those appends are acknowledged by the new primary."""
+    """Waits for the standby may have been cancelled before: the new primary acknowledges those appends."""
     cancelled, found = _played(Address, ROUNDS)
 
     assert cancelled > 0
@@ -68,7 +68,7 @@ async def test_a_state_whose_last_event_is_lost_is_folded_anew(tmp_path):
 
 
 async def test_nothing_is_decided_on_a_state_whose_last_event_is_lost(tmp_path):
-    """Also where as many events stand in the log as the state has: window and row are those of the log's events."""
+    """The log may have as many events as the state: window and row are those of the log's events."""
     url = schema_url(tmp_path)
     with closing(Past(url)) as past:
         async with sidecar(tmp_path, {"log.url": url}) as one:
@@ -125,7 +125,7 @@ async def _cancelled(beside: Any, call: asyncio.Future[Any]) -> None:
 
 
 class Past:
-    """The tables of a schema as they were, for a server that has lost what came after."""
+    """The tables of a schema as they were, for a server that has lost later changes."""
 
     def __init__(self, url: str) -> None:
         self._connection = psycopg.connect(url, autocommit=True)
@@ -139,14 +139,14 @@ class Past:
             self._connection.execute(f"CREATE TEMPORARY TABLE kept_{name} AS TABLE {name}")
 
     def put_back(self) -> None:
-        """Lose what was written since."""
+        """Lose all rows that were written since."""
         with self._connection.transaction():
             for name in self._kept:
                 self._connection.execute(f"DELETE FROM {name}")
                 self._connection.execute(f"INSERT INTO {name} SELECT * FROM kept_{name}")
 
     def close(self) -> None:
-        """Forget what was kept."""
+        """Forget the kept tables."""
         self._connection.close()
 
 

@@ -1,4 +1,4 @@
-"""One flipped bit in each kind of place that a log has: what is answered is as it was, or DATA_LOSS.
+"""One flipped bit in each kind of place that a log has: answers are as they were, or DATA_LOSS.
 
 `make test-hostile` flips three thousand anywhere.
 """
@@ -27,7 +27,7 @@ DAMAGED = "chat-3"
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A log, and what it answers."""
+    """A log, and its answers."""
 
     async def built() -> tuple[Path, Answers]:
         path = await built_log(tmp_path_factory.mktemp("whole"))
@@ -75,7 +75,7 @@ async def test_originals_are_never_fewer_than_were_written(tmp_path):
 
 
 async def test_a_repeat_is_known_or_refused_though_a_snapshot_spares_the_reading_of_its_event(tmp_path):
-    """The index has lost one message's id; the others are taken for what they are until that one is met."""
+    """The index has lost one message's id; the others pass for whole until that one is met."""
     path = await _flipped_at(tmp_path, "index of ids: the stream of an entry", messages=100)
     assert asked(path, "SELECT id, event_version FROM snapshots") == [(DAMAGED, 101)]
 
@@ -110,7 +110,7 @@ async def test_a_name_that_cannot_be_found_any_more_opens_no_second_stream(tmp_p
 
 
 async def test_a_pending_pass_that_the_start_cannot_find_is_not_forgotten(tmp_path, whole):
-    """It is taken up when its conversation is read; what its commit then meets stops the process, loudly."""
+    """A read of its conversation takes up the pass; damage that its commit then meets stops the process, loudly."""
     flipped(whole[0], tmp_path / "log", places_of(whole[0], DAMAGED)["index of pending passes: an entry"])
 
     async def read() -> None:
@@ -124,7 +124,7 @@ async def test_a_pending_pass_that_the_start_cannot_find_is_not_forgotten(tmp_pa
 
 
 async def test_a_change_that_carries_its_own_seal_is_found_by_the_comparison(tmp_path, whole):
-    """The control: what no guard can see is a wrong answer, and is counted as one."""
+    """The control: a change that no guard can see is a wrong answer, and is counted as one."""
     path, expected = whole
     flipped(path, tmp_path / "log", None)
     _forged(tmp_path / "log" / FILE, position=20)

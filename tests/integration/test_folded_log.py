@@ -73,7 +73,7 @@ def test_the_command_prints_the_same(lines):
 
 
 def test_every_message_is_there_for_another_policy(lines):
-    """Those that a pass covers and those from before a fork, without those that a rewind removed."""
+    """The messages include those that a pass covers and those from before a fork, not those that a rewind removed."""
     folded = replay(lines)
 
     assert [message.id for message in folded["whole"].messages()] == [f"m{number}" for number in range(23)]

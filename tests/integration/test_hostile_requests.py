@@ -29,7 +29,7 @@ TOKENS = {
 ALPHA, BETA = ([("authorization", f"Bearer {name}")] for name in ("alpha", "beta"))
 
 ANSWERS = {"health": "NOT_FOUND", "no credential": "UNAUTHENTICATED", "gzip": "UNIMPLEMENTED", "breaks no rule": "OK"}
-"""What an attack is answered, by the first of these that is in its name; INVALID_ARGUMENT elsewhere."""
+"""The status of an attack, by the first of these that is in its name; INVALID_ARGUMENT elsewhere."""
 
 
 async def silent(never: asyncio.Event) -> AsyncIterator[bytes]:
@@ -40,7 +40,7 @@ async def silent(never: asyncio.Event) -> AsyncIterator[bytes]:
 
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_each_attack_is_refused_with_a_reason(tmp_path, name):
-    """And what comes after it is served."""
+    """The sidecar serves the next call."""
     attack = ATTACKS[name]
     async with sidecar(tmp_path, TOKENS | {"policy.enabled": False}, metadata=ALPHA) as s:
         send: Any = s.channel.unary_unary(attack.method)
@@ -75,7 +75,7 @@ async def test_the_request_of_a_caller_without_a_credential_is_never_read(tmp_pa
 
 
 async def test_a_call_takes_one_request_and_no_other(tmp_path):
-    """One that ends without any is refused; what comes after the first is never read."""
+    """A call that ends without any is refused; bytes after the first are never read."""
     request = api.AppendMessagesRequest(conversation_id="c1", messages=[said(1)]).SerializeToString()
     async with sidecar(tmp_path) as s:
         calling: Any = s.channel.stream_unary(APPEND, response_deserializer=api.AppendMessagesResponse.FromString)
@@ -88,7 +88,7 @@ async def test_a_call_takes_one_request_and_no_other(tmp_path):
 
 @pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.Deflate])
 async def test_a_compressed_request_is_refused_however_small_it_would_become(tmp_path, compression):
-    """It could become anything; the answer says to send it as it is."""
+    """The request could become anything; the answer says to send it as it is."""
     async with sidecar(tmp_path) as s:
         async with refused("UNIMPLEMENTED", "NOT_IMPLEMENTED") as refusal:
             await s.conversations.AppendMessages(
@@ -115,7 +115,7 @@ async def test_requests_that_do_not_come_keep_no_other_namespace_out(tmp_path):
 
 
 async def test_a_batch_over_its_limit_is_told_the_limit_and_a_far_larger_request_is_not_parsed(tmp_path):
-    """The second by its bytes alone: twice the largest append is what a request may have."""
+    """The second is refused by its bytes alone: a request may have twice the largest append."""
     async with sidecar(tmp_path, {"server.batch_bytes_max": 100_000, "server.message_bytes_max": 100_000}) as s:
         for count, limit in ((3, "100000"), (4, "200000")):
             async with refused("INVALID_ARGUMENT", "TOO_LARGE") as refusal:
@@ -124,7 +124,7 @@ async def test_a_batch_over_its_limit_is_told_the_limit_and_a_far_larger_request
 
 
 async def test_a_mask_names_no_more_fields_than_there_could_be(tmp_path):
-    """Each costs a copy of what it names."""
+    """Each costs a copy of the field that it names."""
     async with sidecar(tmp_path) as s:
         await s.chat().append(said(1))
 
@@ -189,7 +189,7 @@ async def test_what_a_refused_call_had_in_hand_is_let_go_at_once():
 
 
 async def test_a_server_out_of_memory_asks_for_a_retry():
-    """It is not the caller who did something wrong, and the operator hears of it."""
+    """The caller did nothing wrong, and the operator hears of it."""
     lines = io.StringIO()
     undo = configure_logs(LogSettings(level="debug", style="json"), lines)
     try:

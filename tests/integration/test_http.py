@@ -1,4 +1,4 @@
-"""The HTTP port over real sockets: what well-behaved peers get, and what the others cannot do."""
+"""The HTTP port over real sockets: service for well-behaved peers, and limits of the others."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def send(port: int, request: bytes) -> bytes:
 
 
 async def hung_up(reader: asyncio.StreamReader) -> bool:
-    """Whether the server closed without an answer, by an orderly end or a reset."""
+    """Return whether the server closed without an answer, by an orderly end or a reset."""
     try:
         return await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
     except ConnectionError:
@@ -157,7 +157,7 @@ async def test_a_check_that_hangs_fails_within_its_second() -> None:
 
 
 async def test_a_check_that_raises_fails_by_its_class_without_its_message() -> None:
-    """What an exception says never reaches a probe."""
+    """The words of an exception never reach a probe."""
 
     async def raises() -> str:
         raise RuntimeError("CANARY")
@@ -193,7 +193,7 @@ async def test_metrics_come_as_text_unless_openmetrics_is_asked_for() -> None:
     ],
 )
 async def test_a_format_that_is_not_known_is_answered_as_text(accept: str, kind: str) -> None:
-    """Of OpenMetrics there is one version; nobody is told that he got another, and nobody gets an error for it."""
+    """The server knows one version of OpenMetrics; no scraper gets an error, or hears that it got another one."""
     async with serving() as port:
         status, headers, body = await get(port, "/metrics", accept=accept)
 
@@ -245,7 +245,7 @@ async def test_every_answer_carries_the_security_headers() -> None:
     ],
 )
 async def test_each_request_gets_the_status_that_http_gives_it(request_bytes: bytes, status: int) -> None:
-    """Unknown paths, other methods, other versions and garbage are told apart, and answered."""
+    """Unknown paths, other methods, other versions and garbage each have their own answer."""
     async with serving() as port:
         assert split(await send(port, request_bytes))[0] == status
 
@@ -295,7 +295,7 @@ async def test_a_head_that_drips_is_cut_off_in_time() -> None:
 
 
 async def test_a_house_full_of_dawdlers_still_answers_a_probe() -> None:
-    """When every place is taken by unfinished requests, the slowest gives up its place to the next caller."""
+    """The slowest request gives up its place to the next caller when every place is taken by unfinished ones."""
     async with serving(patience_s=PATIENCE_S * 10) as port:
         dawdlers = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX)]
         for _, writer in dawdlers:
@@ -333,7 +333,7 @@ async def test_a_peer_that_does_not_take_its_answer_is_dropped_in_time() -> None
 
 
 async def test_a_house_full_of_running_requests_turns_the_next_caller_away() -> None:
-    """What is being answered is never cut off for a newcomer, who is told at once by a closed connection."""
+    """A running answer is never cut off for a newcomer, whose connection is closed at once."""
     arrivals: asyncio.Queue[None] = asyncio.Queue()
     finish = asyncio.Event()
 
@@ -355,7 +355,7 @@ async def test_a_house_full_of_running_requests_turns_the_next_caller_away() -> 
 
 
 async def test_only_the_first_of_pipelined_requests_is_answered() -> None:
-    """One request a connection: what follows is not run."""
+    """A connection has one request: bytes after it are not run."""
     async with serving() as port:
         raw = await send(port, b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
 

@@ -32,7 +32,7 @@ async def test_the_same_messages_again_append_nothing(tmp_path):
 
 
 async def test_a_batch_that_is_partly_known_appends_the_rest(tmp_path):
-    """In its order, each message at its place."""
+    """The messages keep their order, each at its place."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await chat.append(said(1), said(3))
@@ -83,7 +83,7 @@ async def test_a_known_id_with_other_content_refuses_the_whole_batch(tmp_path):
     ],
 )
 async def test_every_field_of_a_message_counts_as_its_content(tmp_path, changed):
-    """What the client sent is compared, not only the text."""
+    """The whole message as sent is compared, not only the text."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await chat.append(said(1))
@@ -146,7 +146,7 @@ async def test_a_request_id_with_other_content_is_refused(tmp_path):
 
 
 async def test_a_request_id_may_be_used_in_another_conversation(tmp_path):
-    """It is a key of the conversation that it writes to."""
+    """The request id is a key of the conversation that it writes to."""
     async with sidecar(tmp_path) as s:
         await s.chat("c1").append(said(1), request_id="r1")
 
@@ -193,7 +193,7 @@ async def test_a_wrong_expected_version_opens_no_conversation(tmp_path):
 
 @pytest.mark.parametrize("request_id", ["", "r1"])
 async def test_a_retry_after_success_is_no_version_conflict(tmp_path, request_id):
-    """What is known is looked for before the version: the client whose answer was lost gets it now."""
+    """The server looks for known messages before the version: the client whose answer was lost gets it now."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await chat.append(said(1))
@@ -207,7 +207,7 @@ async def test_a_retry_after_success_is_no_version_conflict(tmp_path, request_id
 
 
 async def test_a_partly_known_batch_with_a_stale_version_is_refused(tmp_path):
-    """Nothing new is written under an expectation that does not hold."""
+    """The call writes nothing new under an expectation that does not hold."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await chat.append(said(1), said(2))
@@ -240,7 +240,7 @@ async def test_many_writers_of_one_conversation_lose_and_repeat_nothing(tmp_path
 
 
 async def test_of_writers_with_one_expected_version_one_wins(tmp_path):
-    """Optimistic concurrency: the others are told, and may decide again."""
+    """Optimistic concurrency: the others hear of it, and may decide again."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await chat.append(said(1))
@@ -273,7 +273,7 @@ async def test_a_call_that_was_cancelled_is_answered_from_its_commit(tmp_path):
 
 
 async def test_calls_that_are_cancelled_anywhere_leave_all_or_nothing(tmp_path):
-    """Whatever moment a client goes at, its retry makes the batch whole, once."""
+    """A client may go at any moment: its retry makes the batch whole, once."""
     async with sidecar(tmp_path) as s:
         chat = s.chat(context_length=1_000_000)
         for turn in range(40):

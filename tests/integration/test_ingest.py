@@ -30,7 +30,7 @@ def item(name: str, *numbers: int, **fields: Any) -> api.IngestMessagesRequest:
 
 
 async def results(s: Sidecar, items: Iterable[api.IngestMessagesRequest]) -> list[Any]:
-    """What comes of a stream of these."""
+    """Return the results of a stream of these."""
     call = s.conversations.IngestMessages(iter(items), metadata=s.metadata, timeout=PATIENCE_S)
     return [result async for result in call]
 
@@ -62,7 +62,7 @@ async def test_each_append_has_its_result_in_the_order_of_the_stream(tmp_path):
 
 
 async def test_an_append_that_is_refused_leaves_the_stream_and_the_others_as_they_are(tmp_path):
-    """By rules, by size, by version, by id: each status in its place, with the reason of the unary call."""
+    """The refusal may be by rules, size, version or id: each status is in its place, with the unary call's reason."""
     async with sidecar(tmp_path) as s:
         large = api.AppendMessagesRequest(conversation_id="c1", messages=[said(9, "x" * 300_000)])
         reused = api.AppendMessagesRequest(conversation_id="c1", messages=[said(1, "something else")])
@@ -85,7 +85,7 @@ async def test_an_append_that_is_refused_leaves_the_stream_and_the_others_as_the
 
 
 async def test_a_message_larger_than_any_request_has_its_status_too(tmp_path):
-    """It is read and dropped; what follows is served."""
+    """The stream reads and drops it, and serves the next one."""
     async with sidecar(tmp_path) as s:
         append = api.AppendMessagesRequest(conversation_id="c1", messages=[said(1, "x" * (3 << 20))])
         found = await results(s, [api.IngestMessagesRequest(append=append), item("c1", 2)])
@@ -121,7 +121,7 @@ async def test_each_append_of_a_stream_is_counted_by_its_status(tmp_path):
 
 
 async def test_what_a_cancelled_stream_has_appended_is_known_when_it_is_sent_again(tmp_path):
-    """Whatever became of the first stream, the second one ends with every message once."""
+    """The second stream ends with every message once, whatever became of the first."""
     async with sidecar(tmp_path) as s:
         items = [item("c1", number) for number in range(1, 41)]
         call = s.conversations.IngestMessages(timeout=PATIENCE_S)
@@ -139,7 +139,7 @@ async def test_what_a_cancelled_stream_has_appended_is_known_when_it_is_sent_aga
 
 async def test_a_stop_gives_what_was_read_its_result_and_then_ends_the_stream(tmp_path):
     """UNAVAILABLE, with a reason that says to come back."""
-    async with sidecar(tmp_path) as s:
+    async with sidecar(tmp_path, {"server.shutdown_grace_s": PATIENCE_S}) as s:
         call = s.conversations.IngestMessages(timeout=PATIENCE_S)
         for number in range(1, 11):
             await call.write(item("c1", number))
@@ -183,7 +183,7 @@ async def test_the_client_ingests_and_hands_over_refusals_as_errors(tmp_path):
 
 
 async def test_a_closed_conversation_refuses_its_appends_alone(tmp_path):
-    """Those to others of the same stream go on."""
+    """Appends to other conversations of the same stream go on."""
     async with sidecar(tmp_path) as s:
         await s.chat("a").append(said(1))
         await s.conversations.CloseConversation(api.CloseConversationRequest(conversation_id="a"))

@@ -27,7 +27,7 @@ SETTINGS = {
 """One draft a pass, and as much of the chat in it as may be."""
 
 TAIL = ("Thank you.", "You are welcome.")
-"""What a pass leaves in the window, so that the honest records are of nothing else than its source."""
+"""Messages that a pass leaves in the window, so that the honest records are of nothing else than its source."""
 
 LET_THROUGH = {
     "min_shared_words": ("one word", "generic", "generic, Japanese", "a table of nothing"),
@@ -44,7 +44,7 @@ COMPLETED_BY_CODE = (
     *("the earlier decisions wiped", "the earlier decisions wiped, Chinese"),
     *("the earlier record lost to a loop", "loop in Chinese"),
 )
-"""True as far as they go: what they leave out is added."""
+"""Pieces that are true as far as they go: code adds the parts that they omit."""
 
 
 def answers(junk: Iterable[Junk]) -> list[dict[str, Any]]:
@@ -89,7 +89,7 @@ def test_the_corpus_is_worth_the_name():
 
 @pytest.mark.parametrize("chat_name", CHATS)
 async def test_no_junk_is_committed_and_no_message_is_lost(tmp_path: Path, chat_name: str):
-    """After each attempt the window has every message that no honest record stands for."""
+    """The window has, after each attempt, every message that no honest record stands for."""
     junk = [piece for piece in JUNK if piece.chat.name == chat_name]
     async with sidecar(tmp_path, script(tmp_path, *answers(junk)) | SETTINGS) as s:
         committed = []
@@ -123,7 +123,7 @@ async def test_code_adds_what_a_draft_leaves_out(tmp_path: Path, name: str):
 
 @pytest.mark.parametrize("chat", CHATS.values(), ids=lambda chat: chat.name)
 async def test_an_honest_record_of_the_same_chats_is_committed(tmp_path: Path, chat: JunkChat):
-    """The floors let through what they are there for, in each language, first records and later ones."""
+    """The floors let honest records through, in each language, first records and later ones."""
     honest = [record for record in (chat.honest, chat.continued) if record]
     async with sidecar(tmp_path, script(tmp_path, *({"record": r} for r in honest)) | SETTINGS) as s:
         talk = s.chat(context_length=200_000)
@@ -149,7 +149,7 @@ async def test_each_floor_holds_back_what_no_other_does(tmp_path: Path, floor: s
 
 
 async def test_the_log_says_by_name_why_a_draft_was_refused(tmp_path: Path):
-    """Without content logging: the names of checks, no word of the draft or the chat."""
+    """The line has the names of checks without content logging, and no word of the draft or the chat."""
     (piece,) = (piece for piece in JUNK if piece.name == "generic")
     async with sidecar(tmp_path, script(tmp_path, *answers([piece])) | SETTINGS) as s:
         await tried(s, 1, piece)

@@ -1,4 +1,4 @@
-"""What of a conversation's identifiers is still in its window after passes; figures shown with `-rP`."""
+"""Survival of a conversation's identifiers in its window after passes; figures shown with `-rP`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHARE = 0.15
 
 
 class Survivals:
-    """Of the required identifiers of each state after a pass: how many the window has, by the number of passes."""
+    """Shares of the required identifiers that the window has in each state after a pass, by the number of passes."""
 
     def __init__(self, messages: dict[str, list[Message]]) -> None:
         self._messages = messages
@@ -45,7 +45,7 @@ class Survivals:
             self.alive.setdefault(state.completed_passes, []).append(share)
 
     def after(self, passes: int) -> float:
-        """The mean over the chats, at the first state after so many passes."""
+        """The mean over the chats, at the first state after that many passes."""
         shares = self.alive[min(number for number in self.alive if number >= passes)]
         return sum(shares) / len(shares)
 
@@ -58,10 +58,10 @@ async def survivals_of(chats: dict[str, list[Message]], profile: Profile = chain
 
 @pytest.mark.parametrize(("profile", "chats"), [(chain, 4), (rolling, 1), (episodes, 1)])
 async def test_required_identifiers_survive_one_three_and_ten_passes(profile, chats):
-    """At 4,096 tokens, with a ledger of at most 15 % of them: 99, 98 and 95 of 100.
+    """A window of 4,096 tokens, with a ledger of at most 15 % of them, keeps 99, 98 and 95 of 100.
 
-    At most one entry in twenty is neither planted nor a code of a tool's result, no ledger has a secret, and none shows
-    more than the newest of the gates, each of which gave way to the next.
+    Entries that are neither planted nor a code of a tool's result are at most one in twenty; no ledger has a secret,
+    and none shows more than the newest of the gates, each of which gave way to the next.
     """
     planted = {f"planted-{seed}": planted_chat(seed, 450) for seed in range(chats)}
     seen = await survivals_of({name: chat.messages for name, chat in planted.items()}, profile)
@@ -91,7 +91,7 @@ def _neither_planted_nor_told(seen: Survivals, planted: Iterable[PlantedChat]) -
 
 @pytest.mark.parametrize("name", [AIRLINE, CODING, MEETINGS])
 async def test_the_identifiers_of_real_chats_are_alive_in_their_windows(name):
-    """Those required of what passes have covered, at 4,096 tokens: 95 of 100 after any number of passes."""
+    """A window of 4,096 tokens keeps 95 of 100 that covered messages require, after any number of passes."""
     seen = await survivals_of({chat: list(messages) for chat, messages in chats_of(name)})
 
     every = [share for shares in seen.alive.values() for share in shares]

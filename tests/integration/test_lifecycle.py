@@ -1,4 +1,4 @@
-"""How a sidecar starts and ends: what it takes, what it leaves, and what it says of itself meanwhile."""
+"""Start and end of a sidecar: what it takes, what it leaves, and what it says of itself meanwhile."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ asyncio.run(serve(load({}, flags=flags).settings, {}, stop=stop, ready=ready))
 
 
 def tasks(name: str) -> list[asyncio.Task[Any]]:
-    """Tasks of this event loop, by what they run."""
+    """Tasks of this event loop, by the coroutines that they run."""
     return [t for t in asyncio.all_tasks() if name in f"{t.get_name()} {getattr(t.get_coro(), '__qualname__', '')}"]
 
 
@@ -69,7 +69,7 @@ def running(name: str) -> list[str]:
 
 
 def answered(answer: str) -> dict[str, str]:
-    """What each check of `/readyz` said."""
+    """Return the state of each check of `/readyz`."""
     checks: dict[str, str] = json.loads(answer.rpartition("\r\n")[2])["checks"]
     return checks
 
@@ -82,7 +82,7 @@ def free_port() -> int:
 
 
 async def test_a_log_that_fails_ends_the_sidecar_with_its_error(tmp_path):
-    """Nothing can be acknowledged any more: whoever started the process must see that it did not end well."""
+    """The sidecar can acknowledge nothing any more: whoever started the process must see that it did not end well."""
     with connections() as found:
         context = sidecar(tmp_path)
         s = await context.__aenter__()
@@ -146,7 +146,7 @@ async def test_a_log_in_memory_needs_no_disk(tmp_path):
 
 
 async def test_a_start_has_nothing_to_warn_of(tmp_path):
-    """What is safe as it is used here is a notice: whoever is woken by warnings sleeps on."""
+    """The log reports a risk that does not exist here as a notice: an operator whom warnings wake sleeps on."""
     async with sidecar(tmp_path) as s:
         notices = [line for line in s.logs if line["event"] == "log.notice"]
 
@@ -156,7 +156,7 @@ async def test_a_start_has_nothing_to_warn_of(tmp_path):
 
 @pytest.mark.parametrize("setting", ["server.listen", "server.http_listen"])
 async def test_an_address_that_is_taken_leaves_nothing_running(tmp_path, setting):
-    """Neither passes nor the other server, whichever address it is; nor a new log for whoever looks there next."""
+    """The sidecar leaves no passes, no other server and no new log, whichever address is taken."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         free = free_port()
         taken = f"127.0.0.1:{other.getsockname()[1]}"
@@ -196,7 +196,7 @@ async def test_a_socket_that_a_dead_server_left_is_replaced(tmp_path):
 
 
 async def test_a_load_does_not_outlive_the_sidecar(tmp_path):
-    """What was begun for a pass ends with the process's servers, not some minutes later."""
+    """A load that was begun for a pass ends with the process's servers, not some minutes later."""
     async with FakeOllama(loaded=False) as ollama:
         ollama.load_gate.clear()
         async with sidecar(tmp_path, on_ollama(ollama)) as s:
@@ -208,7 +208,7 @@ async def test_a_load_does_not_outlive_the_sidecar(tmp_path):
 
 
 async def test_a_model_is_described_once_a_digest_across_restarts(tmp_path):
-    """What its server said lies beside the log, for its owner alone."""
+    """The description lies beside the log, for its owner alone."""
     async with FakeOllama() as ollama:
         for number in range(2):
             async with sidecar(tmp_path, on_ollama(ollama)) as s:
@@ -229,7 +229,7 @@ async def test_a_model_is_described_once_a_digest_across_restarts(tmp_path):
     ],
 )
 async def test_a_model_that_is_away_at_the_start_is_one_warning(tmp_path, model, hosts, reasons):
-    """With the reason that `/readyz` gives; nothing is said of a model that is there."""
+    """The warning has the reason that `/readyz` gives; a model that is there is not mentioned."""
     async with FakeOllama() as ollama:
         settings = on_ollama(ollama) | {"summarizer.models": [model]}
         async with sidecar(tmp_path, settings | ({"ollama.hosts": hosts} if hosts else {})) as s:
@@ -276,7 +276,7 @@ def test_a_vocabulary_is_loaded_before_the_first_call():
 
 
 async def test_a_call_that_waits_for_a_pass_is_answered_when_the_server_stops(tmp_path):
-    """What was committed is no error because nobody can wait any longer: the answer says that the pass is pending."""
+    """A commit is no error because nobody can wait any longer: the answer says that the pass is pending."""
     async with FakeOllama(responder=hanging()) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
         chat = s.chat(policy={"min_range_tokens": 1})
         await chat.talk(6, tokens=200)
@@ -289,7 +289,7 @@ async def test_a_call_that_waits_for_a_pass_is_answered_when_the_server_stops(tm
 
 
 async def test_an_operators_own_prompt_is_used_and_named_in_the_record(tmp_path):
-    """By the file's name, and by a version that changes with its text."""
+    """The record has the file's name, and a version that changes with its text."""
     path = tmp_path / "house-style.txt"
     path.write_text("You condense.\n--- user ---\n{{previous}}{{transcript}}\nJSON only.\n")
 
@@ -303,7 +303,7 @@ async def test_an_operators_own_prompt_is_used_and_named_in_the_record(tmp_path)
 
 
 async def test_a_bad_prompt_is_refused_at_the_start(tmp_path):
-    """It names the setting and what is wrong."""
+    """The refusal names the setting and the mistake."""
     path = tmp_path / "bad.txt"
     path.write_text("Summarize {{everything}}.\n--- user ---\n{{transcript}}\n")
 
@@ -313,7 +313,7 @@ async def test_a_bad_prompt_is_refused_at_the_start(tmp_path):
 
 
 class _Ticking(Silent):
-    """A watch that goes on until it is told to end."""
+    """A watch that goes on until its end is signalled."""
 
     def __init__(self) -> None:
         self.end = asyncio.Event()

@@ -64,7 +64,7 @@ STEPS_MAX = 40
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log whose sidecar was killed: its last events are in the write-ahead log. Beside its folder it went on."""
+    """A log whose sidecar was killed: its last events are in the write-ahead log. The log went on beside it."""
     return asyncio.run(built_log(tmp_path_factory.mktemp("killed"), killed=True))
 
 
@@ -164,7 +164,7 @@ def test_a_backup_needs_hard_links(tmp_path, log):
 
 
 def test_a_copy_without_room_is_not_there(tmp_path, killed, log, backup):
-    """Neither the backup nor the restored log, in whichever part of the copy the disk is full; the old log stays."""
+    """The backup or the restored log is absent, wherever in the copy the disk is full; the old log stays."""
     source = killed.parent.parent / FILE
     size, before = source.stat().st_size, bytes_in(log.parent)
     for room in (size // 8, size - 4_096):
@@ -215,7 +215,7 @@ def test_a_restored_log_is_the_one_that_was_backed_up(tmp_path, backup):
 
 
 def test_a_log_is_replaced_on_demand_and_kept(log, backup):
-    """Without --replace it stays; with it, it lies beside the restored one with all its events, and stays there."""
+    """The log stays without --replace; with it, it lies beside the restored one with all its events and stays."""
     before, old = bytes_in(log.parent), lines_of(log)
 
     refused = abridged("log", "restore", str(backup), str(log))
@@ -234,7 +234,7 @@ def test_a_log_is_replaced_on_demand_and_kept(log, backup):
 
 
 def test_an_empty_file_does_not_take_the_place_of_the_log_that_was_kept(log, backup):
-    """It is no log to keep, so that nothing is in the way of a second restore."""
+    """An empty file is no log to keep, so that nothing is in the way of a second restore."""
     assert abridged("log", "restore", str(backup), str(log), "--replace").code == 0
     kept = bytes_in(log.parent)
 
@@ -345,7 +345,7 @@ async def test_a_search_finds_nothing_of_the_log_that_was_replaced(tmp_path):
 
 
 async def test_an_index_that_is_ahead_of_its_log_is_made_again(tmp_path):
-    """As after a restore by hand: it would keep what is gone, and miss what takes those positions."""
+    """A restore by hand causes it: the index would keep lost messages, and miss those that take their positions."""
     path = tmp_path / FILE
     async with sidecar(tmp_path, WORDS) as s:
         await s.chat().append(said(1, "The heron flies at dawn."))
@@ -362,7 +362,7 @@ async def test_an_index_that_is_ahead_of_its_log_is_made_again(tmp_path):
 
 
 async def test_a_backup_of_a_log_with_an_erased_conversation_is_restored(tmp_path):
-    """It is erased there too, and of its text neither file has a word."""
+    """The conversation is erased there too, and neither file has a word of its text."""
     path, copy, back = tmp_path / FILE, tmp_path / "copy.db", tmp_path / "back" / FILE
     back.parent.mkdir()
     async with sidecar(tmp_path) as s:

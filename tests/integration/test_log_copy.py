@@ -147,7 +147,7 @@ def test_lines_that_are_no_whole_log_are_refused_whole(tmp_path, lines, how):
 
 
 def test_a_log_that_is_there_is_not_replaced(tmp_path, lines):
-    """Its bytes stay as they are."""
+    """The log's bytes stay as they are."""
     assert imported(tmp_path, lines).code == 0
     before = (tmp_path / FILE).read_bytes()
 

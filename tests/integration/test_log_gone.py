@@ -1,4 +1,4 @@
-"""The log's files taken from under a running sidecar: nothing is acknowledged into what nobody will open again."""
+"""The log's files taken from under a running sidecar: nothing is acknowledged into a file that nobody will open."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def renamed(log: Path) -> None:
 
 
 def replaced(log: Path) -> None:
-    """As by a backup that is put in its place while the sidecar runs."""
+    """Replace the log as a backup that is put in its place while the sidecar runs."""
     shutil.copy(log, log.with_name("backup.db"))
     log.with_name("backup.db").replace(log)
 
@@ -53,7 +53,7 @@ def folder(tmp_path):
 
 
 async def readiness(s: Sidecar) -> tuple[str, dict[str, str]]:
-    """Status of `/readyz` and what each check said."""
+    """Status of `/readyz`, and the state of each check."""
     answer = await s.http("/readyz")
     checks: dict[str, str] = json.loads(answer.rpartition("\r\n")[2])["checks"]
     return answer.split(" ", 2)[1], checks
@@ -61,7 +61,7 @@ async def readiness(s: Sidecar) -> tuple[str, dict[str, str]]:
 
 @pytest.mark.parametrize("taken", [deleted, renamed, replaced, without_its_wal, in_another_folder])
 async def test_nothing_is_acknowledged_into_a_file_that_is_gone(folder, taken: Callable[[Path], None]):
-    """Every later append is refused, `/readyz` says why, and what was read goes on being read."""
+    """Every later append is refused, `/readyz` says why, and all that was readable stays readable."""
     async with sidecar(folder) as s:
         chat = s.chat()
         await chat.append(said(1))
@@ -87,7 +87,7 @@ async def test_nothing_is_acknowledged_behind_what_another_program_cut_off(
 ):
     """SQLite would go on where the file once ended, and a recovery stops where it was cut.
 
-    What is left of the files stays as it was for whoever mends them, also when the sidecar stops.
+    The rest of the files stays as it was for whoever mends them, even when the sidecar stops.
     """
     async with sidecar(folder) as s:
         chat = s.chat()
@@ -106,7 +106,7 @@ async def test_nothing_is_acknowledged_behind_what_another_program_cut_off(
 
 @pytest.mark.parametrize("taken", [deleted, replaced, without_its_wal])
 async def test_readiness_notices_a_file_that_is_gone_by_itself(folder, taken: Callable[[Path], None]):
-    """No append has to be refused first; an orchestrator is told though nobody writes."""
+    """No append has to be refused first; an orchestrator hears of it though nobody writes."""
     async with sidecar(folder) as s:
         taken(folder / "abridged.db")
 

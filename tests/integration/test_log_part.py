@@ -77,7 +77,7 @@ def chats_in(lines: list[dict[str, Any]]) -> set[str]:
     ],
 )
 def test_a_part_has_the_conversations_that_meet_all_conditions(log, conditions, chats):
-    """And those that they were forked from, each of them whole; positions have no gaps."""
+    """The part also has the conversations that they were forked from, each of them whole; positions have no gaps."""
     whole = part(log)
 
     lines = part(log, *conditions)
@@ -139,7 +139,7 @@ def refused(log: Path, *conditions: str) -> Ran:
 
 
 def test_conditions_that_nothing_meets_are_refused(log):
-    """With the reason, and without a line that could be taken for a log."""
+    """The refusal gives the reason, and prints no line that could be taken for a log."""
     assert "there is no conversation default/none" in refused(log, "--conversation", "default/none").err
     assert "no conversation meets the conditions" in refused(log, "--label", "colour=green").err
     assert "no conversation meets" in refused(log, "--conversation", "default/red-1", "--closed").err
@@ -149,7 +149,7 @@ def test_conditions_that_nothing_meets_are_refused(log):
 
 
 def test_an_erased_conversation_is_in_no_part(tmp_path):
-    """Also if it is named; the whole log has what is left of it, and no word of its text."""
+    """The part leaves it out even if it is named; the whole log has what is left of it, and no word of its text."""
     asyncio.run(_erased(tmp_path))
     log = tmp_path / FILE
 

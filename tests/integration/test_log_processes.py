@@ -89,7 +89,7 @@ def test_tail_readers_get_every_event_of_four_processes_in_one_order(
 
 
 def test_a_cursor_over_a_plain_sequence_misses_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """The control: the same writers and readers, and the judge finds what the readers were not shown."""
+    """The control: the same writers and readers, and the judge finds the events that the readers missed."""
     for number in range(PLAIN_ROUNDS):
         url = schema_url(tmp_path / str(number))
         with closing(PlainSequence(url)) as plain:

@@ -98,7 +98,7 @@ def test_a_write_ahead_log_with_a_flipped_bit_is_read_around_it(tmp_path: Path, 
 
 
 def test_what_is_missing_is_named_and_what_is_left_of_it_can_be_read(tmp_path: Path, whole: Path):
-    """By conversation, event and position; its further events are lines with their texts."""
+    """The command names conversation, event and position; the further events are lines with their texts."""
     position, version, payload = asked(
         whole,
         "SELECT e.position, e.version, e.payload FROM events AS e JOIN streams AS s ON s.id = e.stream "
@@ -129,7 +129,7 @@ def test_what_is_missing_is_named_and_what_is_left_of_it_can_be_read(tmp_path: P
 
 
 def test_a_log_whose_end_is_cut_off_goes_on_at_the_next_position(tmp_path: Path, killed: Path):
-    """No position that a client was told is given out again."""
+    """No position that a client has received is given out again."""
     ((head,),) = asked(killed, "SELECT max(position) FROM events")
     damaged = put(tmp_path / "damaged", killed, file=b"")
     ran = abridged("log", "salvage", str(damaged), str(tmp_path / "new.db"))
@@ -160,7 +160,7 @@ async def _appended_again(path: Path, name: str) -> Any:
 def test_a_refusal_says_why_and_makes_nothing(
     tmp_path: Path, whole: Path, arguments: tuple[str, str], code: int, says: str
 ):
-    """Neither a log nor anything else, and no password is printed."""
+    """The refusal makes no log and no other file, and prints no password."""
     for name in ("log.db", "taken.db"):
         (tmp_path / name).write_bytes(whole.read_bytes())
     (tmp_path / "text.txt").write_text("no log " * 2_000)

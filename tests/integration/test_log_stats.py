@@ -26,7 +26,7 @@ def stats(place: str | Path) -> dict[str, Any]:
 
 
 async def test_the_figures_are_those_of_the_events(tmp_path):
-    """Of a log that is served, of the same log at rest, and of a backup; what comes meanwhile is not lost by them."""
+    """The log may be served, at rest or a backup; events that come meanwhile are not lost by it."""
     path = tmp_path / FILE
     async with sidecar(tmp_path, WORDS) as s:
         for name, messages in (("long", 30), ("short", 3)):
@@ -59,7 +59,7 @@ async def test_the_figures_are_those_of_the_events(tmp_path):
 
 
 async def test_an_erased_conversation_counts_with_what_is_left_of_it(tmp_path):
-    """Its events keep their types and places; so are the figures beside it."""
+    """The conversation's events keep their types and places; so are the figures beside it."""
     async with sidecar(tmp_path) as s:
         for name in ("erased", "left"):
             await s.chat(name).append(*(said(n, f"{CANARY} {n}") for n in range(1, 4)))
@@ -77,7 +77,7 @@ async def test_an_erased_conversation_counts_with_what_is_left_of_it(tmp_path):
 
 
 def test_there_are_no_figures_without_a_log(tmp_path):
-    """The command refuses a file that is none, too; looking makes no file."""
+    """The command refuses a file that is no log, too; looking makes no file."""
     (tmp_path / "none").write_bytes(b"nothing" * 1_000)
     for place, why in ((tmp_path / FILE, "there is no log"), (tmp_path / "none", "is not an abridged log")):
         refused = abridged("log", "stats", str(place))

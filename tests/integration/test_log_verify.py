@@ -1,4 +1,4 @@
-"""`abridged log verify`: what is damaged is found and named, and nothing is written."""
+"""`abridged log verify`: damage is found and named, and nothing is written."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HARMLESS = {
     "request: key",
     "request: content hash",
 }
-"""What a log can lose without anybody being able to tell from the rest, or without losing anything."""
+"""Parts that a log can lose without anybody being able to tell from the rest, or without losing anything."""
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_damage_is_found_in_whichever_place_a_bit_is_flipped(tmp_path, whole):
 
 
 def test_a_damaged_event_is_named_with_its_conversation(tmp_path, whole):
-    """Where to look, in one line; the others are checked all the same."""
+    """One line says where to look; the others are checked all the same."""
     flipped(whole, tmp_path / "log", places_of(whole, DAMAGED)["event: payload"])
 
     ran = _verified(tmp_path / "log" / FILE)
@@ -83,7 +83,7 @@ def test_a_damaged_event_is_named_with_its_conversation(tmp_path, whole):
 
 
 def test_a_row_that_is_not_the_fold_of_its_events_is_found(tmp_path, whole):
-    """Also one that carries its own seal."""
+    """The row may even carry its own seal."""
     flipped(whole, tmp_path / "log", None)
     with closing(sqlite3.connect(tmp_path / "log" / FILE)) as database:
         *columns, _ = database.execute("SELECT * FROM conversations WHERE id = ?", (DAMAGED,)).fetchone()
@@ -128,7 +128,7 @@ def test_a_damaged_write_ahead_log_of_a_killed_process_is_found(tmp_path):
 
 
 async def test_the_log_of_a_running_sidecar_is_left_alone(tmp_path):
-    """It is its own; the way is a backup."""
+    """The sidecar owns it; the way is a backup."""
     async with sidecar(tmp_path) as s:
         await s.chat().append(said(1))
         ran = await asyncio.to_thread(_verified, tmp_path / FILE)
@@ -146,7 +146,7 @@ async def test_the_log_of_a_running_sidecar_is_left_alone(tmp_path):
     ],
 )
 def test_a_file_that_is_no_log_is_said_to_be_none(tmp_path, content, what):
-    """Not a traceback, nor the database's text; nothing is made beside it."""
+    """The command prints no traceback and none of the database's text, and makes nothing beside the file."""
     (tmp_path / FILE).write_bytes(content)
 
     ran = _verified(tmp_path / FILE)
@@ -158,7 +158,7 @@ def test_a_file_that_is_no_log_is_said_to_be_none(tmp_path, content, what):
 
 
 def test_another_programs_database_is_no_log(tmp_path):
-    """It is neither in order nor damaged."""
+    """The database is neither in order nor damaged."""
     with closing(sqlite3.connect(tmp_path / FILE)) as app:
         app.execute("CREATE TABLE log (line)")
 
@@ -186,7 +186,7 @@ def _verified(path: Path) -> Result:
 
 @pytest.mark.parametrize("nth", range(4))
 def test_an_overwritten_page_names_what_is_lost_and_the_rest_is_served(tmp_path, whole, nth):
-    """Conversations with positions, not one line for the file; what is called whole is served, and nothing else."""
+    """Lines name conversations with positions, not the file; exactly the conversations called whole are served."""
     folder = tmp_path / "log"
     flipped(whole, folder, None)
     content = bytearray((folder / FILE).read_bytes())
@@ -205,7 +205,7 @@ def test_an_overwritten_page_names_what_is_lost_and_the_rest_is_served(tmp_path,
 
 
 def test_a_conversation_that_goes_on_from_its_snapshot_is_said_to(tmp_path):
-    """Its window is served until a read meets the damage, and never again; the position of the lost event is named."""
+    """The window is served until a read meets the damage, and never again; the position of the lost event is named."""
 
     async def build() -> None:
         async with sidecar(tmp_path) as s:
@@ -269,7 +269,7 @@ def test_content_that_no_erasure_has_taken_out_is_found(tmp_path, whole):
 
 
 async def test_a_log_with_an_erased_conversation_is_in_order(tmp_path):
-    """Whether or not all of it was blanked before the process ended."""
+    """The process may have ended before all of it was blanked."""
     async with sidecar(tmp_path) as s:
         await s.chat("kept").talk(4)
         await s.chat("gone").talk(4)

@@ -31,14 +31,14 @@ def server() -> Iterator[PostgresServer]:
 
 
 async def readiness(s: Sidecar) -> tuple[str, set[str]]:
-    """Status of `/readyz`, and what its checks of the log say."""
+    """Status of `/readyz`, and the states of its checks of the log."""
     answer = await s.http("/readyz")
     checks = json.loads(answer.rpartition("\r\n")[2])["checks"]
     return answer.split(" ", 2)[1], {checks["append"], checks["read"]}
 
 
 async def test_calls_are_unavailable_until_the_server_is_back(tmp_path, server):
-    """With a delay for a retry and without the server's address; the same ids succeed then, passes too."""
+    """The refusal has a delay for a retry and no address of the server; the same ids succeed then, passes too."""
     async with sidecar(tmp_path, {"log.url": server.url}) as s:
         chat = s.chat("restarted")
         await chat.talk(10)
@@ -62,7 +62,7 @@ async def test_calls_are_unavailable_until_the_server_is_back(tmp_path, server):
 
 
 async def test_appends_under_way_when_the_server_dies_are_written_once(tmp_path, server):
-    """Whether or not a commit was on disk: a retry with the same ids finds out."""
+    """A retry with the same ids finds out whether a commit was on disk."""
     async with sidecar(tmp_path, {"log.url": server.url}) as s:
         chat = s.chat("killed")
         await chat.append(said(1))
@@ -101,7 +101,7 @@ async def test_a_full_disk_refuses_appends_until_there_is_room(tmp_path, server)
 
 
 async def test_a_sidecar_starts_beside_a_process_that_holds_the_lock(tmp_path, server):
-    """It serves windows at once, and appends as soon as the lock is free."""
+    """The sidecar serves windows at once, and appends as soon as the lock is free."""
     import psycopg
 
     async with sidecar(tmp_path, {"log.url": server.url}) as first:

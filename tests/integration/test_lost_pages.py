@@ -1,4 +1,4 @@
-"""`abridged log verify` on a log with lost pages: what it calls whole is served, what is lost is named, and no more."""
+"""`abridged log verify` on a log with lost pages: it serves the conversations called whole, and names the lost ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = tuple(f"c{number:03d}" for number in range(CONVERSATIONS))
 SETTINGS = {"log.backend": "sqlite", "server.http_listen": ""}
 
 FRAGMENTED_BYTES = 7
-"""Where a page of a b-tree counts its smallest free bytes: https://sqlite.org/fileformat.html#b_tree_pages"""
+"""Offset of a b-tree page's count of its smallest free bytes: https://sqlite.org/fileformat.html#b_tree_pages"""
 
 VERSIONS = "sqlite_autoindex_events_1"
 IDS = "sqlite_autoindex_events_2"
@@ -33,7 +33,7 @@ NAMES_INDEX = "sqlite_autoindex_streams_1"
 
 
 class Verified(NamedTuple):
-    """What `log verify` says of a file."""
+    """The output of `log verify` on a file."""
 
     ran: Result
     named: dict[str, str]
@@ -65,7 +65,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log of so many conversations that each index and each table has leaves."""
+    """A log of enough conversations that each index and each table has leaves."""
     return grown(tmp_path_factory.mktemp("large") / FILE, 300, messages=3)
 
 
@@ -97,7 +97,7 @@ def test_a_lost_page_of_an_index_leaves_the_events_intact(tmp_path: Path, large:
 
 
 def test_a_page_that_can_be_read_and_not_be_written_is_a_hazard(tmp_path: Path, large: Path):
-    """Its free bytes are miscounted: every read passes, and an append that comes upon the page ends the process."""
+    """The page's free bytes are miscounted: every read passes, and an append that comes upon it ends the process."""
     path = _overwritten(large, tmp_path / "log")
     content = bytearray(path.read_bytes())
     content[(_middle_leaf(large, VERSIONS) - 1) * PAGE_BYTES + FRAGMENTED_BYTES] ^= 1
@@ -125,7 +125,7 @@ def test_pages_lost_of_the_events_and_of_their_index_name_the_conversations(tmp_
 
 
 def test_pages_lost_of_the_events_and_elsewhere_of_their_index_name_the_positions(tmp_path: Path, large: Path):
-    """What one source hides the other one tells, for that range alone."""
+    """The one source has the positions that the other one hides, for that range alone."""
     page, gone = _page_with(large, "c000150")
 
     found = _verified(_overwritten(large, tmp_path / "log", _leaves(large, VERSIONS)[0], page))
@@ -168,7 +168,7 @@ def test_a_backup_of_what_is_damaged_says_where_all_of_it_is(tmp_path: Path, lar
 
 
 def test_a_damaged_chain_hash_blames_its_own_event(tmp_path: Path, large: Path):
-    """Also where the event before cannot be read, so that only the one after tells which of two is wrong."""
+    """The event before may be unreadable, so that only the one after tells which of two is wrong."""
     path = _overwritten(large, tmp_path / "log")
     ((first,),) = asked(path, "SELECT min(position) FROM events WHERE stream = 7")
     changed(
@@ -183,7 +183,7 @@ def test_a_damaged_chain_hash_blames_its_own_event(tmp_path: Path, large: Path):
 
 
 def test_damaged_positions_are_named_in_so_many_ranges(tmp_path: Path):
-    """Of two hundred ranges of one conversation twenty, and how many there are beyond."""
+    """The line has twenty of two hundred ranges of one conversation, and the number of the others."""
     path = grown(tmp_path / FILE, 1, messages=400)
     changed(path, "UPDATE events SET payload = zeroblob(3) WHERE position % 2 = 0")
 
@@ -201,7 +201,7 @@ def _verified(path: Path, *options: str) -> Verified:
 
 
 async def _asked(folder: Path, names: list[str]) -> tuple[bool, dict[str, str]]:
-    """Whether a sidecar starts, and the calls for these conversations that it refuses."""
+    """Return whether a sidecar starts, and the calls for these conversations that it refuses."""
     failed: dict[str, str] = {}
     try:
         async with sidecar(folder, SETTINGS) as s:
@@ -279,7 +279,7 @@ def _page_with(path: Path, name: str) -> tuple[int, list[int]]:
 
 
 def _rowid(cell: bytes) -> int:
-    """After the number of bytes of the row: https://sqlite.org/fileformat.html#varint"""
+    """Return the number that follows the row's length: https://sqlite.org/fileformat.html#varint"""
     numbers, number = [], 0
     for byte in cell:
         number = number << 7 | byte & 0x7F

@@ -34,7 +34,7 @@ def notices(items: list[Any]) -> list[int]:
 
 
 def message(number: int) -> Callable[[Any], bool]:
-    """Whether an item is the event of this message."""
+    """Return a check whether an item is the event of this message."""
     return lambda item: item.HasField("event") and getattr(decoded(item.event), "number", 0) == number
 
 
@@ -45,7 +45,7 @@ async def talk_one_by_one(chat: Chat, last: int) -> None:
 
 
 async def test_a_watcher_is_given_notice_once_before_each_pass(tmp_path):
-    """After the message that brings the ratio to the mark, and again once a pass has made room."""
+    """The notice follows the message that brings the ratio to the mark, and comes again once a pass has made room."""
     async with sidecar(tmp_path, EXTRACTING) as s:
         chat = s.chat()
         await talk_one_by_one(chat, 1)
@@ -65,7 +65,7 @@ async def test_a_watcher_is_given_notice_once_before_each_pass(tmp_path):
 
 
 async def test_a_watcher_who_comes_later_is_given_the_notice_that_holds(tmp_path):
-    """After the mark that it has caught up; a second one who comes is, too."""
+    """The notice follows the mark that the watcher has caught up; a second watcher gets it, too."""
     async with sidecar(tmp_path, EXTRACTING) as s:
         chat = s.chat()
         await talk_one_by_one(chat, 15)

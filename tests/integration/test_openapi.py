@@ -31,7 +31,7 @@ CLOSED = closed(PAGE["components"])
 
 
 def faults(schema: dict[str, Any], value: Any) -> list[str]:
-    """Where a value breaks a schema of the page."""
+    """Return the places where a value breaks a schema of the page."""
     found = Draft202012Validator({**schema, "components": CLOSED}).iter_errors(value)
     return [f"{error.json_path}: {error.message}" for error in found]
 
@@ -79,7 +79,7 @@ async def test_the_page_says_what_calls_take_and_answer(tmp_path):
     ],
 )
 async def test_a_request_that_breaks_the_page_is_refused(tmp_path, message, wrong):
-    """The field rules of the contract are on the page: the sidecar refuses what it forbids, misspelt members too."""
+    """The page has the contract's field rules: the sidecar refuses requests that it forbids, misspelt members too."""
     body = {"conversationId": "c1", "messages": [message]}
     request = schema_of(PAGE["paths"]["/abridged.v1.ConversationService/AppendMessages"]["post"]["requestBody"])
     async with sidecar(tmp_path) as served, web_client(served.http_address) as client:

@@ -1,4 +1,5 @@
-"""More calls than can be served, and calls at the end: whoever is not served hears so from the sidecar, with a reason.
+"""More calls than can be served, and calls at the end: a caller that is not served hears so from the sidecar, with a
+reason.
 
 A status without ErrorInfo would be the transport's own, which says neither why nor when to come back.
 """
@@ -25,7 +26,7 @@ from tests.support.refusal import Refusal, refusal_of, refused
 from tests.support.sidecar import Sidecar, on_ollama, said, sidecar
 
 CALLS = 3_000
-"""Three times what the transport lets wait for a busy server by itself."""
+"""Three times the calls that the transport lets wait for a busy server by itself."""
 
 TOO_MANY = ("RESOURCE_EXHAUSTED", "TOO_MANY_REQUESTS")
 STOPPING = ("UNAVAILABLE", "SERVER_STOPPING")
@@ -35,7 +36,7 @@ TAKES_ITS_TIME = {"server.shutdown_grace_s": PATIENCE_S}
 
 
 def appends(s: Sidecar, count: int) -> list[asyncio.Task[Any]]:
-    """So many at once, to fifty conversations."""
+    """Begin `count` appends at once, to fifty conversations."""
     return [
         asyncio.ensure_future(
             s.conversations.AppendMessages(
@@ -48,14 +49,14 @@ def appends(s: Sidecar, count: int) -> list[asyncio.Task[Any]]:
 
 
 async def outcomes(calls: Iterable[Awaitable[Any]]) -> tuple[int, list[Refusal]]:
-    """How many were served, and how the others were refused."""
+    """Return how many calls were served, and the refusals of the others."""
     ended = await asyncio.gather(*calls, return_exceptions=True)
     refusals = [refusal_of(error) for error in ended if isinstance(error, grpc.aio.AioRpcError)]
     return len(ended) - len(refusals), refusals
 
 
 async def test_more_calls_at_once_than_the_transport_would_hold_are_served_or_refused_by_us(tmp_path):
-    """With a reason and a time to come back at, each of them."""
+    """Each refusal has a reason and a time to come back at."""
     async with sidecar(tmp_path, {"server.concurrent_rpcs_max": 100}) as s:
         served, refusals = await outcomes(appends(s, CALLS))
 
@@ -66,7 +67,7 @@ async def test_more_calls_at_once_than_the_transport_would_hold_are_served_or_re
 
 
 async def test_calls_that_wait_when_the_server_stops_are_served_or_refused_by_us(tmp_path):
-    """None is cancelled without a word; what was answered is on disk."""
+    """The server cancels none of them without a word; what was answered is on disk."""
     async with sidecar(tmp_path, TAKES_ITS_TIME) as s:
         calls = appends(s, CALLS)
         await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
@@ -82,7 +83,7 @@ async def test_calls_that_wait_when_the_server_stops_are_served_or_refused_by_us
 
 
 async def test_callers_who_come_back_at_once_are_refused_by_us_until_nobody_listens(tmp_path):
-    """However stubborn: what reaches the sidecar gets a reason, and what does not finds no connection."""
+    """A call that reaches the sidecar gets a reason, and one that does not finds no connection."""
     async with sidecar(tmp_path, TAKES_ITS_TIME | {"server.listen": [f"unix:{tmp_path / 'socket'}"]}) as s:
         told: list[Refusal] = []
         is_over = asyncio.Event()
@@ -109,7 +110,7 @@ async def test_callers_who_come_back_at_once_are_refused_by_us_until_nobody_list
 
 
 async def test_a_call_that_outlasts_the_grace_is_asked_to_come_back(tmp_path):
-    """And not cut off, which its client could not tell from a crash."""
+    """The call is not cut off, which its client could not tell from a crash."""
     async with FakeOllama(responder=hanging()) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
         await s.chat().talk(14)
         waiting = asyncio.ensure_future(s.info.WaitIdle(info.WaitIdleRequest(), timeout=PATIENCE_S))
@@ -130,7 +131,7 @@ class _Busy(Working):
 
 
 async def test_our_client_comes_back_when_there_is_room():
-    """After the time that the refusal names."""
+    """The client waits for the time that the refusal names."""
     busy = _Busy()
     async with only_place_taken(busy) as (address, _, only):
         pauses: list[float] = []
@@ -148,7 +149,7 @@ async def test_our_client_comes_back_when_there_is_room():
 
 
 async def test_our_client_comes_back_to_the_server_that_follows(tmp_path):
-    """At the same address, with the same log: nothing is lost and nothing is there twice."""
+    """The next server has the same address and the same log: nothing is lost and nothing is there twice."""
     settings = {"server.listen": [f"unix:{tmp_path / 'socket'}"], "server.shutdown_grace_s": 1.0}
     async with (
         FakeOllama(responder=hanging()) as ollama,

@@ -82,7 +82,7 @@ async def test_every_page_is_as_large_as_may_be_when_more_is_asked_for(tmp_path)
 
 
 async def test_a_conversation_that_changes_meanwhile_hides_none_of_the_others(tmp_path):
-    """It moves to the front, and the pages that are left are as they were."""
+    """The conversation moves to the front, and the pages that are left are as they were."""
     async with sidecar(tmp_path) as s:
         for number in range(4):
             await s.chat(f"c{number}").append(said(1))
@@ -183,7 +183,7 @@ async def test_a_pending_pass_is_one_of_its_page(tmp_path):
 
 @pytest.mark.parametrize("token", ["x", "AAAA", "A" * 40, "ünïcode", "*" * 64])
 async def test_a_token_that_is_not_ours_is_refused(tmp_path, token):
-    """Of every list."""
+    """Every list refuses it."""
     async with sidecar(tmp_path) as s:
         await s.chat().append(said(1))
         requests = {
@@ -199,7 +199,7 @@ async def test_a_token_that_is_not_ours_is_refused(tmp_path, token):
 
 
 async def test_a_token_of_another_list_or_filter_is_refused(tmp_path):
-    """It would skip what the reader has not seen."""
+    """The token would skip entries that the reader has not seen."""
     async with sidecar(tmp_path) as s:
         chat = await with_passes(s, 2)
         await s.chat("c2").append(said(1))
@@ -236,7 +236,7 @@ async def test_a_token_serves_after_a_restart(tmp_path):
 
 @pytest.mark.parametrize("cursor", [-1, 1 << 63, 10**30])
 def test_a_cursor_that_no_log_has_is_refused(cursor):
-    """A token can be made up by whoever knows the log's id; the database never sees what it cannot take."""
+    """Anybody who knows the log's id can make up a token; the database never sees a value that it cannot take."""
     token = Pages(b"key").token("scope", cursor)
 
     with pytest.raises(InvalidPageToken):

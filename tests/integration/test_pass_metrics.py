@@ -1,4 +1,4 @@
-"""What a scrape says of passes, over a whole sidecar: who made the record decides, whatever list that model is of."""
+"""A scrape's figures of passes, over a whole sidecar: the model that made a record decides, whatever its list."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_extraction_that_was_wanted_is_a_fallback_without_a_failure(tmp_pa
 
 @pytest.mark.parametrize("models", [("qwen2.5:3b",), ("gone", "qwen2.5:3b")])
 async def test_a_failure_is_counted_for_the_model_that_failed(tmp_path, models):
-    """Not for the one before it, which is merely missing."""
+    """The model before it is merely missing, and is not blamed."""
     async with FakeOllama(responder=hanging()) as ollama:
         slow = {"policy.fallback": "never", "summarizer.deadline_s": 1, "summarizer.retries": 0}
         settings = on_ollama(ollama, *models) | slow
@@ -60,7 +60,7 @@ async def test_a_failure_is_counted_for_the_model_that_failed(tmp_path, models):
 
 @pytest.mark.parametrize("models", [("qwen2.5:3b",), ("gone", "qwen2.5:3b")])
 async def test_a_success_is_counted_for_the_model_that_made_the_record(tmp_path, models):
-    """Also where it is not the one that was wanted."""
+    """The model need not be the one that was wanted."""
     async with FakeOllama(responder=saying(record())) as ollama, sidecar(tmp_path, on_ollama(ollama, *models)) as s:
         await s.chat().talk(14, wait_s=PATIENCE_S)
 

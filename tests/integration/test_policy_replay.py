@@ -42,7 +42,7 @@ POLICIES: dict[str, dict[str, str | float]] = {
 }
 
 SEEN = ("state", "trigger", "covered", "depth", "tokenRatio", "attempts")
-"""What says which pass it was, and leaves out ids and times."""
+"""Fields that say which pass it was; ids and times are left out."""
 
 
 def random_chats(count: int, seed: int = 21) -> dict[str, list[dict[str, Any]]]:
@@ -194,7 +194,7 @@ def test_a_log_is_replayed_like_the_chats_that_it_was_made_of(tmp_path):
     ],
 )
 def test_a_line_that_does_not_fit_is_named(tmp_path, text, cause):
-    """Nothing is replayed of a file with a broken line."""
+    """The command replays nothing of a file with a broken line."""
     (tmp_path / "broken.jsonl").write_text(text, encoding="utf-8")
 
     ran = abridged("log", "replay", str(tmp_path / "broken.jsonl"), "--policy", str(policy_file(tmp_path, "early")))
@@ -205,7 +205,7 @@ def test_a_line_that_does_not_fit_is_named(tmp_path, text, cause):
 
 
 def test_the_same_conversation_in_two_files_is_refused(tmp_path):
-    """Its messages would be one chat, or the second would be left out; in one file, too."""
+    """The messages of both would be one chat, or the second would be left out; one file is the same."""
     chats = str(written(tmp_path, random_chats(1)))
 
     policy = str(policy_file(tmp_path, "early"))

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes the HTTP port: what it has understood is asked back through its own query API."""
+"""A real Prometheus scrapes the HTTP port, and its own query API returns the samples."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Prometheus:
         self._base = f"http://127.0.0.1:{port}/api/v1/"
 
     async def ask(self, path: str, **parameters: str | float) -> Any:
-        """The `data` of one answer; None while there is none."""
+        """The `data` of one answer; None if the server does not answer."""
 
         def read() -> Any:
             try:
@@ -93,7 +93,7 @@ async def scraping(binary: str, target: int, folder: Path) -> AsyncIterator[Prom
 
 
 async def test_prometheus_finds_our_trace_and_the_success_ratio_of_the_ledger(tmp_path: Path) -> None:
-    """Over a thousand random outcomes the recorded ratio equals the ledger's, and an exemplar leads to a trace."""
+    """The recorded ratio of a thousand random outcomes equals the ledger's, and an exemplar leads to a trace."""
     binary = shutil.which("prometheus")
     if binary is None:
         pytest.skip("prometheus is not installed (Debian: apt-get install prometheus)")

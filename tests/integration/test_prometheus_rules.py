@@ -97,7 +97,7 @@ def test_every_alert_is_tested_both_ways() -> None:
 
 
 def test_every_alert_pages_or_is_a_ticket_and_leads_to_its_runbook():
-    """The base of the link is one label of whoever loads the rules."""
+    """The base of the link is one label of the operator who loads the rules."""
     base = '{{ or $externalLabels.abridged_runbooks "docs/runbook.md" }}'
 
     alerts = [rule for rule in rules() if "alert" in rule]

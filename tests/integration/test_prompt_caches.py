@@ -1,4 +1,4 @@
-"""What GetContext says of its start: no more is stable than is byte for byte the same, whatever changes a window."""
+"""Stable starts of GetContext: no more is stable than is byte for byte the same, whatever changes a window."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_a_window_that_grew_is_stable_up_to_what_is_new(tmp_path, renderin
 
 @pytest.mark.parametrize("rendering", RENDERINGS)
 async def test_after_a_pass_the_system_messages_are_still_stable(tmp_path, rendering):
-    """The summary is new; what stands before it is not."""
+    """The summary is new; the messages before it are not."""
     async with sidecar(tmp_path) as s:
         chat = await spoken(s)
         await asked(chat, rendering=rendering)
@@ -61,7 +61,7 @@ async def test_after_a_pass_the_system_messages_are_still_stable(tmp_path, rende
 
 
 async def test_every_form_is_compared_with_its_own_last_response(tmp_path):
-    """What went to one API is not in the cache of another."""
+    """A window that went to one API is not in the cache of another."""
     async with sidecar(tmp_path) as s:
         chat = await spoken(s)
         await asked(chat)
@@ -72,7 +72,7 @@ async def test_every_form_is_compared_with_its_own_last_response(tmp_path):
 
 
 async def test_a_restart_and_the_original_view_have_nothing_stable(tmp_path):
-    """What is not known is not claimed."""
+    """The sidecar claims nothing that it does not know."""
     async with sidecar(tmp_path) as s:
         chat = await spoken(s)
         for _ in range(2):
@@ -96,7 +96,7 @@ async def test_an_excerpt_is_stable_only_where_it_is_the_same(tmp_path):
 
 
 async def test_a_late_result_ends_what_is_stable_at_its_call(tmp_path):
-    """It joins its call, where chat APIs accept it; the call was quoted as text until then."""
+    """The result joins its call, where chat APIs accept it; the call was quoted as text until then."""
     async with sidecar(tmp_path) as s:
         chat = s.chat(context_length=100_000)
         await chat.append(said(1), call(2, "x"), said(3))
@@ -123,7 +123,7 @@ async def test_a_new_calibration_changes_counts_and_nothing_that_a_model_reads(t
 
 
 async def test_a_cache_mark_stands_at_the_end_of_what_is_stable(tmp_path):
-    """As Anthropic's API takes it: on the last block of the last stable turn, and in none when nothing is stable."""
+    """The mark is on the last block of the last stable turn, as Anthropic's API takes it, or absent."""
     async with sidecar(tmp_path) as s:
         chat = await spoken(s)
         options = {"rendering": api.RENDERING_ANTHROPIC, "cache_marks": True}
@@ -153,7 +153,7 @@ async def test_after_a_pass_the_cache_mark_stands_behind_the_system_messages(tmp
 
 
 async def test_a_mark_is_no_part_of_what_is_compared(tmp_path):
-    """It moves with every response; the prompt that it marks is the same."""
+    """The mark moves with every response; the prompt that it marks is the same."""
     async with sidecar(tmp_path) as s:
         chat = await spoken(s)
         options = {"rendering": api.RENDERING_ANTHROPIC, "cache_marks": True}
@@ -164,7 +164,7 @@ async def test_a_mark_is_no_part_of_what_is_compared(tmp_path):
 
 
 async def test_other_renderings_take_no_mark(tmp_path):
-    """Their APIs find by themselves what is the same."""
+    """APIs of other renderings find by themselves what is the same."""
     async with sidecar(tmp_path) as s:
         chat = await spoken(s)
         for rendering in (api.RENDERING_OPENAI, api.RENDERING_OLLAMA):

@@ -1,4 +1,4 @@
-"""What a scrape says of prompts: windows rewritten and why, and what providers had in their caches."""
+"""A scrape's figures of prompts: windows rewritten and why, and what providers had in their caches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def report(chat: Chat, **fields: Any) -> None:
 
 
 async def test_every_rewritten_window_is_counted_by_its_cause(tmp_path):
-    """As often as the epoch says; a window that grows is not rewritten."""
+    """The count is the epoch; a window that grows is not rewritten."""
     policy = {"min_range_tokens": 1, "trigger_token_ratio": 1, "min_messages": 1_000, "preserve_recent": 2}
     async with sidecar(tmp_path) as s:
         chat = s.chat(policy=policy)
@@ -50,7 +50,7 @@ async def test_cached_tokens_are_counted_once_a_report(tmp_path):
 
 
 async def test_a_prompt_has_no_more_cached_tokens_than_tokens(tmp_path):
-    """Some APIs report them beside each other: whoever adds nothing up is refused before the shares are wrong."""
+    """Some APIs report them beside each other: a caller that adds nothing up is refused before the shares are wrong."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await chat.append(said(1))

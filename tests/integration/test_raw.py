@@ -48,7 +48,7 @@ async def test_raw_goes_from_the_model_into_the_record_and_stays(tmp_path, schem
 
 
 async def test_the_next_record_is_told_the_raw_before_it(tmp_path, schema_file):
-    """It covers all that the record covers, so it has to be able to carry what is still true."""
+    """The next record covers all that this one covers, so it has to be able to carry what is still true."""
     async with (
         FakeOllama(responder=saying(record(raw=RAW))) as ollama,
         sidecar(tmp_path, on_ollama(ollama) | schema_file) as s,
@@ -61,7 +61,7 @@ async def test_the_next_record_is_told_the_raw_before_it(tmp_path, schema_file):
 
 
 async def test_raw_against_the_schema_is_sent_back_once_and_then_fails(tmp_path, schema_file):
-    """As any bad answer: INVALID, with the place in the reasons."""
+    """The failure is that of any bad answer: INVALID, with the place in the reasons."""
     async with (
         FakeOllama(responder=saying(record(raw={"topic": 3, "urgent": True}))) as ollama,
         sidecar(tmp_path, on_ollama(ollama) | schema_file) as s,

@@ -92,7 +92,7 @@ HOSTILE = (
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text.__name__)
 async def test_the_receipt_of_a_hostile_chat_is_true(tmp_path, text):
-    """As users' messages and as results of tools, which may be cleared with the pass."""
+    """The hostile texts are users' messages and results of tools, which may be cleared with the pass."""
     rng = Random(text.__name__)
     messages: list[Message] = []
     for turn in range(12):
@@ -147,7 +147,7 @@ async def test_a_caller_who_may_not_read_learns_counts_alone(tmp_path):
 
 
 async def test_a_receipt_outlasts_a_restart(tmp_path):
-    """It is in the event, and so in the pass that GetSummarization returns."""
+    """The receipt is in the event, and so in the pass that GetSummarization returns."""
     async with sidecar(tmp_path, EXTRACTING) as s:
         chat = s.chat()
         await chat.talk(16, wait_s=PATIENCE_S)

@@ -1,4 +1,4 @@
-"""Redacting messages, over the whole path: gone from every answer and byte, and what was made of them is made anew."""
+"""Redacting messages, over the whole path: gone from every answer and byte, and records of them are made anew."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def titles(tmp_path) -> dict[str, Any]:
 
 
 async def test_no_byte_of_redacted_messages_is_left(tmp_path, titles):
-    """In no file of the log's folder and no answer; events keep their places, and the other messages their texts."""
+    """Files of the log's folder and answers have none; events keep their places, and the other messages their texts."""
     folder = tmp_path / "log"
     folder.mkdir()
     async with sidecar(folder, WORDS | titles) as s:
@@ -191,7 +191,7 @@ async def test_records_are_made_again_without_what_was_said(tmp_path):
 
 
 async def test_the_append_of_a_redacted_message_is_answered_again(tmp_path):
-    """Its id is known, whatever its content; nothing is appended."""
+    """The message's id is known, whatever its content; nothing is appended."""
     async with sidecar(tmp_path) as s:
         chat = await told(s, turns=10)
         await redacted(chat, 3)
@@ -204,7 +204,7 @@ async def test_the_append_of_a_redacted_message_is_answered_again(tmp_path):
 
 
 async def test_the_client_counts_and_redacts(tmp_path):
-    """By the numbers that windows show."""
+    """The client takes the numbers that windows show."""
     async with sidecar(tmp_path) as s:
         chat = await told(s, turns=10)
         async with AsyncConversations(s.running.grpc_addresses[0]) as client:
@@ -230,7 +230,7 @@ async def test_a_dry_run_counts_and_redacts_nothing(tmp_path):
 
 
 async def test_redacting_twice_says_that_nothing_was_left(tmp_path):
-    """And it waits until the first one is through."""
+    """The second call waits until the first one is through."""
     async with sidecar(tmp_path) as s:
         chat = await told(s, turns=10)
         first = await redacted(chat, 3)
@@ -241,7 +241,7 @@ async def test_redacting_twice_says_that_nothing_was_left(tmp_path):
 
 
 async def test_a_number_that_no_message_has_redacts_none(tmp_path):
-    """Nothing half done; nor in a conversation that is not there, nor with no number at all."""
+    """The call does nothing by halves; nor does one for an unknown conversation, or without any number."""
     async with sidecar(tmp_path) as s:
         chat = await told(s, turns=10)
 
@@ -271,7 +271,7 @@ async def test_a_message_that_a_rewind_removed_is_redacted(tmp_path):
 
 
 async def test_a_closed_conversation_is_redacted(tmp_path):
-    """It stays closed."""
+    """The conversation stays closed."""
     async with sidecar(tmp_path) as s:
         chat = await told(s)
         await s.conversations.CloseConversation(api.CloseConversationRequest(conversation_id="c1"))
@@ -283,7 +283,7 @@ async def test_a_closed_conversation_is_redacted(tmp_path):
 
 
 async def test_a_running_pass_over_redacted_messages_commits_nothing(tmp_path):
-    """It is cancelled, and its model is waited for no longer."""
+    """The pass is cancelled, and its model is waited for no longer."""
     async with sidecar(tmp_path, script(tmp_path, {"hang": True})) as s:
         chat = s.chat()
         await chat.append(*(turn(n) for n in range(1, 16)))
@@ -324,7 +324,7 @@ async def forked(s: Sidecar, parent: str, fork: str, **fields: Any) -> Chat:
 
 
 async def test_shared_messages_are_redacted_where_they_are_and_in_every_fork(tmp_path):
-    """Or not at all: without `forks`, or from one of these, nothing changes. What was forked before stays whole."""
+    """Or not at all: without `forks`, or from one of these, nothing changes. A fork from before them stays whole."""
     async with sidecar(tmp_path, WORDS) as s:
         chat = await told(s)
         early, late = await forked(s, "c1", "c2", to_version=2), await forked(s, "c1", "c3")
@@ -375,7 +375,7 @@ async def test_a_fork_from_before_a_redaction_is_redacted_from_its_beginning(tmp
 
 
 async def test_a_message_of_a_fork_alone_is_redacted_there(tmp_path):
-    """What it was forked from does not have it."""
+    """The conversation that it was forked from does not have it."""
     async with sidecar(tmp_path) as s:
         await told(s, turns=2)
         fork = await forked(s, "c1", "c2")
@@ -388,7 +388,7 @@ async def test_a_message_of_a_fork_alone_is_redacted_there(tmp_path):
 
 
 async def test_a_redaction_that_a_kill_interrupted_goes_on_at_the_next_start(tmp_path):
-    """The event is what counts; the next process purges what it finds marked, and a repeat waits for it."""
+    """The event counts; the next process purges the conversations that it finds marked, and a repeat waits for it."""
     async with sidecar(tmp_path, WORDS) as s:
         chat = await told(s)
         call = asyncio.create_task(redacted(chat, *SAID))
@@ -405,7 +405,7 @@ async def test_a_redaction_that_a_kill_interrupted_goes_on_at_the_next_start(tmp
 
 
 async def test_a_redacted_conversation_is_erased_after_it(tmp_path):
-    """What the redaction has left goes, too."""
+    """The rest that the redaction has left goes, too."""
     async with sidecar(tmp_path, WORDS) as s:
         chat = await told(s)
         await redacted(chat, 3, 4)

@@ -58,7 +58,7 @@ def killed(tmp_path_factory) -> Files:
 
 @pytest.mark.parametrize("place", range(PLACES))
 def test_a_damaged_write_ahead_log_is_refused_as_often_as_it_is_opened(killed, tmp_path, place):
-    """By starts, and by a rebuild between them; with the damaged bytes put back, every message is served."""
+    """Starts refuse it, and so does a rebuild between them; the log with its bytes put back serves every message."""
     damaged = _flipped(killed[WAL], place)
     _put(killed | {WAL: damaged}, tmp_path)
 
@@ -74,7 +74,7 @@ def test_a_damaged_write_ahead_log_is_refused_as_often_as_it_is_opened(killed, t
 
 
 def test_a_damaged_write_ahead_log_can_be_moved_aside(killed, tmp_path):
-    """The other way that the refusal names: the sidecar starts, without what only that file has."""
+    """The refusal names another way: the sidecar starts, without the events that only that file has."""
     _put(killed | {WAL: _flipped(killed[WAL], PLACES // 2)}, tmp_path)
     assert "move that file aside" in _start(tmp_path)
 
@@ -201,7 +201,7 @@ def test_no_reason_of_refusal_changes_a_byte(tmp_path, damage):
 
 
 def test_verify_says_that_a_file_is_gone_and_its_write_ahead_log_is_there(tmp_path):
-    """As a start does: whoever took it for a new log would lose what that has."""
+    """A start says it, too: a user who took it for a new log would lose what that has."""
     _without_its_file(tmp_path / FILE)
     before = _files(tmp_path)
 
@@ -250,7 +250,7 @@ def test_a_rewrite_without_room_leaves_the_write_ahead_log_where_it_is(tmp_path)
 
 
 def test_a_start_that_fails_in_its_transaction_leaves_the_write_ahead_log_where_it_is(tmp_path):
-    """Whatever the reason: the writing connection does not close last."""
+    """The writing connection does not close last, whatever the reason."""
     path = tmp_path / FILE
     _killed(grown(path, 2), "UPDATE log SET created_us = created_us + 1")
     before = {name: content for name, content in _files(tmp_path).items() if name != INDEX}

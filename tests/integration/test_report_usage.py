@@ -1,4 +1,4 @@
-"""ReportUsage: what a chat API really counted corrects the estimates, once."""
+"""ReportUsage: a chat API's real counts correct the estimates, once."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_counts_of_the_caller_are_not_corrected(tmp_path):
 
 
 async def test_a_report_can_trigger_a_pass(tmp_path):
-    """The rules run on what was learned: a window that is fuller than thought is summarized."""
+    """The rules run on the learned factor: a window that is fuller than thought is summarized."""
     async with sidecar(tmp_path) as s:
         chat = s.chat(context_length=100_000)
         answer = await chat.append(*(said(n, TEXT) for n in range(1, 21)))
@@ -92,7 +92,7 @@ async def test_a_report_can_trigger_a_pass(tmp_path):
 
 
 async def test_a_report_of_a_window_that_a_pass_has_replaced_teaches_nothing(tmp_path):
-    """It is accepted: the client could not know."""
+    """The report is accepted: the client could not know."""
     async with sidecar(tmp_path) as s:
         chat = s.chat(policy={"min_range_tokens": 1})
         for number in range(1, 9):
@@ -106,7 +106,7 @@ async def test_a_report_of_a_window_that_a_pass_has_replaced_teaches_nothing(tmp
 
 
 async def test_a_report_of_a_version_that_is_not_there_is_refused(tmp_path):
-    """With both versions."""
+    """The refusal has both versions."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await chat.append(said(1))
@@ -118,7 +118,7 @@ async def test_a_report_of_a_version_that_is_not_there_is_refused(tmp_path):
 
 
 async def test_what_was_learned_serves_the_next_conversation_of_the_model(tmp_path):
-    """And not those of other models."""
+    """The factor does not serve other models."""
     async with sidecar(tmp_path) as s:
         chat = s.chat("c1", model="m", context_length=100_000)
         before = (await chat.append(said(1, TEXT))).usage.window_tokens

@@ -1,4 +1,4 @@
-"""What a new process finds: pending passes, waits, fallback records, calibration, lists."""
+"""Finds of a new process: pending passes, waits, fallback records, calibration, lists."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_a_pending_pass_resumes_after_a_restart_and_ends_once(tmp_path):
 
 
 async def test_a_pass_that_nobody_had_begun_runs_after_a_restart(tmp_path):
-    """Also those that were still in the queue."""
+    """Passes that were still in the queue run, too."""
     async with (
         FakeOllama(responder=hanging()) as ollama,
         sidecar(tmp_path, on_ollama(ollama) | {"summarizer.concurrent_passes": 1}) as s,
@@ -138,7 +138,7 @@ async def test_a_clock_that_is_set_back_between_two_runs_makes_no_wait_longer(tm
 
 
 async def test_messages_end_a_wait_before_its_time(tmp_path):
-    """Whichever is first: so many messages, or so much time."""
+    """The first of a number of messages and a span of time ends it."""
     async with sidecar(tmp_path, script(tmp_path, {"text": "not JSON"}, {"text": "not JSON"}, {"default": True})) as s:
         chat = s.chat()
         await chat.talk(14, tokens=115, wait_s=PATIENCE_S)
@@ -150,7 +150,7 @@ async def test_messages_end_a_wait_before_its_time(tmp_path):
 
 
 async def test_a_pass_that_takes_every_process_down_with_it_is_failed(tmp_path):
-    """After three claims without an end nobody tries again, and the chat waits as after any failure."""
+    """The pass is not tried again after three claims without an end, and the chat waits as after any failure."""
     async with FakeOllama(responder=hanging()) as ollama:
         async with sidecar(tmp_path, on_ollama(ollama)) as s:
             triggered = (await s.chat().talk(14)).summarization
@@ -220,7 +220,7 @@ async def test_a_pass_that_was_switched_off_in_between_ends_without_a_failure(tm
 
 
 async def test_a_fallback_record_is_remade_when_a_model_is_back(tmp_path):
-    """At its first answer, from the same range, in the same place; the stand-in was never called a success."""
+    """The model's first answer begins it, from the same range, in the same place; the stand-in was never a success."""
     async with sidecar(tmp_path, DEAD) as s:
         chat = s.chat(policy={"fallback": conversation.FALLBACK_ALWAYS})
         await chat.talk(14, wait_s=PATIENCE_S)
@@ -268,7 +268,7 @@ async def test_an_emergency_is_answered_by_extraction_when_no_model_answers(tmp_
 
 
 async def test_calibration_survives_a_restart(tmp_path):
-    """For the conversation, and for new ones of its model."""
+    """The conversation keeps it, and new ones of its model begin with it."""
     async with sidecar(tmp_path) as s:
         chat = s.chat(model="m", context_length=100_000)
         tokens = (await chat.append(said(1, "The importer reads orders. " * 50))).usage.window_tokens
@@ -303,7 +303,7 @@ async def test_the_list_of_conversations_survives_a_restart(tmp_path):
 
 
 async def test_a_stop_lets_a_running_pass_finish_within_its_grace(tmp_path):
-    """What can end, ends; the rest is resumed."""
+    """A pass that can end does so; the others are resumed."""
     gate = asyncio.Event()
 
     async with (
@@ -339,7 +339,7 @@ async def test_both_backends_serve_the_whole_path(tmp_path, backend):
 
 
 async def test_a_conversation_goes_on_when_the_operator_changes_the_policy_under_its_overrides(tmp_path):
-    """What no longer fits is left out and said once; a client that asks for it now is refused."""
+    """Overrides that no longer fit are left out and said once; a client that asks for one now is refused."""
     unfit = {"reset_token_ratio": 0.75, "min_messages": 1_000}
     async with sidecar(tmp_path) as s:
         await s.chat(policy=unfit).talk(14)

@@ -1,4 +1,4 @@
-"""What room after a pass is worth on real chats in a window of 32,768 tokens; shown with `-rP`."""
+"""The worth of room after a pass on real chats in a window of 32,768 tokens; shown with `-rP`."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ async def test_rules_that_left_the_window_are_shown_in_it(tmp_path):
 
 
 async def test_rules_are_listed_before_any_pass_and_page_by_page(tmp_path):
-    """Of messages that the window has."""
+    """The rules are of messages that the window has."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await chat.append(said(1, RULE), said(2, ACCEPTED), said(3, OTHER), said(4, ACCEPTED))
@@ -74,7 +74,7 @@ async def test_rules_are_listed_before_any_pass_and_page_by_page(tmp_path):
 
 
 async def test_a_rule_that_is_taken_back_leaves_the_window_with_the_next_pass(tmp_path):
-    """Its message, and the one that took it back, are named for ever."""
+    """The rule's message, and the one that took it back, are named for ever."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await ruled(chat)
@@ -125,7 +125,7 @@ async def test_a_rule_that_is_dropped_in_the_window_is_not_shown_later(tmp_path)
 
 
 async def test_what_is_no_rule_is_not_dropped(tmp_path):
-    """By its message, or by a text that it does not have."""
+    """The call names a message without a rule, or a text that the message does not have."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await chat.append(said(1, RULE), said(2, ACCEPTED))
@@ -138,7 +138,7 @@ async def test_what_is_no_rule_is_not_dropped(tmp_path):
 
 
 async def test_a_pinned_rule_stands_in_its_message(tmp_path):
-    """It is not shown twice, and is shown again when it is unpinned."""
+    """The rule is not shown twice, and is shown again when it is unpinned."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await ruled(chat)
@@ -151,7 +151,7 @@ async def test_a_pinned_rule_stands_in_its_message(tmp_path):
 
 
 async def test_a_rewind_takes_its_rules_along(tmp_path):
-    """And the records that showed them."""
+    """The records that showed them go, too."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await ruled(chat)

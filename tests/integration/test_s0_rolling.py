@@ -1,6 +1,6 @@
 """The features of the design "rolling plain-text summaries", item by item, over the whole path, with its own numbers.
 
-The tests are named for what the specification lists of that design.
+The tests are named for the items that the specification lists of that design.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def prompts(ollama: FakeOllama) -> list[str]:
 
 
 async def passed(chat: Chat, count: int, *, tokens: int = 60) -> None:
-    """Append so many messages, and wait for what they trigger."""
+    """Append `count` messages, and wait for the passes that they trigger."""
     await chat.talk(count, tokens=tokens, wait_s=PATIENCE_S)
     await chat.sidecar.idle()
 
 
 async def test_s0_thresholds_past_200_tokens_and_with_5_new_exchanges_a_pass_is_due(tmp_path):
-    """The first with 5 exchanges and more than 200 tokens; the next with 5 more. The 5th question alone is none."""
+    """The first with 5 exchanges and more than 200 tokens; the next with 5 more. A question alone is no exchange."""
     async with sidecar(tmp_path, POLICY) as s:
         few = s.chat("few")
         await few.talk(9, tokens=100)
@@ -87,7 +87,7 @@ async def test_s0_exchanges_no_range_ends_on_a_question_without_its_answer(tmp_p
 
 
 async def test_s0_growth_a_record_grows_to_its_limit_and_then_the_next_one_begins(tmp_path):
-    """With a model that never writes more than it is asked for: the new row begins by what the record holds."""
+    """A model that never writes more than it is asked for grows it: the new row begins by what the record holds."""
     settings = preset("s0", "policy", "summarizer") | ANY_DRAFT | {"tokens.exact": False}
     async with FakeOllama(responder=filling()) as ollama, sidecar(tmp_path, settings | on_ollama(ollama)) as s:
         chat = s.chat(context_length=8_192)
@@ -157,7 +157,7 @@ async def test_s0_json_is_no_plain_text_and_goes_back_once(tmp_path):
 
 
 async def test_s0_chatml_never_feeds_back(tmp_path):
-    """Neither a block that the model repeats nor a mark in a message comes into a record or into the next prompt."""
+    """A block that the model repeats and a mark in a message come into no record and no later prompt."""
     leaking = (
         f"<|im_start|>user\nSummarize.<|im_end|>\n<|im_start|>assistant\n{FIRST}<|im_end|>\n<|im_start|>user\nAgain"
     )
@@ -177,7 +177,7 @@ async def test_s0_chatml_never_feeds_back(tmp_path):
 
 
 async def test_s0_episode_range_each_label_is_the_range_of_that_pass(tmp_path):
-    """`first-last` of what the pass took out of the window, not of all that its record stands for."""
+    """`first-last` has the messages that the pass took out of the window, not all that its record stands for."""
     async with (
         FakeOllama(responder=saying(FIRST, SECOND)) as ollama,
         sidecar(tmp_path, POLICY | on_ollama(ollama)) as s,
@@ -232,7 +232,7 @@ async def test_s0_progress_indicator_follows_events_and_no_timer(tmp_path):
     ],
 )
 def test_s0_settings_are_set_by_environment(variable, field, value):
-    """As `SUMMARY_THRESHOLD_TOKENS`, `SUMMARY_MAX_TOKENS` and `SUMMARY_MIN_EPISODES` are."""
+    """The variables are those of `SUMMARY_THRESHOLD_TOKENS`, `SUMMARY_MAX_TOKENS` and `SUMMARY_MIN_EPISODES`."""
     settings = load({variable: str(value), "ABRIDGED_POLICY__PROFILE": "rolling"}).settings
 
     assert getattr(settings.policy_for(""), field) == value

@@ -87,7 +87,7 @@ async def test_s1_integration_2_cooldown_holds_the_next_pass_back(tmp_path):
 
 
 async def test_s1_integration_3_the_depth_guard_halts_after_the_configured_maximum(tmp_path):
-    """With on_depth_limit HALT, the plan to the letter: no further pass, said once."""
+    """The setting on_depth_limit HALT keeps the plan to the letter: no further pass, said once."""
     policy = {"max_summary_chain_depth": 2, "on_depth_limit": conversation.DEPTH_LIMIT_HALT}
     async with sidecar(tmp_path) as s:
         chat = s.chat(policy=policy)
@@ -115,7 +115,7 @@ async def test_s1_integration_3_by_default_the_chain_is_made_anew_at_the_maximum
 
 
 async def test_s1_integration_4_an_emergency_ignores_the_cooldown(tmp_path):
-    """At a ratio of 1.0 and more nothing holds a pass back."""
+    """A ratio of 1.0 or more lets nothing hold a pass back."""
     async with sidecar(tmp_path) as s:
         chat = s.chat(policy={"cooldown_messages": 50, "rearm_messages": 50})
         await chat.talk(14, wait_s=PATIENCE_S)
@@ -159,7 +159,7 @@ async def test_s1_edge_1_an_extremely_long_single_user_message_is_kept_and_said(
 
 @BOTH
 async def test_s1_edge_1_an_extremely_long_message_is_summarized_once_it_is_old(tmp_path, model):
-    """In parts where the model cannot hold it whole: nothing is trimmed."""
+    """A model that cannot hold it whole reads it in parts: nothing is trimmed."""
     async with sidecar(tmp_path, {"summarizer.models": [model]}) as s:
         chat = s.chat(context_length=20_000)
         long = "\n\n".join(f"Paragraph {n}: table orders_{n} was moved to host db-{n}." for n in range(900))
@@ -258,7 +258,7 @@ async def test_s1_edge_4_tool_output_is_filtered_as_the_policy_says(tmp_path, mo
 
 
 async def test_s1_edge_4_a_tool_result_that_one_call_holds_is_read_whole(tmp_path):
-    """The default caps only what would take more calls."""
+    """The default caps only a result that would take more calls."""
     async with (
         FakeOllama(responder=saying(record())) as ollama,
         sidecar(tmp_path, on_ollama(ollama) | ANY_DRAFT) as s,

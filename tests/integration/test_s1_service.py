@@ -53,7 +53,8 @@ async def test_s1_unit_1_mixed_technical_and_decision_content_makes_a_valid_reco
 
 async def test_s1_unit_1_a_models_structured_facets_are_kept_beside_those_that_code_finds(tmp_path):
     """Decisions, action items, open questions and entities come through the wire into the record. A decision that only
-    says again what a message says stands there in the message's words."""
+    repeats a message stands there in the message's words.
+    """
     answer = record(
         "The importer failed on orders_2024.csv and the parser was pinned.",
         key_points=["OrderParseError since version 3.4.1"],
@@ -196,7 +197,7 @@ async def test_s1_drift_1_an_early_technical_term_is_there_after_the_second_summ
 
 
 async def test_thanks_are_covered_and_not_in_the_prompt(tmp_path):
-    """Mechanical messages cost a model nothing, and leave the window with the rest; what may be consent is read."""
+    """Mechanical messages cost a model nothing, and leave the window with the rest; one that may be consent is read."""
     async with FakeOllama() as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
         chat = s.chat(policy={"min_range_tokens": 1})
         await chat.append(
@@ -219,7 +220,7 @@ async def test_thanks_are_covered_and_not_in_the_prompt(tmp_path):
 
 
 async def test_s1_preserve_recent_6_messages_are_kept_whatever_their_tokens(tmp_path):
-    """With the preset, messages alone bound the tail; half of the window does not."""
+    """The preset bounds the tail by messages alone; half of the window does not."""
     async with sidecar(tmp_path, preset("s1", "policy")) as s:
         chat = s.chat(context_length=8_192)
         turns = [said(n, tokens=70 if n <= 34 else 700) for n in range(1, 41)]
@@ -233,7 +234,7 @@ async def test_s1_preserve_recent_6_messages_are_kept_whatever_their_tokens(tmp_
 
 @pytest.mark.parametrize("aborts", [False, True])
 async def test_s1_abort_on_failure_is_a_setting_too(tmp_path, aborts):
-    """Of the operator, without which a caller asks for it in each call; off, the original messages are served."""
+    """The operator's setting serves a caller that asks for it in no call; off, the original messages are served."""
     settings = preset("s1", "policy") | {"policy.abort_on_failure": aborts}
     async with FakeOllama(responder=saying("not JSON")) as ollama, sidecar(tmp_path, settings | on_ollama(ollama)) as s:
         chat = s.chat()
@@ -246,7 +247,7 @@ async def test_s1_abort_on_failure_is_a_setting_too(tmp_path, aborts):
 
 
 async def test_s1_original_message_ids_come_in_one_call(tmp_path):
-    """Of a record and of all that it covers; without asking there are none."""
+    """The call returns those of a record and of all that it covers, and none unless it asks."""
     async with sidecar(tmp_path, preset("s1", "policy")) as s:
         chat = await technical_chat(s, turns=512)
         await s.idle()

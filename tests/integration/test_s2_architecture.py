@@ -1,6 +1,6 @@
 """The features of the design "Summarization - Architecture", item by item, over the whole path, with its own numbers.
 
-The tests are named for what the specification lists of that design.
+The tests are named for the items that the specification lists of that design.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def title_of(s: Sidecar, chat: Chat, *, after: int = 0) -> str:
 
 @pytest.mark.parametrize(("messages", "tokens"), [(20, 20), (10, 400)])
 async def test_s2_thresholds_more_than_20_messages_or_more_than_4000_tokens(tmp_path, messages, tokens):
-    """At either number nothing, and a pass with the next message."""
+    """A chat at either number has no pass, and one with the next message."""
     async with sidecar(tmp_path, POLICY) as s:
         chat = s.chat(context_length=CONTEXT)
         await chat.talk(messages, tokens=tokens)
@@ -70,7 +70,7 @@ async def test_s2_the_last_4_messages_stay_verbatim_and_the_window_is_loaded_sma
 
 
 async def test_s2_iterative_the_next_summary_continues_the_one_before(tmp_path):
-    """Its prompt has the earlier summary and the new messages."""
+    """The next summary's prompt has the earlier summary and the new messages."""
     async with (
         FakeOllama(responder=saying(record("The importer was looked at first."), record())) as ollama,
         sidecar(tmp_path, POLICY | on_ollama(ollama)) as s,
@@ -180,7 +180,7 @@ async def test_s2_title_of_the_client_stays(tmp_path):
 
 
 async def test_s2_title_any_profile_can_switch_titles_on(tmp_path):
-    """Here CHAIN, with the summarizer's models, which are asked once more."""
+    """CHAIN does so here, with the summarizer's models, which are asked once more."""
     answers = saying(record(), "The importer reads orders")
     async with (
         FakeOllama(responder=answers) as ollama,

@@ -1,4 +1,4 @@
-"""What the design "Summarisation Approaches" asked for, feature by feature, over the whole path and with its preset."""
+"""Features that the design "Summarisation Approaches" asked for, over the whole path and with its preset."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_s3_the_recursive_summarizer_reports_each_of_its_calls(tmp_path):
     ],
 )
 def test_s3_the_model_is_summary_model_else_llm_model(environ, model):
-    """As the design's settings were read."""
+    """The variables are read as the design's settings were."""
     assert load(environ).settings.summarizer.models == (model,)
 
 

@@ -35,7 +35,7 @@ async def episodes_of(chat: Chat, **fields: Any) -> list[Any]:
 
 
 async def tell(chat: Chat, count: int, *, shifts: tuple[int, ...] = (), **fields: Any) -> Any:
-    """Append so many messages with the enhancer's hints, of which those of `shifts` begin a topic."""
+    """Append `count` messages with the enhancer's hints, of which those of `shifts` begin a topic."""
     first = chat.count + 1
     numbers = range(first, first + count)
     messages = [said(n, tokens=60, is_continuation=n not in shifts, **fields) for n in numbers]
@@ -52,7 +52,7 @@ def chat_of(s: Sidecar, name: str = "c1") -> Chat:
 
 @BOTH
 async def test_s4_trigger_a_run_begins_at_ten_unsummarized_messages_and_not_before(tmp_path, model):
-    """Whatever share of the budget they take."""
+    """The messages may take any share of the budget."""
     async with sidecar(tmp_path, {**S4, "summarizer.models": [model]}) as s:
         chat = chat_of(s)
         nine = await tell(chat, 9)
@@ -90,7 +90,7 @@ async def test_s4_background_the_append_returns_before_its_run_ends(tmp_path):
 
 
 async def test_s4_segmentation_an_episode_ends_where_the_topic_shifts(tmp_path):
-    """At `is_continuation=false`, once the least size is reached; within an exchange, with its question."""
+    """A shift is at `is_continuation=false`, once the least size is reached; within an exchange, with its question."""
     async with sidecar(tmp_path, S4) as s:
         chat, within = chat_of(s), chat_of(s, "within")
         await tell(chat, 10, shifts=(3, 7))
@@ -140,7 +140,7 @@ async def test_s4_segmentation_an_agent_on_its_own_has_episodes_without_a_gap(tm
 
 
 async def test_s4_emergency_a_call_that_waits_does_not_hold_the_rest_back(tmp_path):
-    """Its result may come after everything else; the window is within its budget all the same."""
+    """The call's result may come after everything else; the window is within its budget all the same."""
     async with sidecar(tmp_path, S4) as s:
         chat = s.chat(context_length=2_000)
         await chat.append(said(1, tokens=60), call(2, "slow", tokens=20))
@@ -154,7 +154,7 @@ async def test_s4_emergency_a_call_that_waits_does_not_hold_the_rest_back(tmp_pa
 
 
 async def test_s4_rest_at_a_close_all_messages_are_in_an_episode(tmp_path):
-    """Those too that were too few for one, and the tail; closing again asks for nothing more."""
+    """The last episode may be too small otherwise, and has the tail; closing again asks for nothing more."""
     async with sidecar(tmp_path, S4) as s:
         chat = chat_of(s)
         await tell(chat, 10)
@@ -171,7 +171,7 @@ async def test_s4_rest_at_a_close_all_messages_are_in_an_episode(tmp_path):
 
 @pytest.mark.parametrize("silence_s", [3_599.7, 3_601])
 async def test_s4_rest_after_an_idle_hour_it_is_an_episode_and_the_last_exchange_stays(tmp_path, silence_s):
-    """Whoever comes back goes on from what was said last. A restart at its end, or after it, forgets no silence."""
+    """A user who comes back goes on from the last words. A restart at its end, or after it, forgets no silence."""
     clock = Clock()
     async with sidecar(tmp_path, S4, now_us=clock) as s:
         chat = chat_of(s)
@@ -185,7 +185,7 @@ async def test_s4_rest_after_an_idle_hour_it_is_an_episode_and_the_last_exchange
 
 
 async def completed(s: Sidecar, chat: Chat, count: int) -> None:
-    """Return once so many passes of the conversation are complete."""
+    """Return once `count` passes of the conversation are complete."""
     watching = s.conversations.WatchConversation(
         api.WatchConversationRequest(conversation_id=chat.id), timeout=PATIENCE_S
     )
@@ -330,7 +330,7 @@ async def test_s4_metrics_are_unset_where_nobody_measured(tmp_path):
 
 
 async def test_s4_identity_a_message_is_in_one_episode_once_and_for_ever(tmp_path):
-    """Also when short summaries are merged: the episodes stay."""
+    """Episodes also stay when short summaries are merged."""
     async with sidecar(tmp_path, {**S4, "policy.episode_token_ratio": 0.02}) as s:
         chat = chat_of(s)
         seen: dict[str, list[tuple[int, int]]] = {}
@@ -347,7 +347,7 @@ async def test_s4_identity_a_message_is_in_one_episode_once_and_for_ever(tmp_pat
 
 
 async def test_s4_digest_no_sentence_of_merged_episodes_is_there_twice(tmp_path):
-    """Also if a model says it again."""
+    """A model may say it again."""
     short = "The importer reads its tables. The parser was pinned."
 
     async def respond(ask: Ask) -> AsyncIterator[Piece]:
@@ -393,7 +393,7 @@ async def test_s4_fallback_malformed_json_or_a_timeout_leaves_an_episode_all_the
 
 
 async def test_s4_exclusion_a_conversation_that_is_switched_off_has_no_runs(tmp_path):
-    """By its own setting, while others go on."""
+    """The conversation's own setting switches it off, while others go on."""
     async with sidecar(tmp_path, S4) as s:
         off, on = s.chat("a", context_length=8_192, policy={"enabled": False}), chat_of(s, "b")
         await tell(off, 30)
@@ -427,7 +427,7 @@ async def test_s4_validation_impossible_sizes_are_refused_naming_the_field(tmp_p
 
 
 async def test_s4_drain_a_run_that_a_stop_interrupts_ends_after_the_restart(tmp_path):
-    """Nothing that was triggered is lost."""
+    """The restart loses nothing that was triggered."""
     gate = asyncio.Event()
     async with FakeOllama(responder=gated(gate)) as ollama:
         async with sidecar(tmp_path, S4 | on_ollama(ollama)) as s:
@@ -439,7 +439,7 @@ async def test_s4_drain_a_run_that_a_stop_interrupts_ends_after_the_restart(tmp_
 
 
 async def test_s4_drain_waits_until_no_run_is_pending(tmp_path):
-    """As `Agent.drain()`: WaitIdle returns when the last run has ended."""
+    """WaitIdle returns when the last run has ended, as `Agent.drain()` does."""
     async with sidecar(tmp_path, S4) as s:
         chat = chat_of(s)
         await chat.append(*(said(n, tokens=60) for n in range(1, 61)))
@@ -450,7 +450,7 @@ async def test_s4_drain_waits_until_no_run_is_pending(tmp_path):
 
 
 async def test_s4_episodes_are_printed_for_people_and_for_programs(tmp_path):
-    """By `abridged episodes`."""
+    """The command is `abridged episodes`."""
     async with sidecar(tmp_path, S4) as s:
         chat = chat_of(s)
         assert (await asyncio.to_thread(printed, s, "--json")).code == 1
@@ -508,7 +508,7 @@ async def test_s4_hints_that_break_a_rule_are_refused(tmp_path, bad):
 
 
 async def test_s4_hints_come_back_as_they_were_sent(tmp_path):
-    """In windows and events alike."""
+    """The hints are in windows and events alike."""
     async with sidecar(tmp_path, S4) as s:
         chat = chat_of(s)
         sent = said(1, is_continuation=False, sentiment=0.25, flows=["refund"], tools=["lookup"])

@@ -1,4 +1,4 @@
-"""`abridged log salvage` of a log from which texts were taken: none comes back, from whatever copy is left of it."""
+"""`abridged log salvage` of a log from which texts were taken: none comes back, whatever copy of it is left."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TABLES = ("events", "streams", "types", "requests", "conversations", "sqlite_au
 
 
 class Taken(NamedTuple):
-    """A log from which texts were taken, its pages from before that, and what was answered after it."""
+    """A log from which texts were taken, its pages from before that, and its answers after it."""
 
     path: Path
     older: bytes
@@ -115,7 +115,7 @@ def _older_in_wal(log: Path, older: bytes) -> None:
 
 
 def _older_alone(log: Path, older: bytes) -> None:
-    """The events that took the texts away are there, and of the others what they were."""
+    """Write the older log, and add the newer events that took the texts away."""
     log.write_bytes(older)
     last = asked(log, "SELECT max(position) FROM events")[0][0]
     changed(
@@ -194,7 +194,7 @@ def test_an_erased_conversation_that_is_cut_stays_erased(tmp_path: Path, taken: 
 
 
 def test_blanked_events_alone_say_that_a_conversation_was_erased(tmp_path: Path, taken: Taken):
-    """Neither the event that says so is left nor the row."""
+    """The row and the event that says so are both lost."""
     damaged = tmp_path / "damaged" / FILE
     damaged.parent.mkdir()
     shutil.copyfile(taken.path, damaged)
@@ -215,7 +215,7 @@ def test_blanked_events_alone_say_that_a_conversation_was_erased(tmp_path: Path,
 
 
 def test_remnants_of_a_redacted_conversation_do_not_have_the_text(tmp_path: Path, taken: Taken):
-    """Its first message is lost, and the first of the redacted ones: what follows has nothing of the others."""
+    """The conversation's first message is lost, and the first redacted one: the rest has nothing of the others."""
     for lost in (2, 4):
         damaged = tmp_path / f"{lost}" / "damaged" / FILE
         damaged.parent.mkdir(parents=True)

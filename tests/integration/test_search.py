@@ -37,7 +37,7 @@ TRIP = texts(
 
 
 async def test_words_find_the_message_that_has_them_and_show_them(tmp_path):
-    """In any form of the word, with number, id, role, time and the words in a snippet."""
+    """Any form of the word finds it, with number, id, role, time and the words in a snippet."""
     async with sidecar(tmp_path, WORDS) as s:
         await s.chat("trip").append(*TRIP)
 
@@ -62,7 +62,7 @@ async def test_the_message_with_more_and_rarer_words_comes_first(tmp_path):
 
 
 async def test_a_phrase_has_to_occur_as_it_stands(tmp_path):
-    """Words only rank; what is in quotes filters."""
+    """Words only rank; a quoted phrase filters."""
     async with sidecar(tmp_path, WORDS) as s:
         await s.chat().append(*texts("the red house", "the house is red", "red house again"))
 
@@ -72,7 +72,7 @@ async def test_a_phrase_has_to_occur_as_it_stands(tmp_path):
 
 
 async def test_a_phrase_has_to_occur_whatever_is_compared(tmp_path):
-    """What is near in meaning and has no such words is no hit."""
+    """A message that is near in meaning and has no such words is no hit."""
     async with sidecar(tmp_path, BOTH) as s:
         await s.chat().append(*texts("the red house", "the house is red"))
 
@@ -106,7 +106,7 @@ async def test_nothing_that_a_caller_writes_is_an_operator(tmp_path, query):
     ("query", "wrong"), [("...", "no word"), ('say "hello', "not closed"), (" ".join(map(str, range(100, 200))), "64")]
 )
 async def test_a_query_without_a_meaning_is_refused_by_its_field(tmp_path, query, wrong):
-    """With what is wrong, and without the query."""
+    """The refusal says what is wrong, and does not quote the query."""
     async with sidecar(tmp_path, WORDS) as s:
         async with refused("INVALID_ARGUMENT", "INVALID_FIELD") as refusal:
             await search(s, query)
@@ -128,7 +128,7 @@ async def test_a_query_without_a_meaning_is_refused_by_its_field(tmp_path, query
     ],
 )
 async def test_a_field_that_breaks_a_rule_is_named(tmp_path, fields, field):
-    """As everywhere."""
+    """The search names it as every call does."""
     async with sidecar(tmp_path, WORDS) as s:
         async with refused("INVALID_ARGUMENT", "INVALID_FIELD") as refusal:
             await search(s, **fields)
@@ -137,7 +137,7 @@ async def test_a_field_that_breaks_a_rule_is_named(tmp_path, fields, field):
 
 
 async def test_an_unknown_conversation_is_not_found(tmp_path):
-    """Whether or not another one has the words."""
+    """The search says so even if another one has the words."""
     async with sidecar(tmp_path, WORDS) as s:
         await s.chat().append(*TRIP)
 
@@ -163,7 +163,7 @@ async def test_without_an_index_a_search_says_how_to_switch_it_on(tmp_path):
 
 @pytest.mark.parametrize("mode", [api.SEARCH_MODE_WORDS, MEANING, api.SEARCH_MODE_BOTH])
 async def test_filters_leave_what_they_name(tmp_path, mode):
-    """Role, kind, time, and labels of the message or of its conversation, whatever is compared."""
+    """The filters are role, kind, time, and labels of the message or of its conversation, for every mode."""
     async with sidecar(tmp_path, BOTH) as s:
         first = s.chat("c1", labels={"team": "north"})
         await first.append(said(1, "red one", labels={"topic": "paint"}), said(3, "green"), said(4, "red two"))
@@ -190,7 +190,7 @@ async def test_filters_leave_what_they_name(tmp_path, mode):
 
 
 async def test_records_are_found_beside_messages(tmp_path):
-    """With the messages that they cover."""
+    """The hit has the messages that the record covers."""
     async with sidecar(tmp_path, {**WORDS, "summarizer.models": ["extractive:default"]}) as s:
         chat = s.chat(context_length=64_000)
         await chat.talk(20)
@@ -209,7 +209,7 @@ EPISODES = {"policy.profile": "episodes", "summarizer.models": ["extractive:defa
 
 
 async def test_episodes_are_found_by_words_and_by_meaning(tmp_path):
-    """By either of their texts, with both of them and their messages; a filter by kind tells them from records."""
+    """The search reads either text and returns both, and their messages; a filter by kind tells them from records."""
     async with sidecar(tmp_path, {**BOTH, **EPISODES}) as s:
         chat = s.chat(context_length=8_192)
         texts_ = [f"The flight to Lisbon has window seat {n}A and a vegetarian meal on board." for n in range(1, 11)]
@@ -252,7 +252,7 @@ async def test_what_was_revoked_or_rewound_is_found_no_longer(tmp_path):
 
 
 async def test_namespaces_never_see_each_other(tmp_path):
-    """Neither text nor ranking nor position: the words of one do not count in the other."""
+    """Texts, ranks and positions are apart: the words of one do not count in the other."""
     tokens = {"server.tokens": [{"token": n, "namespace": n, "scopes": ["append", "read"]} for n in ("alpha", "beta")]}
     async with sidecar(tmp_path, {**BOTH, **tokens}) as s:
         alpha, beta = (replace(s, metadata=[("authorization", f"Bearer {n}")]) for n in ("alpha", "beta"))
@@ -269,7 +269,7 @@ async def test_namespaces_never_see_each_other(tmp_path):
 
 
 async def test_meaning_finds_what_has_none_of_the_words(tmp_path):
-    """By the embedded model, without a server."""
+    """The embedded model finds it, without a server."""
     async with sidecar(tmp_path, {**BOTH, "recall.dimension": 256}) as s:
         await s.chat().append(
             *texts(
@@ -288,7 +288,7 @@ async def test_meaning_finds_what_has_none_of_the_words(tmp_path):
 
 
 async def test_both_fuse_by_rank(tmp_path):
-    """What is first by words and by meaning has the sum of both ranks."""
+    """A message that is first by words and by meaning has the sum of both ranks."""
     async with sidecar(tmp_path, BOTH) as s:
         await s.chat().append(*TRIP)
 
@@ -309,7 +309,7 @@ async def test_scripts_without_spaces_are_found(tmp_path):
 
 
 async def test_the_calls_of_tools_and_enveloped_results_are_found(tmp_path):
-    """What a tool was asked, and what it returned inside its envelope."""
+    """The search reads a tool's arguments, and the result inside its envelope."""
     async with sidecar(tmp_path, WORDS) as s:
         result = '{"payload": {"result": "refund approved"}, "sig": "eyJhbGciOi"}'
         await s.chat().append(said(1), call(2, "x"), tool_result(3, "x", result))
@@ -333,7 +333,7 @@ async def test_the_index_is_private_and_is_made_again_when_it_is_gone(tmp_path):
 
 
 async def test_vectors_come_from_ollama_where_the_settings_say_so(tmp_path):
-    """Through the same hosts as summaries, in the model's own dimension."""
+    """The requests use the hosts of summaries, and the model's own dimension."""
     async with FakeOllama() as ollama:
         model = ollama.models[0].name
         settings = {**on_ollama(ollama), "recall.index": "both", "recall.embedder": f"ollama:{model}"}
@@ -350,7 +350,7 @@ async def test_vectors_come_from_ollama_where_the_settings_say_so(tmp_path):
 
 
 async def test_a_model_that_changes_stops_searches_by_meaning_and_nothing_else(tmp_path):
-    """Loudly: the error says what to do, readiness names it, a gauge is 1; words and appends go on."""
+    """The error names the remedy, readiness names the fault, and a gauge is 1; words and appends go on."""
     async with sidecar(tmp_path, BOTH) as s:
         await s.chat().append(*TRIP)
         await searched(s, "booking")
@@ -371,7 +371,7 @@ async def test_a_model_that_changes_stops_searches_by_meaning_and_nothing_else(t
 
 
 async def test_a_model_of_ollama_that_changes_its_vectors_stops_meaning_until_the_index_is_made_again(tmp_path):
-    """Its numbers cannot be compared with those of the index; words, appends and reads go on, a command mends it."""
+    """The numbers cannot be compared with those of the index; words, appends and reads go on, a command mends it."""
     async with FakeOllama() as ollama:
         given = {"recall.index": "both", "recall.embedder": f"ollama:{ollama.models[0].name}"}
         async with sidecar(tmp_path, {**on_ollama(ollama), **given}) as s:
@@ -404,7 +404,7 @@ async def test_a_model_of_ollama_that_changes_its_vectors_stops_meaning_until_th
 
 
 async def test_searches_and_how_far_the_index_is_are_measured(tmp_path):
-    """By mode, with a duration, and with nothing behind when it has caught up."""
+    """The figures are by mode, with a duration, and show nothing behind when the index has caught up."""
     async with sidecar(tmp_path, BOTH) as s:
         await s.chat().append(*TRIP)
         await searched(s, "booking")
@@ -420,7 +420,7 @@ async def test_searches_and_how_far_the_index_is_are_measured(tmp_path):
 
 
 async def test_an_exchange_is_one_hit_with_its_range(tmp_path):
-    """By the best of its messages, to the last one before the user's next."""
+    """The best of its messages makes the hit; its range ends before the user's next message."""
     async with sidecar(tmp_path, WORDS) as s:
         await s.chat().append(said(1, "who painted the red door"), call(2, "x"), tool_result(3, "x", "red red red"))
         await s.chat().append(said(4, "Anna painted it red"), said(5, "and the red roof"), said(6, "Ben did"))
@@ -443,7 +443,7 @@ async def test_words_that_only_talk_about_conversations_weigh_nothing(tmp_path):
 
 @pytest.mark.parametrize("mode", [api.SEARCH_MODE_WORDS, MEANING, api.SEARCH_MODE_BOTH])
 async def test_passages_fit_in_the_tokens_that_were_asked_for(tmp_path, mode):
-    """The opening of each exchange, and what was found; a long text around what was found, each with its place."""
+    """Passages are the opening of each exchange and the hit; a long text is cut around the hit, each with its place."""
     long = "nothing of the kind " * 200
     async with sidecar(tmp_path, BOTH) as s:
         chat = s.chat(context_length=100_000)

@@ -1,4 +1,4 @@
-"""SearchHistory while the index is late: what was taken back is no hit all the same."""
+"""SearchHistory while the index is late: messages taken back are no hits all the same."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def summary_ids(s: Sidecar, mode: int) -> set[str]:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("conversation_id", ["", "c1"])
 async def test_rewound_messages_are_no_hits_while_the_index_still_has_them(tmp_path, mode, conversation_id):
-    """Whatever is compared, and wherever."""
+    """The search may compare anything, anywhere."""
     async with sidecar(tmp_path, BOTH) as s:
         await s.chat().append(*(exchange(n, f"zebra number {n}") for n in range(1, 11)))
         await s.chat("c2").append(said(1, "zebra elsewhere"))
@@ -56,7 +56,7 @@ async def test_rewound_messages_are_no_hits_while_the_index_still_has_them(tmp_p
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_revoked_record_is_no_hit_while_the_index_still_has_it(tmp_path, mode):
-    """From the moment that RevokeSummary returns; the messages that it covered are hits as before."""
+    """The record is out from the moment that RevokeSummary returns; the messages that it covered stay hits."""
     async with sidecar(tmp_path, EXTRACTED) as s:
         chat = s.chat(context_length=64_000)
         await chat.talk(20)
@@ -73,7 +73,7 @@ async def test_a_revoked_record_is_no_hit_while_the_index_still_has_it(tmp_path,
 
 
 async def test_a_rewind_takes_its_records_out_of_a_late_index_too(tmp_path):
-    """Those that cover what it removed."""
+    """Records that cover a removed message are out."""
     async with sidecar(tmp_path, EXTRACTED) as s:
         chat = s.chat(context_length=64_000)
         await chat.talk(20)
@@ -123,7 +123,7 @@ async def test_a_page_is_filled_with_what_stands(tmp_path, conversation_id):
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_the_rest_of_an_exchange_is_a_hit_when_its_best_message_was_rewound(tmp_path, mode):
-    """And its range ends with what stands."""
+    """The exchange's range ends with the messages that stand."""
     async with sidecar(tmp_path, BOTH) as s:
         await s.chat().append(said(1, "a zebra among other words"), said(2, "so many other words"), said(3, "zebra"))
         await s.chat().append(said(4, "zebra zebra"), said(5, "horse"), said(6, "donkey"))

@@ -38,7 +38,7 @@ SERVICES = {
 
 
 async def test_the_server_tells_version_capabilities_and_limits(tmp_path):
-    """What is not among the capabilities is not half there: the later profiles are absent."""
+    """The capabilities leave out what is not whole: the later profiles are absent."""
     settings = {"server.batch_messages_max": 7, "server.streams_max": 9, "summarizer.queue_max": 11}
     async with sidecar(tmp_path, settings) as s:
         answer = await s.info.GetServerInfo(info.GetServerInfoRequest())
@@ -88,7 +88,7 @@ async def test_the_server_tells_whether_searches_are_there_and_how_far_the_index
 
 
 async def test_wait_idle_returns_when_the_last_pass_has_ended(tmp_path):
-    """For tests and for draining."""
+    """Tests and drains use it."""
     gate = asyncio.Event()
     async with FakeOllama(responder=gated(gate)) as ollama, sidecar(tmp_path, on_ollama(ollama)) as s:
         await s.chat("a").talk(14)
@@ -141,7 +141,7 @@ async def test_wait_idle_of_a_conversation_waits_for_its_pass_alone(tmp_path):
 
 @pytest.mark.parametrize("service", ["", "abridged.v1.ConversationService", "abridged.v1.EventLogService"])
 async def test_health_says_serving_for_every_service(tmp_path, service):
-    """As gRPC's own health protocol has it."""
+    """The answer is that of gRPC's own health protocol."""
     async with sidecar(tmp_path) as s:
         answer = await s.health.Check(health_pb2.HealthCheckRequest(service=service))
 
@@ -159,7 +159,7 @@ async def test_health_lists_every_service_with_its_status(tmp_path):
 
 
 async def test_the_health_of_a_service_that_is_not_here_is_not_found(tmp_path):
-    """As the protocol has it, with a reason of ours."""
+    """The status is the protocol's, with a reason of ours."""
     async with sidecar(tmp_path) as s, refused("NOT_FOUND", "SERVICE_NOT_FOUND"):
         await s.health.Check(health_pb2.HealthCheckRequest(service="abridged.v1.Conversations"))
 

@@ -87,7 +87,7 @@ async def test_an_append_behind_a_stuck_one_waited_for_the_log(tmp_path):
 
 
 async def test_an_append_of_a_stream_leaves_its_stages_too(tmp_path):
-    """The stream lasts as long as its caller likes; its appends are what can be slow."""
+    """The stream lasts as long as its caller likes; only its appends can be slow."""
     async with sidecar(tmp_path, SLOW) as s:
         stream = s.conversations.IngestMessages(timeout=PATIENCE_S)
         with locked(s):

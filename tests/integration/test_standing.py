@@ -1,4 +1,4 @@
-"""What a scrape says of all conversations and of the log: true after a restart, and never waited for by an append."""
+"""A scrape's figures of all conversations and of the log: true after a restart, and never waited for by an append."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def held(seen: dict[str, float]) -> dict[str, float]:
 
 
 async def test_windows_over_their_budget_and_what_holds_them_are_counted(tmp_path):
-    """By the window itself: past the trigger, past the budget, and back below both when it is given more room."""
+    """The window itself decides: past the trigger, past the budget, and below both when it is given more room."""
     async with sidecar(tmp_path, NO_PASSES) as s:
         nothing = await scraped(s)
         await s.chat("below").talk(4)
@@ -126,7 +126,7 @@ async def test_a_disk_that_hangs_makes_its_figures_unknown_and_takes_one_thread(
 
 
 async def test_a_disk_that_cannot_be_asked_leaves_the_counts_alone():
-    """What is not known of one is known of the other."""
+    """The disk's figures are unknown, and the counts are known."""
     metrics = Metrics(version="1", labels=metric_labels())
 
     def gone() -> LogMeasured:

@@ -40,7 +40,7 @@ def answering(tmp_path: Any) -> dict[str, Any]:
 
 
 async def test_the_frame_of_a_summary_takes_less_than_thirty_tokens(tmp_path):
-    """Of a cap that may be 128: the rest is for what was said, and for the names that code keeps."""
+    """The cap may be 128: the rest is for what was said, and for the names that code keeps."""
     async with sidecar(tmp_path, answering(tmp_path)) as s:
         summary = await summary_of(s.chat(context_length=8_000))
 
@@ -53,7 +53,7 @@ async def test_the_frame_of_a_summary_takes_less_than_thirty_tokens(tmp_path):
 
 
 async def test_the_same_record_is_the_same_message_byte_for_byte(tmp_path):
-    """In two conversations, each time that it is asked for, and after a restart: nothing in it is random."""
+    """Two conversations have it alike, each time that it is asked for and after a restart: nothing in it is random."""
     async with sidecar(tmp_path, answering(tmp_path)) as s:
         one, two = [await summary_of(s.chat(name, context_length=8_000)) for name in ("one", "two")]
         assert one.message.id != two.message.id
@@ -75,7 +75,7 @@ async def test_a_caller_who_counts_everything_teaches_what_the_summary_costs(tmp
 
 
 async def test_what_reports_and_counts_both_teach_is_learned_once(tmp_path):
-    """An estimate is corrected by what usage reports have taught; what the caller's counts say of it is the same."""
+    """Usage reports correct an estimate; a caller's counts that differ from it alike teach nothing more."""
     async with sidecar(tmp_path, answering(tmp_path)) as s:
         other = s.chat("other", context_length=8_000, model="m")
         await other.append(*(said(n, turn(n)) for n in range(1, 9)))
@@ -91,7 +91,8 @@ async def test_what_reports_and_counts_both_teach_is_learned_once(tmp_path):
 
 
 async def test_the_ledger_follows_the_text_and_is_counted_like_it(tmp_path):
-    """What the record does not name stands after it, in its frame; GetContext returns it in full when asked.
+    """Identifiers that the record does not name stand after it, in its frame; GetContext returns them in full when
+    asked.
 
     Entries are counted one by one, each with its name, also where several share a line: at least nine tenths of the
     tokens of the whole, as estimates of short lines differ, and for short ones at most half as many more.

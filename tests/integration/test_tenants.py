@@ -37,12 +37,12 @@ def of(s: Sidecar, namespace: str) -> Sidecar:
 
 
 def waiting(chat: Chat, count: int) -> list[asyncio.Task[Any]]:
-    """So many calls that wait for the chat's pass."""
+    """Begin `count` calls that wait for the chat's pass."""
     return [asyncio.ensure_future(chat.context(wait_s=PATIENCE_S)) for _ in range(count)]
 
 
 async def until(tasks: Iterable[asyncio.Task[Any]], *, done: int) -> list[asyncio.Task[Any]]:
-    """Those that are done, as soon as they are so many."""
+    """Return the tasks that are done, as soon as `done` of them are."""
     left = set(tasks)
     ended: set[asyncio.Task[Any]] = set()
     async with asyncio.timeout(PATIENCE_S):
@@ -64,7 +64,7 @@ def refusals(tasks: Iterable[asyncio.Task[Any]]) -> list[Refusal]:
 
 
 def watches(s: Sidecar, count: int, *, read: bool = True) -> tuple[list[Any], list[asyncio.Task[Any]]]:
-    """So many streams of a conversation, and the read of the first item of each unless they are not read."""
+    """Open `count` streams of a conversation, and read the first item of each unless they are not read."""
     request = api.WatchConversationRequest(conversation_id="c1")
     streams = [s.conversations.WatchConversation(request, metadata=s.metadata) for _ in range(count)]
     return streams, [asyncio.ensure_future(stream.read()) for stream in streams if read]
@@ -74,7 +74,7 @@ def watches(s: Sidecar, count: int, *, read: bool = True) -> tuple[list[Any], li
 
 
 async def test_waiting_calls_take_no_place_of_the_calls_that_work(tmp_path):
-    """Twenty callers wait for a model that hangs; whoever appends is served all the same."""
+    """Twenty callers wait for a model that hangs; a caller that appends is served all the same."""
     settings = {"server.concurrent_rpcs_max": 4}
     async with FakeOllama(responder=hanging()) as ollama, sidecar(tmp_path, on_ollama(ollama) | settings) as s:
         chat = s.chat()
@@ -159,7 +159,7 @@ async def test_streams_of_one_namespace_leave_places_for_others(tmp_path, settin
 
 
 async def test_answers_that_are_not_taken_are_bounded_for_their_namespace_alone(tmp_path):
-    """Of 12 calls that read nothing 9 are refused; another namespace reads its own, and appends go on everywhere."""
+    """The sidecar refuses 9 of 12 calls that read nothing; another namespace reads its own, and appends go on."""
     settings = TWO_NAMESPACES | {"server.answer_bytes_max": 16 << 20}
     async with sidecar(tmp_path, settings) as s, unread_channel(s) as channel:
         alpha, beta = of(s, "alpha").chat(context_length=4_000_000), of(s, "beta").chat(context_length=4_000_000)
@@ -200,7 +200,7 @@ async def test_unread_windows_of_appends_count_as_what_is_read(tmp_path):
 
 
 async def test_unread_watches_count_as_answers_that_are_not_taken(tmp_path):
-    """What their items hold on the way is their namespace's: it gets no more to read, others do."""
+    """Items of such watches take their namespace's room: it gets no more to read, others do."""
     settings = TWO_NAMESPACES | {"server.answer_bytes_max": 8 << 20}
     async with AsyncExitStack() as stack:
         s = await stack.enter_async_context(sidecar(tmp_path, settings))

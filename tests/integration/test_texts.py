@@ -32,7 +32,7 @@ async def count(s: Sidecar, **fields):
 
 @pytest.mark.parametrize("model", ["scripted:default", "extractive:"])
 async def test_a_text_becomes_a_shorter_one_that_says_who_made_it(tmp_path, model):
-    """In at most the tokens asked for, counted as the sidecar counts."""
+    """The summary has at most the tokens asked for, as the sidecar counts them."""
     text = document(20)
     async with sidecar(tmp_path, {"summarizer.models": [model]}) as s:
         made = (await summarized(s, text, max_tokens=200)).summary
@@ -66,7 +66,7 @@ async def test_the_extract_of_a_document_has_no_speaker_and_takes_no_capitals_fo
 
 @pytest.mark.parametrize(("paragraphs", "most"), [(20, 1_024), (2, 128)])
 async def test_no_summary_is_longer_than_half_of_its_text_or_128_tokens(tmp_path, paragraphs, most):
-    """Whatever `max_tokens` allows."""
+    """The bound holds whatever `max_tokens` allows."""
     async with sidecar(tmp_path, EXTRACTIVE) as s:
         made = (await summarized(s, document(paragraphs), max_tokens=100_000)).summary
 
@@ -114,7 +114,7 @@ async def test_parts_grow_up_to_what_the_model_holds_before_calls_run_out(tmp_pa
 
 
 async def test_a_text_of_megabytes_is_read_by_a_model_of_8192_tokens(tmp_path):
-    """It takes more calls than a pass has, for its parts cannot grow; all of it is read, in bounded calls."""
+    """The text takes more calls than a pass has, for its parts cannot grow; all of it is read, in bounded calls."""
     text = document(16_000)[:1_500_000]
     assert len(text) == 1_500_000
     settings = {**ANY_DRAFT, **script(tmp_path, {"default": True}, context_length=8_192)}
@@ -126,7 +126,7 @@ async def test_a_text_of_megabytes_is_read_by_a_model_of_8192_tokens(tmp_path):
 
 
 async def test_a_text_that_needs_too_many_calls_is_refused_with_the_size_that_fits(tmp_path):
-    """The bound holds, and whoever cuts the text to that size has its summary."""
+    """The bound holds, and a caller that cuts the text to that size has its summary."""
     settings = {
         "policy.max_input_tokens": 1_000,
         "policy.pass_calls_max": 4,
@@ -180,7 +180,7 @@ async def test_an_extract_stands_in_for_a_failed_model_only_if_fallback_is_alway
     ],
 )
 async def test_a_failed_model_is_an_error_of_its_class(tmp_path, step, code, reason, error_class):
-    """Only what a retry can help is UNAVAILABLE, with a time."""
+    """Only a failure that a retry can help is UNAVAILABLE, with a time."""
     async with sidecar(tmp_path, script(tmp_path, step)) as s, refused(code, reason) as refusal:
         await summarized(s, document(20))
 
@@ -190,7 +190,7 @@ async def test_a_failed_model_is_an_error_of_its_class(tmp_path, step, code, rea
 
 
 async def test_a_client_may_not_set_a_fallback_that_the_operator_keeps(tmp_path):
-    """As in a conversation's policy."""
+    """A conversation's policy has the same guard."""
     settings = {"client_policy_fields": ["min_messages"]}
     async with sidecar(tmp_path, settings) as s, refused("INVALID_ARGUMENT", "INVALID_FIELD") as refusal:
         await summarized(s, document(20), fallback=conversation_pb2.FALLBACK_ALWAYS)
@@ -225,7 +225,7 @@ async def test_the_output_of_a_terminal_is_text(tmp_path):
 
 @pytest.mark.parametrize("megabytes", [3, 9])
 async def test_a_text_over_the_request_limit_is_refused_with_field_and_limit(tmp_path, megabytes):
-    """By us, as long as the transport lets it through; GetServerInfo has the limit."""
+    """The sidecar itself refuses it, as long as the transport lets it through; GetServerInfo has the limit."""
     async with sidecar(tmp_path) as s:
         async with refused("INVALID_ARGUMENT", "TOO_LARGE") as refusal:
             await summarized(s, "a" * (megabytes << 20))
@@ -289,7 +289,7 @@ async def test_a_server_that_stops_says_so_to_whoever_waits_for_a_summary(tmp_pa
 
 
 async def test_nothing_of_a_text_is_stored_or_logged(tmp_path):
-    """Neither in the log of events nor in the process's own, even if bad answers are logged."""
+    """The log of events lacks it, and so does the process's own, even if bad answers are logged."""
     failing = script(tmp_path, {"text": f"not JSON {UNSAID}"})
     async with sidecar(tmp_path, failing, log_content=True) as s:
         async with refused("FAILED_PRECONDITION", "SUMMARIZATION_FAILED") as refusal:
@@ -318,7 +318,7 @@ async def test_counts_say_who_counted(tmp_path):
 
 
 async def test_estimates_are_corrected_by_what_usage_reports_have_taught(tmp_path):
-    """As those of a conversation with the same model are."""
+    """The correction is that of a conversation with the same model."""
     async with sidecar(tmp_path) as s:
         chat = s.chat(model="some-model", context_length=100_000)
         await chat.append(*(said(n, "The importer reads table orders on host db. " * 20) for n in range(1, 5)))
@@ -335,7 +335,7 @@ async def test_estimates_are_corrected_by_what_usage_reports_have_taught(tmp_pat
 
 
 async def test_a_count_of_nothing_is_refused(tmp_path):
-    """It has neither texts nor messages."""
+    """The request has neither texts nor messages."""
     async with sidecar(tmp_path) as s, refused("INVALID_ARGUMENT", "INVALID_FIELD") as refusal:
         await count(s)
 

@@ -32,12 +32,12 @@ def sink():
 
 
 async def compressed(s: Sidecar, name: str) -> None:
-    """Append what triggers a pass, and wait for its record."""
+    """Append messages that trigger a pass, and wait for its record."""
     await s.chat(name).talk(14, wait_s=PATIENCE_S)
 
 
 async def test_a_model_call_names_the_server_that_answered_it(tmp_path, sink: OtlpSink):
-    """By address and port, and by the model's own name for itself, without ours for its provider."""
+    """The span has address and port, and the model's own name for itself, without ours for its provider."""
     async with (
         FakeOllama(responder=saying(record())) as ollama,
         sidecar(tmp_path, on_ollama(ollama), environ=sink.environ) as s,
@@ -79,7 +79,7 @@ async def test_each_model_of_the_list_has_a_span_of_its_own(tmp_path, sink: Otlp
 
 
 async def test_a_call_names_its_conversation_and_why_it_was_refused(tmp_path, sink: OtlpSink):
-    """The reason of the ErrorInfo, for a caller's mistakes too; what breaks a field rule is no id and is left out."""
+    """The reason is that of the ErrorInfo, for a caller's mistakes too; an id that breaks a field rule is left out."""
     async with sidecar(tmp_path, environ=sink.environ) as s:
         await s.chat("known").append(said(1))
         async with refused("NOT_FOUND", "CONVERSATION_NOT_FOUND"):

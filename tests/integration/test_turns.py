@@ -1,4 +1,4 @@
-"""No request that the limits admit holds the event loop: what is done in one turn of it stays bounded."""
+"""No request that the limits admit holds the event loop: the work in one turn of it stays bounded."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def appending(messages: list[message_pb2.Message], conversation_id: str = "c1") 
 
 
 def read_at_once() -> None:
-    """What a turn must never hold: all of the largest append read, some 50 to 100 ms."""
+    """Read all of the largest append, some 50 to 100 ms, which a turn must never hold."""
     wire.messages_of(
         appending(many_calls()), new_id=str, message_bytes_max=1 << 20, batch_messages_max=512, batch_bytes_max=1 << 20
     )
@@ -82,7 +82,7 @@ async def sidecar(folder: Path) -> AsyncIterator[BelowGrpc]:
 
 @pytest.mark.parametrize("material", [many_calls, many_attachments, mixed_texts, many_labels])
 async def test_the_largest_appends_leave_the_loop_to_others(tmp_path, material):
-    """When they are new, when they are repeated, and when one of them is new."""
+    """The appends are new, or repeated, or new in one message."""
     async with sidecar(tmp_path) as s:
         messages = material()
         append = s.conversations.AppendMessages
@@ -95,7 +95,7 @@ async def test_the_largest_appends_leave_the_loop_to_others(tmp_path, material):
 @pytest.mark.parametrize("material", [many_calls, many_attachments, mixed_texts, many_labels])
 @pytest.mark.parametrize("rendering", [0, api.RENDERING_OPENAI, api.RENDERING_ANTHROPIC, api.RENDERING_OLLAMA])
 async def test_their_windows_leave_the_loop_to_others(tmp_path, material, rendering):
-    """In every form, when it was never sent before and when it was."""
+    """The windows come in every form, sent for the first time and again."""
     async with sidecar(tmp_path) as s:
         messages = material()
         for number in range(2):
@@ -143,7 +143,7 @@ async def test_a_window_of_thousands_of_messages_leaves_the_loop_to_others(tmp_p
 
 
 async def test_work_in_one_turn_is_seen():
-    """The control: whoever reads the largest append on the loop is found out."""
+    """The control: a read of the largest append on the loop is found out."""
 
     async def work(_number: int) -> None:
         read_at_once()

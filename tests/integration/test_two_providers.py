@@ -28,7 +28,7 @@ def on_openai(server: FakeOpenAI, *models: str, **more: Any) -> dict[str, Any]:
 
 
 def counted(metrics: str, outcome: str, model: str) -> bool:
-    """Whether a pass with this outcome and model was counted."""
+    """Return whether a pass with this outcome and model was counted."""
     lines = [line for line in metrics.splitlines() if outcome in line and f'model="{model}"' in line]
     return any(not line.endswith(" 0.0") for line in lines if line.startswith("abridged_summarizations_total"))
 
@@ -89,7 +89,7 @@ async def test_a_server_that_ignores_the_schema_ends_as_invalid(tmp_path):
     ],
 )
 async def test_a_pass_that_the_endpoint_fails_ends_by_its_class(tmp_path, quirks, error_class):
-    """As with Ollama: the messages stay, and the class says what to do."""
+    """The messages stay as with Ollama, and the class says what to do."""
     async with (
         FakeOpenAI(quirks=quirks, responder=saying(record())) as server,
         sidecar(tmp_path, on_openai(server)) as s,
@@ -100,7 +100,7 @@ async def test_a_pass_that_the_endpoint_fails_ends_by_its_class(tmp_path, quirks
 
 
 async def test_the_key_is_sent_and_shown_nowhere(tmp_path):
-    """Neither in the log nor in a metric, a refusal or `config show`."""
+    """The log, metrics, refusals and `config show` leave it out."""
     key = "sk-canary-4b1f9a77"
     async with FakeOpenAI(quirks=Quirks(key=key, refusal=openai_error(400, f"key {key}"))) as server:
         settings = on_openai(server, **{"openai.api_key": key})
@@ -155,7 +155,7 @@ async def test_an_endpoint_that_is_down_is_not_replaced_by_the_next_model(tmp_pa
 
 
 async def test_a_fallback_record_is_remade_when_the_endpoint_is_back(tmp_path):
-    """From the same range, by the model, at its first answer."""
+    """The model remakes it from the same range, at its first answer."""
     async with (
         FakeOpenAI(quirks=Quirks(refusal=openai_error(503, "busy")), responder=saying(record())) as server,
         sidecar(tmp_path, on_openai(server, **{"summarizer.retries": 0})) as s,
@@ -193,7 +193,7 @@ async def test_a_chat_models_context_length_is_asked_of_its_provider(tmp_path):
 
 
 async def test_policies_of_a_chat_model_are_found_by_provider_and_name(tmp_path):
-    """The glob is on the conversation's chat model, whoever summarizes."""
+    """The glob is on the conversation's chat model, whichever model summarizes."""
     table = {"openai:gpt-*": {"min_messages": 40}}
     async with (
         FakeOllama(responder=saying(record())) as ollama,

@@ -61,7 +61,7 @@ def chats_of(two: list[Sidecar], name: str) -> list[Chat]:
 
 
 async def test_what_one_has_acknowledged_is_in_the_window_of_the_other(two):
-    """At once, and in turns, also while both have the conversation in memory."""
+    """The sidecars take turns, with the conversation in the memory of both, and see appends at once."""
     chats = chats_of(two, "turns")
     for number in range(1, 21):
         writer, reader = chats[number % 2], chats[1 - number % 2]
@@ -94,7 +94,7 @@ async def test_appends_of_both_at_once_make_one_conversation(two):
 
 
 async def test_each_trigger_of_both_has_one_record(two):
-    """Also where both make it: the one that comes second finds it made, which is no error of either."""
+    """The second of two that make it finds it made, which is no error of either."""
     chats = [[each.chat(f"passes-{name}") for each in two] for name in range(3)]
     for number in range(1, 61):
         for one, other in chats:
@@ -134,7 +134,7 @@ async def test_a_watcher_and_a_subscriber_of_one_get_the_events_of_the_other(two
 
 
 async def test_a_wait_on_one_ends_with_the_append_of_the_other(two):
-    """A caller that waits for a version is woken by whoever writes it."""
+    """An append by either sidecar wakes a caller that waits for a version."""
     one, other = chats_of(two, "awaited")
     await one.append(said(1))
     waiting = [asyncio.ensure_future(other.context(min_version=version)) for version in (2, 3)]
@@ -147,7 +147,7 @@ async def test_a_wait_on_one_ends_with_the_append_of_the_other(two):
 
 
 async def test_a_position_that_one_has_given_is_a_cursor_for_the_other(two):
-    """Also before the other has heard of the event."""
+    """The other may not have heard of the event yet."""
     one, _ = chats_of(two, "cursor")
     for number in range(1, 11):
         await one.append(said(number))

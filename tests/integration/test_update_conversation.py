@@ -13,7 +13,7 @@ from tests.support.sidecar import said, sidecar
 
 
 async def test_only_the_masked_fields_change(tmp_path):
-    """Whatever else the new settings hold."""
+    """The new settings may hold other fields."""
     async with sidecar(tmp_path) as s:
         chat = s.chat(title="old", labels={"a": "1"}, overhead_tokens=7)
         await chat.append(said(1))
@@ -57,7 +57,7 @@ async def test_a_mask_takes_the_names_of_json(tmp_path):
 
 
 async def test_a_star_replaces_every_setting(tmp_path):
-    """What the new settings leave unset goes back to its default, as with each path by itself."""
+    """Settings that the new ones leave unset go back to their defaults, as with each path by itself."""
     async with sidecar(tmp_path) as s:
         chat = s.chat(title="old", labels={"a": "1"}, overhead_tokens=7, policy={"min_messages": 20})
         await chat.append(said(1))
@@ -85,7 +85,7 @@ async def test_a_star_replaces_every_setting(tmp_path):
     ],
 )
 async def test_a_mask_that_names_no_field_is_refused(tmp_path, paths, field):
-    """And nothing is written."""
+    """The refusal writes nothing."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await chat.append(said(1))
@@ -123,7 +123,7 @@ async def test_the_same_settings_again_write_nothing(tmp_path):
 
 
 async def test_a_stale_expected_version_is_refused(tmp_path):
-    """It counts messages here too."""
+    """The version counts messages here too."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await chat.append(said(1))
@@ -139,7 +139,7 @@ async def test_a_stale_expected_version_is_refused(tmp_path):
 
 
 async def test_a_policy_field_that_the_operator_keeps_is_refused(tmp_path):
-    """On update and when the conversation opens; the field is named."""
+    """Updates refuse it, and so does the opening of a conversation; the field is named."""
     async with sidecar(tmp_path, {"client_policy_fields": ["min_messages"]}) as s:
         chat = s.chat()
         await chat.append(said(1))
@@ -230,7 +230,7 @@ async def test_switching_summarization_off_stops_passes_at_once(tmp_path):
 
 
 async def test_another_model_starts_with_its_own_calibration(tmp_path):
-    """What usage reports taught of one model says nothing of another."""
+    """Usage reports of one model teach nothing of another."""
     async with sidecar(tmp_path) as s:
         chat = s.chat(model="a")
         await chat.append(said(1, "word " * 400))

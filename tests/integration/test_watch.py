@@ -60,7 +60,7 @@ async def test_a_watcher_gets_the_past_then_the_present_without_gap(tmp_path):
 
 
 async def test_a_watcher_resumes_after_the_version_that_it_saw(tmp_path):
-    """Nothing missed, nothing twice."""
+    """The watcher misses nothing, and sees nothing twice."""
     async with sidecar(tmp_path) as s:
         chat = s.chat()
         await chat.talk(6)
@@ -120,7 +120,7 @@ async def test_a_watcher_hears_of_a_failed_pass(tmp_path):
 
 
 async def test_other_conversations_are_not_seen(tmp_path):
-    """Neither their events nor their passes."""
+    """The watcher sees neither their events nor their passes."""
     async with sidecar(tmp_path) as s:
         mine, other = s.chat("mine"), s.chat("other")
         await mine.append(said(1))
@@ -192,7 +192,7 @@ async def test_streams_end_in_order_when_the_sidecar_stops(tmp_path):
 
 @pytest.mark.parametrize("after", [4, 1_000_000])
 async def test_a_version_past_the_end_cannot_be_watched_from(tmp_path, after):
-    """It is of another log, or older than a restore, and what comes would be missed up to there."""
+    """The version is of another log, or older than a restore, and events would be missed up to there."""
     async with sidecar(tmp_path) as s:
         await s.chat().talk(2)
 

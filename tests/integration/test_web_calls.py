@@ -293,7 +293,7 @@ FRAME = enveloped(b'{"conversationId": "c1"}')
     ],
 )
 async def test_bad_frames_are_refused(tmp_path: Path, content_type: str, body: bytes, code: int, message: str) -> None:
-    """A stream's error stands at its end, in the words of what is wrong with the request."""
+    """A stream's error stands at its end, in words about the fault of the request."""
     async with sidecar(tmp_path) as served, web_client(served.http_address) as client:
         await served.chat().talk(1)
         response = await client.post(f"{CHAT}/WatchConversation", content=body, headers={"content-type": content_type})
@@ -314,7 +314,7 @@ async def test_marks_in_a_text_are_no_fields(tmp_path: Path) -> None:
 
 
 async def test_a_deadline_in_the_middle_of_a_response_cuts_it_off(tmp_path: Path) -> None:
-    """Nothing follows what was announced: a reader that is too slow is told by the end of its connection."""
+    """Bytes end short of the announced length: a reader that is too slow sees the end of its connection."""
     async with sidecar(tmp_path, {"server.message_bytes_max": 1_000_000}) as served:
         chat = served.chat()
         for number in range(24):
@@ -354,7 +354,7 @@ async def test_a_method_that_is_not_there_says_so(tmp_path: Path) -> None:
 
 
 async def test_a_page_of_a_foreign_origin_is_refused(tmp_path: Path) -> None:
-    """Without its origin in the settings a page gets nothing, not even by its preflight; one that is named may call."""
+    """A page whose origin no setting names gets nothing, not even by its preflight; one that is named may call."""
     known, foreign = "http://localhost:5173", "http://evil.example"
     async with (
         sidecar(tmp_path, {"server.http_origins": [known]}) as served,
@@ -386,7 +386,7 @@ async def test_calls_need_their_token(tmp_path: Path) -> None:
 
 
 async def test_other_machines_call_with_tokens_alone(tmp_path: Path) -> None:
-    """Beyond loopback the port serves probes and metrics, and no calls unless tokens are set."""
+    """The port serves probes and metrics beyond loopback, and no calls unless tokens are set."""
     async with sidecar(tmp_path, {"server.http_listen": "0.0.0.0:0"}) as served:
         address = served.http_address.replace("0.0.0.0", "127.0.0.1")
         async with web_client(address) as client:
@@ -445,7 +445,7 @@ async def test_a_caller_that_goes_ends_its_call(tmp_path: Path, content_type: st
 
 @pytest.mark.parametrize("content_type", ["application/connect+json", "application/grpc-web+proto"])
 async def test_a_watcher_that_goes_is_let_go(tmp_path: Path, content_type: str) -> None:
-    """Its stream does not wait for an event that nobody hears."""
+    """The watcher's stream does not wait for an event that nobody hears."""
     request = api.WatchConversationRequest(conversation_id="c1")
     body = enveloped(b'{"conversationId":"c1"}' if "json" in content_type else request.SerializeToString())
     async with sidecar(tmp_path) as served:
@@ -473,7 +473,7 @@ async def gone_after(served: Sidecar, method: str, content_type: str, body: byte
 
 
 def cancelled(metrics: str) -> int:
-    """How many calls of GetContext were cancelled."""
+    """Count the calls of GetContext that were cancelled."""
     found = re.search(r'abridged_grpc_server_calls_total\{code="CANCELLED",method="[^"]*GetContext"\} (\d+)', metrics)
     return int(found[1]) if found else 0
 

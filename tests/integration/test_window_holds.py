@@ -124,7 +124,7 @@ async def test_remakes_in_vain_do_not_hold_back_a_model_that_is_back(tmp_path):
 
 
 async def test_a_prompt_that_does_not_fit_is_asked_again_in_halves_and_the_next_one_is_planned_right(tmp_path):
-    """The model makes three tokens of one of ours: what overflowed once does not come again."""
+    """The model makes three tokens of one of ours: a prompt that overflowed once does not come again."""
     models = [FakeModel(token_ratio=3.0)]
     async with (
         FakeOllama(responder=saying(record()), models=models) as ollama,
@@ -144,7 +144,7 @@ async def test_a_prompt_that_does_not_fit_is_asked_again_in_halves_and_the_next_
 
 
 async def test_a_pass_has_one_bound_on_calls(tmp_path):
-    """Repairs and parts together; what is over it is not begun, and says so."""
+    """Repairs and parts count together; a call over it is not begun, and the failure says so."""
     settings = {"policy.pass_calls_max": 8, "ollama.num_ctx": 4_096, "policy.fallback": "never"}
     async with FakeOllama(responder=saying(record())) as ollama, sidecar(tmp_path, on_ollama(ollama) | settings) as s:
         chat = s.chat(context_length=60_000)
@@ -159,7 +159,7 @@ async def test_a_pass_has_one_bound_on_calls(tmp_path):
 
 
 async def test_a_summary_that_is_too_long_loses_list_items_before_it_is_refused(tmp_path):
-    """Key points go first, those at the end; what fits is committed at the first answer."""
+    """Key points go first, those at the end; a record that fits is committed at the first answer."""
     points = [f"The importer reads table orders_{n} on host db-01." for n in range(2, 13)]
     answer = record("The user and the assistant settled how the importer reads orders.", key_points=points)
     async with FakeOllama(responder=saying(answer)) as ollama, sidecar(tmp_path, on_ollama(ollama) | ANY_DRAFT) as s:
@@ -215,7 +215,7 @@ async def test_a_pass_that_nobody_wants_leaves_its_model(tmp_path):
     "text", ["数据库迁移失败了然后我们重新开始处理订单队列" * 40, "0123456789abcdef" * 60], ids=["unspaced", "digits"]
 )
 async def test_an_extract_of_text_without_sentences_fits_its_room(tmp_path, text):
-    """What cannot be shortened by leaving sentences out is cut."""
+    """A text that cannot be shortened by leaving sentences out is cut."""
     async with sidecar(tmp_path, DEAD) as s:
         chat = s.chat()
         await chat.append(*(said(n, text, tokens=120) for n in range(1, 21)))

@@ -23,7 +23,7 @@ from tests.support.command import ServedSidecar, served
 TABLE = yaml.safe_load((Path(__file__).parent / "cases.yaml").read_text(encoding="utf-8"))
 CALLS_MAX = 300
 RETRY_S = 0.1
-"""After a restart: libraries pause for up to some seconds before they connect again."""
+"""Seconds between attempts after a restart: libraries pause for up to some seconds before they connect again."""
 
 ANSWER_S = 120
 """Longer than any deadline of a case: a runner that says nothing by then hangs."""
@@ -185,7 +185,7 @@ def _filled(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def _holds(expected: Any, found: Any, member: str = "") -> bool:
-    """Whether an answer has what is expected: a default may be missing, and a number may be text."""
+    """Return whether an answer has what is expected: a default may be missing, and a number may be text."""
     if member == "code" and isinstance(expected, list):
         return found in expected
     if isinstance(expected, dict) and expected.keys() == {"has"}:

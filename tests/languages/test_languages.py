@@ -1,6 +1,6 @@
-"""Clients in six languages, by what a newcomer has: the README of each example, and one table of cases for all.
+"""Clients in six languages, with a newcomer's means: the README of each example, and one table of cases for all.
 
-The tools fetch packages, so these tests run by `make test-languages`; `make clients-table` writes what they saw into
+The tools fetch packages, so these tests run by `make test-languages`; `make clients-table` writes the results into
 docs/clients.md.
 """
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.languages, pytest.mark.timeout(1_800)]
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 README_S = 180
-"""From a clone to the first compacted context: the time that a newcomer gives it."""
+"""Seconds from a clone to the first compacted context: the time that a newcomer gives it."""
 
 BEGIN, END = "<!-- the table begins -->\n", "<!-- the table ends -->\n"
 
@@ -112,7 +112,7 @@ SEEN: dict[str, Played] = {}
 
 @pytest.fixture(scope="module", params=LANGUAGES)
 def example(request, tmp_path_factory):
-    """A copy of a language's example, and what the commands of its README printed."""
+    """A copy of a language's example, and the output of its README's commands."""
     language = request.param
     _needs(LANGUAGES[language].needs)
     folder = _copy(language, tmp_path_factory.mktemp("clone"))
@@ -123,7 +123,7 @@ def example(request, tmp_path_factory):
 
 
 def test_a_readme_leads_to_a_compacted_context(example):
-    """By its own commands, in a folder where nothing was built before."""
+    """The README's own commands lead there, in a folder where nothing was built before."""
     language, _, said, seconds = example
 
     sys.stdout.write(f"\n{language}: {seconds:.0f} s to the first compacted context\n")
@@ -163,7 +163,7 @@ def test_a_language_plays_the_table(example):
 
 @pytest.mark.parametrize("fit", FITS)
 def test_a_fit_sends_the_window_of_a_framework(fit, tmp_path):
-    """By the commands of its README: with the framework's own stand-in for a model, and a real sidecar."""
+    """The README's commands run it: with the framework's own stand-in for a model, and a real sidecar."""
     _needs(FITS[fit])
     folder = _copy(fit, tmp_path)
     with served(tmp_path, "summarizer.models=scripted:default") as sidecar:
@@ -173,7 +173,7 @@ def test_a_fit_sends_the_window_of_a_framework(fit, tmp_path):
 
 
 def test_the_table_in_the_docs_is_what_was_seen():
-    """The page says what a run saw, and nothing that no run has seen."""
+    """The page has the results of a run, and nothing that no run has seen."""
     if SEEN.keys() != LANGUAGES.keys():
         pytest.skip(f"played: {', '.join(SEEN) or 'no language'}")
     path = ROOT / "docs" / "clients.md"
@@ -245,7 +245,7 @@ def done(folder: Path, command: str, **environ: str) -> str:
 
 
 def _is_offline() -> bool:
-    """Whether no package can be fetched, so that nothing is proven."""
+    """Return whether no package can be fetched, so that nothing is proven."""
     with TemporaryDirectory() as folder:
         asked = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, "six")
         return subprocess.run(asked, capture_output=True, check=False).returncode != 0

@@ -29,7 +29,7 @@ ODD = {
 
 
 def test_a_real_models_texts_count_as_llama_cpp_counts_them():
-    """Latin and other scripts, CJK, code, JSON, emoji, and what tokenizers trip over: no difference in any text."""
+    """Latin and other scripts, CJK, code, JSON, emoji, and traps of tokenizers: no difference in any text."""
     counter = ExactCounter("smollm2", "smollm2:135m", rebuilt(model_info(weights())))
     texts = {name: sample["text"] for name, sample in SAMPLES.items()} | ODD
     engine = Engine()

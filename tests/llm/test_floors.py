@@ -1,10 +1,10 @@
-"""How often the floors refuse what is honest: real chats, the extract of our own, and a real small model.
+"""Rates at which the floors refuse honest drafts: real chats, the extract of our own, and a real small model.
 
 The chats are the shared ones (tests/support/shared_data.py). The rates are printed.
 
 A model's draft counts as honest when it is about its own source and not a text of another kind: no run of eight words
 twice, at least four words of content, less than half of its word pairs from the prompt, and at least a tenth of its
-word pairs from its own source, more than 95 % of the other sources have of them. None of that is asked by a floor.
+word pairs from its own source, more than 95 % of the other sources have of them. The floors ask none of that.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Slice:
 
 
 def slices(tokens: int, *, at_most: int) -> Iterator[Slice]:
-    """The first stretches of each chat, each of about so many tokens."""
+    """The first stretches of each chat, each of about `tokens` tokens."""
     for name, messages in real_conversations():
         begun = taken = size = 0
         for place, message in enumerate(messages, start=1):
@@ -127,8 +127,9 @@ def test_hardly_any_extract_would_be_refused_over_chained_passes(capsys):
 
 
 async def test_the_small_models_honest_drafts_are_hardly_ever_refused(capsys):
-    """At most three in a hundred by a floor, of so few drafts one, and as many of their sentences are taken out. The
-    chats and the seeds are always the same."""
+    """The floors refuse at most three in a hundred, of so few drafts one, and as many of their sentences are taken out.
+    The chats and the seeds are always the same.
+    """
     engine = Engine()
     chosen = [s for s in slices(SOURCE_TOKENS, at_most=99) if len(s.messages) >= 3 and len(told(s)) < 1_600]
     Random(7).shuffle(chosen)

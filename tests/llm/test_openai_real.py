@@ -1,4 +1,5 @@
-"""The OpenAI provider over llama.cpp's own server with a real small model, and the fake held to what that server does.
+"""The OpenAI provider over llama.cpp's own server with a real small model, and the fake held to that server's
+behaviour.
 
 Run by `make test-llm`.
 """
@@ -117,7 +118,7 @@ async def test_a_prompt_beyond_the_window_is_refused_with_its_true_size(real):
 
 
 async def test_an_output_limit_cuts_the_answer(real):
-    """The limit arrives and the cut is told."""
+    """The limit arrives, and the finish reason is a cut."""
     url, name = real
     async with openai_over(url, settings=SETTINGS, model=name) as model:
         completion = await ask(model, output_tokens_max=16)
@@ -166,7 +167,7 @@ async def test_the_fake_refuses_as_the_real_server_does(real, method, path, body
 
 
 async def streamed(url: str, body: dict[str, Any]) -> dict[str, Any]:
-    """What a stream looks like, without its words."""
+    """Return the form of a stream, without its words."""
     async with (
         httpx.AsyncClient(trust_env=False, timeout=ANSWER_S) as client,
         client.stream("POST", f"{url}/chat/completions", json=body) as response,

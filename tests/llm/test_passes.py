@@ -1,7 +1,7 @@
 """Passes of a real small model through gRPC: the product's prompt, schema, checks and commit, on eight chats.
 
-With the shared conversations, four stretches are real chats and four are written here; without them all eight are
-written. What became of each chat is printed, and by which named check a draft was refused.
+Four stretches are real chats if the shared conversations are there, and four are written here; otherwise all eight
+are written. The test prints the outcome of each chat, and the named check that refused a draft.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ SETTINGS = {
     "policy.min_range_tokens": 1,
     "policy.repair_attempts": 4,
 }
-"""No extract stands in, and as much of a short chat is summarized as may be; the floors are the default ones. A model
-of this size is told more often than by default what was wrong."""
+"""No extract stands in, and as much of a short chat is summarized as may be; the floors are the default ones. The
+settings repeat the fault to a model of this size more often than by default.
+"""
 
 
 @pytest.fixture
@@ -61,8 +62,9 @@ async def summarized(s: Sidecar, stretch: Stretch) -> Chat:
 
 
 async def outcome(s: Sidecar, stretch: Stretch, extract: summary_pb2.SummaryRecord) -> tuple[bool, list[str]]:
-    """Whether a record of the model's own was committed, else the names of the checks that refused it. One that was
-    has the decisions and the names of the extract."""
+    """Return whether a record of the model's own was committed, else the names of the checks that refused it. One that
+    was has the decisions and the names of the extract.
+    """
     chat = await summarized(s, stretch)
     done = (await chat.passes())[0]
     records = await chat.summaries()
@@ -78,7 +80,7 @@ async def outcome(s: Sidecar, stretch: Stretch, extract: summary_pb2.SummaryReco
 
 
 async def test_most_passes_of_a_small_model_commit_and_the_others_name_why(tmp_path: Path, server, capsys):
-    """At least seven records of eight chats, none of them an extract; each refusal has a name."""
+    """The model makes at least seven records of eight chats, none of them an extract; each refusal has a name."""
     told: list[str] = []
     refused: Counter[str] = Counter()
     committed = 0

@@ -80,7 +80,7 @@ async def test_the_same_seed_gives_the_same_words(server):
 
 
 async def test_an_output_limit_cuts_the_answer(server):
-    """The limit arrives as num_predict and the cut is told."""
+    """The limit arrives as num_predict, and the finish reason is a cut."""
     async with model_over(server, settings=SETTINGS, model=ENGINE_MODEL.name) as model:
         completion = await ask(model, output_tokens_max=16)
 

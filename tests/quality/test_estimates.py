@@ -1,4 +1,4 @@
-"""How far calibrated estimates are from a real tokenizer, by class of text: docs/adr/0030 has the figures."""
+"""Errors of calibrated estimates against a real tokenizer, by class of text: docs/adr/0030 has the figures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def windows(name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_after_twenty_reports_an_estimate_is_near_the_models_own_count(real, name):
-    """Also for scripts of which an old vocabulary makes three times the estimated tokens."""
+    """Scripts of which an old vocabulary makes three times the estimated tokens are near, too."""
     counted = [(ESTIMATE.count(text), real.count(text)) for text in windows(name)]
     factor = 1.0
     for number, (estimated, tokens) in enumerate(counted[:REPORTS]):

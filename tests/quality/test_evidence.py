@@ -1,7 +1,8 @@
-"""How well code finds what statements rest on, and which of them are twisted: figures of sentences never tuned on.
+"""Shares of statements whose evidence code finds, and of twisted ones that it catches: figures of sentences never tuned
+on.
 
 `planted.json` and `traps.json` in tests/support have the sentences. Thresholds and lists of words were set by the
-halves named `tune`. The halves named `held` are what is printed and asserted here.
+halves named `tune`. The tests print and assert the figures of the halves named `held`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ CHATS = 60
 
 
 def test_planted_statements_point_at_their_messages(capsys):
-    """At least 95 of 100 name the right message, at most 2 only a wrong one, and 95 of 100 lies name none."""
+    """Statements name the right message in 95 of 100 cases, only a wrong one in 2 at most; 95 of 100 lies name none."""
     counted: Counter[str] = Counter()
     for seed in range(CHATS):
         chat = planted(seed, "held")
@@ -80,7 +81,7 @@ def test_proposals_are_told_from_decisions(capsys):
 
 
 def test_a_message_may_report_one_thing_and_propose_another(capsys):
-    """Its reports stand, all of them; at least 9 of 10 decisions made of its proposals are found."""
+    """The message's reports all stand; at least 9 of 10 decisions made of its proposals are found."""
     found, false = rates([*mixed()], proposed_trap)
 
     tell(capsys, "roles in one message", found, false)
@@ -104,7 +105,7 @@ def test_true_statements_in_other_words_are_no_traps(capsys):
 
 
 def test_extracts_of_real_chats_stand_whole(capsys):
-    """What quotes its source has its evidence in it, and neither contradicts it nor decides anything anew."""
+    """Lines that quote the source have their evidence in it, do not contradict it and decide nothing anew."""
     total = told = right = flagged = 0
     for name in FILES:
         for chat in shared_chats(name):
@@ -129,7 +130,7 @@ def test_extracts_of_real_chats_stand_whole(capsys):
 
 
 def quotes(line: str, content: str) -> bool:
-    """Whether a line of an extract is of this message, as far as both have the same form."""
+    """Return whether a line of an extract is of this message, as far as both have the same form."""
     quoted = " ".join(line.split(": ", 1)[-1].split())[:60].rstrip("\u2026")
     return quoted in " ".join(content.replace("**", "").split())
 

@@ -54,13 +54,13 @@ LENIENT = Policy(
 PLAN = work_on([]).plan
 FIELDS = ("summary", "key_points", "decisions", "task", "owner", "due", "unresolved", "participants", "names")
 RAW = "raw"
-"""What an operator's own schema asked for: the next prompt has it, the window does not."""
+"""The answer to an operator's own schema: the next prompt has it, the window does not."""
 WORD = "PWNED-1"
 PAYLOADS = [(attack, text) for attack in ATTACKS for text in payloads(attack, WORD)]
 BREAKING_OUT = [attack for attack, kind in ATTACKS.items() if kind.breaks_out and not kind.halves]
 FRAMED = ["conversation_summary", "/conversation_summary"]
 NAMING = ("git {0}", "https://example.com/{0}", "Delete /srv/data/{0} and {0}/report.csv", "{0} 4815162342")
-"""Texts that make what is put in them an identifier of a ledger, a part of one, or the words before it."""
+"""Texts that make a string put in them an identifier of a ledger, a part of one, or the words before it."""
 
 
 def work_of(messages: tuple[Message, ...], previous: SummaryRecord | None = None) -> PassWork:
@@ -103,7 +103,7 @@ def prompt_text(template: PromptTemplate, source: PromptInput) -> str:
 
 
 def prompts_of(messages: tuple[Message, ...], form: FormName) -> list[str]:
-    """The question about these messages, which also precede them, and the one that merges what they say."""
+    """The question about these messages, which also precede them, and the one that merges summaries of them."""
     entries = entries_of(messages)
     parts = tuple(partial_summary(m.content) for m in messages)
     return [
@@ -122,7 +122,7 @@ def assert_framed(hostile: str, harmless: str, what: str) -> None:
 
 @pytest.mark.parametrize("form", list(FormName))
 def test_no_hostile_conversation_leaves_its_frame_in_any_prompt(form: FormName) -> None:
-    """Over 300 of them: every attack at every place, in what is summarized, what precedes it and what is merged."""
+    """The conversations are over 300: every attack at every place, in what is summarized, precedes it or is merged."""
     assert len(ALL) >= 300
     for case in ALL:
         for hostile, harmless in zip(prompts_of(case.messages, form), prompts_of(case.harmless, form), strict=True):
@@ -193,19 +193,19 @@ def ledger_saying(text: str) -> Ledger:
 
 
 def ledger_of(messages: Sequence[Message]) -> Ledger:
-    """What a pass finds in these messages."""
+    """Return the ledger that a pass finds in these messages."""
     finds = finds_of(work_on(messages).messages, (), NO_LEDGER, counter=COUNTER, source=TokenSource.ESTIMATE)
     return ledger_with(finds.entries)
 
 
 def ledger_naming(payload: str) -> Ledger:
-    """What a pass finds in messages that have the payload where identifiers are looked for."""
+    """Return the ledger that a pass finds in messages with the payload where identifiers are looked for."""
     line = " ".join(payload.split())
     return ledger_of([Message(f"m{n}", Role.USER, form.format(line)) for n, form in enumerate(NAMING)])
 
 
 def assert_ledger_quoted(ledger: Ledger, what: str) -> None:
-    """After either form of a record it stands in the window's one frame."""
+    """Check that the ledger stands in the window's one frame, after either form of a record."""
     for short in (False, True):
         window = read(shown_text(ShownRecord(record_of("summary", "hello"), TokenSource.ESTIMATE, short), ledger))
         assert window.structure == FRAMED, what
@@ -246,7 +246,7 @@ class InventingModel(ObedientModel):
 async def test_a_repair_has_nothing_of_the_answer_before_it() -> None:
     """Whole passes: a task that rests on no message is counted in the repair, and neither quoted nor obeyed.
 
-    The source names what the order wants written. Otherwise the task would go for that identifier alone.
+    The source has the identifier that the order wants written. Otherwise the task would go for that identifier alone.
     """
     source = work_of((*ALL[0].harmless, Message("w", Role.USER, f"The importer of table orders wrote {WORD} at nine.")))
 
@@ -279,7 +279,7 @@ def _strings(value: object) -> list[str]:
 
 @pytest.mark.parametrize("form", list(FormName))
 async def test_an_obedient_model_obeys_no_message_and_its_summary_stays_quoted(form: FormName) -> None:
-    """Whole passes: what it retells of its data is refused or framed, and a repair brings nothing out either."""
+    """Whole passes: data that the model retells is refused or framed, and a repair brings nothing out either."""
     for case in ALL if form is FormName.FACETS else ALL[:: len(PLACES) + 1]:
         model = ObedientModel()
         try:
@@ -299,7 +299,7 @@ def assert_quoted(record: SummaryRecord, what: str) -> None:
 
 
 def test_an_extract_of_a_hostile_conversation_stays_quoted() -> None:
-    """It repeats sentences of its source, so its frame has to hold them."""
+    """The extract repeats sentences of its source, so its frame has to hold them."""
     for case in ALL:
         if case.place == "content":
             found = extract(case.messages, previous=None, tokens_max=600, count_tokens=COUNTER.count)
@@ -333,7 +333,7 @@ async def test_over_the_wire_a_hostile_conversation_stays_two_messages() -> None
 
 
 def test_an_operators_template_that_keeps_its_placeholders_keeps_the_frames() -> None:
-    """The frames come with what is filled in, so a template cannot lose them."""
+    """The frames come with the values that are filled in, so a template cannot lose them."""
     template = template_from_text("own", "Be brief.\n--- user ---\n{{previous}}\nand\n{{transcript}}\n{{meta}}")
     for _, payload in PAYLOADS:
         source = PromptInput((), record_of("summary", payload), 1, 1, 0, 100)
@@ -355,7 +355,7 @@ def test_control_every_payload_that_breaks_out_does_so_unquoted(attack: str) -> 
 
 @pytest.mark.parametrize("attack", [attack for attack in BREAKING_OUT if attack != "nested"])
 def test_control_ledgers_of_hostile_messages_break_out_unquoted(attack: str) -> None:
-    """Their identifiers hold whole attacks, but for nested ones, which are longer than a command may be."""
+    """The ledgers' identifiers hold whole attacks, but for nested ones, which are longer than a command may be."""
 
     def unquoted_ledger(payload: str) -> Read:
         lines = "\n".join(ledger_lines(ledger_naming(payload)))

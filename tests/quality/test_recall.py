@@ -1,4 +1,4 @@
-"""How well searches find what has left the window, on real chats: `make test-recall` prints the figures."""
+"""Searches for messages that have left the window, on real chats: `make test-recall` prints the figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.recall
 
 
 async def test_most_questions_find_their_answer_among_the_first_five(tmp_path, capsys):
-    """By words, by meaning and by both, each in its own conversation; both are no worse than the better one by much."""
+    """Words, meaning and both are asked, each in its own conversation; both are hardly worse than the better one."""
     log = MemoryEventLog(clock_us=lambda: 1)
     for talk in talks():
         events = [
@@ -49,7 +49,7 @@ async def test_most_questions_find_their_answer_among_the_first_five(tmp_path, c
 
 
 async def is_found(recall: Recall, question: Question, mode: Mode) -> bool:
-    """Whether one of the first five exchanges has an answer."""
+    """Return whether one of the first five exchanges has an answer."""
     found = await recall.search(Search("default", question.talk, parsed(question.text), mode, TOP))
     exchanges = [hit.entry.exchange for hit in found.hits if hit.entry.exchange is not None]
     return any(within.first <= answer <= within.last for within in exchanges for answer in question.answers)

@@ -1,4 +1,4 @@
-"""What a fake Ollama says in tests of whole passes: texts in turn, records, and answers that wait for a gate."""
+"""Responders of a fake Ollama in tests of whole passes: texts in turn, records, and answers that wait for a gate."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def saying(*texts: str, done_reason: str = "stop") -> Responder:
 
 
 def gated(gate: asyncio.Event, *texts: str) -> Responder:
-    """As `saying`, but nothing is said before the gate is open."""
+    """Answer as `saying` does, but only once the gate is open."""
     answer = saying(*(texts or (record(),)))
 
     async def respond(ask: Ask) -> AsyncIterator[Piece]:

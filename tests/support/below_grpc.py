@@ -37,7 +37,7 @@ class RefusedCall(Exception):
 
 
 class _Context:
-    """What a servicer asks of its call."""
+    """The part of a call's context that a servicer uses."""
 
     def time_remaining(self) -> float:
         return PATIENCE_S

@@ -8,6 +8,6 @@ BATCH = 500
 
 
 async def brought_in(chat: Chat, messages: int) -> None:
-    """Append so many messages, each of some twenty tokens."""
+    """Append that many messages, each of some twenty tokens."""
     for first in range(1, messages + 1, BATCH):
         await chat.append(*(said(n) for n in range(first, min(first + BATCH, messages + 1))))

@@ -1,4 +1,4 @@
-"""What chats in tests are made of: settings, messages with a known cost, records that fit their pass."""
+"""Parts of chats in tests: settings, messages with a known cost, records that fit their pass."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def appended(
 
 
 def chat(count: int, tokens: int = 10, *, first: int = 1) -> list[Event]:
-    """So many messages that take turns, of `tokens` each."""
+    """Return `count` messages that take turns, of `tokens` tokens each."""
     return [appended(number, tokens) for number in range(first, first + count)]
 
 

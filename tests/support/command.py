@@ -22,7 +22,7 @@ from tests.support.patience import PATIENCE_S
 ROOT = Path(__file__).parents[2]
 PROGRAM = "from abridged.service.cli.main import main; main(prog_name='abridged')"
 FREE_PORTS = {"ABRIDGED_SERVER__LISTEN": "127.0.0.1:0", "ABRIDGED_SERVER__HTTP_LISTEN": "127.0.0.1:0"}
-"""For a sidecar that is to be refused for another reason than that one serves on this machine."""
+"""Settings that keep a sidecar from being refused because another one serves on this machine."""
 
 READ_BYTES = 65_536
 LINES_BEFORE_READY_MAX = 100
@@ -30,7 +30,7 @@ LINES_BEFORE_READY_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a command ended."""
+    """The end of a command: its exit code, its output and its errors."""
 
     code: int
     out: str
@@ -109,7 +109,7 @@ def fake_openai(*arguments: str) -> Iterator[str]:
 
 
 class Terminal:
-    """A command at a terminal, and what it has drawn so far."""
+    """A command at a terminal, and its output so far."""
 
     def __init__(self, process: subprocess.Popen[bytes], leader: int) -> None:
         self.process = process

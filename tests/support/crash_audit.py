@@ -1,7 +1,7 @@
-"""What a log must look like, whatever was killed when: compared with what clients sent and what was acknowledged.
+"""An audit of a log after kills: it compares the log with the clients' messages and the acknowledged ones.
 
-The audit sees facts, not a sidecar: events in the order of the log, and a ledger of the clients. It answers violations
-as sentences, none when all promises were kept.
+The audit sees facts, not a sidecar: events in the order of the log, and a ledger of the clients. A violation is a
+sentence; kept promises leave no sentence.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class SentMessage:
 
 @dataclass
 class Ledger:
-    """What the clients know: messages in the order of sending, and the number that each acknowledged one was given."""
+    """The clients' knowledge: messages in the order of sending, and the number that each acknowledged one was given."""
 
     sent: dict[tuple[str, str], SentMessage] = field(default_factory=dict)
     acked: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -39,12 +39,12 @@ class Ledger:
         self.retries += 1
 
     def ack(self, conversation: str, message_id: str, number: int) -> None:
-        """Remember what the server said."""
+        """Remember the server's answer."""
         self.acked[conversation, message_id] = number
 
 
 class PassStep:
-    """How far an event brings a pass."""
+    """The step to which an event brings a pass."""
 
     REQUESTED = "requested"
     STARTED = "started"
@@ -103,7 +103,7 @@ class Audit:
                 self._take_message(fact.conversation, *fact.message)
 
     def check_messages(self, ledger: Ledger, acked: Mapping[tuple[str, str], int]) -> None:
-        """Whether the log has what was acknowledged and nothing that nobody sent, as it was sent."""
+        """Complain unless the log has all acknowledged messages, and only sent ones, as they were sent."""
         for key, number in acked.items():
             found = self._found.get(key)
             if found is None:
@@ -119,13 +119,13 @@ class Audit:
         self._check_order(ledger)
 
     def has_pending(self) -> bool:
-        """Whether a pass that was requested has not ended."""
+        """Return whether a pass that was requested has not ended."""
         pending = {of_pass.pass_id for of_pass in self._passes() if of_pass.step == PassStep.REQUESTED}
         ends = {of_pass.pass_id for of_pass in self._passes() if of_pass.step in (PassStep.COMPLETED, PassStep.ENDED)}
         return bool(pending - ends)
 
     def check_passes(self) -> None:
-        """Whether every requested pass ended exactly once; to be asked when none is pending."""
+        """Complain unless every requested pass ended exactly once; call it when no pass is pending."""
         by_pass: dict[str, list[PassFact]] = defaultdict(list)
         for of_pass in self._passes():
             by_pass[of_pass.pass_id].append(of_pass)
@@ -140,7 +140,7 @@ class Audit:
                 self._complain(f"pass {pass_id}: {counts[PassStep.COMPLETED]} records")
 
     def figures(self) -> dict[str, int]:
-        """How much was audited. A pass that was claimed more than once ran when a process was killed."""
+        """Count the audited facts. A pass that was claimed more than once ran when a process was killed."""
         last_claims: dict[str, int] = {}
         for of_pass in self._passes():
             last_claims[of_pass.pass_id] = max(last_claims.get(of_pass.pass_id, 0), of_pass.claim)

@@ -1,4 +1,4 @@
-"""Events of a sidecar's log as facts for the audit, read over its API; and what only the file can tell."""
+"""Events of a sidecar's log as facts for the audit, read over its API; and facts that only the file can tell."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def verified_streams(path: Path) -> list[str]:
 
 
 def differing_rows(path: Path) -> list[str]:
-    """Conversations whose row of the read table is not what their events fold to."""
+    """Conversations whose row of the read table differs from the fold of their events."""
     backend = SqliteBackend(path)
     rows_there = backend.rows(READ_TABLE)
     table = ConversationTable(rows_there)

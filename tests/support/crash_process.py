@@ -28,7 +28,7 @@ TRIES_MAX = 1_000
 RETRY_S = 0.05
 LOOK_S = 0.005
 _RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED)
-"""What a killed server looks like. Anything else is an answer that it should not have given."""
+"""Statuses of calls to a killed server. Anything else is an answer that it should not have given."""
 
 CHANNEL_OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
@@ -46,7 +46,7 @@ HANG_S = 0.4
 
 
 async def until_answered(call: Callable[[], Awaitable[T]], *, retried: Callable[[], None] = lambda: None) -> T:
-    """Call again and again while nobody answers; raises what a living server answers."""
+    """Call again and again while nobody answers; raises the error of a living server."""
     for _ in range(TRIES_MAX):
         try:
             return await call()
@@ -111,7 +111,7 @@ class SidecarProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process has ended by itself."""
+        """True if the process has ended by itself."""
         return self._process is not None and self._process.poll() is not None
 
     @property
@@ -150,7 +150,7 @@ class SidecarProcess:
         return await asyncio.to_thread(self._asked, path)
 
     async def until_check(self, check: str, holds: Callable[[str], bool]) -> str:
-        """What `/readyz` says of one check, as soon as it `holds`."""
+        """Return the state of one check of `/readyz`, as soon as it `holds`."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 with suppress(OSError):
@@ -166,7 +166,7 @@ class SidecarProcess:
             self._process.wait(PATIENCE_S)
 
     def errors(self) -> str:
-        """The end of what the processes wrote to standard error."""
+        """The end of the processes' standard error."""
         return (self.folder / "stderr.txt").read_text(errors="replace")[-4_000:]
 
     def _asked(self, path: str) -> tuple[int, bytes]:

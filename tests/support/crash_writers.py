@@ -32,7 +32,7 @@ _TEXT = (
 class Writers:
     """Tasks that append to a conversation of their own or, mostly, to one that all share.
 
-    There their appends are queued behind one another, and a kill meets many of them.
+    Appends to the shared one are queued behind one another, and a kill meets many of them.
 
     `generation` goes into the conversations' names: a new one keeps them short enough to be folded at every restart.
     """

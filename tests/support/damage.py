@@ -1,6 +1,7 @@
 """Damage to the files of a log, as disks, people and power cuts do it; by SQLite's format and a seed alone.
 
-An image is the two files of a log after one kind of damage. Nothing here knows how damage is met.
+An image is the two files of a log after one kind of damage. The damage is done without knowledge of how the product
+meets it.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Whole(NamedTuple):
 
 
 def images(whole: Whole, seed: int, count: int) -> Iterator[Image]:
-    """Yield so many images of a log, one kind of damage after another."""
+    """Yield `count` images of a log, one kind of damage after another."""
     random = Random(seed)
     kinds = [name for name in KINDS if whole.wal or not name.startswith("wal")]
     for number in range(count):
@@ -183,4 +184,4 @@ KINDS: Mapping[str, Callable[[Whole, Random], _Files]] = {
     "wal: and pages of the file": _wal_and_file,
     "wal: alone": _wal_alone,
 }
-"""What is damaged, by its name; those of the write-ahead log for logs that have one."""
+"""Kinds of damage by their names; those of the write-ahead log are for logs that have one."""

@@ -91,7 +91,7 @@ async def edge_server(
     limits: Limits = ROOMY,
     deadline_s: Callable[[str], float] = default_deadline_s,
 ) -> AsyncIterator[Any]:
-    """As `edge_listening`; yields a stub of ConversationService."""
+    """Serve as `edge_listening` does, and yield a stub of ConversationService."""
     async with (
         edge_listening(conversations, limits=limits, deadline_s=deadline_s) as address,
         grpc.aio.insecure_channel(address) as channel,

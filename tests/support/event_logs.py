@@ -122,7 +122,7 @@ class Trial:
         return self.log.submit(append(*args, **kwargs)).result()  # type: ignore[arg-type]  # tests pass what append takes
 
     def payloads(self, stream: StreamId = A) -> list[bytes]:
-        """What a stream holds."""
+        """Return the payloads of a stream."""
         return [recorded.payload for recorded in self.log.read_stream(stream)]
 
 

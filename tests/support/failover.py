@@ -30,7 +30,7 @@ ACKS_BEFORE = 60
 """Appends that are acknowledged before a primary is lost."""
 
 CANCELS = 30
-"""How often the waits for the standby are cancelled before the primary is killed."""
+"""The number of times that the waits for the standby are cancelled before the primary is killed."""
 
 PAUSE_S = 0.005
 PAUSES_MAX = int(PATIENCE_S / PAUSE_S)

@@ -1,8 +1,8 @@
 """One flipped bit in a log, and whether anything that is answered from it is wrong.
 
 A log is built through the product and stopped with a pass pending. Each trial serves a copy in which one bit is another
-and asks what a client can ask; what the whole log answers is the measure. The same answer is right, DATA_LOSS is right,
-and so is a sidecar that does not start, or stops, and says that its log is damaged.
+and asks every question of a client; the whole log's answers are the measure. The same answer is right, DATA_LOSS is
+right, and so is a sidecar that does not start, or stops, and says that its log is damaged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NOW_US = 1_800_000_000_000_000
 _MESSAGES = 24
 _REQUEST_MESSAGES = 8
 _PAGE = 20
-"""Small, so that what is read in pages has several."""
+"""Small, so that lists read in pages have several."""
 
 _SETTINGS: dict[str, Any] = ANY_DRAFT | {"server.http_listen": "", "server.shutdown_grace_s": 0.1}
 
@@ -51,16 +51,16 @@ class Flip(NamedTuple):
 
 Served = Sidecar | BelowGrpc
 Answers = dict[str, Any]
-"""What was answered, by what was asked: a message as its bytes, or a refusal as its status and reason."""
+"""Answers by the names of their questions: a message as its bytes, or a refusal as its status and reason."""
 
 DAMAGED = ("DATA_LOSS", "LOG_CORRUPT")
 STOPPED = "the sidecar stopped, because its log is damaged"
 
 
 async def built_log(folder: Path, *, killed: bool = False) -> Path:
-    """A log with what a log can hold, in the order in which it comes; one pass is pending.
+    """A log with every kind of content, in the order in which it comes; one pass is pending.
 
-    A log whose sidecar was `killed` has what came last in its write-ahead log.
+    A log whose sidecar was `killed` has its last events in its write-ahead log.
     """
     async with _serving(folder) as s:
         for first in range(1, _MESSAGES + 1, _REQUEST_MESSAGES):
@@ -100,7 +100,7 @@ def _asked_of(path: Path, query: str) -> list[Any]:
 
 
 def flipped(whole: Path, folder: Path, flip: Flip | None) -> None:
-    """Copy the log `whole`, and what lies beside it, to the new `folder`, with one bit flipped if one is given."""
+    """Copy the log `whole`, and the files beside it, to the new `folder`, with one bit flipped if one is given."""
     folder.mkdir(parents=True)
     for path in (whole, whole.with_name(f"{FILE}-wal")):
         if path.exists():
@@ -115,9 +115,9 @@ def flipped(whole: Path, folder: Path, flip: Flip | None) -> None:
 
 
 async def answers_of(folder: Path, *, head: int, over_grpc: bool = True) -> Answers:
-    """Everything that is asked of the log in `folder`, with what was answered.
+    """Every question about the log in `folder`, with its answer.
 
-    `head` is the last position of the log as it was built: what is written behind it depends on what is damaged.
+    `head` is the last position of the log as it was built: later writes depend on the damage.
     """
     answers: Answers = {}
     try:
@@ -139,7 +139,8 @@ async def answers_of(folder: Path, *, head: int, over_grpc: bool = True) -> Answ
 
 
 def wrong_answers(answers: Answers, whole: Answers) -> list[str]:
-    """What is neither as the whole log answers it nor a refusal for damage. What was not asked depends on a refusal.
+    """Return the answers that are neither the whole log's nor a refusal for damage. Questions that were not asked
+    depend on a refused one.
 
     A pass that cannot be committed is no answer, so the window that it was to shorten may be as it was appended. A
     window whose predecessor was refused begins with nothing that its caller has.
@@ -169,7 +170,7 @@ _NEXT_WINDOW = "window behind it"
 
 
 _GONE = (("UNAVAILABLE", "SERVER_STOPPING"), ("UNAVAILABLE", ""), ("CANCELLED", ""))
-"""How calls end that are under way, or come, when the sidecar stops."""
+"""Ends of calls that are under way, or arrive, when the sidecar stops."""
 
 
 @asynccontextmanager
@@ -238,7 +239,7 @@ async def _after_its_pass(s: Served) -> list[Any]:
 
 
 async def _places(chat: Chat, head: int, *messages: Any, **fields: Any) -> list[Any]:
-    """What an append answers, without the places behind the head, which are only as they should be."""
+    """Return an append's answer, without the places behind the head, which are only as they should be."""
     answer = await chat.append(*messages, **fields)
     placed = [(m.id, m.number, m.already_appended, not m.position or m.position > head) for m in answer.messages]
     return [answer.message_version, answer.usage.window_tokens, *placed]

@@ -1,6 +1,6 @@
 """Hostile requests, byte for byte, and a process that sends them: `python -m tests.support.flood ADDRESS NAME SECONDS`.
 
-A process of its own, so that what an attack costs its sender delays nobody whose calls are measured. It prints how
+The process keeps an attack's cost to its sender from delaying anybody whose calls are measured. The process prints how
 often each status was answered, as JSON.
 """
 
@@ -42,14 +42,14 @@ def field(number: int, content: bytes = b"") -> bytes:
 
 @dataclass(frozen=True)
 class Attack:
-    """One request, sent by so many at a time."""
+    """One request, sent by that many clients at a time."""
 
     request: bytes
     method: str = APPEND
     at_once: int = 40
     is_compressed: bool = False
     has_credential: bool = True
-    """Whether it comes with the token that the sidecar knows."""
+    """True if the attack comes with the token that the sidecar knows."""
 
 
 _CONVERSATION = field(1, b"hostile")

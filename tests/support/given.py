@@ -20,7 +20,7 @@ UNCLAIMED = 0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command led to: events, or a refusal."""
+    """The outcome of a command: events, or a refusal."""
 
     before: Conversation
     events: list[Event]

@@ -1,8 +1,8 @@
-"""Golden logs: events as they were stored by a released version, and what clients see of them, for ever.
+"""Golden logs: events as they were stored by a released version, and clients' views of them, for ever.
 
 One JSON object a line: an event with its conversation, type, schema version, time and payload in base64; and behind a
-conversation's last event its view, in names and values of the contract. How the state is laid out inside is no part of
-it. A golden log is not edited once its version is released.
+conversation's last event its view, in names and values of the contract. The inner layout of the state is no part of a
+view. A golden log is not edited once its version is released.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from abridged.v1.conversation_service_pb2 import GetContextResponse
 
 
 class GoldenLog:
-    """A golden log, read: events and what clients see of them, by conversation."""
+    """A golden log, read: events and clients' views of them, by conversation."""
 
     def __init__(self, path: Path) -> None:
         self.events: dict[str, list[tuple[Event, int]]] = {}
@@ -103,7 +103,7 @@ class _Map(dict[str, Any]):
 
 
 def is_within(old: Any, new: Any) -> bool:
-    """Whether `new` says all that `old` said; fields that later versions added are passed over."""
+    """Return whether `new` says all that `old` said; fields that later versions added are passed over."""
     if isinstance(old, dict) and not isinstance(new, _Map):
         return isinstance(new, dict) and all(key in new and is_within(old[key], new[key]) for key in old)
     if isinstance(old, list):
@@ -114,7 +114,7 @@ def is_within(old: Any, new: Any) -> bool:
 def _plain(proto: Message) -> dict[str, Any]:
     """Every field that the message's type has, also those that are not set: None where that can be told from a zero.
 
-    JSON's own form leaves out what is not set, so that a value that appears could not be told from a new field.
+    JSON's own form leaves out unset fields, so that a value that appears could not be told from a new field.
     """
     return {field.name: _plain_field(proto, field) for field in proto.DESCRIPTOR.fields}
 

@@ -2,7 +2,7 @@
 
     python -m tests.support.greedy_tenant ADDRESS TOKEN PASSES
 
-Prints one line of counts when everything is held, and asks again for what was refused until it is ended.
+Prints one line of counts when everything is held, and repeats refused requests until it is ended.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Greedy:
         self.refused: Counter[str] = Counter()
 
     async def fill(self, passes: int) -> None:
-        """Write the large conversation, and so many whose pass is due."""
+        """Write the large conversation, and `passes` conversations whose pass is due."""
         settings = conversation_pb2.ConversationSettings(context_length=16_000_000)
         for number in range(1, LARGE_MESSAGES + 1, 4):
             messages = [said(n, "x" * LARGE_MESSAGE_BYTES, tokens=1) for n in range(number, number + 4)]
@@ -105,7 +105,7 @@ class Greedy:
 
 
 async def main(address: str, token: str, passes: int) -> None:
-    """Hold what there is to hold, then ask on."""
+    """Hold all there is to hold, then ask on."""
     async with grpc.aio.insecure_channel(address) as reading:
         unread = [grpc.aio.insecure_channel(address, options=UNREAD_OPTIONS) for _ in range(CONNECTIONS)]
         greedy = Greedy(reading, unread, token)

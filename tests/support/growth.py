@@ -1,7 +1,7 @@
-"""How the work for a text grows with the text: two sizes measured within one run, never a number of seconds.
+"""Growth of the work for a text with the text: two sizes measured within one run, never a number of seconds.
 
-Invariant: a slow or busy machine slows both sizes. Whatever disturbs a measurement makes it longer, so the shortest of
-several counts, and the sizes take turns.
+Invariant: a slow or busy machine slows both sizes. A disturbance makes a measurement longer, so the shortest of several
+counts, and the sizes take turns.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 TIMES_LARGER = 4
 LINEAR_AT_MOST = 8.0
-"""As far from 4, linear work at four times the size, as from 16, quadratic work."""
+"""The bound that is as far from 4, linear work at four times the size, as from 16, quadratic work."""
 
 ROUNDS_MIN = 3
 ROUNDS_MAX = 12
@@ -28,7 +28,7 @@ def grows_linearly(
     size: int,
     clock_s: Callable[[], float] = time.thread_time,
 ) -> bool:
-    """Whether `work` on material of `size` costs about four times what it costs on a quarter of that, or less."""
+    """Return whether `work` on material of `size` costs about four times its cost on a quarter of that, or less."""
     quarter, whole = material(size // TIMES_LARGER), material(size)
     return takes_at_most(LINEAR_AT_MOST, work, whole, than=quarter, clock_s=clock_s)
 
@@ -41,7 +41,7 @@ def takes_at_most(
     than: T,
     clock_s: Callable[[], float] = time.thread_time,
 ) -> bool:
-    """Whether `work` on `one` costs at most `times` what it costs on `than`.
+    """Return whether `work` on `one` costs at most `times` what it costs on `than`.
 
     Measured again while the answer is no, up to ROUNDS_MAX times: a disturbance passes, a cost stays.
     """

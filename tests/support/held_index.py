@@ -11,7 +11,7 @@ from abridged.service.recall.file import connected
 
 @contextmanager
 def held_index(path: Path) -> Iterator[None]:
-    """Nothing is written to the index meanwhile, since another connection has begun to; searches read it as it was."""
+    """Keep the index from being written, by another connection's transaction; searches read it as it was."""
     with closing(connected(path, writes=True)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         yield

@@ -25,7 +25,7 @@ class HeldLog(MemoryEventLog):
 
     @property
     def held(self) -> int:
-        """How many are held back."""
+        """The number of commits that are held back."""
         return len(self._held)
 
     def post(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
@@ -36,7 +36,7 @@ class HeldLog(MemoryEventLog):
             super().post(append, ticket, _Delayed(self._unheard, completions) if self.is_silent else completions)
 
     def tell(self) -> None:
-        """Deliver the outcomes of what was committed while the log was silent."""
+        """Deliver the outcomes of commits that were made while the log was silent."""
         self.is_silent = False
         for completions, outcomes in self._unheard:
             completions.deliver(outcomes)

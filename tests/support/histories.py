@@ -1,4 +1,4 @@
-"""Judges what several processes have seen of one log: what was acknowledged, what was read, and how passes ended.
+"""Judges several processes' views of one log: acknowledgements, reads, and ends of passes.
 
 Positions are a total order, so one look along the log finds every contradiction. Times are of one clock.
 """
@@ -77,7 +77,7 @@ def _of_order(acks: Sequence[Ack]) -> Iterator[str]:
 
 
 def _of_looks(log: Sequence[Place], acks: Sequence[Ack], looks: Iterable[Look]) -> Iterator[str]:
-    """A reader is shown the log from its place on, and whatever was acknowledged before it looked."""
+    """A reader is shown the log from its place on, and every event that was acknowledged before it looked."""
     known = sorted((ack.acked_s, ack.places[-1][0]) for ack in acks if ack.places)
     newest, at = 0, 0
     for look in sorted(looks, key=lambda look: look.called_s):

@@ -1,5 +1,5 @@
-"""What holds after every step of every chat. Each function raises Violation with what is wrong; none shares code with
-the domain's rules, so that a mistake there does not hide itself, unless it says why.
+"""Invariants that hold after every step of every chat. Each function raises Violation with its finding; none shares
+code with the domain's rules, so that a mistake there does not hide itself, unless it says why.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def one_pass_at_a_time(step: Step) -> None:
 
 
 def two_passes_a_trigger(step: Step) -> None:
-    """A follow-up comes right after the record that it follows; behind it comes only what newer messages cause.
+    """A follow-up comes right after the record that it follows; behind it come only passes that newer messages cause.
 
     A cut range alone is followed up until nothing of it is left.
     """
@@ -202,7 +202,7 @@ def exchange_is_verbatim(step: Step) -> None:
 
 
 def _start_of_unit(chat: Sequence[MessageAppended], start: int) -> int:
-    """The number of the first message that belongs to message `start`; what is paired is asked of the domain."""
+    """The number of the first message that belongs to message `start`; the domain tells which are paired."""
     for (call, _), answer in tool_pairs(chat).results.items():
         if call < start <= answer:
             start = call
@@ -241,7 +241,7 @@ def _late_results(state: Conversation) -> set[int]:
 
 
 def prefix_is_stable(step: Step, before: Sequence[RenderedMessage], after: Sequence[RenderedMessage]) -> None:
-    """Between passes and ways back the rendered window only grows at its end.
+    """The rendered window only grows at its end, except by passes and ways back.
 
     Three things change it by their nature: a system message, which goes to the front, a user message, which settles
     that a call before it is not answered in time, and a result that comes all the same, which goes to its call.

@@ -1,4 +1,4 @@
-"""Where in a log's file a kind of thing lies, found by what stands there: for tests that flip a bit of each."""
+"""Places of each kind of thing in a log's file, found by their content: for tests that flip a bit of each."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _HEADER = {
     "text encoding": 59,
 }
 _CELLS = 4
-"""Where a page of a b-tree has the lower byte of the number of its cells."""
+"""The offset, in a page of a b-tree, of the lower byte of the number of its cells."""
 _RIGHT_CHILD = 11
-"""Where an inner page has the lowest byte of the number of its last child."""
+"""The offset, in an inner page, of the lowest byte of the number of its last child."""
 
 
 def places_of(path: Path, conversation: str) -> dict[str, Flip]:
-    """One bit of each kind of place, by what it belongs to; what is one conversation's is of the one that is named."""
+    """One bit of each kind of place, by its owner; places of one conversation are those of the named one."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
         return _places(_File(path, database), conversation)
 
@@ -45,7 +45,7 @@ class _File:
         return value
 
     def root(self, name: str) -> int:
-        """Where the root page of a table or an index begins."""
+        """Return the offset of the root page of a table or an index."""
         page = self.value("SELECT rootpage FROM sqlite_schema WHERE name = ?", name)
         return int(page - 1) * _PAGE_SIZE
 
@@ -66,7 +66,7 @@ class _File:
         return Flip(at - 1, 7)
 
     def in_row_of(self, conversation: bytes, what: bytes) -> Flip:
-        """A bit in the middle of what the row of a conversation in the read table holds."""
+        """A bit in the middle of `what`, in the row of a conversation in the read table."""
         return self.found(what, begin=self._bytes.index(b"default" + conversation, self.root("conversations")))
 
     def last_of(self, what: bytes, tree: str) -> Flip:
@@ -74,7 +74,7 @@ class _File:
         return Flip(self._bytes.index(what, self.root(tree)) + len(what) - 1, 1)
 
     def free_page(self) -> int:
-        """Where the first page of the list of free ones begins; 0 when there is none."""
+        """Return the offset of the first page of the list of free ones; 0 if the list is empty."""
         page = int.from_bytes(self._bytes[32:36], "big")
         return max(0, page - 1) * _PAGE_SIZE
 

@@ -84,7 +84,7 @@ def acks_of(lines: list[str]) -> list[Ack]:
 
 
 def looks_of(lines: list[str]) -> list[Look]:
-    """The pages that a reader has printed. It follows the log: no moment of another process's is promised to it."""
+    """The pages that a reader has printed. Followers of the log are promised no moment of another process's."""
     said = (json.loads(line) for line in lines)
     return [Look(after, tuple((at, bytes.fromhex(i)) for at, i in places), 0.0, 0.0) for after, places in said]
 

@@ -1,7 +1,7 @@
-"""A model that obeys: whatever stands outside the frames of data in its prompt is an instruction to it.
+"""A model that obeys: every text outside the frames of data in its prompt is an instruction to it.
 
-It reads as a naive model would: lookalikes are what they look like, invisible characters are not there, and the marks
-of every chat template begin a turn. Its reading shares nothing with the product's, which is what it tests.
+The model reads naively: lookalikes are what they look like, invisible characters are not there, and the marks of every
+chat template begin a turn. The model's reading shares nothing with the product's, which it tests.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SIZE_CHARS = 300
 
 @dataclass
 class Read:
-    """A prompt as it was understood: its structure, and what is taken for an instruction."""
+    """A prompt as it was understood: its structure, and the texts taken for instructions."""
 
     structure: list[str] = field(default_factory=list)
     instructions: str = ""
@@ -119,7 +119,7 @@ def _take(found: Read, text: str, *, inside: bool) -> None:
 def answer_to(system: str, user: str, schema: Any) -> tuple[str, Read]:
     """The answer, in the form that is asked for, and how the prompt was read.
 
-    It writes what the instructions want, and without any retells its data word for word.
+    The model writes what the instructions want, and without any retells its data word for word.
     """
     understood = read(f"{system}\n{user}")
     data = " ".join(" ".join(understood.data).split())

@@ -1,5 +1,6 @@
-"""An answer of the fake on its way out: the objects that a path's answers consist of, whole or as lines, and what
-goes wrong with them."""
+"""An answer of the fake on its way out: the objects that a path's answers consist of, whole or as lines, and their
+faults.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +19,15 @@ ENDLESS_CHUNKS_MAX = 1_000_000
 LOOP_BEGINS_AFTER = 3
 DRIP_S = 0.01
 QUICK_S = 0.01
-"""What a server without a pace says that a step took: zeros are left out of answers."""
+"""The duration of a step that a server without a pace reports: zeros are left out of answers."""
 REPEAT_ERROR = "token repeat limit reached"
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the runner made of the prompt, and what bounds the answer.
+    """The runner's evaluation of the prompt, and the bounds of the answer.
 
-    `tokens_max` is num_predict; `room` is what the window has left, None where the server shifts it and goes on.
+    `tokens_max` is num_predict; `room` is the rest of the window, None where the server shifts it and goes on.
     """
 
     prompt_tokens: int
@@ -73,7 +74,7 @@ class AnswerShape:
 
 
 def _metrics(piece: Piece, run: Run) -> dict[str, Any]:
-    """Counts and nanoseconds; what is zero is left out, as is the duration of an answer of one token."""
+    """Counts and nanoseconds; zeros are left out, as is the duration of an answer of one token."""
     generation_s = (run.token_s or QUICK_S) * (piece.output_tokens - 1)
     figures = {
         "total_duration": _ns((run.prefill_s or QUICK_S) + generation_s),
@@ -175,7 +176,7 @@ class OllamaAnswer:
             yield piece
 
     async def _breaks_off(self, count: int) -> bool:
-        """Whether the answer ends wrongly at this chunk, having done so."""
+        """Break the answer off at this chunk if the behaviour wants it, and return whether it did."""
         behaviour, reply = self._behaviour, self._reply
         if count == behaviour.abort_after:
             reply.abort()

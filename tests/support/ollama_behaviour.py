@@ -1,4 +1,4 @@
-"""What can be wrong with an Ollama server, as values: tests pick one by name or build their own."""
+"""Faults of an Ollama server, as values: tests pick one by name or build their own."""
 
 from __future__ import annotations
 

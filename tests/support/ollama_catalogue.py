@@ -19,7 +19,7 @@ class FakeModel:
     """A model on the fake's disk.
 
     Two names of one `blob` are one model with one digest. `token_ratio` is how many tokens the model's own tokenizer
-    makes of one of ours: 3 is about what Hindi costs. `vocabulary` is what a verbose description says of it.
+    makes of one of ours: 3 is about the ratio of Hindi. `vocabulary` is the verbose description's part about it.
     """
 
     name: str = "qwen2.5:3b"
@@ -38,12 +38,12 @@ class FakeModel:
         return hashlib.sha256((self.blob or repr(made_of)).encode()).hexdigest()
 
     def tokens(self, ours: int) -> int:
-        """How many tokens of the model's own are so many of the fake's."""
+        """Return the number of the model's own tokens that `ours` tokens of the fake's make."""
         return math.ceil(ours * self.token_ratio)
 
     @property
     def thinks(self) -> bool:
-        """Whether the model thinks unless told not to."""
+        """True if the model thinks unless told not to."""
         return "thinking" in self.capabilities
 
     def details(self) -> dict[str, Any]:

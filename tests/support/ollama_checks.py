@@ -1,4 +1,4 @@
-"""What an Ollama server refuses before it computes anything: hosts, bodies, names, options and formats."""
+"""Refusals of an Ollama server before it computes anything: of hosts, bodies, names, options and formats."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def body_refusal(body: bytes) -> Refusal | None:
 
 
 def request_refusal(model: FakeModel, body: dict[str, Any], manner: Manner) -> Refusal | None:
-    """What Ollama checks before it asks for a slot: the ability to think, the kind of `format`, `num_ctx`'s type."""
+    """Return a refusal from before the slot: of the ability to think, the kind of `format`, `num_ctx`'s type."""
     if body.get("think") and not model.thinks and manner.knows_think:
         return json_error(400, f'"{model.name}" does not support thinking')
     asked = body.get("format")
@@ -66,7 +66,7 @@ def request_refusal(model: FakeModel, body: dict[str, Any], manner: Manner) -> R
 
 
 def format_refusal(schema: Any, manner: Manner) -> Refusal | None:
-    """What becomes of a schema from which no grammar can be made."""
+    """Return the refusal of a schema from which no grammar can be made."""
     if not isinstance(schema, dict):
         return None
     if not _is_schema(schema):

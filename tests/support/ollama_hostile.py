@@ -1,4 +1,4 @@
-"""Model servers that mean harm: answers without end, answers that inflate, answers that break whoever reads them."""
+"""Model servers that mean harm: answers without end, answers that inflate, answers that break their readers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from tests.support.ollama_behaviour import Behaviour
 
 ATTACK_PATH = "/attack"
-"""Where a fake in another process says how often it was asked for an answer, and how much it pumped; no Ollama does."""
+"""The path where a fake in another process counts requests for an answer and bytes it pumped; no Ollama has it."""
 
 PACKET_BYTES = 60_000
 CHUNK_BYTES = 6
@@ -26,7 +26,7 @@ def _head(*headers: str) -> bytes:
 
 
 def _endless(*lines: object) -> Behaviour:
-    """These lines again and again, a packet full of them in a chunk."""
+    """Return these lines again and again, a packet full of them in a chunk."""
     text = b"".join((b"" if line is None else json.dumps(line).encode()) + b"\n" for line in lines)
     packet = text * (PACKET_BYTES // len(text))
     chunk = b"%x\r\n%s\r\n" % (len(packet), packet)

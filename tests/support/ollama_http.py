@@ -1,6 +1,6 @@
 """A minimal HTTP/1.1 server whose replies can go wrong at any byte; it notices a client that leaves.
 
-Only what the fake Ollama needs: bodies with Content-Length or chunked, keep-alive, no pipelining.
+Parts that the fake Ollama needs: bodies with Content-Length or chunked, keep-alive, no pipelining.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class HttpRequest:
 
     @property
     def json(self) -> Any:
-        """The body as JSON, an empty object when there is none."""
+        """The body as JSON; an empty object for an empty body."""
         return json.loads(self.body) if self.body else {}
 
 

@@ -1,4 +1,4 @@
-"""What a request for an answer becomes once its model is in memory, on a server of some manner: pure, from its body."""
+"""Evaluation of a request for an answer whose model is in memory, by a server of some manner: pure, from its body."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WINDOWS_PREDICTED_MAX = 10
 def refusal_of(
     body: dict[str, Any], manner: Manner, behaviour: Behaviour, *, tokens: int, num_ctx: int
 ) -> Refusal | None:
-    """What the loaded model cannot do: a prompt that is too long, a schema without a grammar."""
+    """Return the loaded model's refusal: of a prompt that is too long, or of a schema without a grammar."""
     refuses = body.get("truncate") is False and manner.knows_truncate and not behaviour.silent_cut
     if tokens > num_ctx and refuses:
         return json_error(400, manner.overflow_error(tokens, num_ctx))
@@ -28,14 +28,14 @@ def refusal_of(
 
 
 def kept_tokens(tokens: int, num_ctx: int, manner: Manner, behaviour: Behaviour) -> int:
-    """How many tokens of a prompt are evaluated, by a server that may cut it."""
+    """Return how many tokens of a prompt are evaluated, by a server that may cut it."""
     if tokens > num_ctx:
         return manner.kept_tokens(num_ctx)
     return tokens // 3 if behaviour.silent_cut else tokens
 
 
 def run_of(body: dict[str, Any], manner: Manner, evaluation: Evaluation, *, num_ctx: int, token_s: float) -> Run:
-    """What bounds the answer, and what its last line tells."""
+    """Return the bounds of the answer, and the figures of its last line."""
     predicted = int(body.get("options", {}).get("num_predict", -1))
     return Run(
         prompt_tokens=evaluation.tokens - (0 if manner.counts_cached else evaluation.cached),
@@ -49,7 +49,7 @@ def run_of(body: dict[str, Any], manner: Manner, evaluation: Evaluation, *, num_
 
 
 def ask_of(model: FakeModel, body: dict[str, Any], messages: Sequence[dict[str, Any]], manner: Manner) -> Ask:
-    """What the responder is asked, without what this version ignores."""
+    """Return the responder's question, without the fields that this version ignores."""
     silent = body.get("think") is False
     ignores_format = silent and model.thinks and manner.knows_think and not manner.obeys_format_without_thinking
     return Ask(

@@ -1,4 +1,4 @@
-"""How Ollama's versions differ on the wire: texts, fields, and what happens to a prompt that is too long.
+"""Differences between Ollama's versions on the wire: texts, fields, and the fate of a prompt that is too long.
 
 Sources: its release notes and its behaviour at the versions named; each property says since when.
 """
@@ -72,7 +72,7 @@ class Manner:
 
     @property
     def counts_cached(self) -> bool:
-        """`prompt_eval_count` counts what the prompt cache held; 0.30.0 alone did not."""
+        """`prompt_eval_count` counts tokens from the prompt cache; 0.30.0 alone did not."""
         return self.number != (0, 30, 0)
 
     @property
@@ -84,7 +84,7 @@ class Manner:
 
     @property
     def tells_repeat_limit(self) -> bool:
-        """That end is an error, not the mere end of the stream (late in 2026; 0.34.0 stands for the release)."""
+        """True if that end is an error, not merely the stream's end (late in 2026; 0.34.0 stands for the release)."""
         return self.number >= (0, 34, 0)
 
     @property
@@ -93,7 +93,7 @@ class Manner:
         return 2_000 if self.has_llama_server else 16_000
 
     def kept_tokens(self, num_ctx: int) -> int:
-        """How many tokens a silent cut leaves: half the window and two since 0.30, the whole window before."""
+        """Return how many tokens a silent cut leaves: half the window and two since 0.30, the whole window before."""
         return num_ctx // 2 + 2 if self.has_llama_server else num_ctx
 
     def overflow_error(self, prompt_tokens: int, num_ctx: int) -> str:
@@ -137,7 +137,7 @@ class Manner:
         return f'model "{model}" not found, try pulling it first'
 
     def hidden_array(self) -> list[object] | None:
-        """What /api/show puts in place of a long array unless `verbose` is set: null, measured at 0.24.0."""
+        """Return the stand-in of /api/show for a long array unless `verbose` is set: null, measured at 0.24.0."""
         return None if self.number >= (0, 24, 0) else []
 
 

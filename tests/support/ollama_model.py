@@ -1,4 +1,4 @@
-"""The real provider over fake servers, and a request for a record: what most tests of models begin with."""
+"""The real provider over fake servers, and a request for a record: the beginning of most tests of models."""
 
 from __future__ import annotations
 

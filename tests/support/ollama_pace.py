@@ -1,4 +1,4 @@
-"""How fast the fake works: seconds of prefill and of generation, at full scale or at a fraction of it."""
+"""Speed of the fake: seconds of prefill and of generation, at full scale or at a fraction of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fake says: by default JSON that fits the schema of `format`, made from the prompt's own words.
+"""Texts of the fake: by default JSON that fits the schema of `format`, made from the prompt's own words.
 
 A summary prompt gets an honest summary: the openings of messages from all over the transcript, and the lists of the
 earlier summary as they were. Invariant: the same question with the same seed gets the same answer, and every word of it
@@ -81,7 +81,7 @@ def tokens_of(text: str) -> list[str]:
 
 
 def count_tokens(text: str) -> int:
-    """How many tokens a text has."""
+    """Return the number of tokens in a text."""
     return len(tokens_of(text))
 
 

@@ -1,4 +1,4 @@
-"""What computes in the fake: slots, each prompt's evaluation, and the prompt that is still cached.
+"""The computing part of the fake: slots, each prompt's evaluation, and the prompt that is still cached.
 
 Invariant: a slot is held from before its prompt is evaluated until its answer is over, and where the version lets an
 abandoned evaluation run on, until that is over, though nobody waits for it.
@@ -62,7 +62,7 @@ class Runner:
                 self._release()
 
     def start_prefill(self, prompt: Sequence[str], tokens: int) -> asyncio.Task[Evaluation]:
-        """Evaluate a prompt of so many `tokens` in a task of its own."""
+        """Evaluate a prompt of `tokens` tokens in a task of its own."""
         task = asyncio.create_task(self._evaluate(prompt, tokens))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -73,7 +73,7 @@ class Runner:
         self._cached = ()
 
     async def stop(self) -> None:
-        """End what still runs."""
+        """End all tasks that still run."""
         running = list(self._running)
         for task in running:
             task.cancel()

@@ -1,7 +1,7 @@
 """A fake Ollama that speaks the real wire over real HTTP, in the manner of a chosen version, with chosen faults.
 
-In a test:      async with FakeOllama(behaviour=BEHAVIOURS["stall"]) as server: ... server.url ...
-As a process:   python -m tests.support.ollama_server --port 11434 --prefill-s 200 --tokens-per-s 8 (README.md)
+A test says:    async with FakeOllama(behaviour=BEHAVIOURS["stall"]) as server: ... server.url ...
+A shell says:   python -m tests.support.ollama_server --port 11434 --prefill-s 200 --tokens-per-s 8 (README.md)
 
 Invariants: one model request is worked on at a time for each of `parallel` slots; a client that leaves while its
 model loads aborts that load; inference answers 200 only with the first chunk, as Ollama does.
@@ -122,7 +122,7 @@ class FakeOllama:
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The server's address."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
@@ -232,7 +232,7 @@ class FakeOllama:
         await reply.json(200, {"model": model.name, "embeddings": vectors, "prompt_eval_count": tokens})
 
     async def _find(self, request: HttpRequest, reply: HttpReply) -> FakeModel | None:
-        """The model that the request names; replies with the error when there is none."""
+        """The model that the request names; replies with an error, and returns None, if it names no known one."""
         if refusal := body_refusal(request.body):
             await _refuse(reply, refusal)
             return None
@@ -291,7 +291,7 @@ class FakeOllama:
         self.runner.forget()
 
     async def _have_loaded(self, model: FakeModel, body: dict[str, Any]) -> int:
-        """Load the model unless it is there with what is wanted; a client that leaves aborts the load."""
+        """Load the model unless it is there with the wanted options; a client that leaves aborts the load."""
         wanted = min(int(body.get("options", {}).get("num_ctx") or self.manner.default_context), model.context_length)
         shift = body.get("shift") is not False
         name = self._name_in_memory(model)

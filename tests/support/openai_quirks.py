@@ -1,4 +1,4 @@
-"""How servers with an OpenAI-compatible API differ and what can be wrong with them, as values."""
+"""Differences and faults of servers with an OpenAI-compatible API, as values."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ STRICT_OPENAI = Quirks(
     refused_fields=frozenset({"temperature", "repeat_penalty"}),
     says_model="gpt-fake-2026-01-31",
 )
-"""As OpenAI's reasoning models are."""
+"""Quirks of OpenAI's reasoning models."""
 
 QUIRKS: dict[str, Quirks] = {
     "normal": Quirks(),

@@ -1,7 +1,7 @@
 """A fake server with an OpenAI-compatible API: the real wire over real HTTP, with chosen ways and faults.
 
-In a test:      async with FakeOpenAI(quirks=QUIRKS["objects-only"]) as server: ... server.url ...
-As a process:   python -m tests.support.openai_server --port 8000 --quirks strict-openai --key secret
+A test says:    async with FakeOpenAI(quirks=QUIRKS["objects-only"]) as server: ... server.url ...
+A shell says:   python -m tests.support.openai_server --port 8000 --quirks strict-openai --key secret
 
 Held to llama.cpp's own server by tests/llm/test_openai_fake.py.
 """
@@ -30,7 +30,7 @@ _LIMITS = ("max_tokens", "max_completion_tokens")
 
 @dataclass(slots=True)
 class _Stream:
-    """One answer on its way: what its events have in common."""
+    """One answer on its way, with the common parts of its events."""
 
     reply: HttpReply
     model: str

@@ -1,6 +1,6 @@
-"""A collector for traces: takes whatever is exported over HTTP and keeps the bytes.
+"""A collector for traces: takes all exports over HTTP and keeps the bytes.
 
-It runs in a thread of its own, since a sidecar that ends flushes its spans while its loop stands still.
+The collector runs in a thread of its own, since a sidecar that ends flushes its spans while its loop stands still.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SeenSpan:
 
 @dataclass(slots=True)
 class OtlpSink:
-    """What came, and the variables that lead an exporter here."""
+    """The exports received, and the variables that lead an exporter here."""
 
     environ: dict[str, str] = field(default_factory=dict)
     bodies: list[bytes] = field(default_factory=list)

@@ -1,4 +1,5 @@
-"""Chats whose model comes and goes: what the service hands out, message by message, driven by the pure domain alone.
+"""Chats whose model comes and goes: the windows that the service hands out, message by message, driven by the pure
+domain alone.
 
 A seed is a chat: its policy and budget, how long its messages are, when the model is away, how many messages a pass
 takes and how large its records are, when remakes are asked for. Passes end as the service ends them: a model's record
@@ -39,14 +40,14 @@ from tests.support.given import UNCLAIMED
 MESSAGES = 90
 SECONDS_A_MESSAGE = 7
 STAND_INS_MAX = 4
-"""As many as one GetContext waits for."""
+"""The most stand-ins for which one GetContext waits."""
 
 _SECOND = 1_000_000
 
 
 @dataclass(frozen=True)
 class Window:
-    """What is handed out after a message."""
+    """The window that is handed out after a message."""
 
     state: Conversation
     held_by: HeldBy | None
@@ -100,7 +101,7 @@ class ChatInOutages:
             self._execute(EndWait(self._now_us))
 
     def _end_passes(self) -> None:
-        """What has run for as long as passes take ends; an extractive pass takes no time."""
+        """End the passes that have run for as long as passes take; an extractive pass takes no time."""
         for _ in range(STAND_INS_MAX):
             plan = self.state.pending
             if plan is None:
@@ -113,7 +114,7 @@ class ChatInOutages:
                 return
 
     def _hold(self) -> None:
-        """As GetContext does before it hands out a window that is over its budget."""
+        """Hold the window back as GetContext does while it is over its budget."""
         for _ in range(STAND_INS_MAX):
             plan = self.state.due_pass
             if plan is None or not may_stand_in(self.state, self.policy):

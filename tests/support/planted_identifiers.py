@@ -1,4 +1,4 @@
-"""Long chats with identifiers of every kind planted in talk: which of them must survive, and what must not."""
+"""Long chats with identifiers of every kind planted in talk: which of them must survive, and which must not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PlantedChat:
 
 
 def planted_chat(seed: int, messages: int) -> PlantedChat:
-    """A chat of so many messages: an identifier in every second one, an update now and then, a secret, tool noise."""
+    """A chat of that many messages: an identifier in every second one, an update now and then, a secret, tool noise."""
     rng = random.Random(seed)
     chat = PlantedChat()
     gate = 0

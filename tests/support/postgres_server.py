@@ -1,7 +1,7 @@
 """A real PostgreSQL for tests, from a wheel, one for each test process; and a schema in it for each log.
 
-ABRIDGED_TEST_POSTGRES_URL names another server, whose schemas of tests are dropped at the end. Without either, tests of
-a log in PostgreSQL skip.
+ABRIDGED_TEST_POSTGRES_URL names another server, whose schemas of tests are dropped at the end. Tests of a log in
+PostgreSQL skip without either server.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _LOOK_S = 0.02
 
 
 def keep_named_server() -> None:
-    """Take over what ABRIDGED_TEST_POSTGRES_URL says, before the test run removes it from its environment."""
+    """Take over the value of ABRIDGED_TEST_POSTGRES_URL, before the test run removes it from its environment."""
     if named := os.environ.pop(_NAMED, ""):
         os.environ[_KEPT] = named
 
@@ -63,8 +63,9 @@ def programs(version: str = "18") -> Path:
 
 
 class PostgresServer:
-    """A server of its own files, on a socket in its folder. Its processes belong to nobody where the tests run as
-    root, which PostgreSQL refuses."""
+    """A server of its own files, on a socket in its folder. User nobody runs it where the tests run as root,
+    which PostgreSQL refuses.
+    """
 
     def __init__(self, version: str = "18", **settings: str) -> None:
         self._programs = programs(version)
@@ -160,7 +161,7 @@ class PostgresServer:
 
 @cache
 def server_url() -> str:
-    """The URL of the server that the tests of this process share. Skips the test where there is none."""
+    """The URL of the server that the tests of this process share. Skips the test without a server."""
     if named := os.environ.get(_KEPT, ""):
         return named
     server = PostgresServer()

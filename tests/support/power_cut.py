@@ -1,8 +1,8 @@
-"""A disk after a power cut: what of a trace's steps is there is what was flushed, and any part of what was not.
+"""A disk after a power cut: flushed steps of a trace are there, and any part of the others.
 
 Steps that were not flushed are kept or not each by itself, in any order, and cut at sectors of 512 bytes. A flush that
-failed leaves for ever open what of its file was written, as the kernel takes those pages for clean afterwards. A folder
-remembers a name from its flush on. A killed process takes nothing with it: what it wrote can still be flushed.
+failed leaves the writes to its file open for ever, as the kernel takes those pages for clean afterwards. A folder
+remembers a name from its flush on. A killed process takes nothing with it: its writes can still be flushed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.support.recorded_disk import DIRECTORY, Kind, Step
 
 SECTOR_BYTES = 512
 KEPT = (0.0, 0.1, 0.5, 0.9, 1.0)
-"""How likely a step that was not flushed is there: one of these for each image."""
+"""Chances that a step that was not flushed is there: one of these for each image."""
 
 Image = Mapping[str, bytes]
 """Files by name."""
@@ -23,7 +23,7 @@ Image = Mapping[str, bytes]
 
 @dataclass
 class _File:
-    """What is on disk for certain, and what was done to it since."""
+    """A file's content that is on disk for certain, and the steps since."""
 
     flushed: bytearray = field(default_factory=bytearray)
     unflushed: list[Step] = field(default_factory=list)
@@ -36,10 +36,10 @@ class Disk:
         self._ignores_flushes = ignores_flushes
         self._names: dict[str, _File | None] = {}
         self._names_flushed: dict[str, list[_File | None]] = {}
-        """Of each name what the folder says for certain, then what it was told since."""
+        """The files that each name may have after a cut: the one that its folder holds for certain, and those since."""
 
     def take(self, step: Step, chance: random.Random) -> None:
-        """Go on by one step. `chance` decides what a flush that failed has written."""
+        """Go on by one step. `chance` decides which writes of a failed flush are there."""
         match step.kind:
             case Kind.CREATE:
                 self._name(step.name, _File())
@@ -55,7 +55,7 @@ class Disk:
                 file.unflushed.clear()
 
     def image(self, chance: random.Random) -> Image:
-        """What is found after a cut here."""
+        """Return the files that are found after a cut here."""
         kept = chance.choice(KEPT)
         image = {}
         for name, known in self._names_flushed.items():
@@ -86,7 +86,7 @@ class Disk:
 
 
 def now(steps: Iterable[Step]) -> Image:
-    """What the files hold as long as the power is there."""
+    """Return the content of the files as long as the power is there."""
     files: dict[str, bytearray] = {}
     for step in steps:
         match step.kind:
@@ -100,7 +100,7 @@ def now(steps: Iterable[Step]) -> Image:
 
 
 def left_alone_at_start(steps: Iterable[Step]) -> Iterator[Step]:
-    """The steps of a log that flushes nothing of what it finds, until its process first acknowledges something.
+    """The steps of a log that flushes nothing of the files it finds, until its process first acknowledges something.
 
     The first process finds nothing, and makes its files.
     """

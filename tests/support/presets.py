@@ -10,6 +10,6 @@ PRESETS = Path(__file__).parents[2] / "presets"
 
 
 def preset(name: str, *groups: str) -> dict[str, Any]:
-    """What `presets/<name>.toml` sets in these groups."""
+    """Return the settings of `presets/<name>.toml` in these groups."""
     tables = tomllib.loads((PRESETS / f"{name}.toml").read_text(encoding="utf-8"))
     return {f"{group}.{field}": value for group in groups for field, value in tables[group].items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 MEMORY_MAX_MIB = 400
-"""What a sidecar may have resident at most, whatever it is sent."""
+"""The most memory that a sidecar may have resident, whatever it is sent."""
 
 
 def peak_mib(pid: int) -> float:

@@ -1,4 +1,4 @@
-"""What a process that a test attacks, and its children, take of processors, as the kernel measures it."""
+"""Processor time of an attacked process and its children, as the kernel measures it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 LOOK_S = 0.5
 IDLE_TICKS_MAX = 2
-"""Of the kernel's hundredths of a second, in one look: a clock that rounds up."""
+"""The most hundredths of a second, the kernel's unit, that an idle process uses in one look: a clock that rounds up."""
 
 
 async def idle_after_s(pid: int) -> float:
-    """How long the running process `pid` and its children go on working before they do nothing for LOOK_S."""
+    """Return for how many seconds process `pid` and its children work on before they do nothing for LOOK_S."""
     begun = time.monotonic()
     while True:
         looked, before = time.monotonic(), _ticks(pid)
@@ -22,7 +22,7 @@ async def idle_after_s(pid: int) -> float:
 
 
 def _ticks(pid: int) -> int:
-    """What the process and its children, living and ended, have used."""
+    """Return the ticks that the process and its children, living and ended, have used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     children = Path(f"/proc/{pid}/task").glob("*/children")
     return sum(map(int, fields[11:15])) + sum(_ticks(int(c)) for of in children for c in of.read_text().split())

@@ -17,7 +17,7 @@ from tests.support.shared_data import shared_chats
 
 COUNT = 100
 TAIL_TOKENS = 1_500
-"""What a window of 4,096 keeps verbatim, about: what is older has left it."""
+"""The tokens that a window of 4,096 keeps verbatim, about: older messages have left it."""
 
 _TOKEN_CHARS = 4
 _WORDS_MIN, _WORDS_MAX = 3, 5
@@ -35,7 +35,7 @@ class Talk:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a talk, and the numbers of the messages that answer it."""
+    """A question about a talk, and the numbers of the messages that answer it."""
 
     talk: str
     text: str

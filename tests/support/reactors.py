@@ -62,7 +62,7 @@ class Moody(ScriptedModel):
 class ReactorBench:
     """A reactor with `workers` for passes that ask a model, under `policy`.
 
-    `refuse` says, by stream and first event, with what a commit fails.
+    `refuse` says, by stream and first event, with which error a commit fails.
     """
 
     workers = 1
@@ -88,7 +88,7 @@ class ReactorBench:
         self.reactor = self.made(pauses)
 
     def opened(self) -> Conversations:
-        """What a process knows of the log when it opens it."""
+        """Return the conversations as a process knows them when it opens the log."""
         return Conversations(
             ConversationLog(self.log, table=self.table, new_id=self.new_id, traceparent=str),
             policies=Policies(lambda *_: self.policy, client_fields=frozenset()),
@@ -117,7 +117,7 @@ class ReactorBench:
         )
 
     def runner(self) -> PassRunner:
-        """What runs one pass of the conversations."""
+        """Return a runner of single passes of the conversations."""
         clock_s = asyncio.get_running_loop().time
         source = PassSource(self.conversations.log, EstimatingCounter())
         summarizers = Summarizers(by_model(self.model), by_extraction())
@@ -152,7 +152,7 @@ class ReactorBench:
         return f"id-{self._ids}"
 
     async def trigger(self, key: StreamId, turns: range = range(14)) -> None:
-        """Append what triggers a pass: these turns, of 120 tokens each, in a window of 2,000."""
+        """Append these turns, of 120 tokens each, in a window of 2,000, which trigger a pass."""
         messages = tuple(
             Message(f"{key.name}{n}", ROLES[n % 2], f"Turn {n}: the importer reads orders_{n}.", token_count=120)
             for n in turns
@@ -166,7 +166,7 @@ class ReactorBench:
             await self.completed[key].wait()
 
     def attempts(self, key: StreamId, event: type[Event]) -> int:
-        """How often a commit of this event was tried."""
+        """Return how often a commit of this event was tried."""
         return self.commits.count((key, event.__name__))
 
     def _hook(self, transaction: Any, committed: Sequence[Committed]) -> None:

@@ -36,7 +36,7 @@ def restored(dump: str, path: Path) -> Path:
 
 
 def grown(path: Path, conversations: int, *, messages: int = 1) -> Path:
-    """A log of so many conversations, with its read table."""
+    """A log of that many conversations, with its read table."""
     with opened(path) as (log, *_):
         pending = [log.submit(_talk(f"c{number:06d}", messages)) for number in range(conversations)]
         for future in pending:
@@ -46,7 +46,7 @@ def grown(path: Path, conversations: int, *, messages: int = 1) -> Path:
 
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[SqliteEventLog, ConversationTable, Rebuild]]:
-    """The log, its read table, and what makes that again, as a start finds them."""
+    """The log, its read table, and the rebuild that makes that again, as a start finds them."""
     backend = SqliteBackend(path)
     rows = backend.rows(READ_TABLE)
     table = ConversationTable(rows)
@@ -66,7 +66,7 @@ def written_anew(path: Path) -> None:
 
 
 def asked(path: Path, query: str, *parameters: Any) -> list[Any]:
-    """What a query answers of a log's file, whoever has it open."""
+    """Return a query's answer from a log's file, whoever has it open."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
         return database.execute(query, parameters).fetchall()
 

@@ -1,4 +1,5 @@
-"""Receipts checked by other means than they are made by: what a window, a record and a call say, read over a channel.
+"""Receipts checked by other means than they are made by: the texts of a window, a record and a call, read over a
+channel.
 
 Invariant: nothing here looks anything up by the code that makes receipts; a name is found by an expression of its own.
 """
@@ -31,7 +32,7 @@ _EDGE = r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\
 
 
 _FRAME = re.compile(r"\A.*\n| \[\d+\]$|^\d+ more rules: .*$", re.MULTILINE)
-"""What the sidecar says of its own: the messages that a record covers, and those of standing rules."""
+"""Words of the sidecar's own: the messages that a record covers, and those of standing rules."""
 
 
 class Accounted(NamedTuple):
@@ -125,7 +126,7 @@ class _Window:
         return cls(chat, context, records, [rule.text for rule in ruled if rule.shown], after.pins)
 
     async def holds(self, place: ReceiptPlace, named: Named) -> bool:
-        """Whether an identifier is where the receipt says, and nowhere that lasts longer."""
+        """Return whether an identifier is where the receipt says, and nowhere that lasts longer."""
         pinned, recorded = _say(self._pinned, named.text), _say(self._records, named.text)
         listed, said = _say(self._ledger, named.text), _say(self._said, named.text)
         match place:
@@ -147,7 +148,7 @@ class _Window:
                 return False
 
     async def _is_returned(self, named: Named) -> bool:
-        """Whether ExpandSummary returns a message, or GetSummary a record, with every word of the identifier."""
+        """Return whether ExpandSummary returns a message, or GetSummary a record, with every word of the identifier."""
         stub = self._chat.sidecar.conversations
         if not named.number:
             return any(_has_words(_record_texts(record), named.text) for record in await self._chat.summaries())
@@ -177,7 +178,7 @@ def _record_texts(record: Any) -> str:
 
 
 def _say(texts: Iterable[str], name: str) -> bool:
-    """Whether a text has the name by itself."""
+    """Return whether a text has the name by itself."""
     path = "" if {"/", "."} & set(name) else "/"
     around = rf"(?<![-_{path}@#])", rf"(?![-_{path}@#])"
     before = rf"(?<!{_EDGE})(?<!{_EDGE}\.)" if re.match(_EDGE, name) else ""

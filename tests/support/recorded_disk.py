@@ -1,8 +1,8 @@
 """A sidecar's disk, recorded from inside its process: what becomes of the log's files, step by step, in one trace.
 
-The product and its SQLite are the real ones, and so are the files: they are what a killed process leaves in the page
-cache. Recorded is at the border to the operating system: the methods of SQLite's own VFS, in the library that the
-standard library has loaded, and the calls of `os` by which the log opens, writes and flushes a file itself.
+The product and its SQLite are the real ones, and so are the files: a killed process leaves them in the page cache.
+Recorded is at the border to the operating system: the methods of SQLite's own VFS, in the library that the standard
+library has loaded, and the calls of `os` by which the log opens, writes and flushes a file itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FULL, _IOERR_FSYNC, _IOERR_WRITE = 13, 10 | 4 << 8, 10 | 3 << 8
 
 
 class Kind(StrEnum):
-    """What a step does."""
+    """The action of a step."""
 
     START = "start"
     CREATE = "create"
@@ -43,7 +43,7 @@ class Kind(StrEnum):
 
 
 class Fault(StrEnum):
-    """What the disk does to the process that meets it; laid by `Trace.lay`."""
+    """A fault of the disk that a process meets; laid by `Trace.lay`."""
 
     FLUSHES_FAIL = "every flush from now on fails"
     KILLED_IN_FLUSH = "the process is killed in its next flush"
@@ -70,10 +70,10 @@ class Step(NamedTuple):
     kind: Kind
     name: str = ""
     offset: int = 0
-    """Of a write. Of a cut, the size that is left."""
+    """The place of a write; the size that a cut leaves."""
     data: bytes = b""
     by_log: bool = False
-    """Whether the log did it itself, and not SQLite for it."""
+    """True if the log did it itself, and not SQLite for it."""
 
 
 class Trace:
@@ -158,7 +158,7 @@ _SYNC = ctypes.CFUNCTYPE(_Int, _Pointer, _Int)
 
 
 class _Disk:
-    """What both borders share: which files are the log's, the trace, and the fault that was met."""
+    """The part that both borders share: which files are the log's, the trace, and the fault that was met."""
 
     def __init__(self, log: Path, trace: Trace) -> None:
         self._names = {os.fspath(log) + suffix: log.name + suffix for suffix in ("", "-wal", "-journal")}
@@ -179,7 +179,7 @@ class _Disk:
         return None if fault is None else _WRITE_ERRORS.get(fault)
 
     def flushes(self, name: str, *, by_log: bool = False) -> bool:
-        """Whether a flush comes to its end, and how."""
+        """Return whether a flush comes to its end, and record how."""
         match self._meet():
             case Fault.KILLED_IN_FLUSH:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -195,7 +195,7 @@ class _Disk:
 
 
 class _SqliteDisk:
-    """SQLite's default VFS with the recorder before it. Its files are known by their address."""
+    """SQLite's default VFS with the recorder before it. The VFS knows its files by their address."""
 
     def __init__(self, disk: _Disk) -> None:
         self._disk = disk
@@ -343,7 +343,7 @@ _RECORDERS: list[object] = []
 
 
 def record(log: str, trace: str) -> None:
-    """Record what this process does to the log in `log`, whose folder must be a resolved path, from now on."""
+    """Record this process's writes to the log in `log`, whose folder must be a resolved path, from now on."""
     sys.unraisablehook = _end
     disk = _Disk(Path(log), Trace(Path(trace)))
     disk.add(Kind.START, "")

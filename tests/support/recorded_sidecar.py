@@ -41,7 +41,7 @@ LARGE_LENGTH = 100_000_000
 """Context length, in tokens, of a conversation whose messages no pass will ever read."""
 FILE = "log.db"
 CUTS_A_PASS = 50
-"""Images that share what a failed flush has written."""
+"""Images that share the writes of a failed flush."""
 
 
 @dataclass
@@ -67,7 +67,7 @@ class _TracedLedger(Ledger):
 
 @dataclass
 class Recorded:
-    """A sidecar in a process of its own, its trace, and what its clients know."""
+    """A sidecar in a process of its own, its trace, and its clients' knowledge."""
 
     sidecar: SidecarProcess
     trace: Trace
@@ -75,7 +75,7 @@ class Recorded:
     writers: Writers
 
     async def live(self, *, acked: int) -> None:
-        """Start a process and wait until it has acknowledged so many further messages, some of new conversations."""
+        """Start a process and wait until it has acknowledged `acked` further messages, some of new conversations."""
         self.writers.generation += 1
         self.sidecar.start()
         await self.ledger.more(acked)
@@ -95,7 +95,7 @@ class Recorded:
                 self.ledger.ack(sent.conversation, sent.id, response.messages[0].number)
 
     def steps(self) -> list[Step]:
-        """The whole trace, when no process runs. Nothing that was done to the files is missing in it."""
+        """The whole trace, when no process runs. The trace misses nothing that was done to the files."""
         steps = list(self.trace.steps())
         files = (self.sidecar.log_path, *map(self.sidecar.log_path.with_name, ("log.db-wal", "log.db-journal")))
         assert now(steps) == {path.name: path.read_bytes() for path in files if path.exists()}
@@ -134,22 +134,22 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Cut:
-    """What is found after one power cut, and what was acknowledged before it."""
+    """The files found after one power cut, and the messages acknowledged before it."""
 
     at: int
-    """How many steps of the trace went before."""
+    """The number of steps of the trace before the cut."""
     image: Image
     acked: dict[tuple[str, str], int]
 
 
 def lives(steps: Sequence[Step]) -> list[Span]:
-    """From where to where each process lived."""
+    """Return the span in which each process lived."""
     starts = [at for at, step in enumerate(steps, 1) if step.kind is Kind.START]
     return list(pairwise([*starts, len(steps)]))
 
 
 def until_flushed(steps: Sequence[Step]) -> list[Span]:
-    """From where to where a process has not yet flushed the file, into which it copies what it found."""
+    """Return the spans in which a process has not yet flushed the file, into which it copies the files it found."""
     return [(begin, _first_flush(steps, begin, end)) for begin, end in lives(steps)]
 
 
@@ -179,7 +179,7 @@ def cuts(
 
 
 def bad_images(cut_off: Iterable[Cut], ledger: Ledger) -> list[str]:
-    """What is wrong with those images that do not hold all that was acknowledged, each opened as a start opens it."""
+    """Return a violation for each image that lacks something acknowledged, each opened as a start opens it."""
     with TemporaryDirectory(prefix="image-", dir=_MEMORY if _MEMORY.is_dir() else None) as folder:
         found = (_violation(cut, ledger, Path(folder) / str(number)) for number, cut in enumerate(cut_off))
         return [violation for violation in found if violation]

@@ -1,4 +1,4 @@
-"""What a refused call says: status, reason and details, taken apart for comparison."""
+"""A refused call's words: status, reason and details, taken apart for comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log with whatever a log can hold, and the judgement of what a salvage makes of a damaged image of it."""
+"""A log with every kind of content, and the judgement of a salvage of a damaged image of it."""
 
 from __future__ import annotations
 
@@ -79,8 +79,9 @@ def _message(name: str, number: int) -> Any:
 
 
 async def served(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
-    """What a sidecar on a log answers of each of these conversations: its state, window and originals, and where it
-    has what is sent to it again."""
+    """Return a sidecar's answers for each conversation of a log: its state, window and originals, and the places of the
+    messages that are sent to it again.
+    """
     answers: dict[str, list[Any]] = {}
     async with sidecar(path.parent, SETTINGS | {"log.path": str(path)}) as s:
         for name in names:
@@ -110,12 +111,13 @@ class Trial(NamedTuple):
 
 
 Views = dict[str, list[Any]]
-"""What a sidecar answers, by conversation."""
+"""Answers of a sidecar, by conversation."""
 
 
 def trial(folder: Path, image: Image, oracle: Oracle, views: Views | None = None) -> Trial:
-    """Salvage the image in a new folder, and compare with what the oracle knows; with `views`, the whole log's, also
-    serve the new one."""
+    """Salvage the image in a new folder, and compare with the oracle's knowledge; with `views`, the whole log's, also
+    serve the new one.
+    """
     damaged = image.put(folder / "damaged", FILE)
     before = _contents(damaged.parent)
     surviving = oracle.surviving(image)
@@ -211,8 +213,9 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 
 def trials(folder: Path, path: Path, *, seed: int, count: int, serve_each: int) -> tuple[list[str], str]:
-    """Salvage so many images of the log in `path`, and serve one in `serve_each` of the new logs: what was wrong, and
-    the figures by kind of damage."""
+    """Salvage `count` images of the log in `path`, and serve one in `serve_each` of the new logs: the faults, and the
+    figures by kind of damage.
+    """
     whole = Whole.read(path)
     oracle = Oracle(path, whole)
     views = asyncio.run(

@@ -1,4 +1,4 @@
-"""Searches of a sidecar, made when its index has caught up with what was appended."""
+"""Searches of a sidecar, made when its index has caught up with all appends."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def numbers(answer: Any) -> list[int]:
 
 
 def snippets(answer: Any) -> list[str]:
-    """What was shown of each hit."""
+    """Return the text that was shown of each hit."""
     return [hit.snippet for hit in answer.hits]

@@ -1,5 +1,5 @@
-"""What may be sent to a chat model, checked over the contract alone: the messages that were appended, the window that
-came back, and the records that stand for the rest. Shares no code with the product.
+"""Checks of windows for a chat model, over the contract alone: the messages that were appended, the window that came
+back, and the records that stand for the rest. Shares no code with the product.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def faults_of(
     window: api.GetContextResponse,
     records: Iterable[summary_pb2.SummaryRecord],
 ) -> list[str]:
-    """What is wrong with the window, as sentences; `appended` are the messages of the file, number 1 first."""
+    """Return the window's faults, as sentences; `appended` are the messages of the file, number 1 first."""
     return [
         *_order(window),
         *_coverage(len(appended), window, {record.id: record for record in records}),

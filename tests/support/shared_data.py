@@ -1,4 +1,4 @@
-"""Where the real conversations are that tests, benchmarks and trials share: `../shared/data` beside the repository.
+"""The folder of the real conversations that tests, benchmarks and trials share: `../shared/data` beside the repository.
 
 The environment variable ABRIDGED_SHARED_DATA names another folder. The repository holds no copy of them, so a test that
 uses them skips where the default folder is absent; a folder that was named and is not there fails.
@@ -26,13 +26,13 @@ _BESIDE = Path(__file__).parents[3] / "shared" / "data"
 
 
 def keep_named_folder() -> None:
-    """Take over what ABRIDGED_SHARED_DATA says, before the test run removes it from its environment."""
+    """Take over the value of ABRIDGED_SHARED_DATA, before the test run removes it from its environment."""
     if named := os.environ.pop(_NAMED, ""):
         os.environ[_KEPT] = named
 
 
 def shared_data_is_there() -> bool:
-    """Whether somebody named a folder, or the default one lies beside the repository."""
+    """Return whether somebody named a folder, or the default one lies beside the repository."""
     return bool(os.environ.get(_KEPT)) or _BESIDE.is_dir()
 
 

@@ -47,7 +47,7 @@ ANY_DRAFT: dict[str, Any] = {
     "policy.min_remake_share": 0.0,
     "policy.max_repetition": 0.0,
 }
-"""Settings under which a draft need not speak of its source: for tests of what happens to records."""
+"""Settings under which a draft need not speak of its source: for tests of the fate of records."""
 
 _OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0), ("grpc.enable_retries", 0))
 
@@ -135,7 +135,7 @@ class Sidecar:
             continue
 
     async def http(self, path: str) -> str:
-        """What the HTTP port answers, head and body."""
+        """Return the HTTP port's answer, head and body."""
         host, _, port = self.http_address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
@@ -169,7 +169,7 @@ class Chat:
         )
 
     async def talk(self, count: int, *, tokens: int = 120, wait_s: float = 0) -> Any:
-        """Append so many turns in one batch, each counted by the caller."""
+        """Append `count` turns in one batch, each counted by the caller."""
         first = self.count + 1
         return await self.append(*(said(n, tokens=tokens) for n in range(first, first + count)), wait_s=wait_s)
 
@@ -285,7 +285,7 @@ async def sidecar(
 def said(
     number: int, content: str | None = None, *, role: Any = None, tokens: int | None = None, **fields: Any
 ) -> message_pb2.Message:
-    """Message `number`; odd ones are the user's. Its id is `m<number>`."""
+    """Message `number`; odd ones are the user's. The message's id is `m<number>`."""
     if content is None:
         content = f"Turn {number}: the importer reads table orders_{number} on host db-{number:02d}."
     return message_pb2.Message(
@@ -323,7 +323,7 @@ def on_ollama(server: FakeOllama, *models: str) -> dict[str, Any]:
 
 
 def decoded(event: Any) -> Any:
-    """What a stored event says."""
+    """Return the body of a stored event."""
     return getattr(event, event.WhichOneof("body"))
 
 

@@ -1,9 +1,9 @@
 """Random chats against the pure domain: every command there is, in any order, with a clock of its own.
 
-A seed is a chat: policy, context length, messages, failures and waits all come from it. So do revocations, pins,
-rewinds, closing and reopening, for those who ask for a share of them; their tools return more, so that
-results are cleared. With a share of `forks` a chat goes on as its fork: then its log is that of two streams. With a
-share of `redactions` messages of any age are redacted.
+A seed is a chat: policy, context length, messages, failures and waits all come from it. Revocations, pins, rewinds,
+closing and reopening come from it for those who ask for a share of them; their tools return more, so that results are
+cleared. A chat with a share of `forks` goes on as its fork: then its log is that of two streams. A share of
+`redactions` has messages of any age redacted.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _SECOND = 1_000_000
 
 @dataclass(frozen=True)
 class Step:
-    """One command and what it did. `policy` is the one in force behind it."""
+    """One command and its effect. `policy` is the one in force behind it."""
 
     before: Conversation
     command: Command
@@ -175,7 +175,7 @@ class SimulatedChat:
         return rng.choice(others)()
 
     def _fork(self) -> ForkConversation:
-        """Go on as a fork: its log is that of what it begins as, then its own."""
+        """Go on as a fork: its log is its beginning, then its own events."""
         in_use, rng = [record.id for record in self.state.records], self._forks
         revoked = (rng.choice(in_use),) if in_use and rng.random() < 0.2 else ()
         return ForkConversation(f"{self.state.id}+", self._settings, revoked)

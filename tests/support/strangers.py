@@ -11,7 +11,7 @@ STRANGERS = "50,000 calls that hold 15.5 kB each, no credential"
 
 CONNECTIONS = 50
 CALLS = 1_000
-"""Of each connection."""
+"""Calls of each connection."""
 
 REQUEST = b"\0" + struct.pack(">I", 100_000) + bytes(15_495)
 """The beginning of a message of 100 kB."""

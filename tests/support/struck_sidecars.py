@@ -37,7 +37,7 @@ from tests.support.patience import PATIENCE_S
 SIDECARS = 4
 LEASE_S = 1.5
 STOPS_S = (1.5 * LEASE_S, 2 * LEASE_S, 3 * LEASE_S)
-"""How long a process is stopped: others claim its passes meanwhile."""
+"""Seconds that a process is stopped: others claim its passes meanwhile."""
 
 BETWEEN_STRIKES_S = 3.0
 
@@ -52,7 +52,7 @@ CHAT_BATCHES = 60
 
 CALL_S = 4.0
 WAIT_S = 3.0
-"""Of an append, for the pass that it triggers."""
+"""Seconds that an append waits for the pass that it triggers."""
 
 LOOK_S = 0.2
 STOPS_MIN = 2
@@ -287,7 +287,7 @@ async def _stubs(sidecars: Sequence[SidecarProcess]) -> AsyncIterator[list[Any]]
 
 
 def _audited(url: str, ledger: Ledger, calls: int) -> dict[str, int]:
-    """Compare the log with what clients sent and what was acknowledged, and count the calls of passes that ended."""
+    """Compare the log with the clients' messages and the acknowledged ones, and count the calls of ended passes."""
     audit = Audit()
     with closing(PostgresEventLog.open(Address(url), clock_us=lambda: time_ns() // 1_000)) as log:
         audit.take(stored_facts(log))

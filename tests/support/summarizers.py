@@ -22,11 +22,11 @@ from abridged.service.summarizer.summarizer import PassWork
 from abridged.service.tokenizers.estimated import EstimatingCounter
 
 TOKENS_EACH = 300
-"""What a message of the work is said to cost."""
+"""The stated cost of a message of the work."""
 
 
 class Heard:
-    """An observer that keeps what it hears."""
+    """An observer that keeps all that it hears."""
 
     def __init__(self) -> None:
         self.attempts: list[tuple[int, str]] = []
@@ -70,7 +70,7 @@ def by_model(
 
 
 def by_extraction(*, deadline_s: float = 60.0, counter: TokenCounter | None = None) -> ExtractiveSummarizer:
-    """The summarizer that asks none."""
+    """The summarizer that asks no model."""
     return ExtractiveSummarizer(counter=counter or EstimatingCounter(), forms=FORMS, deadline_s=deadline_s)
 
 

@@ -1,8 +1,9 @@
-"""Which events of a log an image still has, by their bytes: an oracle that knows what was written, and where.
+"""Events of a log that an image still has, by their bytes: an oracle that knows what was written, and where.
 
-Every event is encoded as SQLite encodes its row, and looked for in the whole files. It survives if a copy of all that
-proves it is in the image as it was: envelope, salt, commitment and payload, with what leads from page to page, and its
-stream's name, or the first event of that stream. Its content hash and its chain hash may be lost: they prove nothing.
+Every event is encoded as SQLite encodes its row, and looked for in the whole files. An event survives if a copy of all
+that proves it is in the image as it was: envelope, salt, commitment and payload, with what leads from page to page, and
+its stream's name, or the first event of that stream. An event's content hash and its chain hash may be lost: they prove
+nothing.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class Oracle:
             page = self._number(copies[0][-1].in_wal, copies[0][-1].begin)
 
     def _pages(self, number: int) -> Iterator[tuple[bool, int, tuple[_Span, ...]]]:
-        """Where a page is: whether in the write-ahead log, its place, and what says there that it is this page."""
+        """Find a page: whether it is in the write-ahead log, its place, and the bytes that say that it is this page."""
         if number * PAGE_BYTES <= len(self._whole.file):
             yield False, (number - 1) * PAGE_BYTES, ()
         frame = _FRAME_HEADER_BYTES + PAGE_BYTES

@@ -1,4 +1,4 @@
-"""Texts to summarize, and what SummarizeText says of one."""
+"""Texts to summarize, and SummarizeText's answers about one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Summarized:
 
 
 def document(paragraphs: int) -> str:
-    """A report of so many paragraphs of about 60 tokens, each with names of its own."""
+    """A report of that many paragraphs of about 60 tokens, each with names of its own."""
     return "\n\n".join(
         f"Section {n}. The importer reads table orders_{n} on host db-{n:02d}.example.com and writes ledger_{n}.csv. "
         f"In review OPS-{4000 + n} the team measured {n * 17} rows per second and decided to keep batch size {n + 100}."
@@ -28,7 +28,7 @@ def document(paragraphs: int) -> str:
 
 
 async def summarized(s: Sidecar, text: str, **fields: Any) -> Summarized:
-    """What comes back, to the end."""
+    """Return all that comes back, to the end."""
     call = s.texts.SummarizeText(api.SummarizeTextRequest(text=text, **fields), timeout=PATIENCE_S, metadata=s.metadata)
     progress: list[Any] = []
     async for item in call:

@@ -29,7 +29,7 @@ _NOT_WAITING = {"asyncio.wait"}
 
 
 class _Kind(IntEnum):
-    """What an expression is to a clock."""
+    """The relation of an expression to a clock."""
 
     NONE = 0
     READING = 1
@@ -46,7 +46,7 @@ def time_assertions(tree: ast.Module) -> list[int]:
 
 
 def _clock_names(tree: ast.Module) -> set[str]:
-    """How this module calls the clocks of `time`."""
+    """Return the names by which this module calls the clocks of `time`."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -164,7 +164,7 @@ def _expects_the_end(node: ast.AST) -> bool:
 
 
 def _limit_s(call: ast.Call) -> float:
-    """The literal limit of a call that waits; without end where there is none."""
+    """The literal limit of a call that waits; infinity without such a limit."""
     name = ast.unparse(call.func)
     method = name.rpartition(".")[2]
     candidates: list[ast.expr] = []

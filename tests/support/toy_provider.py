@@ -1,6 +1,6 @@
 """A provider outside the product: as small as one over HTTP can be, with a server to ask.
 
-Its wire: POST /say has the body {"model", "system", "user"}, and the answer is {"text", "read", "written"}.
+The wire is one call: POST /say has the body {"model", "system", "user"}, and the answer is {"text", "read", "written"}.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WINDOW = 4_096
 
 
 class ToyGroup(SettingsGroup):
-    """How the toy is reached."""
+    """The way to the toy."""
 
     url: str = "http://127.0.0.1:1"
 
@@ -138,7 +138,7 @@ class FakeToy:
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The server's address."""
         return f"http://127.0.0.1:{self._http.port}"
 
     async def _say(self, request: HttpRequest, reply: HttpReply) -> None:

@@ -1,6 +1,7 @@
-"""Traps for the checks of negations and roles, as data: what was said, a statement that twists it, and an honest one.
+"""Traps for the checks of negations and roles, as data: the original words, a statement that twists them, and an honest
+one.
 
-`traps.json` beside this file has them, each in a chat of its own beside messages of others. Those at even places are
+`traps.json` beside this file has them, each in a chat of its own beside messages of others. Traps at even places are
 for setting the lists of words (`tune`), those at odd ones for reporting (`held`). The negations under `reported` were
 judged wrongly once.
 """
@@ -36,7 +37,7 @@ def negations(part: str) -> Iterator[Trap]:
 
 
 def reported() -> Iterator[Trap]:
-    """As `negations`, of those that were judged wrongly once."""
+    """Yield the traps of negations that were judged wrongly once."""
     return _negations(enumerate(_DATA["reported"]))
 
 

@@ -1,7 +1,7 @@
-"""How much of a work is done in one turn of the event loop, beside a work of which it is known to be too much for one.
+"""Shares of a work that one turn of the event loop does, beside a work that is known to be too much for one.
 
-Both are measured within one run, in the loop thread's own processor time: what other threads and programs do meanwhile
-does not count, and a slow machine slows both.
+Both are measured within one run, in the loop thread's own processor time: other threads and programs do not count, and
+a slow machine slows both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Turns:
 
 
 async def leaves_the_loop(work: Callable[[int], Awaitable[object]], *, too_much: Callable[[], object]) -> bool:
-    """Whether no turn, while `work` of a round's number is done, takes more than half of what `too_much` takes.
+    """Return whether no turn, while `work` of a round's number is done, takes more than half of the time of `too_much`.
 
     Measured again while the answer is no, a few times: a disturbance passes, a cost stays.
     """

@@ -26,7 +26,7 @@ _NEVER_S = float("inf")
 
 
 class Deadlock(AssertionError):
-    """Nothing is left that could happen."""
+    """The state in which nothing is left that could happen."""
 
 
 class VirtualTime:
@@ -76,7 +76,7 @@ class VirtualTime:
         self._loops.remove(loop)
 
     def close(self) -> None:
-        """End every loop that is left, without running what waits in it."""
+        """End every loop that is left, without running its waiting work."""
         for loop in list(self._loops):
             loop.kill()
 
@@ -86,7 +86,7 @@ class VirtualTime:
 
 
 class VirtualLoop(base_events.BaseEventLoop):
-    """The loop of one process. It has no files and no threads.
+    """The loop of one process. The loop has no files and no threads.
 
     `delays` says of work for a thread how long it takes until it runs, and until its result is there; `asked_s` is when
     the work that runs was handed over.
@@ -130,7 +130,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         return done
 
     def turn(self) -> None:
-        """Run what is due once."""
+        """Run all due work once."""
         events._set_running_loop(self)
         try:
             self._run_once()  # type: ignore[attr-defined]  # what run_forever repeats
@@ -138,11 +138,11 @@ class VirtualLoop(base_events.BaseEventLoop):
             events._set_running_loop(None)
 
     def is_due(self, now_s: float) -> bool:
-        """Whether a turn would run anything."""
+        """Return whether a turn would run anything."""
         return self._stopped_until_s <= now_s and (bool(self._ready) or self._timer_s() <= now_s)
 
     def next_s(self) -> float:
-        """When a turn will run something."""
+        """Return the moment at which a turn will run something."""
         return max(self._stopped_until_s, self._timer_s()) if not self._ready else self._stopped_until_s
 
     def stop_for(self, seconds: float) -> None:
@@ -155,7 +155,7 @@ class VirtualLoop(base_events.BaseEventLoop):
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the process is stopped now."""
+        """True if the process is stopped now."""
         return self._stopped_until_s > self._world.now_s
 
     def kill(self) -> None:

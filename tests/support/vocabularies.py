@@ -35,7 +35,7 @@ def llama_json() -> str:
 
 @cache
 def llama_info() -> MappingProxyType[str, Any]:
-    """Its `model_info`: kinds of tokens, and scores in the order of merges. Every test shares it."""
+    """The vocabulary as a `model_info`: kinds of tokens, and scores in the order of merges. Every test shares it."""
     model = json.loads(llama_json())["model"]
     by_number = {number: token for token, number in model["vocab"].items()}
     ranks: dict[str, int] = {}

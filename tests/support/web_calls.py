@@ -24,12 +24,12 @@ CONTENT_TYPES = (
     "application/grpc-web+json",
     "application/grpc-web-text",
 )
-"""Those of unary calls."""
+"""Content types of unary calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What came: messages, and the error at the end or None."""
+    """The messages that came, and the error at the end or None."""
 
     messages: list[Any]
     error: Status | None

@@ -1,4 +1,4 @@
-"""Admission: bytes of responses are given back when their calls end, whoever still works for them."""
+"""Admission: bytes of responses are given back when their calls end, whatever still works for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_thread_that_outlives_its_call_counts_no_more_bytes() -> None:
 
 
 def test_places_that_one_tenant_holds_are_fewer_for_the_next() -> None:
-    """Tenants share what the server has: each takes as much as it leaves free."""
+    """Tenants share the server's room: each takes as much as it leaves free."""
     admission = Admission(ROOMY, request_bytes_max=1_000, multi_tenant=True)
 
     def taken(namespace: str) -> int:

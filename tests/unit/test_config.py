@@ -89,7 +89,7 @@ def test_standard_variables_are_read_as_they_are():
 
 
 def test_lists_are_written_with_commas_and_tables_as_json():
-    """What a variable can hold, it can hold readably."""
+    """A variable holds every value readably."""
     environ = {
         "ABRIDGED_SERVER__LISTEN": "127.0.0.1:0,unix:/run/a.sock",
         "ABRIDGED_TOKENS__CONTEXT_LENGTHS": '{"ollama:qwen*": 32768}',
@@ -134,7 +134,7 @@ def test_the_nearest_name_is_near_by_its_last_part(given, meant):
 
 
 def test_an_unknown_key_of_the_file_is_refused_with_the_nearest_name(config_file):
-    """At the top, in a group, and within a table."""
+    """The key may be at the top, in a group, or within a table."""
     path = config_file("""
         [polcy]
         enabled = true
@@ -175,7 +175,7 @@ def test_everything_wrong_is_said_at_once_with_field_and_origin(config_file):
 
 
 def test_one_text_where_a_list_is_wanted_is_refused_in_words_of_toml(config_file):
-    """Brackets are what it lacks; our own type for it is nobody's business."""
+    """The value lacks brackets; our own type for it is nobody's business."""
     path = config_file("""
         [server]
         listen = "127.0.0.1:0"
@@ -230,7 +230,7 @@ def test_the_first_matching_row_of_the_table_decides():
 
 @pytest.mark.parametrize("setting", ["policy.profile", "policy_by_model.ollama:*.profile"])
 def test_a_profile_that_does_not_exist_is_refused_by_name(config_file, setting):
-    """With the ones that there are; upper case is as good as lower case."""
+    """The refusal lists the profiles that there are; upper case is as good as lower case."""
     table = "policy" if setting == "policy.profile" else 'policy_by_model."ollama:*"'
     found = problems_of(config_path=config_file(f'[{table}]\nprofile = "rollling"\n'))
 
@@ -240,7 +240,7 @@ def test_a_profile_that_does_not_exist_is_refused_by_name(config_file, setting):
 
 
 def test_a_policy_is_asked_for_under_the_profile_that_a_conversation_has():
-    """With the operator's own fields, over that profile's defaults."""
+    """The operator's own fields replace that profile's defaults."""
     settings = load({}, flags={"policy.min_messages": 40}).settings
 
     assert settings.policy_for("m", ProfileName.CHAIN) == replace(
@@ -255,7 +255,7 @@ def test_a_policy_field_that_clients_may_set_must_exist():
 
 @pytest.mark.parametrize("address", ["0.0.0.0:7420", ":7420", "[::]:7420", "10.0.0.7:7420", "sidecar.example:7420"])
 def test_an_open_grpc_address_without_a_token_is_refused(address):
-    """Beyond loopback somebody else can connect, so there must be a token."""
+    """An address beyond loopback lets somebody else connect, so there must be a token."""
     found = problems_of({"ABRIDGED_SERVER__LISTEN": f"127.0.0.1:7420,{address}"})
     assert "set server.tokens" in found["server.listen"]
     assert found["server.listen"].endswith("(environment ABRIDGED_SERVER__LISTEN)")
@@ -274,7 +274,7 @@ def test_a_local_address_needs_no_token(address):
 
 @pytest.mark.parametrize("address", ["7420", "localhost:", "localhost:70000", "::1:7420", "unix:relative.sock", "a:-1"])
 def test_what_is_no_address_is_refused(address):
-    """Before anything is bound."""
+    """The refusal comes before anything is bound."""
     assert "server.listen[0]" in problems_of({"ABRIDGED_SERVER__LISTEN": address})
 
 
@@ -286,7 +286,7 @@ def test_the_http_port_is_tcp_or_nothing():
 
 @pytest.mark.parametrize("model", ["qwen2.5:3b", "ollama", "ollama:", "openai:", "anthropic:claude", ""])
 def test_a_model_without_a_known_provider_or_a_name_is_refused(model):
-    """What is not built yet is refused at start, not at the first pass."""
+    """A model that is not built yet is refused at start, not at the first pass."""
     assert "summarizer.models[0]" in problems_of(flags={"summarizer.models": [model]})
 
 
@@ -393,19 +393,19 @@ def test_variables_that_kubernetes_adds_for_a_service_are_ignored(name):
     ],
 )
 def test_a_port_that_somebody_misspelt_is_no_link_to_a_service(name, value):
-    """What Kubernetes adds is known by its form; everything else with our prefix has to be a setting."""
+    """Kubernetes' own variables are known by their form; everything else with our prefix has to be a setting."""
     with pytest.raises(ConfigError, match=f"there is no setting {name}"):
         load({name: value})
 
 
 def test_no_setting_has_a_name_that_kubernetes_may_add():
-    """Its variable would be lost, or be set by a Service."""
+    """The setting's variable would be lost, or be set by a Service."""
     taken = re.compile(r"_SERVICE_HOST$|_SERVICE_PORT|_PORT$|_PORT_\d+_")
     assert [setting.variable for setting in known_settings() if taken.search(setting.variable)] == []
 
 
 def test_a_file_that_is_missing_or_no_toml_is_refused(config_file, tmp_path):
-    """With its path, and without a traceback."""
+    """The refusal names the path, and shows no traceback."""
     assert "cannot be read" in problems_of(config_path=tmp_path / "none.toml")[""]
     assert "is no TOML" in problems_of(config_path=config_file("[policy\n"))[""]
 

@@ -1,4 +1,4 @@
-"""The contract as other languages get it: what their generators make of it compiles, and reads as it was meant.
+"""The contract as other languages get it: their generators' output compiles, and reads as it was meant.
 
 The rules of protoc's Java generator are those of its reference on generated code: the class of a file is its name in
 camel case unless an option names it, and each field makes accessors beside its own.
@@ -109,14 +109,14 @@ def test_every_file_has_a_java_class_of_its_own(file):
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: Path(file.name).stem)
 def test_no_two_fields_generate_the_same_accessor(file):
-    """`covered` with its `getCoveredCount` beside a field `covered_count`, and what else Java derives from a name."""
+    """A field `covered` has a `getCoveredCount`, as a field `covered_count` has; Java derives more from a name."""
     collisions = {message.full_name: found for message in messages(file) if (found := java_collisions(message))}
 
     assert collisions == {}
 
 
 def test_names_that_collide_in_java_are_found():
-    """The control: what collided before v1 was frozen, and one of each other kind."""
+    """The control: the names that collided before v1 was frozen, and one of each other kind."""
     kinds = descriptor_pb2.FieldDescriptorProto
     proto = descriptor_pb2.FileDescriptorProto(name="control.proto", package="control", syntax="proto3")
     made = proto.message_type.add(name="Control")
@@ -180,7 +180,7 @@ def test_every_method_says_whether_it_may_be_repeated(file):
 
 
 def test_the_zero_of_every_enum_is_unspecified():
-    """What a client of an older contract leaves unset means nothing by accident."""
+    """A field that a client of an older contract leaves unset means nothing by accident."""
     zeros = {
         enum.full_name: enum.values_by_number[0].name
         for file in FILES

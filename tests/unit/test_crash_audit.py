@@ -1,4 +1,4 @@
-"""The audit of the crash test finds what it is there to find: each violation is planted once."""
+"""The audit of the crash test finds its violations: each is planted once."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ def test_a_log_that_kept_every_promise_is_not_complained_of():
 
 
 def test_a_lost_message_is_found_though_the_log_closed_the_gap():
-    """Numbers without a gap hide a loss from everybody but those who were told otherwise."""
+    """Numbers without a gap hide a loss from everybody but clients with an acknowledgement."""
     assert "('a', 'm3'): acknowledged and lost" in audited(moved(log()[:3] + log()[4:]))
 
 
 def test_a_message_that_is_there_twice_is_found():
-    """Under another event id, as a retry that was not recognized would write it."""
+    """The second one has another event id, as a retry that was not recognized would write it."""
     again = replace(log()[0], event_id="e9")
 
     assert "a: message m0 twice" in audited(moved([*log()[:4], again, *log()[4:]]))
 
 
 def test_a_message_that_nobody_sent_is_found():
-    """Nothing may appear from nowhere."""
+    """A message may not appear from nowhere."""
     stranger = Fact(8, "a", 8, "e8", message=("x", "text", 5))
 
     assert "('a', 'x'): nobody sent it" in audited([*log(), stranger])
@@ -93,7 +93,7 @@ def test_messages_out_of_their_writers_order_are_found():
     ],
 )
 def test_a_gap_is_found(place, version, complaint):
-    """In the log's positions and in a conversation's versions."""
+    """The gap may be in the log's positions or in a conversation's versions."""
     facts = log()
     facts[3] = replace(facts[3], position=place, version=version)
 
@@ -134,7 +134,7 @@ def test_a_pass_that_did_not_end_exactly_once_is_found(steps, complaint):
 
 
 def test_a_number_other_than_the_acknowledged_one_is_found():
-    """The client was told where its message is; that must not move."""
+    """The client knows where its message is; that must not move."""
     known = ledger()
     known.ack("a", "m3", 9)
 

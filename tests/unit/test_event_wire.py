@@ -134,7 +134,7 @@ def test_an_event_is_the_message_that_protobuf_would_write(counter, **fields):
 
 
 def test_a_payload_of_an_older_version_has_a_body_of_todays_contract():
-    """Its stored bytes stay beside it as they are."""
+    """The payload's stored bytes stay beside it as they are."""
     event = recorded("SummarizationCompleted", COMPLETED_OF_VERSION_1)
     record = summary_pb2.SummaryRecord()
     record.latency.FromMilliseconds(25)
@@ -146,7 +146,7 @@ def test_a_payload_of_an_older_version_has_a_body_of_todays_contract():
 
 
 def test_a_payload_of_a_newer_version_has_no_body():
-    """Neither has one of a type that nobody knows yet."""
+    """An event of a type that nobody knows yet has none either."""
     for event in (recorded("MessageAppended", b"?", schema_version=9), recorded("MessageForgotten", b"?")):
         assert event_pb2.Event.FromString(EventEncoder(LOG_ID)(event)) == expected(event)
 

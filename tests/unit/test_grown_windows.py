@@ -1,4 +1,4 @@
-"""A window that has grown is sent as one that is rendered anew, whatever happened since it was sent last."""
+"""A window that has grown is sent as one that is rendered anew, whatever happened since the last time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KEY = StreamId("default", "c1")
 
 
 def answer(state: Conversation, query: ContextQuery, policy: Policy, now_us: int, before: Sent) -> tuple[bytes, Sent]:
-    """The response, or what it was refused with, and what is kept."""
+    """The response, or its refusal, and the kept parts."""
     answering = Answering(state, query, policy, now_us)
     try:
         return answering.clipped(before, len) if query.clip else answering.window(before)
@@ -68,7 +68,7 @@ def steps(rng: Random, seed: int) -> Iterator[tuple[Step, Conversation]]:
 
 @for_all(st.integers(0, 1 << 20))
 def test_a_response_of_kept_parts_is_the_one_that_is_made_anew(seed):
-    """Asked of now and then, in many forms, through all that a chat goes through: to the byte, and in what is kept."""
+    """Responses are asked for now and then, in many forms, through a chat's whole course: equal to the byte."""
     rng, cache = Random(seed), ConversationCache()
     for step, state in steps(rng, seed):
         cache.put(KEY, step.after)
@@ -96,12 +96,12 @@ def sent_after(*histories: list[Message]) -> list[Sent]:
 
 
 def goes_on_from(part: SentPart, before: SentPart) -> bool:
-    """Whether the part begins with what was sent before, as it was made then."""
+    """Return whether the part begins with the one that was sent before, as it was made then."""
     return all(one is other for one, other in zip(part.messages, before.messages, strict=False))
 
 
 def test_a_grown_window_makes_its_new_messages_alone():
-    """Also while a call waits for its result or never got one, and where a system message comes later."""
+    """The window may have a call that waits for its result or never got one, or a system message that comes later."""
     grown = sent_after(
         [said(1), calling(2, "a"), said(3)],
         [calling(4, "b")],
@@ -124,7 +124,7 @@ def test_a_message_that_changes_another_makes_the_window_anew():
 
 
 def test_summaries_are_made_once_for_a_role():
-    """Whatever is appended behind them; for another role they are, and the messages stay."""
+    """Messages appended behind them make none anew; another role does, and the messages stay."""
     policy = Policy(min_range_tokens=1)
     state = given(OPEN, *spoken(said(n, content="word " * 60) for n in range(1, 40))).state
     planned = Given(state).when(RequestPass(), policy).after

@@ -1,4 +1,4 @@
-"""The measure of growth finds what grows too fast and is not misled by a busy machine."""
+"""The measure of growth finds work that grows too fast and is not misled by a busy machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.growth import grows_linearly, takes_at_most
 
 
 class Machine:
-    """A clock that moves by what the work costs, times a disturbance for each measurement in turn."""
+    """A clock that moves by the work's cost, times a disturbance for each measurement in turn."""
 
     def __init__(self, cost: Callable[[int], float], *disturbances: float) -> None:
         self.measurements = 0

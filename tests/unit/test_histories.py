@@ -1,4 +1,4 @@
-"""The judge of histories passes what is right, and finds each thing that is not."""
+"""The judge of histories passes right ones, and finds each fault."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOOKS = [Look(0, places(1, 2), 1.1, 1.2), Look(2, places(3, 4), 3.1, 3.2), Look(
 
 
 def test_a_right_history_has_no_contradictions():
-    """Also where calls overlap, and where one was repeated after its acknowledgement was lost."""
+    """The calls may overlap, and one may be repeated after its acknowledgement was lost."""
     repeated = Ack(places(1), 3.5, 4.0)
 
     assert contradictions(LOG, [*ACKS, Ack(places(1), 0.0, 1.5), repeated], LOOKS) == []
@@ -43,12 +43,12 @@ def test_a_right_history_has_no_contradictions():
     ],
 )
 def test_each_contradiction_is_found(said, log, acks, looks):
-    """By its name, and nothing beside it."""
+    """The contradiction is found by its name, and nothing beside it."""
     assert [found.partition(":")[0] for found in contradictions(log, acks, looks)] == [said]
 
 
 def test_a_pass_has_one_trigger_and_one_end():
-    """A record or a failure, whoever made it."""
+    """The end is a record or a failure, of any process."""
     right = [Turn("a", False), Turn("b", False), Turn("b", True), Turn("a", True)]
 
     assert unlike_passes(right) == []

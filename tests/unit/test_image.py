@@ -16,7 +16,7 @@ def as_regex(pattern: str) -> re.Pattern[str]:
 
 
 def is_in_context(path: str, rules: Iterable[str]) -> bool:
-    """Whether `.dockerignore` lets a path through: the last rule that matches it or a folder above it decides."""
+    """Return whether `.dockerignore` lets a path through: the last rule for it or a folder above it decides."""
     included = True
     folders = [path, *(str(folder) for folder in PurePosixPath(path).parents)][:-1]
     for line in rules:
@@ -65,7 +65,7 @@ def test_each_file_that_the_image_copies_is_in_its_context():
 
 
 def test_each_path_that_the_wheel_is_built_from_is_in_the_context():
-    """`COPY . .` copies what passes the filter, and hatchling needs all of it."""
+    """`COPY . .` copies the paths that pass the filter, and hatchling needs all of it."""
     rules = (ROOT / ".dockerignore").read_text().splitlines()
 
     for path in ("pyproject.toml", "README.md", "LICENSE", "service/cli/main.py", "src/abridged/v1/message.proto"):

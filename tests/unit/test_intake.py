@@ -1,4 +1,4 @@
-"""What is read at a time and what is held, each namespace by itself."""
+"""Reads at a time, and bytes held, of each namespace by itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Large(_Call):
 
 
 def admission(request_bytes_max: int) -> Admission:
-    """With room for everything but the bytes of requests."""
+    """Return an admission with room for everything but the bytes of requests."""
     return Admission(ROOMY, request_bytes_max=request_bytes_max, multi_tenant=True)
 
 
@@ -56,7 +56,7 @@ async def turns() -> None:
 
 
 async def refusals(tasks: list[asyncio.Task[Any]]) -> list[bool]:
-    """Which of them were refused; the others are ended."""
+    """Return which of the tasks were refused, and end the others."""
     await turns()
     found = [task.done() and isinstance(task.exception(), TooManyRequests) for task in tasks]
     for task in tasks:
@@ -66,7 +66,7 @@ async def refusals(tasks: list[asyncio.Task[Any]]) -> list[bool]:
 
 
 async def test_so_many_requests_of_a_namespace_are_read_at_a_time_and_the_others_wait_unread():
-    """In the order of their coming; another namespace waits for none of them."""
+    """The others are read in the order of their coming; another namespace waits for none of them."""
     intake = admission(1_000)
     calls = [_Call() for _ in range(READING_MAX + 2)]
     reading = [asyncio.create_task(intake.of("a").read(call.read)) for call in calls]
@@ -83,7 +83,7 @@ async def test_so_many_requests_of_a_namespace_are_read_at_a_time_and_the_others
 
 
 async def test_a_request_that_does_not_come_is_waited_for_no_longer_than_may_be():
-    """Whether it is read or still waits; its place is another one's then."""
+    """The request may be read or still wait; its place is another one's then."""
     lane = Lane(2, aside_max=0, moment_s=60.0, request_s=0.01)
     silent = [asyncio.create_task(lane.read(_Call().read)) for _ in range(3)]
     for refused in silent:
@@ -94,7 +94,7 @@ async def test_a_request_that_does_not_come_is_waited_for_no_longer_than_may_be(
 
 
 async def test_a_request_that_is_late_in_two_ways_at_once_is_refused_with_a_reason():
-    """Its time is over in the turn in which another takes its place: cancelled twice, it would end without a word."""
+    """The request times out in the turn in which another takes its place: cancelled twice, it would end silently."""
     lane = Lane(1, aside_max=0, moment_s=0.0, request_s=0.0)
     silent = [asyncio.create_task(lane.read(_Call().read)) for _ in range(2)]
 
@@ -157,7 +157,7 @@ async def test_a_slow_request_is_left_in_its_place_where_nobody_waits():
 
 
 async def test_a_namespace_reads_no_more_than_its_places_and_those_beside():
-    """Whatever is sent: what they hold is bounded."""
+    """The memory of requests is bounded."""
     intake = admission(1_000)
     calls = [_Call() for _ in range(4 * READING_MAX)]
     silent = [asyncio.create_task(intake.of("a").read(call.read)) for call in calls]
@@ -193,7 +193,7 @@ async def test_after_a_large_request_without_credential_no_other_is_read_for_a_w
 
 
 async def test_those_who_waited_for_a_rest_are_read_one_by_one():
-    """Else all of them would be read at once when it is over."""
+    """The lane would otherwise read all of them at once when it is over."""
     lane = Lane(32, aside_max=0, moment_s=0.0, request_s=60.0, waiting_max=10, rest_s_per_byte=1e-9, pace_s=60.0)
     await lane.read(_Large().read)
     calls = [sent() for _ in range(3)]
@@ -206,7 +206,7 @@ async def test_those_who_waited_for_a_rest_are_read_one_by_one():
 
 
 async def test_so_many_wait_for_a_rest_and_more_are_refused():
-    """At once: what waits takes memory."""
+    """The refusal is immediate: requests that wait take memory."""
     lane = Lane(32, aside_max=0, moment_s=0.0, request_s=60.0, waiting_max=2, rest_s_per_byte=1e-6)
     await lane.read(_Large().read)
     reading = [asyncio.create_task(lane.read(sent().read)) for _ in range(3)]
@@ -215,12 +215,12 @@ async def test_so_many_wait_for_a_rest_and_more_are_refused():
 
 
 async def of(size: int) -> tuple[object, int]:
-    """A request of so many bytes that is here already."""
+    """A request of `size` bytes that is here already."""
     return None, size
 
 
 async def test_so_many_bytes_of_a_namespace_are_served_at_a_time():
-    """What is over it waits with its sender, in the order of its coming; another namespace has room of its own."""
+    """A request over the bound waits with its sender, in the order of coming; each namespace has room of its own."""
     intake = admission(250)
     await intake.of("a").take(lambda: of(100))
     await intake.of("b").take(lambda: of(100))

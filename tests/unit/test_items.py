@@ -1,4 +1,4 @@
-"""The items of a stream: how many are under way, in which order they are served, and what is given back."""
+"""The items of a stream: how many are under way, in which order they are served, and the room that they give back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.patience import PATIENCE_S
 
 SIZE = 10
 TURNS = 200
-"""Turns of the loop in which whatever may happen has happened: none of it waits for anything outside."""
+"""Turns of the loop after which all that may happen has happened: none of it waits for anything outside."""
 METHOD = Method.named("abridged.v1.ConversationService/IngestMessages", takes_stream=True)
 
 
@@ -68,7 +68,7 @@ class Requests:
 
 
 def items_of(call: Requests, *, bytes_max: int = 1_000, calls_max: int = 100) -> tuple[Items, Tenant]:
-    """Its items, and the tenant whose room they take."""
+    """Return the items of a call, and the tenant whose room they take."""
     limits = replace(ROOMY, concurrent_rpcs_max=calls_max)
     tenant = Admission(limits, request_bytes_max=bytes_max, multi_tenant=False).of("n")
     ended: list[str] = []
@@ -153,7 +153,7 @@ async def test_requests_with_one_key_are_served_one_after_another():
 
 
 async def test_requests_wait_for_room_for_their_bytes():
-    """The room of the namespace: what it has none for is not begun."""
+    """The room of the namespace bounds them: an item that it has none for is not begun."""
     call, gate = Requests(10), asyncio.Event()
     items, _ = items_of(call, bytes_max=2 * SIZE)
     begun: list[int] = []
@@ -174,7 +174,7 @@ async def test_requests_wait_for_room_for_their_bytes():
 
 
 async def test_a_stream_that_is_left_gives_back_all_room():
-    """Of what was under way, of what had not begun, and of what was just read."""
+    """The room is that of items under way, of those not begun, and of the one just read."""
     call = Requests(100)
     items, tenant = items_of(call, bytes_max=5 * SIZE)
 
@@ -205,7 +205,7 @@ async def test_a_stream_that_is_left_gives_back_the_room_of_what_it_had_only_rea
 
 
 async def test_a_place_that_is_not_there_refuses_the_item_and_not_the_stream():
-    """As the unary call would be; the next one is served."""
+    """The refusal is that of the unary call; the next item is served."""
     call, gate = Requests(3), asyncio.Event()
     items, _ = items_of(call, calls_max=1)
 
@@ -225,7 +225,7 @@ async def test_a_place_that_is_not_there_refuses_the_item_and_not_the_stream():
 
 
 async def test_a_stop_ends_the_stream_behind_the_last_result():
-    """Nothing more is read, and what was read is not dropped."""
+    """The stream reads nothing more, and drops nothing that was read."""
     call, stopping, gate = Requests(100), asyncio.Event(), asyncio.Event()
     items, _ = items_of(call)
     found: list[int] = []

@@ -13,7 +13,7 @@ NAME = "abridged_left_out_of_a_test"
 
 
 def test_a_module_is_out_until_the_context_ends():
-    """Whoever imports it meanwhile does without."""
+    """A program that imports it meanwhile does without."""
     with left_out(NAME), pytest.raises(ImportError):
         __import__(NAME)
     assert NAME not in sys.modules

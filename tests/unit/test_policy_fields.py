@@ -29,7 +29,7 @@ def test_every_number_of_the_policy_has_a_range_that_holds_its_default():
 
 @pytest.mark.parametrize("name", sorted(RANGES))
 def test_the_contract_lets_clients_set_exactly_the_range(name: str):
-    """As the field rules of the descriptor have it, which are enforced on every request."""
+    """The range is in the descriptor's field rules, which are enforced on every request."""
     field = conversation_pb2.PolicyOverrides.DESCRIPTOR.fields_by_name[name]
     rules = rules_of(field)
     kind = rules.WhichOneof("type")
@@ -42,7 +42,7 @@ def test_the_contract_lets_clients_set_exactly_the_range(name: str):
 
 @pytest.mark.parametrize("name", sorted(RANGES))
 def test_the_settings_and_the_rules_take_exactly_the_range(name: str):
-    """Its bounds, and nothing beyond; of a ratio the next number that there is."""
+    """The bounds are taken, and nothing beyond: for a ratio, the next number that there is."""
     allowed = RANGES[name]
     for value in (*_around(allowed.low, name), *_around(allowed.high, name)):
         assert _is_taken(name, value) is allowed.includes(value), value
@@ -53,13 +53,13 @@ def test_the_settings_and_the_rules_take_exactly_the_range(name: str):
 
 
 def test_the_settings_have_the_policys_fields_and_defaults():
-    """In the same order, as the page lists them."""
+    """The order is the same, as the page lists them."""
     assert list(PolicySettings.model_fields) == [f.name for f in fields(Policy)]
     assert Policy(**PolicySettings().model_dump()) == Policy()
 
 
 def test_config_shows_the_defaults_of_the_profile_that_is_set():
-    """What nobody set is what the profile says, not what another one would."""
+    """A field that nobody set has the value of the profile, not of another one."""
     shown = {name: value for name, value, _ in load({}, flags={"policy.profile": "rolling"}).shown()}
 
     assert (shown["policy.preserve_recent"], shown["policy.max_summary_tokens"]) == ("4", "800")
@@ -67,7 +67,7 @@ def test_config_shows_the_defaults_of_the_profile_that_is_set():
 
 
 def test_the_settings_of_ollama_have_the_providers_defaults():
-    """What nobody set is the same whoever makes the provider."""
+    """A field that nobody set is the same whoever makes the provider."""
     assert Settings().ollama.calls() == OllamaSettings()
 
 

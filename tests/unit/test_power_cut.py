@@ -1,4 +1,4 @@
-"""The disk of the power cuts: what it may forget, and what it may not."""
+"""The disk of the power cuts: writes that it may forget, and those that it may not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def images(steps: Sequence[Step], *, ignores_flushes: bool = False) -> set[bytes
 
 
 def test_what_was_flushed_is_there():
-    """And what was written since is there or not."""
+    """Bytes written since the flush may be there or not."""
     assert images([*MADE, FIRST, FLUSHED]) == {FIRST.data}
     assert images([*MADE, FIRST, FLUSHED, SECOND]) == {FIRST.data, FIRST.data + SECOND.data}
 
@@ -65,12 +65,12 @@ def test_a_name_is_there_when_its_folder_was_flushed():
 
 
 def test_a_disk_that_ignores_flushes_may_forget_everything():
-    """It is the control of every other disk."""
+    """The disk is the control of every other one."""
     assert images([*MADE, FIRST, FLUSHED], ignores_flushes=True) == {None, b"", FIRST.data}
 
 
 def test_a_file_that_was_cut_has_its_old_end_or_its_new_one():
-    """As long as the cut is not flushed."""
+    """The two ends are possible as long as the cut is not flushed."""
     cut = Step(Kind.CUT, "log", 1)
 
     assert images([*MADE, FIRST, FLUSHED, cut]) == {FIRST.data, FIRST.data[:1]}
@@ -78,7 +78,7 @@ def test_a_file_that_was_cut_has_its_old_end_or_its_new_one():
 
 
 def test_what_a_log_makes_durable_at_its_start_can_be_left_out():
-    """Its files are made all the same, by the first process; what follows an acknowledgement is the writer's own."""
+    """The first process makes its files all the same; steps after an acknowledgement are the writer's own."""
     start, acked = Step(Kind.START, ""), Step(Kind.ACK, "c/m", 1)
     by_log = [step._replace(by_log=True) for step in (*MADE, FIRST, FLUSHED)]
 

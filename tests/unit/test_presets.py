@@ -1,4 +1,4 @@
-"""The preset files load, and say what the designs that they are named for say."""
+"""The preset files load, and agree with the designs that they are named for."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_every_provider_that_settings_may_name_makes_its_own_models(providers, k
 
 @pytest.mark.parametrize("group", ["summarizer", "titles"])
 def test_the_endpoint_has_a_breaker_in_metrics_if_a_setting_names_a_model_of_it(group):
-    """After the first host, because only the first few names get series."""
+    """The endpoint comes after the first host, because only the first few names get series."""
     hosts = {"ollama": {"hosts": ["a", "b", "c", "d"]}, "openai": {"url": "http://vllm:8000/v1"}}
     named = {group: {"models": ["ollama:small", "openai:large"]}}
 
@@ -66,7 +66,7 @@ async def test_an_endpoint_gets_no_call_before_a_setting_names_a_model_of_it():
 
 @pytest.mark.parametrize("name", ["extractive:default", "extractive:"])
 def test_extraction_is_no_model(providers, name):
-    """A list that begins with it has none, and what stands behind it is never asked."""
+    """A list that begins with it has none, and a model behind it is never asked."""
     assert providers.preferred([name, "ollama:qwen2.5:3b"]) is None
     assert providers.preferred(["scripted:default", name, "ollama:qwen2.5:3b"]).name == "scripted:default"
 

@@ -1,4 +1,4 @@
-"""The index against the log: it has all of it, once, whatever ends it midway; and what is forgotten is gone."""
+"""The index against the log: it has all of it, once, whatever ends it midway; and a forgotten text is gone."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def find(
 
 
 def positions(hits: Hits) -> list[int]:
-    """The positions of what was found, best first."""
+    """The positions of the hits, best first."""
     return [hit.entry.id for hit in hits.hits]
 
 
@@ -144,7 +144,7 @@ async def test_every_event_is_known_to_the_index():
 
 
 async def test_an_event_that_the_index_does_not_know_stops_it_loudly(log, tmp_path):
-    """Before it: nothing behind it is indexed, and a search says so instead of missing it."""
+    """The index stops before it: nothing behind it is indexed, and a search says so instead of missing it."""
     position = chat(log, "red")
     log.submit(Append(StreamId("default", "c1"), [NewEvent(b"x" * 16, "MessagesForgotten", b"")])).result()
     chat(log, "red again", name="c2")
@@ -160,7 +160,7 @@ async def test_an_event_that_the_index_does_not_know_stops_it_loudly(log, tmp_pa
 
 @pytest.mark.parametrize("rests", [1, 3, 5])
 async def test_an_index_whose_process_is_killed_goes_on_exactly_once(tmp_path, rests):
-    """From its checkpoint: what was indexed before is not indexed again, and nothing is missing."""
+    """The index goes on from its checkpoint: nothing before it is indexed again, and nothing is missing."""
     log_path, path = tmp_path / "log.db", tmp_path / "index"
     log = SqliteEventLog.open(log_path, clock_us=lambda: 1)
     for number in range(30):
@@ -190,13 +190,13 @@ async def test_an_index_whose_process_is_killed_goes_on_exactly_once(tmp_path, r
 
 
 async def everything(log: EventLog, path: Path) -> list[Hits]:
-    """What an index finds, in every mode, when it has caught up."""
+    """Return the hits of an index, in every mode, when it has caught up."""
     async with indexed(log, path, embedder=WordLlamaEmbedder(64)) as recall:
         return [await find(recall, "red stone 17", mode=mode) for mode in Mode]
 
 
 def rows(path: Path) -> dict[str, int]:
-    """How many rows each table of an index has."""
+    """Count the rows of each table of an index."""
     connection = connected(path, writes=False)
     try:
         names = ("entries", "vectors", "blocks_1", "words_1_docsize")
@@ -256,7 +256,7 @@ async def test_an_episode_is_found_by_its_short_and_by_its_long_summary(log, tmp
 
 @pytest.mark.parametrize("mode", Mode)
 async def test_a_record_that_a_later_one_covers_is_found_no_longer(log, tmp_path, mode):
-    """Until the later one is revoked; episodes stand side by side."""
+    """Revoking the later one shows it again; episodes stand side by side."""
     stream = StreamId("default", "c1")
     chat(log, *["red"] * 4)
     append(log, stream, [record_of("An old river.", 2), record_of("A new river.", 4)])
@@ -299,7 +299,7 @@ async def test_an_exchange_is_one_hit_by_its_best_message(log, tmp_path, mode):
 
 
 async def test_a_file_that_is_no_index_is_made_again(log, tmp_path):
-    """It can be made from the log at any time, so that damage costs time alone."""
+    """An index can be made from the log at any time, so that damage costs time alone."""
     chat(log, "red")
     (tmp_path / "index").write_bytes(b"no database at all" * 1_000)
 
@@ -386,7 +386,7 @@ def pieces_in(path: Path) -> int:
 
 
 async def test_a_file_that_cannot_be_purged_now_is_an_error_of_the_index(log, tmp_path):
-    """Whoever purges tries again, as for a log that is away."""
+    """A purge tries again, as for a log that is away."""
     position = chat(log, *["red"] * 50)
     path = tmp_path / "index"
     async with indexed(log, path) as recall:
@@ -503,7 +503,7 @@ async def test_a_late_index_shows_no_redacted_text(log, tmp_path, mode, conversa
 
 
 async def test_an_exchange_begins_with_its_first_message_that_is_not_redacted(log, tmp_path):
-    """In an index that has caught up as in a late one."""
+    """The same holds in an index that has caught up and in a late one."""
     stream = StreamId("default", "c1")
     chat(log, "red secret")
     reply = Message("m2", Role.ASSISTANT, "red red reply")
@@ -546,7 +546,7 @@ marked = st.tuples(st.integers(1, 6), st.integers(0, 4), st.booleans(), st.none(
 @settings(max_examples=40)
 @given(steps=st.lists(marked, min_size=1, max_size=10))
 def test_a_record_is_superseded_while_a_later_one_of_its_kind_covers_it(tmp_path_factory, steps):
-    """Whatever is revoked between them."""
+    """Records between them may be revoked."""
     log, stream = MemoryEventLog(clock_us=lambda: 1), StreamId("default", "c1")
     records: dict[str, tuple[int, MessageRange, bool]] = {}
     for place, (first, more, is_episode, revoked) in enumerate(steps, start=1):
@@ -625,7 +625,7 @@ class Erased:
         return getattr(self._log, name)
 
     def read_stream(self, stream: StreamId, **options: Any) -> list[RecordedEvent]:
-        """As the log, without the text."""
+        """Return the log's events, without the text."""
         blank = encode(message(1, ""))[2]
         return [
             event._replace(payload=blank) if event.position == self._position else event
@@ -634,7 +634,7 @@ class Erased:
 
 
 async def test_a_model_that_is_away_delays_vectors_and_not_words(log, tmp_path):
-    """It is asked again, and what came meanwhile gets its vectors then."""
+    """The model is asked again, and entries that came meanwhile get their vectors then."""
     chat(log, "red", "green")
     embedder = Wavering()
     recall = Recall(log, Projection(log, tmp_path / "index", embedder, pace=AT_ONCE), untouched)
@@ -673,7 +673,7 @@ async def test_vectors_of_another_length_stop_what_needs_them(log, tmp_path):
 
 
 async def test_a_search_that_fails_leaves_no_connection_open(log, tmp_path):
-    """Not even while somebody holds the error."""
+    """The connection closes even while somebody holds the error."""
     chat(log, "red")
     async with indexed(log, tmp_path / "index"):
         searcher = Searcher(tmp_path / "index")
@@ -708,7 +708,7 @@ class Wavering:
         return np.array([[len(text), text.count("e"), *range(1, self.width - 1)] for text in texts], dtype=np.float32)
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """Release nothing."""
 
 
 RULE = "From now on write all dates in the form 2024-03-05."
@@ -741,7 +741,7 @@ async def standing(log: EventLog, path: Path) -> set[int]:
 
 @pytest.mark.parametrize("mode", [Mode.WORDS, Mode.BOTH])
 async def test_a_rule_and_a_preference_are_found_before_better_words(log, tmp_path, mode):
-    """In its conversation, unless a phrase must occur, and not by meaning alone."""
+    """The search finds them so in their conversation, unless a phrase must occur, and not by meaning alone."""
     said(log, *["the dates of the home desk and the reading of dates at home"] * 20, RULE, PREFERENCE)
 
     async with indexed(log, tmp_path / "index", embedder=WordLlamaEmbedder(256)) as recall:

@@ -13,7 +13,7 @@ from abridged.service.recall.vectors import Vector
 
 ROLES = ("", "system", "user", "assistant", "tool")
 SIGN_BYTES = 9
-"""Those of 72 numbers: more than a word, and no whole words."""
+"""The bytes of 72 signs: more than a word, and no whole words."""
 
 numbers = st.integers(1, 4)
 some = st.frozensets(numbers, max_size=3)
@@ -55,7 +55,7 @@ def is_wanted(row: Row, by: Wanted) -> bool:
     block=st.integers(1, 7),
 )
 def test_the_nearest_pieces_are_those_that_a_look_at_each_one_finds(pieces, query, by, limit, block):
-    """With their distances; of pieces that are as far the choice is free."""
+    """The distances are the same, too; of pieces that are as far the choice is free."""
     known = {}
     packs = []
     for place, (row, of_row) in enumerate(pieces):
@@ -74,12 +74,12 @@ def test_the_nearest_pieces_are_those_that_a_look_at_each_one_finds(pieces, quer
 
 
 def distance(one: bytes, other: bytes) -> int:
-    """In how many bits two texts of bytes differ."""
+    """Count the bits in which two texts of bytes differ."""
     return (int.from_bytes(one, "big") ^ int.from_bytes(other, "big")).bit_count()
 
 
 def test_the_nearest_is_found_wherever_it_lies_among_many_blocks():
-    """What is compared at a time is a part of them."""
+    """A comparison takes a part of them at a time."""
     far, near = Vector(b"\xff" * 8, b""), Vector(bytes(8), b"")
     blocks = [packed(Row(number, 1, 1, 1, "user"), far) * 100 for number in range(3 * CHUNK_BYTES // 4_000)]
     for place in (0, len(blocks) // 2, len(blocks) - 1):
@@ -91,7 +91,7 @@ def test_the_nearest_is_found_wherever_it_lies_among_many_blocks():
 
 @given(entries=st.lists(st.integers(0, 9), max_size=30), gone=st.frozensets(st.integers(0, 9)))
 def test_a_block_without_some_entries_has_the_rows_of_the_others(entries, gone):
-    """In their order, byte for byte."""
+    """The rows keep their order, byte for byte."""
     packs = [
         (entry, packed(Row(entry * PIECES_MAX + 3, 1, 2, 1, "tool"), Vector(bytes([place] * SIGN_BYTES), b"")))
         for place, entry in enumerate(entries)

@@ -28,7 +28,7 @@ READERS: dict[str, RequestReader] = {
     SUBSCRIBE: RequestReader(log.SubscribeEventsRequest.FromString, VALIDATION, 1 << 24),
 }
 READ_AT_MOST = 8.0
-"""What a hostile request may cost in largest ordinary appends. Reading one of those takes some three milliseconds."""
+"""Largest ordinary appends that a hostile request may cost. Reading one of those takes some three milliseconds."""
 
 _UNKNOWN = 200
 _FIELD_15 = 15 << 3
@@ -87,7 +87,7 @@ def test_no_attack_costs_more_than_a_few_large_appends(name):
 
 
 def test_every_field_counts_wherever_it_is():
-    """Those of the request, of its messages, of its settings and of its mask; one more than may be is refused."""
+    """Fields of the request, its messages, its settings and its mask count; one more than allowed is refused."""
     append, update = READERS[APPEND], READERS[UPDATE]
     for reader, request in (
         (append, _C1 + field(2) * FIELDS_MAX),
@@ -146,7 +146,7 @@ def test_what_is_compressed_is_not_inflated(compressed):
 
 
 def test_no_request_of_the_contract_begins_as_something_compressed():
-    """That is field 15, a number, or field 3 of no type."""
+    """Compressed bytes would begin with field 15, a number, or with field 3 of no type."""
     pool = descriptor_pool.Default()
     requests = [m.input_type for name in SERVICES for m in pool.FindServiceByName(name).methods]
 

@@ -11,7 +11,7 @@ from abridged.service.api.methods import METHOD_SCOPES
 
 ROOT = Path(__file__).parents[2]
 SHARED = {"AppendMessages", "GetContext"}
-"""Their messages are parts of other calls, too."""
+"""RPCs whose messages are parts of other calls, too."""
 
 
 def files_for_an_rpc() -> list[str]:
@@ -31,7 +31,7 @@ def test_an_rpc_takes_at_most_ten_files():
 
 @pytest.mark.parametrize("rpc", [name.partition("/")[2] for name in METHOD_SCOPES])
 def test_one_module_serves_an_rpc_and_no_other_file_knows_it(rpc):
-    """Beside the tables, the client and the commands, which CONTRIBUTING names."""
+    """The tables, the client and the commands, which CONTRIBUTING names, are excepted."""
     texts = {
         path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in (ROOT / "service").rglob("*.py")
     }

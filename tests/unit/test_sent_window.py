@@ -48,7 +48,7 @@ def window(*numbers: int) -> api.GetContextResponse:
 
 
 def test_a_sound_window_has_no_fault():
-    """With a chain of two records, with everything in the window, and with a call that is still pending."""
+    """The window has a chain of two records, or everything in it, or a call that is still pending."""
     assert faults_of(APPENDED, window(1, 0, 4, 5, 6, 7), RECORDS) == []
     assert faults_of(APPENDED, window(1, 2, 3, 4, 5, 6, 7), []) == []
     assert faults_of(APPENDED[:5], window(1, 0, 4, 5), RECORDS) == []

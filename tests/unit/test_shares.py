@@ -1,4 +1,4 @@
-"""Shares: what one namespace takes leaves room for the next, however many take all they get."""
+"""Shares: a namespace's share leaves room for the next, however many take all they get."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from abridged.service.shares import Share, Shares
 
 
 def greedy(share: Share) -> int:
-    """What a namespace gets when it takes all that it is given."""
+    """Take all that a namespace gets, and return how much it is."""
     taken = 0
     while share.take_if_room():
         taken += 1
@@ -29,7 +29,7 @@ def test_the_first_to_take_all_it_gets_leaves_half_and_the_next_leave_room_too()
 
 @pytest.mark.parametrize("namespaces", [2, 3, 7])
 def test_namespaces_that_take_in_turn_get_as_much_each(namespaces):
-    """And one share more stays free."""
+    """One share more stays free."""
     shares = Shares(840, multi_tenant=True)
     taking = [shares.share() for _ in range(namespaces)]
     while any([share.take_if_room() for share in taking]):  # noqa: C419 - each takes its turn
@@ -39,7 +39,7 @@ def test_namespaces_that_take_in_turn_get_as_much_each(namespaces):
 
 
 def test_a_single_place_is_for_whoever_comes_first():
-    """A limit of one is one, and not none."""
+    """A limit of one is one place, and not none."""
     shares = Shares(1, multi_tenant=True)
     a, b = shares.share(), shares.share()
 

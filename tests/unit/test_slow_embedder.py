@@ -47,7 +47,7 @@ async def test_a_slow_model_makes_every_vector():
 
 
 async def test_a_quick_model_is_asked_for_as_many_as_a_request_may_have():
-    """From the second request on."""
+    """The full requests begin with the second one."""
     async with FakeOllama() as server, embedder_over(server, seconds=PATIENCE_S) as embedder:
         await embedder.embed(TEXTS)
 
@@ -55,7 +55,7 @@ async def test_a_quick_model_is_asked_for_as_many_as_a_request_may_have():
 
 
 async def test_a_model_that_becomes_slow_is_asked_for_less_after_a_failure():
-    """The time that a request had in vain counts as what its texts take."""
+    """The time of a request in vain counts as that of its texts."""
     async with FakeOllama() as server, embedder_over(server, seconds=1.0) as embedder:
         await embedder.embed(TEXTS[:2])
         server.embedding_s = 0.07

@@ -1,4 +1,4 @@
-"""Between two passes a window grows at its end, in every form; what else can happen to it is named and counted here."""
+"""Windows grow at their end between two passes, in every form; all other changes are named and counted here."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def windows() -> Iterator[tuple[Conversation, Conversation]]:
 
 
 def exception(before: Conversation, after: Conversation) -> str:
-    """Why a window may have changed before its end; empty if it may not. Looks at what was appended alone."""
+    """Why a window may have changed before its end; empty if it may not. Looks at the appended messages alone."""
     old = [m.message for m in before.window]
     new = [m.message for m in after.window if m.number > before.message_version]
     if any(m.role is Role.SYSTEM for m in new):
@@ -122,7 +122,7 @@ def test_what_is_called_stable_in_the_contract_is_what_is_the_same_in_its_bytes(
 
 
 def test_half_a_surrogate_pair_changes_the_escapes_of_its_own_message_alone():
-    """What was sent before it keeps its bytes."""
+    """Messages sent before it keep their bytes."""
     told = Message("m1", Role.USER, "Grüße")
     broken = Message("m2", Role.USER, '{"s": "\\ud800"}')
     for rendering in Rendering:

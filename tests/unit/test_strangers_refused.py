@@ -29,7 +29,7 @@ class _Stranger:
 
 
 def edge() -> tuple[Pipeline, Metrics]:
-    """A pipeline that knows one token and can open no span, and what it counts."""
+    """A pipeline that knows one token and can open no span, and its counts."""
     metrics = Metrics(version="1", labels=metric_labels(methods=(APPEND.name, SUBSCRIBE.name)))
     pipeline = Pipeline(
         authenticator=Authenticator((Grant("known", "n", frozenset()),)),

@@ -1,4 +1,4 @@
-"""What refuses time assertions finds each form that was planted, and nothing else."""
+"""The search for time assertions finds each form that was planted, and nothing else."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_other_uses_of_a_clock_are_left_alone(body):
     ],
 )
 def test_a_planted_short_wait_is_found(body):
-    """Whatever raises, or goes on without what was waited for, after a few seconds."""
+    """The wait raises, or goes on without its event, after a few seconds."""
     assert len(short_waits(parsed(body))) == 1
 
 
@@ -86,5 +86,5 @@ def test_a_planted_short_wait_is_found(body):
     ],
 )
 def test_other_waits_are_left_alone(body):
-    """Patience by its name, waits whose end is the subject, and what only looks like one."""
+    """Patience by its name, waits whose end is the subject, and calls that only look like one."""
     assert short_waits(parsed(body)) == []

@@ -1,4 +1,4 @@
-"""Requests as settings: what a client does not set stays as it was."""
+"""Requests as settings: a field that a client does not set stays as it was."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class AsyncConversations(AbstractAsyncContextManager["AsyncConversations"]):
 
     @property
     def address(self) -> str:
-        """Where the sidecar is."""
+        """The address of the sidecar."""
         return self._connection.address
 
     async def ingest(
@@ -162,7 +162,7 @@ class AsyncConversations(AbstractAsyncContextManager["AsyncConversations"]):
             yield item
 
     async def is_serving(self) -> bool:
-        """Whether the sidecar says that it serves."""
+        """Return whether the sidecar says that it serves."""
         attempt = 0
         while True:
             attempt += 1

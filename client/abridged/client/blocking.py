@@ -47,8 +47,8 @@ class Conversations(AbstractContextManager["Conversations"]):
     """Calls a sidecar at `host:port` or `unix:/path`, from any thread; connects when first used.
 
     A call is repeated where the sidecar says so or nobody answers: every call here may be made again, appends by the
-    ids of their messages. Whatever goes wrong on the wire is raised as a SidecarError. `deadline_s` bounds each
-    attempt; a `wait_s` comes on top of it.
+    ids of their messages. Failures on the wire are raised as SidecarError. `deadline_s` bounds each attempt; a `wait_s`
+    comes on top of it.
     """
 
     def __init__(

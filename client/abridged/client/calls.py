@@ -61,7 +61,7 @@ class Dumpable(Protocol):
     """A message as the libraries of chat APIs return it."""
 
     def model_dump(self, *, mode: str, exclude_none: bool) -> dict[str, Any]:
-        """Its JSON."""
+        """Return the object's JSON."""
         ...
 
 
@@ -106,12 +106,12 @@ def append(
 
     A message is the contract's, or a mapping with `role` (system, user, assistant, tool) and `content`. One without an
     id gets one, under which it is sent again, so that a retry appends nothing twice. `settings` count if the
-    conversation is new. With a `rendering` of RENDERINGS the response has the window, or says why not; `wait_s` waits
-    for a pass that is pending. `replace_after` removes the messages after this number in the same commit.
+    conversation is new. `rendering`, one of RENDERINGS, has the response contain the window, or say why not; `wait_s`
+    waits for a pass that is pending. `replace_after` removes the messages after this number in the same commit.
 
-    With a `form` of FORMS, each message is what that API's requests have in `messages`, or what its library returned;
-    all of it is kept. `system`, Anthropic's, becomes the system prompt, in place of the one before. These messages have
-    no ids: a `request_id` of the caller's makes the same append after a crash append nothing twice.
+    `form`, one of FORMS, says that each message is what that API's requests have in `messages`, or what its library
+    returned; all of it is kept. `system`, Anthropic's, becomes the system prompt, in place of the one before. Messages
+    of a form have no ids: a `request_id` of the caller's makes the same append after a crash append nothing twice.
     """
     if form:
         request = _rendered_request(conversation_id, messages, form, system, settings)
@@ -179,9 +179,9 @@ def context(
 ) -> Call[GetContextResponse]:
     """Return the window to send. `rendering` is one of RENDERINGS, whose JSON is `rendered_json` of the response.
 
-    Without `max_tokens` a window over the budget is returned with `over_limit` set; with it the call fails, or with
-    `clip` cuts long messages to excerpts. `original` ignores summaries. `min_version` and `wait_s` wait for messages
-    and for a pending pass. `with_notice` asks for `pass_ahead`: the messages that the next pass would take out.
+    The call returns a window over the budget with `over_limit` set; under `max_tokens` it fails instead, or with `clip`
+    cuts long messages to excerpts. `original` ignores summaries. `min_version` and `wait_s` wait for messages and for a
+    pending pass. `with_notice` asks for `pass_ahead`: the messages that the next pass would take out.
     """
     request = _pb.GetContextRequest(
         conversation_id=conversation_id,
@@ -269,8 +269,8 @@ def search(
     conversation_id: str, query: str, *, mode: str = "", limit: int = 0, max_tokens: int = 0
 ) -> Call[SearchHistoryResponse]:
     """Return the best exchanges and records for the query, best first; an empty id searches all conversations. `mode`
-    is one of SEARCH_MODES. With `max_tokens` they have passages to read, as many as fit; without it and `limit` there
-    are ten."""
+    is one of SEARCH_MODES. `max_tokens` gives them passages to read, as many as fit; without it and `limit` there are
+    ten."""
     request = _pb.SearchHistoryRequest(
         conversation_id=conversation_id,
         query=query,

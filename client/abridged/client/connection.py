@@ -16,7 +16,7 @@ from abridged.v1 import (
 )
 
 ADDRESS = "127.0.0.1:7420"
-"""Where a sidecar listens that no setting moves."""
+"""The address of a sidecar that no setting moves."""
 
 RECEIVE_BYTES_MAX = 256 << 20
 PAGES_MAX = 1_000
@@ -50,13 +50,13 @@ _STUBS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What a client holds for its calls.
+    """The address, the credential and the limits with which a client makes its calls.
 
     Attributes:
         address: `host:port` or `unix:/path`.
         token: The credential; empty for a sidecar without tokens.
         deadline_s: Seconds of each attempt of a call, beside what the call waits for.
-        patience: How often a call is made.
+        patience: The number of attempts of a call, and the pauses in between.
     """
 
     address: str = ADDRESS
@@ -70,18 +70,18 @@ class Connection:
         return (("authorization", f"Bearer {self.token}"),) if self.token else ()
 
     def pause_s(self, attempt: int, error: SidecarError) -> float:
-        """Seconds until the next attempt. Raises the error when there is none."""
+        """Seconds until the next attempt. Raises the error if no attempt follows."""
         pause_s = self.patience.pause_s(attempt, error)
         if pause_s is None:
             raise error
         return pause_s
 
     def error(self, error: grpc.RpcError) -> SidecarError:
-        """What went wrong, in the contract's words."""
+        """The failure of a call, in the contract's words."""
         return error_of_call(error, self.address)
 
     def ended(self) -> SidecarError:
-        """What it is that a stream without an end has ended: the sidecar stops."""
+        """The error of a stream without an end that has ended: the sidecar stops."""
         return SidecarError("UNAVAILABLE", "", f"{self.address}: the sidecar stops", metadata={}, retryable=True)
 
 

@@ -1,4 +1,4 @@
-"""How a call fails, and how often it is made again."""
+"""The error of a failed call, and the patience with which a call is made again."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from abridged.client.status_pb2 import BadRequest, ErrorInfo, RetryInfo, Status
 
 _DETAILS = "grpc-status-details-bin"
 _CUT = frozenset({grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN})
-"""How a transport ends a call whose connection breaks, or whose server ends before it takes the call. A call that its
-own caller cancels never ends with a status."""
+"""The codes with which a transport ends a call whose connection breaks, or whose server ends before it takes the call.
+A call that its own caller cancels never ends with a status."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How often a call is made, and the pauses in between, which double: full jitter, or what the server asks for.
+    """The number of attempts of a call, and the pauses in between, which double: full jitter, or what the server asks
+    for.
 
     `uniform` draws a number between two.
     """

@@ -8,7 +8,7 @@ def test_the_window_fits(abridged):
 async def test_a_recorded_chat(abridged_address):
     async with AsyncConversations(abridged_address) as chats: ...
 
-A start takes a second. With `abridged_scope = module` in the settings of pytest the tests of a file share a sidecar.
+A start takes a second. The tests of a file share a sidecar with `abridged_scope = module` in the settings of pytest.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def abridged_command() -> Sequence[str]:
 @pytest.fixture(scope=_scope)
 def abridged_address(request: pytest.FixtureRequest, abridged_command: Sequence[str]) -> Iterator[LocalAddress]:
     """The address of a sidecar that lives as long as `abridged_scope` says, by default for one test, with its log in
-    memory and without a model. Its clock is moved with `advance`.
+    memory and without a model. The address can `advance` the sidecar's clock.
 
     The mark `abridged`, of the test or of the module, has what `start_local` takes: settings, and the lines of a log to
     begin with.

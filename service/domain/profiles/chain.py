@@ -83,9 +83,9 @@ def forced(state: Conversation, context: DecisionContext) -> SummarizationReques
 def follow_up(
     state: Conversation, ended: PassPlan, context: DecisionContext, *, extractive: bool
 ) -> SummarizationRequested | None:
-    """Plan a pass with a tail of two. After a cut range, plan the rest of it, as often as necessary.
+    """Plan a pass with a tail of two; after a cut range, plan the rest of it, as often as necessary.
 
-    It may exceed the maximum depth by one, because it finishes the pass before it.
+    The pass may exceed the maximum depth by one, because it finishes the pass before it.
     """
     policy = context.policy
     if state.ratio < policy.trigger_token_ratio:
@@ -187,7 +187,7 @@ def _sizes(state: Conversation, policy: Policy, division: WindowSplit) -> tuple[
 
 
 def _frees_little(state: Conversation, policy: Policy, division: WindowSplit) -> bool:
-    """Whether a pass whose record has its size would free so little that the window had better fill up first."""
+    """Return whether a pass whose record has its size would free so little that the window had better fill up first."""
     replaced_tokens, cap, _ = _sizes(state, policy, division)
     record_tokens = calibrated_tokens(cap, max(1.0, state.settings.calibration_factor))
     return replaced_tokens - record_tokens < policy.min_freed_token_ratio * (state.budget - state.settings.overhead)
@@ -229,7 +229,7 @@ def _next_depth(state: Conversation) -> int:
 
 
 def _halted(state: Conversation, policy: Policy) -> bool:
-    """Whether the chain has its maximum depth and the policy does not allow a new one."""
+    """Return whether the chain has its maximum depth and the policy does not allow a new one."""
     return policy.on_depth_limit is DepthLimit.HALT and _next_depth(state) >= policy.max_summary_chain_depth
 
 
@@ -267,9 +267,9 @@ def _tail_room(state: Conversation, policy: Policy) -> TailRoom | None:
 def _rebased(state: Conversation, plan: PassPlan) -> PassPlan:
     """The plan of a record that stands alone, so that errors of the old chain do not accumulate.
 
-    It reads all originals if that takes one call. Otherwise it continues the least rewritten record for which one call
-    holds the originals since, of the chain or of those that stood alone before it, and counts one rewrite more. Past
-    `rewrites_max` it may spend up to `rebase_calls_max` calls.
+    The record is made of all originals if that takes one call. The plan otherwise continues the least rewritten record
+    for which one call holds the originals since, of the chain or of those that stood alone before it, and counts one
+    rewrite more. Past `rewrites_max` it may spend up to `rebase_calls_max` calls.
     """
     policy, chain = plan.policy, lineage(state)
     covered = [*live_coverage(state), *plan.covered]

@@ -1,8 +1,8 @@
 """Profile EPISODES: a record for each episode, which ends where the topic shifts.
 
-The window shows the newest episode by its long summary and older ones by their short summaries. When these take more
-than their share of the budget, the oldest become one record. A message is covered by one episode, and an episode is
-never made anew unless its record is revoked or stood in for a model's.
+The window shows the newest episode by its long summary and older ones by their short summaries. The oldest short
+summaries become one record when they take more than their share of the budget. A message is covered by one episode, and
+an episode is never made anew unless its record is revoked or stood in for a model's.
 """
 
 from __future__ import annotations
@@ -128,7 +128,8 @@ def held_by(state: Conversation, policy: Policy) -> HeldBy | None:
 
 
 def _is_due(state: Conversation, policy: Policy) -> bool:
-    """Whether enough messages wait to be an episode, or short summaries to be merged; whatever the topics are."""
+    """Return whether enough messages wait to be an episode, or short summaries to be merged; whatever the topics
+    are."""
     return bool(_old_ones(state, policy, anything=False) or _due_stretch(state, policy))
 
 
@@ -142,7 +143,7 @@ def _due_stretch(state: Conversation, policy: Policy) -> Stretch | None:
 
 
 def _is_worth(state: Conversation, policy: Policy, found: Stretch) -> bool:
-    """Whether a stretch is an episode in length and in tokens, or as long as one may be."""
+    """Return whether a stretch is an episode in length and in tokens, or as long as one may be."""
     tokens = tokens_of(state, found.units)
     if found.messages >= policy.max_episode_size:
         return tokens >= least_tokens(policy)

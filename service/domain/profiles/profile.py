@@ -1,8 +1,8 @@
 """Defines a profile: rules that decide when a pass is due and what it does. Each is a module of this package.
 
 The decision is in the events: a plan names what it covers and which other records the window continues to show. The
-fold and the rendering follow the plan, so events mean the same under every profile, and replay needs none. Whether
-passes are enabled, pending or waiting is the same for all profiles and checked first.
+fold and the rendering follow the plan, so events mean the same under every profile, and replay needs none. The check
+whether passes are enabled, pending or waiting is the same for all profiles and comes first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from abridged.service.domain.record import MessageRange
 
 
 class HeldBy(StrEnum):
-    """Why a window past its trigger stays as it is. The values are the contract's."""
+    """The reason why a window past its trigger stays as it is. The values are the contract's."""
 
     PASS_PENDING = "PASS_PENDING"  # noqa: S105 - a state, not a password
     DISABLED = "DISABLED"
@@ -72,14 +72,15 @@ class Profile(Protocol):
         ...
 
     def idle_from_us(self, state: Conversation, /) -> int:
-        """When the rules have to be asked again if nothing happens, in microseconds since the epoch; 0 for never."""
+        """The time at which the rules have to be asked again if nothing happens, in microseconds since the epoch; 0 for
+        never."""
         ...
 
     def ahead(
         self, state: Conversation, context: DecisionContext, /
     ) -> SummarizationRequested | SummarizationCleared | None:
         """The pass that would be due if the window were at its trigger; None for none, and where messages trigger
-        passes, whatever the ratio. It is for a draft or a notice, and never written."""
+        passes, whatever the ratio. Callers use it for a draft or a notice, and never write it."""
         ...
 
     def held_by(self, state: Conversation, policy: Policy, /) -> HeldBy | None:
@@ -133,6 +134,7 @@ def planned(
 
 
 def may_report_irreducible(state: Conversation, *, messages: int) -> bool:
-    """Whether to report IRREDUCIBLE: once for a window, and again only after `messages` more, so never in a loop."""
+    """Return whether to report IRREDUCIBLE: once for a window, and again only after `messages` more, so never in a
+    loop."""
     reported_at = state.irreducible_said_at
     return reported_at is None or state.message_version - reported_at >= max(1, messages)

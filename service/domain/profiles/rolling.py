@@ -1,7 +1,7 @@
 """Profile ROLLING: several records side by side, each for the messages after those of the one before it.
 
-A pass updates the newest record in its place until that is full; then the next one begins. When records take more than
-their share of the budget, the oldest two become one. Every record stands alone.
+A pass updates the newest record in its place until that is full; then the next one begins. The oldest two records
+become one when records take more than their share of the budget. Every record stands alone.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _trigger(state: Conversation, policy: Policy) -> Trigger | None:
 
 
 def _enough_exchanges(state: Conversation, policy: Policy) -> bool:
-    """Whether min_new_exchanges were answered since the last pass; looks at no message before it."""
+    """Return whether min_new_exchanges were answered since the last pass; looks at no message before it."""
     if not policy.min_new_exchanges:
         return True
     since = state.message_version - state.messages_since_pass
@@ -229,8 +229,9 @@ def _with_records_as_overhead(state: Conversation, beside: tuple[ShownRecord, ..
 
 
 def _older_first(state: Conversation, policy: Policy, portion: _Portion) -> _Portion:
-    """Only what is older than the newest record's end, if that is worth a record of its own: what came back when the
-    record before it was revoked. Its record stands before the newest one, which stays as it is.
+    """The part of the portion that is older than the newest record's end, if it is worth a record of its own: messages
+    that came back when the record before it was revoked. The part's record stands before the newest one, which stays as
+    it is.
     """
     newest, division = state.live, portion.division
     if newest is None:
@@ -248,7 +249,7 @@ def _older_first(state: Conversation, policy: Policy, portion: _Portion) -> _Por
 
 
 def _is_full(state: Conversation, record: SummaryRecord, policy: Policy) -> bool:
-    """Whether a record holds what it may, or stands for more than could be read again within bounds."""
+    """Return whether a record holds what it may, or stands for more than could be read again within bounds."""
     if record.tokens_after >= FULL_SHARE * _fitted(state, policy).max_summary_tokens:
         return True
     return not _is_readable(state, record.covered_tokens, policy, calls=policy.rebase_calls_max)
@@ -260,8 +261,8 @@ def _is_readable(state: Conversation, tokens: int, policy: Policy, *, calls: int
 
 
 def _is_no_base(state: Conversation, record: SummaryRecord, policy: Policy, *, extractive: bool) -> bool:
-    """Whether a record's text should not be continued where its originals can be read: it stands in for the one of a
-    model, which can be asked now, or it went through too many records.
+    """Return whether a record's text should not be continued where its originals can be read: it stands in for the one
+    of a model, which can be asked now, or it went through too many records.
     """
     stands_in = record.id in state.fallback_ids and not extractive
     return stands_in or record.rewrites >= policy.rewrites_max
@@ -312,7 +313,7 @@ def _compressing(
 
 
 def _may_merge(state: Conversation) -> bool:
-    """Whether the oldest two records take clearly more than the smallest one would."""
+    """Return whether the oldest two records take clearly more than the smallest one would."""
     return len(state.shown) > 1 and summary_tokens(state, *_ids(state.shown[:2])) > 2 * RECORD_TOKENS_MIN
 
 

@@ -75,7 +75,7 @@ class ServerAddress:
 
     @property
     def is_private(self) -> bool:
-        """Whether the host is on this machine or in a private network, judged by its text."""
+        """True if the host is on this machine or in a private network, judged by its text."""
         ip = _as_ip(self.host)
         if ip is not None:
             return not ip.is_global

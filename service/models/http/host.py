@@ -1,4 +1,5 @@
-"""One model server over HTTP: connections, places for calls, clocks, breaker. It knows no model and no wire format.
+"""One model server over HTTP: connections, places for calls, clocks, breaker. The host knows no model and no wire
+format.
 
 Invariant: every failure raises a `ModelError`, and a call that ends early, cancelled or timed out, closes its
 connection, which tells the server to stop.
@@ -48,8 +49,8 @@ seconds."""
 WRITE_S = 30.0
 PROBE_CONNECTIONS = 4
 STREAM_S_MAX = 3_600.0
-"""The longest answer, from its first byte. Unless the host is broken, the request's own limit and the stall clock end
-it sooner."""
+"""The longest answer, from its first byte. The request's own limit and the stall clock end it sooner, unless the host
+is broken."""
 
 ERROR_BYTES_MAX = 65_536
 
@@ -63,9 +64,9 @@ class Place:
     """A call's place at a host.
 
     Attributes:
-        waited: Whether the call had to wait for it.
-        prefill_s: How long the host should take to read the prompt; None if unknown.
-        kept_s: How long the place stays taken after the call, for the prompt that the host is still reading.
+        waited: True if the call had to wait for it.
+        prefill_s: Seconds that the host should take to read the prompt; None if unknown.
+        kept_s: Seconds that the place stays taken after the call, for the prompt that the host is still reading.
     """
 
     waited: bool = False
@@ -75,7 +76,8 @@ class Place:
     def keep_for_abandoned(self, waited_s: float, *, kept_s_max: float) -> None:
         """Keep the place of a call that ends before the first byte, for the rest of `prefill_s`.
 
-        If that is unknown or has passed, for as long again as the call has waited. Never longer than `kept_s_max`.
+        The place is kept for as long again as the call has waited if that is unknown or has passed, but never longer
+        than `kept_s_max`.
         """
         rest_s = (self.prefill_s or 0.0) - waited_s
         self.kept_s = min(kept_s_max, rest_s if rest_s > 0 else waited_s)
@@ -119,7 +121,7 @@ class ModelHost:
 
     @property
     def reads_abandoned_prompt(self) -> bool:
-        """Whether the host is probably still reading an abandoned prompt."""
+        """True if the host is probably still reading an abandoned prompt."""
         return bool(self._kept)
 
     def check_circuit(self) -> None:
@@ -182,8 +184,8 @@ class ModelHost:
     ) -> None:
         """POST `body` and fill `answer` line by line, under the first-byte clock and then the stall clock.
 
-        The deadline applies up to the first line that says anything. From there the stall clock, the answer's own
-        limits and STREAM_S_MAX bound the answer. Both clocks wait for lines that say anything: bytes that drip, and
+        The deadline applies up to the first line that says anything. The stall clock, the answer's own limits and
+        STREAM_S_MAX bound the answer from there. Both clocks wait for lines that say anything: bytes that drip, and
         lines that only show that a server is still there, neither end the one nor set the other back. Raises
         ModelError.
         """

@@ -23,7 +23,8 @@ TOKEN_CHARS_MAX = 20
 
 
 _CUT = re.compile("length|max|limit", re.IGNORECASE)
-"""In the reasons of servers to stop: `length`, `max_tokens`, `MAX_TOKENS`, `model_length`, `token_limit`."""
+"""The mark of a limit in the reasons of servers to stop: `length`, `max_tokens`, `MAX_TOKENS`, `model_length`,
+`token_limit`."""
 
 
 class LineSplitter:
@@ -70,7 +71,7 @@ class StreamedAnswer(ABC):
     AnswerLooped, and where its server goes on past the limit, as cut off.
 
     Attributes:
-        done: Whether its last line has arrived.
+        done: True if its last line has arrived.
         finished: The server's reason to stop; empty before it.
         model: The name that the server returned.
         chars: Characters so far.

@@ -18,7 +18,7 @@ class HostSettings:
         probe_s: Timeout of a question about the host or a model.
         calls_max: Concurrent calls per host.
         queue_max: Calls that may wait for a host.
-        breaker: When a failing host is no longer called.
+        breaker: The policy by which a failing host is no longer called.
         bearer_token: Sent as Authorization header; empty for none.
     """
 

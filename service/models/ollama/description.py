@@ -27,10 +27,10 @@ _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?")
 
 @dataclass(frozen=True, slots=True)
 class Residence:
-    """Whether a model is in a host's memory.
+    """The presence of a model in a host's memory.
 
     Attributes:
-        loaded: Whether it is.
+        loaded: True if the model is there.
         num_ctx: The window it was loaded with; None if unknown.
     """
 
@@ -38,7 +38,8 @@ class Residence:
     num_ctx: int | None = None
 
     def serves(self, num_ctx: int) -> bool:
-        """Whether a call with this window can use the loaded model; another window makes the server reload it."""
+        """Return whether a call with this window can use the loaded model; another window makes the server reload
+        it."""
         return self.loaded and self.num_ctx in {None, num_ctx}
 
 
@@ -60,7 +61,8 @@ def names_of(tags: dict[str, Any]) -> tuple[str, ...]:
 
 
 def residence_of(loaded: dict[str, Any], model: str, digest: str = "") -> Residence:
-    """Whether /api/ps lists the model, by name or by digest: it lists only the first of two names for one blob."""
+    """The model's residence by /api/ps, looked up by name or by digest: the server lists only the first of two names
+    for one blob."""
     for entry in (*_entries(loaded, model), *_entries_of_digest(loaded, digest)):
         return Residence(True, count_of(entry.get("context_length")) or None)
     return Residence(False)

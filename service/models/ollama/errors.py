@@ -1,7 +1,7 @@
 """The meaning of Ollama's failures: one table from (status, text) to the errors of `model.py`.
 
-The status alone says little: a caller's mistake can be a 500, a failure a 200. So the texts of both engine generations
-(<= 0.24: in-process runner; >= 0.30: a llama-server child, whose own JSON may be inside the error string) decide first,
+The status alone says little: a caller's mistake can be a 500, a failure a 200. The texts decide first, of both engine
+generations (<= 0.24: in-process runner; >= 0.30: a llama-server child, whose own JSON may be inside the error string),
 and the status only if no text matches. Messages are this module's own: a server's text may quote a prompt, so none of
 it is passed on.
 """

@@ -1,9 +1,9 @@
 """One Ollama server: a model host that knows whether others use it and keeps places for abandoned prompts.
 
 Ollama notices that a client has left only while it generates: it reads a prompt to the end even if nobody waits for it
-(measured with 0.24), and a call that arrives then waits for that prompt with its own clock running. So a call that ends
-before the first byte keeps its place for as long as the prompt plausibly takes, and the next call, including a retry,
-waits in our own queue, where no clock runs.
+(measured with 0.24), and a call that arrives then waits for that prompt with its own clock running. A call that ends
+before the first byte therefore keeps its place for as long as the prompt plausibly takes, and the next call, including
+a retry, waits in our own queue, where no clock runs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class OllamaHost(ModelHost):
         self._uses = _UseWatch(clock=clock)
 
     async def idle(self) -> bool | None:
-        """Whether the host seems unused; None if it cannot be asked."""
+        """Return whether the host seems unused; None if it cannot be asked."""
         if self.breaker.refusal_s() is not None:
             return None
         if self.in_flight:
@@ -99,7 +99,7 @@ class _UseWatch:
 
     @property
     def used_lately(self) -> bool:
-        """Whether others used the host within the last minute, as far as the lists tell."""
+        """True if others used the host within the last minute, as far as the lists tell."""
         return self._used_at is not None and self._clock() - self._used_at < LATELY_S
 
 

@@ -36,12 +36,12 @@ class ModelEntry:
     """A model on a host.
 
     Attributes:
-        name: As requested.
-        is_missing: Whether the host does not have it.
+        name: The name as requested.
+        is_missing: True if the host does not have it.
         context_length: The trained length in tokens; None if unknown.
         problem: Why it cannot be used; empty if it can.
-        completes: Whether it answers prompts.
-        thinks: Whether it thinks unless a request forbids it.
+        completes: True if it answers prompts.
+        thinks: True if it thinks unless a request forbids it.
     """
 
     name: str
@@ -57,10 +57,10 @@ class HostInventory:
     """One host and its models.
 
     Attributes:
-        host: Its label, `host:port`.
+        host: The host's label, `host:port`.
         version: Ollama's version; empty if unknown.
         models: The requested models, in order.
-        others: If a requested model is missing, up to OTHERS_MAX other models that answer prompts.
+        others: Up to OTHERS_MAX other models that answer prompts, if a requested model is missing.
         problem: Why the host cannot be used; empty if it can.
     """
 
@@ -72,7 +72,7 @@ class HostInventory:
 
     @property
     def has_all(self) -> bool:
-        """Whether the host and every requested model can be used."""
+        """True if the host and every requested model can be used."""
         return not self.problem and not any(model.problem for model in self.models)
 
 

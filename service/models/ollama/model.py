@@ -74,7 +74,7 @@ class _Facts:
 
     @property
     def counts_whole_prompts(self) -> bool:
-        """Whether the host is known to count the cached part of a prompt."""
+        """True if the host is known to count the cached part of a prompt."""
         return self.version not in {None, _COUNTS_WITHOUT_CACHE}
 
 
@@ -135,7 +135,7 @@ class OllamaModel:
         raise _foremost(failures)
 
     async def idle(self) -> bool:
-        """Whether a host can be asked, and every such host seems unused."""
+        """Return whether a host can be asked, and every such host seems unused."""
         if any(not load.done() for load in self._loads.values()):
             return False
         idle = await asyncio.gather(*(host.idle() for host in self._hosts))
@@ -338,7 +338,7 @@ async def _optional(host: OllamaHost, path: str, deadline: Deadline) -> dict[str
 def _foremost(failures: Sequence[ModelError]) -> ModelError:
     """The most informative failure: a host that may recover, then one that refuses, then one without the model.
 
-    Among equals, one from a host that was asked.
+    A failure of a host that was asked comes first among equals.
     """
     for kind in (ModelUnavailable, HostRefused, ModelMissing):
         for failure in sorted(failures, key=lambda failure: (not failure.asked, not failure.call_made)):

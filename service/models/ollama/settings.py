@@ -25,7 +25,7 @@ class OllamaSettings(HostSettings):
     its answer. `first_byte_s` is also, separately, the longest wait for a model that is loading.
 
     Attributes:
-        load_s: How long a load may take, whether or not a call still waits for it.
+        load_s: Seconds that a load may take, whether or not a call still waits for it.
         num_ctx: The window that every call asks for, at most the model's own. A constant, because a change makes the
             server reload the model.
     """
@@ -40,8 +40,8 @@ _DEFAULT = OllamaSettings()
 def parse_address(text: str, *, allow_insecure: bool = False) -> ServerAddress:
     """Parse an address in any form that OLLAMA_HOST may have; see `parse_server` for `allow_insecure` and the errors.
 
-    By Ollama's own rules, no scheme means http and port 11434, except for ollama.com, which speaks https alone. For an
-    invalid port, Ollama's server uses the default and its Python client raises, as we do.
+    Ollama's own rules apply: no scheme means http and port 11434, except for ollama.com, which speaks https alone.
+    Ollama's server uses the default for an invalid port, and its Python client raises, as we do.
     """
     is_cloud = text.strip().strip("\"'").strip().rstrip("/").lower() == _CLOUD
     bare = _BARE_CLOUD if is_cloud else _BARE
@@ -49,7 +49,7 @@ def parse_address(text: str, *, allow_insecure: bool = False) -> ServerAddress:
 
 
 class OllamaGroup(SettingsGroup):
-    """How Ollama is reached."""
+    """The hosts of Ollama, and the calls to them."""
 
     hosts: Annotated[tuple[str, ...], Field(min_length=1, max_length=32)] = Field(
         default=("127.0.0.1:11434",),

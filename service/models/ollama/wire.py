@@ -22,11 +22,12 @@ from abridged.service.models.model import (
 from abridged.service.models.ollama.errors import classify_stream_error
 
 LOOP_RUN_MIN = 25
-"""This many equal pieces at the end of an answer that just stops are a loop. Ollama (0.1.20 to 0.33) stops at the
-31st equal token; a few of them may arrive in one piece."""
+"""The number of equal pieces that make a loop at the end of an answer that just stops. Ollama (0.1.20 to 0.33) stops at
+the 31st equal token; a few of them may arrive in one piece."""
 
 SUSPECT_TOLERANCE = 0.9
-"""At half a window plus two tokens, as a cut leaves since 0.30, a count below this share of the expected is a cut."""
+"""The share of the expected count below which a count at half a window plus two tokens, as a cut leaves since 0.30, is
+a cut."""
 
 CUT_SLACK_TOKENS = 3
 """Tokens between the end of a cut and the window, or half of it, at most: template and start tokens vary."""
@@ -67,8 +68,8 @@ class Answer(StreamedAnswer):
     """An answer to /api/chat.
 
     Attributes:
-        started: Whether a line has arrived, after which no other host is asked.
-        prefill_s: How long the server took to read the prompt; None if it does not say.
+        started: True if a line has arrived, after which no other host is asked.
+        prefill_s: Seconds that the server took to read the prompt; None if it does not say.
     """
 
     def __init__(self, host: str, *, tokens_max: int = 0) -> None:
@@ -132,9 +133,9 @@ def check_prompt_was_whole(host: str, *, evaluated: int, words: int, expected: f
 
     Our own count alone proves nothing, because it may be seven times too high: a line of `=` is a few tokens. Three
     signs do. A cut leaves the whole window (<= 0.24), or half of it plus two tokens (>= 0.30); the latter counts only
-    if `expected`, our count times the learned factor, is clearly more. And no vocabulary in use joins words across
-    white space, so a prompt of `words` words has at least as many tokens. The error's `context` is set if the prompt
-    must have been longer than that.
+    if `expected`, our count times the learned factor, is clearly more. No vocabulary in use joins words across white
+    space, so a prompt of `words` words has at least as many tokens. The error's `context` is set if the prompt must
+    have been longer than that.
     """
     full = evaluated >= num_ctx - CUT_SLACK_TOKENS
     at_half = abs(evaluated - num_ctx // 2 - 2) <= CUT_SLACK_TOKENS and evaluated < SUSPECT_TOLERANCE * expected

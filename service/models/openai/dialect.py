@@ -32,7 +32,7 @@ class Dialect:
     """The fields that a request has.
 
     Attributes:
-        format: How to ask for JSON. OpenAI's strict mode refuses schemas with lengths.
+        format: The way to ask for JSON. OpenAI's strict mode refuses schemas with lengths.
         limit: The field for the longest answer. OpenAI's newer models refuse `max_tokens`, older servers know no other.
         left_out: Fields that the server does not accept.
     """

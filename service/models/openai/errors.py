@@ -78,8 +78,8 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "seed": ("seed",),
     "repeat_penalty": ("repeat_penalty",),
 }
-"""Texts of refusals, by the field that a request can do without. Of `max_tokens` it has to name the other
-spelling: a text that only says that the limit is too high means something else."""
+"""Texts of refusals, by the field that a request can do without. The text for `max_tokens` has to name the other
+spelling: one that only says that the limit is too high means something else."""
 
 _OWN_FIELDS = frozenset(
     {"error", "errors", "message", "param", "code", "type", "detail", "loc", "msg"}  # OpenAI, FastAPI

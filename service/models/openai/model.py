@@ -92,7 +92,7 @@ class OpenAIModel:
         return answer.completion(self.name, duration_s=self._clock() - started)
 
     async def describe(self) -> ModelDescription:
-        """This model's entry in the server's list. A server need not list every model that it serves."""
+        """The model's entry in the server's list. A server need not list every model that it serves."""
         self._host.check_circuit()
         known = self._described
         if known is None or self._clock() - known.read_at >= DESCRIPTION_AGE_MAX_S:
@@ -101,7 +101,7 @@ class OpenAIModel:
         return ModelDescription(known.context_length, window=window, token_factor=self._factor.value)
 
     async def idle(self) -> bool:
-        """Whether no call of ours runs and the server may be asked; other clients' calls cannot be seen."""
+        """Return whether no call of ours runs and the server may be asked; other clients' calls cannot be seen."""
         return not self._host.in_flight and self._host.breaker.refusal_s() is None
 
     async def close(self) -> None:

@@ -17,9 +17,9 @@ class OpenAISettings(HostSettings):
     """Settings of the provider.
 
     Attributes:
-        window: Tokens that prompt and answer of one call share, at most the model's own if the server reports it. Such
-            a server has no way to be asked for a window.
-        other_models: Whether an answer counts that names another model than the one that was asked.
+        window: Tokens that prompt and answer of one call share, at most the model's own if the server reports it. No
+            request can ask such a server for a window.
+        other_models: True if an answer counts that names another model than the one that was asked.
     """
 
     calls_max: int = 4
@@ -36,7 +36,7 @@ def parse_endpoint(text: str, *, allow_insecure: bool = False) -> ServerAddress:
 
 
 class OpenAIGroup(SettingsGroup):
-    """How a server with an OpenAI-compatible API is reached: OpenAI, vLLM, llama.cpp, LiteLLM and others."""
+    """A server with an OpenAI-compatible API: OpenAI, vLLM, llama.cpp, LiteLLM and others."""
 
     url: str = Field(
         default="https://api.openai.com/v1",

@@ -25,7 +25,8 @@ from abridged.service.models.openai.dialect import Dialect
 from abridged.service.models.openai.errors import classify_event
 
 _WITHOUT_DATA = (b":", b"event:", b"id:", b"retry:")
-"""How a comment begins, which servers send while they read a prompt, and fields of an event beside its data."""
+"""The beginnings of a comment, which servers send while they read a prompt, and of fields of an event beside its
+data."""
 _DONE = b"[DONE]"
 _CALLS = frozenset({"tool_calls", "function_call"})
 # The ending that providers append to a model's name to say which build answered.
@@ -55,8 +56,8 @@ def chat_body(request: CompletionRequest, *, model: str, dialect: Dialect) -> by
 
 
 def is_same_model(asked: str, said: str) -> bool:
-    """Whether a server that was asked for a model and names another means the same: another build of it, or its path
-    in another catalogue."""
+    """Return whether a server that was asked for a model and names another means the same: another build of it, or its
+    path in another catalogue."""
     asked, said = (name.lower().rpartition("/")[2].removesuffix(".gguf") for name in (asked, said))
     if asked == said:
         return True

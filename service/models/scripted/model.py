@@ -1,7 +1,7 @@
 """A model that follows a script: for tests and demonstrations, deterministic and without any network.
 
 A script is a list of steps, one for each call; the last step repeats, unless `repeat` is false: then a call after the
-last step is refused, and says which call it is. As a JSON file (`scripted:<path>`):
+last step is refused, and says which call it is. A JSON file (`scripted:<path>`) has it as:
 
     {"context_length": 8192,
      "repeat": true,

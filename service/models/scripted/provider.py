@@ -9,7 +9,7 @@ from abridged.service.models.settings import SettingsGroup
 
 
 class Scripted(Provider[SettingsGroup]):
-    """Models are paths of scripts, or `default`. It has no settings."""
+    """Models are paths of scripts, or `default`. The provider has no settings."""
 
     name = PROVIDER
 

@@ -1,4 +1,4 @@
-"""A row of the table: what a design document asks for, and what a run with its preset showed."""
+"""A row of the table: a design document's wish, and the result of a run with its preset."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """`expected` is what the document says, `seen` what the run showed in the same words.
+    """`expected` is the document's wish, `seen` the run's result in the same words.
 
     The two may only differ if `differs` says why.
     """
@@ -19,7 +19,7 @@ class Row(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether the document's wish is met, or is not and says why."""
+        """True if the document's wish is met, or if it is not and the row says why."""
         return (self.expected == self.seen) is not bool(self.differs)
 
 

@@ -1,4 +1,4 @@
-"""The document "Summarization" (S0), played with presets/s0.toml on an Ollama that fills what it is asked for."""
+"""The document "Summarization" (S0), played with presets/s0.toml on an Ollama that fills its answers."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _request(asked: dict[str, Any]) -> list[Row]:
 
 
 async def _texts(folder: Path) -> list[Row]:
-    """What becomes of the model's text, and of the summary before it."""
+    """Return rows about the model's text, and about the summary before it."""
     async with (
         FakeOllama(responder=saying(LEAKING, SUMMARY)) as ollama,
         sidecar(folder, PRESET | on_ollama(ollama)) as s,

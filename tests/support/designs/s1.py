@@ -115,7 +115,7 @@ async def _refresh(s: Sidecar) -> list[Row]:
 
 
 async def _recorded(s: Sidecar) -> list[Row]:
-    """What a summary has, and what of it can be seen."""
+    """Return rows about a summary's record, and about the parts of it that can be seen."""
     chat = s.chat("record")
     await chat.talk(16, tokens=100, wait_s=PATIENCE_S)
     (first,) = await chat.summaries()
@@ -156,7 +156,7 @@ def _tag(tagged: list[Any]) -> str:
 
 
 async def _asked(folder: Path) -> list[Row]:
-    """What the model is asked, and how often."""
+    """Return rows about what the model is asked, and how often."""
     async with FakeOllama() as ollama, sidecar(folder, PRESET | on_ollama(ollama)) as s:
         chat = s.chat()
         await chat.talk(16, tokens=100, wait_s=PATIENCE_S)

@@ -54,7 +54,7 @@ async def _loaded(s: Sidecar) -> list[Row]:
 
 
 async def _written(folder: Path) -> list[Row]:
-    """What a pass reads and writes, while the model works and at its end."""
+    """Return rows about what a pass reads and writes, while the model works and at its end."""
     gate = asyncio.Event()
     titles = script(folder, {"text": "Importer and hosts"}, name="titles")["summarizer.models"]
     answers = gated(gate, record(FIRST), record("The importer was fixed."))

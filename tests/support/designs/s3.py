@@ -31,7 +31,7 @@ async def played(folder: Path) -> list[Row]:
 
 
 def _settings() -> list[Row]:
-    """What no run shows within a test's time, as the sidecar reads it from the preset and the environment."""
+    """Return settings that no run shows within a test's time, as the preset and the environment give them."""
     both = {"SUMMARY_MODEL": "gemma:2b", "LLM_MODEL": "qwen2.5:7b"}
     models = [load(environ).settings.summarizer.models[0] for environ in (both, {"LLM_MODEL": both["LLM_MODEL"]})]
     waits = load({}, config_path=PRESETS / "s3.toml").settings.ollama

@@ -39,7 +39,7 @@ async def played(folder: Path) -> list[Row]:
 
 
 async def told(chat: Chat, count: int, *, shifts: tuple[int, ...] = (), **fields: Any) -> None:
-    """Append so many messages at once, with the enhancer's flag, and wait for the runs."""
+    """Append `count` messages at once, with the enhancer's flag, and wait for the runs."""
     numbers = range(chat.count + 1, chat.count + count + 1)
     messages = [said(n, tokens=60, is_continuation=n not in shifts, **fields) for n in numbers]
     await chat.append(*messages, wait_s=PATIENCE_S)
@@ -133,7 +133,7 @@ async def _closed(chat: Chat) -> Row:
 
 
 async def _prompted(folder: Path) -> list[Row]:
-    """What runs in the background, what it reads, and when it ends."""
+    """Return rows about what runs in the background, what it reads, and when it ends."""
     gate = asyncio.Event()
     async with FakeOllama(responder=gated(gate)) as ollama, sidecar(folder, PRESET | on_ollama(ollama)) as s:
         chat = s.chat(context_length=8_192)

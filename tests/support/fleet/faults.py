@@ -23,10 +23,10 @@ class Fault(StrEnum):
 
 
 AT_POINTS = (Fault.KILLED, Fault.STOPPED)
-"""Those that happen at a point of a pass; each run has one of them."""
+"""Faults that happen at a point of a pass; each run has one of them."""
 
 OTHER_FAULTS_MAX = 6
-"""Of other kinds in one run: among many faults few passes come as far as the last of them."""
+"""The most faults of other kinds in one run: among many faults few passes come as far as the last of them."""
 
 
 class Point(StrEnum):
@@ -45,7 +45,7 @@ class Point(StrEnum):
 
 
 SHARES = {Point.END_SENT: 0.15, Point.CLAIM_CHECKED: 0.2}
-"""How often a fault happens at a point, where it is not 0.04: what is checked there may be over afterwards."""
+"""Shares of calls that a fault strikes at a point, if not 0.04: the matter checked may be over afterwards."""
 
 
 class Bug(StrEnum):

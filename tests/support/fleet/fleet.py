@@ -1,4 +1,4 @@
-"""Several sidecars on one log, in one virtual time: who is struck when, and what clients send."""
+"""Several sidecars on one log, in one virtual time: who is struck when, and which messages clients send."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tests.support.virtual_loops import VirtualTime
 BEGUN_US = 1_700_000_000_000_000
 SETTLED_WITHIN_S = 3_600.0
 CALM_S = 2 * LEASE_S
-"""How long a fleet is watched after its last pass: a lease that is renewed for nothing shows in it."""
+"""Seconds that a fleet is watched after its last pass: a lease that is renewed for nothing shows in them."""
 
 PATIENCE_S = 20.0
-"""How long a client waits for an answer."""
+"""Seconds that a client waits for an answer."""
 
 TOKENS_EACH = 300
 """The tokens of a message, five of which fill a window so far that a pass is due."""
@@ -34,10 +34,10 @@ TOKENS_EACH = 300
 
 @dataclass
 class Fleet:
-    """All processes of a run, and what they share.
+    """All processes of a run, and the parts that they share.
 
-    Without a seed's faults a test says how long each call of the model takes, whether it fails, and which commit is not
-    answered once.
+    A test without a seed's faults chooses each call's delay, which calls of the model fail, and which commit is
+    unanswered.
     """
 
     seed: int
@@ -78,11 +78,11 @@ class Fleet:
         self.start()
 
     def has(self, fault: Fault, share: float) -> bool:
-        """Whether this fault happens now."""
+        """Return whether this fault happens now."""
         return fault in self.faults and self.rng.random() < share
 
     def delay_s(self) -> float:
-        """How long a process is stopped or a commit takes: mostly about a lease, when others begin to take over."""
+        """Seconds that a process is stopped or a commit takes: mostly about a lease, when others begin to take over."""
         about_s = self.rng.uniform(0.7, 1.7) * LEASE_S
         return self.rng.choice([1.0, about_s, about_s, 4 * LEASE_S])
 

@@ -1,4 +1,4 @@
-"""Claims and conversations that note what they refuse, and those with a planted bug."""
+"""Claims and conversations that note their refusals, and those with a planted bug."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Unfenced(Noticed):
 
 
 class NoticedClaims(Claims):
-    """Claims that note what lapses."""
+    """Claims that note each lapse."""
 
     fleet: Fleet
     process: Process

@@ -48,7 +48,7 @@ POLICY = Policy(
     fallback=Fallback.NEVER,
 )
 SLOW_S = (0.0, 2.0, LEASE_S * 0.9, LEASE_S * 1.2)
-"""How long a call of the leases may be under way, and its answer."""
+"""Seconds that a call of the leases, and its answer, may be under way."""
 
 _METRICS = Metrics(version="1", labels=metric_labels())
 
@@ -95,11 +95,11 @@ class Process:
 
     @property
     def is_gone(self) -> bool:
-        """Whether it is dead or stops."""
+        """True if the process is dead or stops."""
         return self.loop.is_dead or self.is_leaving
 
     def is_asking(self, pass_id: str) -> bool:
-        """Whether it is in a call of a model for a pass and could end it."""
+        """Return whether the process is in a call of a model for a pass and could end it."""
         return self.asking[pass_id] > 0 and not self.loop.is_stopped
 
     def known(self, key: StreamId) -> Conversation | None:

@@ -9,7 +9,7 @@ from tests.support.fleet.faults import AT_POINTS, OTHER_FAULTS_MAX, Fault
 from tests.support.fleet.fleet import Fleet
 
 FAULTY_S = 150.0
-"""How long faults happen."""
+"""Seconds in which faults happen."""
 
 
 def play(fleet: Fleet) -> None:

@@ -127,7 +127,7 @@ class WiredTable:
 
 
 class WiredLeases:
-    """A process's way to the leases. It notes which were told to have lapsed."""
+    """A process's way to the leases. The process notes which leases it was told have lapsed."""
 
     def __init__(self, process: Process, leases: MemoryLeases) -> None:
         self._process = process

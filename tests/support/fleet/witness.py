@@ -1,4 +1,4 @@
-"""Notes what the processes of a run do with passes, and judges the run by it."""
+"""Notes the writes and questions of a run's processes, and judges the run by them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Witness:
     """A witness of a run: it sees each write and question of the processes, and says which are wrong.
 
     `acks` are the appends that clients know of, `holders` the claims by conversation, `told` the leases of which a
-    process knows that they have lapsed, and `seen` counts what is rare.
+    process knows that they have lapsed, and `seen` counts rare cases.
     """
 
     def __init__(self, time: VirtualTime, leases: MemoryLeases, seen: Counter[str]) -> None:
@@ -66,7 +66,7 @@ class Witness:
         self.told: set[tuple[StreamId, int]] = set()
 
     def committed(self, process: Process, key: StreamId, events: Sequence[Event], versions: Sequence[int]) -> None:
-        """Note what a process has written of passes."""
+        """Note the passes that a process has written."""
         for event, version in zip(events, versions, strict=True):
             match event:
                 case SummarizationRequested():
@@ -135,7 +135,7 @@ class Witness:
     def judge(
         self, recorded: Sequence[RecordedEvent], sent: Mapping[StreamId, Sequence[Message]], live: Sequence[Process]
     ) -> list[str]:
-        """Return the faults of a run, given its log, what clients have sent, and the processes that live."""
+        """Return the faults of a run, given its log, the clients' messages, and the processes that live."""
         places = [(event.position, event.event_id) for event in recorded]
         turns: list[Turn] = []
         streams: dict[StreamId, list[tuple[Event, int]]] = {}
@@ -156,7 +156,7 @@ class Witness:
         return wrong
 
     def is_told(self, key: StreamId) -> None:
-        """A process is told how its pass has ended: until then it may renew the lease."""
+        """A process hears how its pass has ended: until then it may renew the lease."""
         self._ended_s[key] = self._time.now_s
 
     def held(self, process: Process, key: StreamId, token: int) -> None:

@@ -1,4 +1,4 @@
-"""The metadata of a GGUF file, as far as a tokenizer needs it: what Ollama's verbose description is made from."""
+"""The metadata of a GGUF file, as far as a tokenizer needs it: the source of Ollama's verbose description."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _alternating(texts: Sequence[str]) -> tuple[dict[str, Any], ...]:
 
 
 def _spoken(messages: Sequence[dict[str, Any]]) -> tuple[message_pb2.Message, ...]:
-    """What people and assistants said, without the calls and results of tools."""
+    """Return what people and assistants said, without the calls and results of tools."""
     said = (m for m in messages if m["role"] in _ROLES and m["content"])
     return tuple(
         message_pb2.Message(id=f"m{n}", role=_ROLES[m["role"]], content=m["content"], name=m.get("name") or "")

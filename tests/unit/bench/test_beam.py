@@ -1,4 +1,4 @@
-"""The measurement of searches on BEAM: what it reads, what counts as found, and its page, on a made-up chat."""
+"""The measurement of searches on BEAM: its sources, its finds and its page, on a made-up chat."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_question_has_its_sources_by_number_and_the_values_of_its_answer(folder):
-    """However the sources are nested; the marks of a list are no values, nor is what the question says."""
+    """The sources may be nested in any way; the marks of a list are no values, nor are words of the question."""
     seen, scored = beam_chats(folder)
 
     assert [(chat.name, chat.half) for chat in (seen, scored)] == [("2", SEEN), ("11", SCORED)]
@@ -67,21 +67,21 @@ def test_a_question_has_its_sources_by_number_and_the_values_of_its_answer(folde
 
 
 def test_an_answer_stands_where_all_of_its_values_do():
-    """By themselves, and not within a longer one."""
+    """A value stands by itself, not within a longer one."""
     assert stands(("14", "June"), "June 14.")
     assert not stands(("14", "June"), "June 140")
     assert not stands(("14", "June"), "on 14")
 
 
 def test_an_exchange_is_a_users_message_with_all_up_to_the_next():
-    """Those before the first one are an exchange, too."""
+    """Messages before the first one of a user are an exchange, too."""
     talk = [("assistant", "a"), ("user", "b"), ("assistant", "c"), ("tool", "d"), ("user", "e")]
 
     assert ["".join(text for _, text in exchange) for exchange in exchanges(talk)] == ["a", "bcd", "e"]
 
 
 def test_a_plain_passage_is_of_whole_sentences():
-    """Nothing of the text is lost."""
+    """The passages lose nothing of the text."""
     text = "One sentence of some length. " * 30
 
     passages = list(plain_passages(text))
@@ -92,7 +92,7 @@ def test_a_plain_passage_is_of_whole_sentences():
 
 
 async def test_every_question_with_sources_is_asked_in_each_way(folder):
-    """Of a real sidecar, and of the rivals."""
+    """A real sidecar answers every question, and so do its rivals."""
     counts = await counted(folder, lambda _: None)
 
     assert {key for key in counts if key[0] == SEEN} == {
@@ -110,7 +110,7 @@ async def test_every_question_with_sources_is_asked_in_each_way(folder):
 
 
 async def test_a_window_is_asked_for_answers_and_for_instructions(folder):
-    """Of a real sidecar, beside the newest messages of the same size."""
+    """The window is a real sidecar's, beside the newest messages of the same size."""
     page = windows(await held(folder, lambda _: None))
 
     assert "chats only scored, goals 0.75 of all and 0.9 of instructions" in page
@@ -119,7 +119,7 @@ async def test_a_window_is_asked_for_answers_and_for_instructions(folder):
 
 
 def test_the_chats_of_beam_have_to_be_named():
-    """This repository has none of them."""
+    """The repository has none of the chats."""
     result = CliRunner().invoke(bench, ["--only", "beam"], env={"ABRIDGED_SHARED_DATA": ""})
 
     assert (result.exit_code, "--data" in result.output) == (2, True)

@@ -29,7 +29,7 @@ def test_one_measurement_is_printed_and_written(tmp_path):
 
 
 def test_costs_are_printed_for_every_way_to_keep_a_window_small_and_are_the_same_in_every_run():
-    """Of generated chats, if nobody names a folder: counted, not timed."""
+    """The chats are generated if nobody names a folder; their costs are counted, not timed."""
     first, second = (CliRunner().invoke(bench, ["--only", COST]) for _ in range(2))
 
     assert first.exit_code == 0, first.output
@@ -72,13 +72,13 @@ async def test_a_bill_counts_what_is_stable_rewritten_and_over_the_context():
 
 
 def test_the_names_to_choose_from_are_those_of_the_measurements():
-    """And each of them has figures."""
+    """Each of the names has figures."""
     assert NAMES == rounds.NAMES
     assert {figure.name.partition(".")[0] for figure in FIGURES} == {*NAMES, "quiet", "unprepared"}
 
 
 async def test_every_client_asks_one_question_at_a_time():
-    """So the load is bounded by the clients, and each numbers its calls from 0."""
+    """The clients bound the load, and each numbers its calls from 0."""
     asked: list[tuple[int, int]] = []
     running: set[int] = set()
 

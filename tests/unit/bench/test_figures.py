@@ -56,7 +56,7 @@ def test_a_target_is_met_on_its_good_side(target, value, met):
 
 
 def test_every_reference_is_a_figure():
-    """Of a measurement that comes without a reference of its own, so that it is there when it is needed."""
+    """The reference's own measurement needs no reference, so that it is there when it is needed."""
     names = {figure.name for figure in FIGURES}
     assert {figure.reference for figure in FIGURES if figure.reference} <= names
     assert len(names) == len(FIGURES)

@@ -8,7 +8,7 @@ from bench.growth import HEADINGS, TEXTS, rows
 
 
 def test_every_hostile_text_has_a_row_with_the_ratio_of_its_times() -> None:
-    """At sizes that take no time; whether the work is linear is held beside what is measured."""
+    """The sizes are so small that the rows take no time; other tests hold whether the work is linear."""
     table = rows(sizes=(2_000, 4_000))
 
     assert [row[0] for row in table][: len(TEXTS)] == [*TEXTS]

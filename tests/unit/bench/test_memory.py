@@ -19,7 +19,7 @@ async def test_a_run_prints_resident_memory_by_messages(tmp_path) -> None:
 
 
 def test_growth_is_that_of_the_last_third() -> None:
-    """What a cache takes until it is full is before it."""
+    """Memory that a cache takes until it is full comes before that third."""
     found = [(0, 100.0), (30, 180.0), (60, 200.0), (90, 210.0)]
 
     assert growth_share(found) == pytest.approx(0.05)

@@ -1,4 +1,4 @@
-"""The player of chats: what its scripted model knows of each of them."""
+"""The player of chats: the knowledge of its scripted model of each of them."""
 
 from __future__ import annotations
 

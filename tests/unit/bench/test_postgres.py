@@ -32,7 +32,7 @@ async def test_every_log_is_measured_and_leaves_nothing_behind(tmp_path):
 
 @pytest.mark.parametrize(("kind", "table"), [("bare", "bare_events"), ("log", "events")])
 def test_processes_that_write_one_log_leave_no_gap(tmp_path, kind, table):
-    """So the bare writer promises the order that the log does, and both are measured on what they have committed."""
+    """The bare writer promises the order that the log does, and both are measured on their commits."""
     url = schema_url(tmp_path / kind)
 
     with Writers.started(kind, url, processes=2) as writers:
@@ -45,13 +45,13 @@ def test_processes_that_write_one_log_leave_no_gap(tmp_path, kind, table):
 
 
 def test_a_writer_that_cannot_start_ends_the_measurement(tmp_path):
-    """Its figure would be that of the others alone."""
+    """A figure without that writer would be that of the others alone."""
     with pytest.raises(EOFError), Writers.started("file", str(tmp_path / "none" / "log.db"), processes=1):
         pass
 
 
 def test_a_library_that_is_not_installed_has_rows_that_say_so():
-    """Of the measurement that was made alone."""
+    """A measurement that was made alone has such rows."""
     rows = {name: value for name, _, value, *_ in table_rows({"postgres.bare_unary": [10.0]})}
 
     assert rows["postgres.library_unary"] == f"{LIBRARY} is not installed"
@@ -60,7 +60,7 @@ def test_a_library_that_is_not_installed_has_rows_that_say_so():
 
 @pytest.mark.parametrize("name", sorted(IN_DATABASE))
 def test_a_measurement_in_a_database_asks_for_one(name):
-    """It makes no guess which one it may write to."""
+    """The command does not guess to which database it may write."""
     result = CliRunner().invoke(bench, ["--only", name])
 
     assert (result.exit_code, f"--only {name} needs a database" in result.output) == (2, True)

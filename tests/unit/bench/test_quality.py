@@ -1,4 +1,4 @@
-"""The quality measurement: what it plants, the model that forgets, and what it counts."""
+"""The quality measurement: its plants, the model that forgets, and its counts."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def conversation(request) -> GeneratedChat:
 
 
 def test_a_seed_gives_the_same_conversation_and_another_seed_another(conversation):
-    """So that figures of two runs differ by what was measured."""
+    """Figures of two runs differ only by the measured subject."""
     assert generated(SEEDS[0]) == generated(SEEDS[0])
     assert generated(SEEDS[0]).messages != generated(SEEDS[1]).messages
 
 
 def test_a_planted_value_is_stated_where_it_should_be_and_nowhere_else(conversation):
-    """But by the message that replaces it, which may say what it was."""
+    """The message that replaces a value may still state the old one."""
     for fact in conversation.facts:
         for number, message in enumerate(conversation.messages, 1):
             if number == fact.message:
@@ -76,7 +76,7 @@ def test_a_conversation_has_all_that_it_promises(conversation):
 
 
 def test_a_value_beside_another_name_is_written_and_not_told():
-    """A list of bare identifiers does not say what they are of."""
+    """A list of bare identifiers does not name their subjects."""
     fact = Fact(FactKind.TICKET, "ABC-1234", 1, "Lorima")
 
     assert fact.is_attributed_in("The tracking issue of Lorima is abc-1234.")
@@ -114,7 +114,7 @@ SENTENCES = [f"The ticket of team {chr(65 + n % 26)}{n} is ABC-{1000 + n}." for 
 
 
 async def test_the_lossy_model_forgets_its_share_with_every_rewriting():
-    """After n rewritings of the same text the nth power of its chance is left."""
+    """Sentences left after n rewritings of the same text are the nth power of its chance."""
     model = LossyModel(kept=0.9, window=MODEL_WINDOW)
     text = " ".join(SENTENCES)
     left = []
@@ -126,7 +126,7 @@ async def test_the_lossy_model_forgets_its_share_with_every_rewriting():
 
 
 async def test_the_lossy_model_keeps_to_its_size_and_prefers_what_names_something():
-    """Other sentences only fill what is left."""
+    """Other sentences only fill the rest."""
     prose = "The weather was fine and nobody minded. " * 3
     short = await answered(LossyModel(kept=1.0, window=MODEL_WINDOW), asked(prose + " ".join(SENTENCES), tokens=100))
     long = await answered(LossyModel(kept=1.0, window=MODEL_WINDOW), asked(prose + " ".join(SENTENCES[:3])))
@@ -138,7 +138,7 @@ async def test_the_lossy_model_keeps_to_its_size_and_prefers_what_names_somethin
 
 
 async def test_the_lossy_model_answers_in_the_form_it_is_asked_for():
-    """As text, as a record, as an episode, as a digest."""
+    """The model answers as text, as a record, as an episode and as a digest."""
     model = LossyModel(window=MODEL_WINDOW)
     for fields in (("summary", "key_points"), ("short_summary", "long_summary"), ("summary",)):
         schema: dict[str, Any] = {"properties": {field: {} for field in fields}}
@@ -151,7 +151,7 @@ def survey_of(facts: list[Fact], *, length: int) -> Survey:
 
 
 def test_only_what_has_left_the_window_is_asked_for():
-    """And of what was replaced, whether the window has the old value alone."""
+    """A replaced fact is asked for, too: whether the window has the old value alone."""
     messages = [appended(n, 100, message=said(n)) for n in range(1, 10)]
     events: list[Event] = [OPEN, *messages]
     state = fold((event, 1) for event in events)
@@ -165,7 +165,7 @@ def test_only_what_has_left_the_window_is_asked_for():
 
 
 def test_what_people_said_in_a_real_chat_is_found_where_it_was_said_last():
-    """What only a tool returned is not."""
+    """A value that only a tool returned is not found."""
     messages = [
         Message("m1", Role.USER, "Look at ABC-1234, please."),
         Message("m2", Role.TOOL, "XYZ-9999", tool_call_id="x"),
@@ -176,7 +176,7 @@ def test_what_people_said_in_a_real_chat_is_found_where_it_was_said_last():
 
 
 def test_chats_of_a_file_are_joined_into_long_ones(tmp_path):
-    """With ids of their own, and without their system messages."""
+    """The joined messages have ids of their own, and none of them is a system message."""
     chat = {
         "conversation_id": "c1",
         "messages": [
@@ -206,7 +206,7 @@ async def test_every_summarizer_under_every_policy_gets_a_row_with_the_same_figu
 
 
 def test_people_and_the_model_say_no_identifier_that_nobody_planted(conversation):
-    """So that an entry of a ledger is planted, a decoy, or noise of a tool's result."""
+    """An entry of a ledger is therefore planted, a decoy, or noise of a tool's result."""
     planted = {value.casefold() for fact in conversation.facts for value in (fact.value, fact.anchor)}
     said = [m for m in conversation.messages if m.role in (Role.USER, Role.ASSISTANT)]
     named = {found.text.casefold() for message in said for found in mentions(message.content)}
@@ -216,7 +216,7 @@ def test_people_and_the_model_say_no_identifier_that_nobody_planted(conversation
 
 
 def test_a_rule_that_a_window_lost_is_no_lost_identifier():
-    """It is counted by itself, unless it is pinned."""
+    """A lost rule is counted by itself, unless it is pinned."""
     messages = [appended(n, 100, message=said(n)) for n in range(1, 10)]
     events: list[Event] = [OPEN, *messages]
     state = fold((event, 1) for event in events)

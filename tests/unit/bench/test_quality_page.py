@@ -1,4 +1,4 @@
-"""The models of the quality measurement, what it examines after passes, its questions, and its verdicts."""
+"""The models of the quality measurement, its examination after passes, its questions, and its verdicts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def drafted(model: SummaryModel, text: str) -> dict[str, Any]:
 
 
 async def test_the_faithful_model_states_the_newest_value_in_other_words():
-    """And nothing that its prompt does not tell."""
+    """The model states nothing that its prompt does not say."""
     model = FaithfulModel(FACTS, window=MODEL_WINDOW)
     text = "The tracking issue of Lorima moved from ABC-1234 to DEF-5678."
 
@@ -46,7 +46,7 @@ async def test_the_faithful_model_states_the_newest_value_in_other_words():
 
 
 async def test_a_closed_frame_in_a_prompt_is_counted_as_an_escape():
-    """The prompts of passes escape what they quote, so nothing else would see it."""
+    """The prompts of passes escape their quotations, so nothing else would see it."""
     model = FaithfulModel(FACTS, window=MODEL_WINDOW)
 
     await drafted(model, "Nothing was said.")
@@ -69,7 +69,7 @@ async def test_the_lying_model_tells_one_lie_of_each_kind():
 
 
 async def test_every_third_answer_of_the_failing_model_is_bad():
-    """In turns of all kinds, and in the second round in the form that was asked for."""
+    """Bad answers take turns of all kinds, and have the form that was asked for in the second round."""
     model = FailingModel(FaithfulModel(FACTS, window=MODEL_WINDOW))
     request = asked("The tracking issue of Lorima is DEF-5678.", schema=SCHEMA)
     answers = [await answer(model, request) for _ in range(3 * 2 * len(BAD_ANSWERS))]
@@ -83,7 +83,7 @@ async def test_every_third_answer_of_the_failing_model_is_bad():
 
 
 async def test_bad_answers_are_never_committed_and_appends_go_on():
-    """On one conversation, as the page does it on more."""
+    """One conversation suffices here; the page has more of them."""
     failures = await failing_tried([CHAIN.policy], chats=1)
 
     assert failures.bad >= 3
@@ -91,7 +91,7 @@ async def test_bad_answers_are_never_committed_and_appends_go_on():
 
 
 async def test_an_invented_event_never_stands():
-    """What is invented whole has no message, so it is taken out."""
+    """An event that is wholly invented has no message, so it is taken out."""
     caught = await lies_told(CHAIN.policy, chats=1)
 
     assert caught[LieKind.INVENTED_EVENT].value == 1
@@ -117,7 +117,7 @@ async def test_evidence_is_judged_by_the_message_that_was_planted():
 
 
 async def test_an_examined_run_has_ledgers_without_secrets_and_windows_without_escapes():
-    """Its passes free something, and required identifiers are looked for after the first one."""
+    """The run's passes free something, and required identifiers are looked for after the first one."""
     chat = generated(1, turns=60, facts=20)
     examined = Examination.of([chat.played], [chat])
     await played([chat.played], context_length=4_096, extractive=True, on_window=examined.seen)
@@ -129,7 +129,7 @@ async def test_an_examined_run_has_ledgers_without_secrets_and_windows_without_e
 
 
 async def test_what_a_summary_quotes_of_what_it_may_not_is_counted():
-    """With words of every summary in the place of credentials and of what injections want."""
+    """Words of every summary stand for credentials and for the words that injections want."""
     chat = replace(generated(1, turns=60, facts=20), secrets=("summarized",), markers=("quoted data",))
     examined = Examination.of([chat.played], [chat])
     await played([chat.played], context_length=4_096, extractive=True, on_window=examined.seen)
@@ -164,7 +164,7 @@ async def test_the_agent_reads_a_value_that_replaced_another():
 
 
 async def test_a_miss_is_said_beside_its_goal():
-    """And what meets it is not."""
+    """A measurement that meets its goal is not missed."""
     corpus = generated_corpus(chats=1, turns=40, facts=20)
     found = Measured([await run(corpus, CHAIN, Summarizing("extractive"))], pins=Pins(60, Share(3, 4)))
     found.failures.appended.add(1, 1)

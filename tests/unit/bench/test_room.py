@@ -1,4 +1,4 @@
-"""The measurement of large windows: what it looks at, and that its figures are the same in every run."""
+"""The measurement of large windows: its readings, and that its figures are the same in every run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALL = {"turns": 320, "facts": 90}
 
 
 async def test_the_same_conversation_is_played_without_room_and_with_it():
-    """With it the window is fuller after each pass, within the band after all but the first, and knows more."""
+    """The window with room is fuller after each pass, within the band after all but the first, and knows more."""
     conversation = conversations(None, **SMALL)[0]
 
     without, within = await compared(conversation, Summarizing("extractive"))
@@ -28,7 +28,7 @@ async def test_the_same_conversation_is_played_without_room_and_with_it():
 
 
 def test_both_are_looked_at_after_the_same_message():
-    """That which led to the tenth pass without room; facts that later ones replace are no longer asked for."""
+    """The message is that of the tenth pass without room; facts that later ones replace are no longer asked for."""
     facts = [Fact(FactKind.TICKET, "A-1", 1, "x", superseded_at=3), Fact(FactKind.TICKET, "B-2", 2)]
     look = Look(facts, length=4, at=2)
 
@@ -39,7 +39,7 @@ def test_both_are_looked_at_after_the_same_message():
 
 
 def test_the_chats_of_a_folder_are_one_conversation_in_turn_a_chat_of_each_file(tmp_path):
-    """Whatever the numbers of chats in the files."""
+    """The files may have different numbers of chats."""
     for name, chats in (("one", 2), ("two", 1)):
         lines = [
             json.dumps(

@@ -1,4 +1,4 @@
-"""Chats that others have written: whole, and scored by what their writers noted, not by what the code finds."""
+"""Chats that others have written: whole, and scored by their writers' notes, not by finds of the code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_notes_name_what_their_messages_say(chat):
 
 
 def test_both_halves_have_six_languages():
-    """And the half that is only scored has two that nobody has tuned for."""
+    """The half that is only scored has two languages that nobody has tuned for."""
     languages = {half: {chat.notes["language"][:2] for chat in written_chats(CHATS / half)} for half in HALVES}
 
     assert all(len(found) >= 6 for found in languages.values())
@@ -59,7 +59,7 @@ def test_a_value_that_is_gone_is_missing_and_one_that_stands_is_not():
 
 
 def test_a_lie_that_nobody_said_is_caught_and_a_paraphrase_is_not():
-    """By the checks that a model's draft meets."""
+    """The checks that a model's draft meets do it."""
     statements = [
         {"kind": "honest", "section": "key_points", "text": "The crate's code is KX-5512093-R.", "rests_on": [1]},
         {"kind": "invented_value", "section": "key_points", "text": "The crate's code is QQ-1.", "rests_on": []},

@@ -1,4 +1,4 @@
-"""Chats in a file: what has no form is told with its place, and hides nothing beside it."""
+"""Chats in a file: an entry without form is reported with its place, and hides nothing beside it."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_empty_lines_count_and_are_left_out():
 
 
 def test_a_line_of_any_length_costs_no_more_memory_than_the_longest_chat():
-    """It is left out, and the next one is read."""
+    """Reading leaves such a line out, and goes on with the next one."""
 
     pieces = [b"x" * (LINE_BYTES_MAX + 1), b"y" * LINE_BYTES_MAX, b"z\n", line().encode()]
 
@@ -163,7 +163,7 @@ def test_a_line_of_any_length_costs_no_more_memory_than_the_longest_chat():
     ],
 )
 def test_a_message_without_form_is_told_and_left_out(message, says):
-    """By its id, or its place where it has none; without its text, which may be private."""
+    """A fault names the message's id, or its place where it has none, but not its text, which may be private."""
     private = {"secret": "private words"}
     (chat,) = read([line({"id": "good", "role": "user", "content": "x"}, message | private)])
 

@@ -1,4 +1,4 @@
-"""The model side of `abridged chat`, and what is asked of a host before passes depend on it, over real HTTP."""
+"""The model side of `abridged chat`, and the questions to a host before passes depend on it, over real HTTP."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def sent_to(server: FakeOllama) -> dict[str, Any]:
 
 
 async def test_an_answer_is_told_while_it_comes():
-    """The pieces are the answer, and the prompt's tokens are what the server counted."""
+    """The pieces are the answer, and the prompt's tokens are the server's count."""
     async with FakeOllama() as server:
         answer, pieces = await answered(chat_of(server))
 
@@ -54,7 +54,7 @@ async def test_an_answer_is_told_while_it_comes():
 
 
 async def test_the_context_is_neither_cut_nor_shifted_by_the_server():
-    """What does not fit is an error that is seen; the window is the one that passes use."""
+    """A context that does not fit is an error that is seen; the window is the one that passes use."""
     async with FakeOllama() as server:
         await answered(chat_of(server, num_ctx=4_096))
         body = sent_to(server)
@@ -83,14 +83,14 @@ async def test_a_model_that_thinks_is_asked_not_to():
 
 
 async def test_half_an_answer_is_no_answer():
-    """What was told before the failure is not returned."""
+    """Text that was streamed before the failure is not returned."""
     async with FakeOllama(behaviour=BEHAVIOURS["eof"]) as server:
         with pytest.raises(ModelUnavailable):
             await answered(chat_of(server))
 
 
 async def test_a_model_that_is_not_there_is_missing():
-    """Before the first turn."""
+    """The error comes before the first turn."""
     async with FakeOllama() as server:
         with pytest.raises(ModelMissing):
             await answered(chat_of(server, model="never-pulled:7b"))
@@ -115,7 +115,7 @@ async def test_the_inventory_has_version_models_and_what_is_missing():
 
 @pytest.mark.parametrize("behaviour", ["dead", "unauthorized", "forbidden", "not-ollama", "redirect"])
 async def test_a_host_that_does_not_answer_as_ollama_is_a_problem_in_words(behaviour):
-    """Nothing is raised, and nobody waits longer than was said."""
+    """The inventory raises nothing, and does not wait longer than its timeout."""
     async with FakeOllama(behaviour=BEHAVIOURS[behaviour]) as server:
         found = await inventory_of(
             parse_address(server.url), ["qwen2.5:3b"], token="", timeout_s=0.3, clock=time.monotonic

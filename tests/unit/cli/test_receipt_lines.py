@@ -1,4 +1,4 @@
-"""How receipts and notices read on a terminal."""
+"""Receipts and notices as a terminal shows them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_pass_from_before_receipts_says_nothing_of_them():
 
 
 def test_a_watcher_reads_the_receipt_with_the_end_of_the_pass():
-    """On the same line, which a demo prints too."""
+    """The line is the same one that a demo prints."""
     event = Event(type="SummarizationCleared")
     event.summarization_cleared.plan.trigger = pb.TRIGGER_RATIO
     event.summarization_cleared.plan.policy.SetInParent()
@@ -57,7 +57,7 @@ def test_a_watcher_reads_the_receipt_with_the_end_of_the_pass():
 
 
 def test_a_notice_says_what_would_leave():
-    """In a watch, and under the window."""
+    """A watch shows the notice, and so does the text under the window."""
     line = "a pass is near, at 0.80: 8 messages would leave, 2-9"
 
     assert ahead_text(AHEAD) == line

@@ -1,4 +1,4 @@
-"""What a measured speed means for the settings."""
+"""Advice on the settings for a measured speed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_speed_that_does_not_suffice_names_what_to_raise_and_what_to_lower():
 
 
 def test_a_deadline_that_comes_first_is_the_limit():
-    """It is named, and raised too."""
+    """The advice names that deadline, and raises it too."""
     short = settings(summarizer={"deadline_s": 100})
 
     assert "summarizer.deadline_s is 100: too short" in speed_line(SPEED, short, prompt_tokens=4_000)
@@ -68,7 +68,7 @@ def test_a_speed_that_is_not_told_is_not_judged():
     [(8_192, 8_000, 8_000, 6_656), (32_768, 8_000, 8_000, 8_500), (32_768, 8_000, 4_096, 4_596)],
 )
 def test_the_longest_prompt_is_bounded_by_window_policy_and_source(num_ctx, max_input_tokens, source, tokens):
-    """What is left of the window beside the answer, or the source with its instructions."""
+    """The longest prompt is the window without the answer, or the source with its instructions."""
     given = settings(ollama={"num_ctx": num_ctx}, policy={"max_input_tokens": max_input_tokens})
 
     assert longest_prompt(given, source_tokens_max=source) == tokens

@@ -1,4 +1,4 @@
-"""What goes to a terminal, and figures as lines of text."""
+"""Text that goes to a terminal, and figures as lines of text."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ CODES = (
 )
 FORBIDDEN = frozenset(map(chr, CODES))
 HOSTILE = "a\x1b[31m\x9b2J\x07\x7f\u202eb\u2066\u061c"
-"""ESC, C1's CSI, BEL, DEL, and what turns the direction of writing."""
+"""ESC, C1's CSI, BEL, DEL, and characters that turn the direction of writing."""
 
 
 @given(st.text())
 def test_nothing_that_steers_a_terminal_is_printable(text):
-    """Whatever a conversation holds."""
+    """A conversation may hold any text."""
     assert not FORBIDDEN & set(printable(text))
     assert not FORBIDDEN & set(printable("".join(FORBIDDEN) + text))
 
 
 @given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 def test_json_that_is_shown_steers_no_terminal_and_says_the_same(value):
-    """Escaped, not replaced: a program reads what was stored."""
+    """The text is escaped, not replaced: a program reads it as it was stored."""
     shown = json_text([value, HOSTILE])
 
     assert not FORBIDDEN & set(shown)
@@ -74,7 +74,7 @@ def test_whatever_a_command_tells_steers_no_terminal(capsys):
 
 
 def test_no_text_begins_a_line_that_a_command_did_not_begin(capsys):
-    """Line ends in names, labels and what a server says of itself; a text of several lines stands behind its indent."""
+    """Names, labels and a server's words may have line ends; a text of several lines stands behind its indent."""
     forged = "x\nok    log: writable\r\n\u2028record 1\x85\x0bpass\ty"
     say(forged)
     say(forged, is_error=True)
@@ -179,7 +179,7 @@ def test_a_skipped_pass_says_why():
 
 
 def test_a_record_says_what_it_saved_and_who_made_it():
-    """Ids without their prefix are told apart by eight characters."""
+    """Ids without their prefix differ within eight characters."""
     record = summary_pb2.SummaryRecord(
         id="summary-0123456789",
         depth=2,
@@ -235,7 +235,7 @@ def test_json_is_that_of_any_protobuf_library():
     ],
 )
 def test_a_window_that_is_too_full_says_so_below_it(over_limit, held_by, told):
-    """Which mark it is over, and what holds it there."""
+    """The line below says which mark the window is over, and what holds it there."""
     answer = conversation_service_pb2.GetContextResponse(over_limit=over_limit, held_by=held_by)
 
     assert context_lines(answer, columns=80)[-1] == told

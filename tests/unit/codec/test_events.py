@@ -1,4 +1,4 @@
-"""Stored events: every one comes back as it was, and what cannot be read is refused, not guessed."""
+"""Stored events: every one comes back as it was, and one that cannot be read is refused, not guessed."""
 
 from __future__ import annotations
 
@@ -291,7 +291,7 @@ def test_every_event_type_is_in_the_registry_and_in_these_tests():
 @settings(max_examples=EXAMPLES)
 @given(st.data())
 def test_an_erased_event_is_told_from_every_other(name, data):
-    """Whatever its type was; no event of any content has its payload."""
+    """Erased events decode alike, whatever their type was; no event with a content has their payload."""
     assert decode(name, 1, ERASED) == domain.ErasedEvent()
     assert encode(data.draw(EVENTS[name]))[2] != ERASED
 
@@ -309,7 +309,7 @@ def test_bytes_do_not_depend_on_the_order_of_labels():
 
 @given(MESSAGES, st.integers(1, 1 << 40), COUNT)
 def test_a_messages_own_bytes_spare_encoding_it_again(message, number, tokens):
-    """Stored around what the client sent, the event is the same to the last byte."""
+    """The event around the client's bytes is the same to the last byte."""
     event = domain.MessageAppended(number, message, tokens, TokenSource.CALLER, "test")
 
     assert encode(event, sent=canonical(message_to_proto(message))) == encode(event)
@@ -328,7 +328,7 @@ def test_an_unknown_type_or_version_is_refused(type_name, version):
 @settings(max_examples=EXAMPLES)
 @given(st.binary(max_size=60))
 def test_garbage_is_refused_or_read_but_never_crashes(name, payload):
-    """Whatever the bytes, in every version: an event of the type, or UnknownEvent."""
+    """Any bytes of any version decode to an event of the type, or raise UnknownEvent."""
     for version in range(1, VERSIONS.get(name, 1) + 1):
         with suppress(UnknownEvent):
             assert type(decode(name, version, payload)).__name__ == name
@@ -353,7 +353,7 @@ def test_an_unreadable_payload_is_refused_with_its_cause(payload):
 @given(RECORDS)
 @settings(max_examples=EXAMPLES)
 def test_a_record_of_the_first_schema_version_keeps_its_latency(record):
-    """It was a number of milliseconds; every other field is read as it stands."""
+    """The latency was a number of milliseconds; every other field is read as it stands."""
     event = domain.SummarizationCompleted("p", replace(record, latency_ms=0), TokenSource.CALLER, fallback=False)
     latency_ms = b"\x88\x01\xd2\x09"  # field 17 of the record, 1,234
 
@@ -375,7 +375,7 @@ def test_every_enum_has_its_twin_in_both_directions(paired):
 
 
 def test_no_enum_of_the_contract_has_a_member_that_the_domain_lacks():
-    """What a newer contract adds must be given a meaning before it is stored."""
+    """A member that a newer contract adds must be given a meaning before it is stored."""
     pairs: dict[Any, Any] = {
         enums.TRIGGERS: conversation_pb2.Trigger,
         enums.ERROR_CLASSES: conversation_pb2.ErrorClass,
@@ -405,14 +405,14 @@ def test_every_policy_field_is_in_the_contract():
 
 @given(POLICIES)
 def test_a_policy_is_stored_whole(policy):
-    """Also the fields that have their default today: tomorrow's default must not change yesterday's plan."""
+    """Fields with today's default are stored, too: tomorrow's default must not change yesterday's plan."""
     assert policy_from_proto(policy_to_proto(policy)) == policy
     assert set(overrides_from_proto(policy_to_proto(policy))) == {f.name for f in fields(Policy)}
 
 
 @given(OVERRIDES)
 def test_only_what_was_set_is_set(overrides):
-    """An override of zero is an override; what is not set stays the operator's."""
+    """An override of zero is an override; a field that is not set stays the operator's."""
     assert overrides_from_proto(overrides_to_proto(overrides)) == overrides
     zero = MappingProxyType({**overrides, "min_messages": 0, "enabled": False})
     assert overrides_from_proto(overrides_to_proto(zero)) == zero
@@ -420,14 +420,14 @@ def test_only_what_was_set_is_set(overrides):
 
 @given(MESSAGES)
 def test_a_message_comes_back_as_it_was(message):
-    """A count of zero is a count; no count is none."""
+    """A count of zero is a count, and differs from a missing one."""
     for counted in (message, message._replace(token_count=0), message._replace(token_count=None)):
         assert message_from_proto(message_to_proto(counted)) == counted
 
 
 @given(TIME_US)
 def test_times_are_exact_to_the_microsecond(us):
-    """Beyond that they are cut, never rounded into the future."""
+    """Finer times are cut, never rounded into the future."""
     assert timestamp_us(timestamp(us)) == us
 
 

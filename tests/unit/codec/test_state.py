@@ -39,7 +39,7 @@ def test_every_state_comes_back_as_it_was(profile):
 
 @pytest.mark.parametrize("profile", ProfileName)
 def test_a_chat_that_goes_on_from_its_bytes_goes_on_as_it_was(profile):
-    """Whatever is decided next, whoever looks at the window or does not: the same events, figures and states."""
+    """Later decisions have the same events, figures and states, whether or not somebody looks at the window."""
     for seed in range(CHATS // 3):
         random = Random(seed)
         whole, kept = (SimulatedChat(seed, amendments=0.25, forks=0.02, profile=profile) for _ in range(2))
@@ -53,7 +53,7 @@ def test_a_chat_that_goes_on_from_its_bytes_goes_on_as_it_was(profile):
 
 
 def test_a_state_from_bytes_is_not_decoded_before_it_is_looked_at():
-    """Neither for its figures nor for the ids of its window's messages; and it is not again for a look at a part."""
+    """Figures and the ids of the window's messages decode nothing; a look at a part decodes once."""
     for step in SimulatedChat(3, amendments=0.25).steps():
         state = state_from_bytes(state_to_bytes(step.after))
         row_of(KEY, state)
@@ -95,7 +95,7 @@ def test_the_chats_set_every_field_of_a_state():
 
 
 def test_an_erased_state_comes_back_as_it_was():
-    """Its field is one that no other state has set."""
+    """An erased state sets a field that no other state has set."""
     erased = fold([(ConversationErased("c", 7, "e", 2), 5)])
 
     assert _set_in(erased) >= {"erased", "purge_due"}
@@ -118,7 +118,7 @@ def _set_in(state: Conversation) -> set[str]:
 
 
 def test_the_chats_show_records_by_their_short_texts_and_plan_overlaps():
-    """What EPISODES alone sets inside a state's fields: without it, a codec could drop it unseen."""
+    """Short texts and overlaps are fields that EPISODES alone sets: a codec could drop them unseen."""
     short = overlaps = 0
     for seed in range(CHATS):
         for step in SimulatedChat(seed, amendments=0.25, profile=ProfileName.EPISODES).steps():

@@ -44,7 +44,7 @@ def test_an_older_state_does_not_take_the_place_of_a_newer_one():
 
 
 def test_a_newer_state_takes_the_place_of_an_older_one():
-    """As every commit does."""
+    """A commit puts a newer state in the cache."""
     cache = ConversationCache()
     older = grown(Conversation(), "one")
     newer = grown(older, "two")
@@ -66,7 +66,7 @@ def test_texts_are_bounded_by_their_bytes():
 
 
 def test_bytes_that_come_one_message_at_a_time_count_too():
-    """A window that grows is counted by what is new, a window that shrinks anew."""
+    """A window that grows is counted by its new messages, a window that shrinks anew."""
     cache = ConversationCache(bytes_max=1_000_000)
     cache.put(B, grown(Conversation(), "x"))
     state = Conversation()

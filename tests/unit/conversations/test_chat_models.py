@@ -1,4 +1,4 @@
-"""Context lengths that are learned late: whoever waits for a description is told, whenever it comes."""
+"""Context lengths that are learned late: a conversation that waits for a description gets it, whenever it comes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEY = StreamId("default", "c1")
 
 
 def state_of(settings: Settings, *, reports: int = 0) -> Conversation:
-    """A conversation with these settings, whose model so many reports have taught."""
+    """A conversation with these settings, whose model that many reports have taught."""
     return Conversation()._replace(settings=settings, usage_reports=reports)
 
 
@@ -78,7 +78,7 @@ async def test_a_conversation_that_waits_is_told_when_the_description_comes():
 
 
 async def test_a_description_that_comes_before_the_first_commit_is_not_missed():
-    """Between opening and hearing of the commit nobody waits yet; the conversation is told all the same."""
+    """A conversation learns it even between its opening and its commit, when nobody waits yet."""
     world = World()
     opening = world.models.opening("default", Settings(model="m"))
     await world.described()
@@ -92,7 +92,7 @@ async def test_a_description_that_comes_before_the_first_commit_is_not_missed():
 
 
 async def test_a_server_that_does_not_answer_is_asked_again_only_after_a_while():
-    """And the operator's table serves as long."""
+    """The operator's table serves as long."""
     world = World(length=None)
     world.gate.set()
     for _ in range(5):
@@ -109,7 +109,7 @@ async def test_a_server_that_does_not_answer_is_asked_again_only_after_a_while()
 
 
 async def test_a_client_that_names_a_length_asks_nobody():
-    """Its word is trusted first."""
+    """The client's own length is trusted first."""
     world = World()
 
     settings = world.models.opening("default", Settings(model="m", requested_context_length=1_000))
@@ -120,7 +120,7 @@ async def test_a_client_that_names_a_length_asks_nobody():
 
 
 async def test_a_conversation_that_cannot_be_written_now_goes_on_waiting():
-    """A log that is busy for one conversation costs neither it nor the others what was learned."""
+    """A log that is busy for one conversation costs neither it nor the others the learned length."""
     world = World()
     other = StreamId("default", "c2")
     for key in (KEY, other):
@@ -140,7 +140,7 @@ async def test_a_conversation_that_cannot_be_written_now_goes_on_waiting():
 
 
 async def test_names_that_clients_make_up_cost_a_bounded_number_of_questions():
-    """A model's server is asked for so many descriptions at once, whatever comes."""
+    """A model's server is asked for a bounded number of descriptions at once, whatever comes."""
     world = World()
 
     for number in range(3 * ASKING_MAX):
@@ -156,7 +156,7 @@ async def test_names_that_clients_make_up_cost_a_bounded_number_of_questions():
 
 
 async def test_what_is_remembered_of_models_is_bounded_and_the_newest_stays():
-    """Names come from clients: calibrations and descriptions make room for what came last."""
+    """Names come from clients: calibrations and descriptions make room for the newest ones."""
     world = World()
     world.gate.set()
     for number in range(FACTORS_MAX + 1):
@@ -185,7 +185,7 @@ async def test_what_one_namespace_reports_teaches_no_other():
 
 
 async def test_an_old_conversation_takes_nothing_back_of_what_others_have_taught():
-    """Its factor is of its own last report; the model has learned from more."""
+    """The old factor is that of its own last report; the model has learned from more."""
     world = World()
     world.models.changed(KEY, state_of(Settings(model="m", calibration_factor=1.6), reports=5))
     world.models.changed(KEY, state_of(Settings(model="m", calibration_factor=1.1), reports=4))

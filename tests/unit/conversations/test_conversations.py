@@ -50,15 +50,16 @@ class ReadLog(HeldLog):
 
 
 class Bench:
-    """Conversations, and what a rival does whenever they ask for an id: once an attempt. Those of another process are
-    `beside` the first."""
+    """Conversations, and a rival's act whenever they ask for an id: once an attempt. Rivals of another process are
+    `beside` the first.
+    """
 
     def __init__(self, *, is_shared: bool = False, beside: Bench | None = None) -> None:
         self.table: ConversationTable = beside.table if beside else ConversationTable()
         self.log: ReadLog = beside.log if beside else ReadLog(self.table)
         self.caught_up: list[int] = []
         self.rival: Callable[[], Any] = lambda: None
-        ids = count(1)
+        ids = count(1_000 if beside else 1)
 
         def new_id() -> str:
             self.rival()
@@ -104,7 +105,7 @@ def contents(messages: tuple[Message, ...]) -> dict[str, bytes]:
 
 
 async def test_an_append_whose_messages_others_keep_writing_is_told_to_come_back():
-    """Not a bug, but bad luck: the same ids make a retry safe."""
+    """A refusal for bad luck is no bug: the same ids make a retry safe."""
     bench = Bench()
     state = (await bench.append(1)).state
     numbers = count(2)
@@ -148,7 +149,7 @@ async def test_a_conversation_larger_than_a_page_in_bytes_is_folded_whole():
 
 
 async def test_originals_are_read_no_further_than_their_bytes_allow():
-    """What may be large says how large."""
+    """A read that may be large states its bound."""
     bench = Bench()
     for number in range(1, 5):
         await bench.append(number, text="x" * 1_000)
@@ -161,8 +162,7 @@ async def test_originals_are_read_no_further_than_their_bytes_allow():
 
 
 async def test_a_state_in_memory_is_caught_up_by_its_tail_alone():
-    """Of a log that others write to, what they have appended is in the state, and of the events before it only the last
-    is read again."""
+    """The state takes in the events that others have appended to the log; of those before, only the last is reread."""
     bench = Bench(is_shared=True)
     known = (await bench.append(1, 2, 3)).state
     bench.written_by_others(known, 4)
@@ -190,7 +190,7 @@ async def test_the_loser_of_a_race_reads_what_it_missed_and_decides_again():
 
 
 async def test_a_record_that_another_process_committed_first_is_no_conflict():
-    """The record of a pass has one id, whoever makes it: the second process finds the pass ended, and goes on."""
+    """The record of a pass has one id, whichever process makes it: the second one finds the pass ended, and goes on."""
     first = Bench(is_shared=True)
     second = Bench(is_shared=True, beside=first)
     await first.append(*range(1, 31), text="hello " * 60)

@@ -1,4 +1,4 @@
-"""The window in kept bytes: whatever a chat goes through, it is what making every message anew would give."""
+"""The window in kept bytes: after any course of a chat, it is the same as one made of all messages anew."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def asked(cache: ConversationCache, state: Conversation, role: SummaryRole = Sum
 
 @for_all(st.integers(0, 1 << 20))
 def test_kept_bytes_are_those_of_messages_made_anew(seed):
-    """Through appends, tools, passes, follow-ups, remakes, reports and settings; asked of after every command."""
+    """Bytes agree after every command: appends, tools, passes, follow-ups, remakes, reports and settings."""
     cache = ConversationCache()
     for place, step in enumerate(SimulatedChat(seed).steps()):
         role = SummaryRole.USER if place % 3 == 0 else SummaryRole.SYSTEM
@@ -75,7 +75,7 @@ def test_a_message_is_made_once_while_it_stays_as_it_is():
 
 
 def test_a_call_that_nobody_answered_is_made_anew_when_the_user_goes_on():
-    """What it is shown as depends on what came after it."""
+    """The form of such a call depends on later messages."""
     cache = ConversationCache()
     state = given(OPEN, *spoken([said(1), calling(2, "a")])).state
     assert asked(cache, state) == anew(state, SummaryRole.SYSTEM)
@@ -85,7 +85,7 @@ def test_a_call_that_nobody_answered_is_made_anew_when_the_user_goes_on():
 
 
 def test_a_new_calibration_makes_all_messages_anew():
-    """Their tokens are corrected by it."""
+    """A calibration corrects the tokens of all messages."""
     cache = ConversationCache()
     state = given(OPEN, *spoken([said(1), said(2)])).state
     asked(cache, state)
@@ -96,7 +96,7 @@ def test_a_new_calibration_makes_all_messages_anew():
 
 
 def test_a_pass_drops_what_was_kept():
-    """Most of it has left the window; and what is made during a pass is not kept after it."""
+    """Most of it has left the window; and parts that are made during a pass are not kept after it."""
     cache, policy = ConversationCache(), Policy(min_range_tokens=1)
     state = given(OPEN, *spoken(said(n, content="word " * 60) for n in range(1, 40))).state
     asked(cache, state)
@@ -111,7 +111,7 @@ def test_a_pass_drops_what_was_kept():
 
 
 def test_a_pass_keeps_what_the_last_response_began_with():
-    """Its system messages may still be the same; and a response that is made during a pass counts as the last."""
+    """System messages at its start may stay the same; a response that is made during a pass counts as the last."""
     cache, form = ConversationCache(), ResponseForm(SummaryRole.USER)
     before = given(OPEN, *spoken([said(1), said(2)])).state
     cache.put(KEY, before)

@@ -1,4 +1,4 @@
-"""Which policy holds when what a client once asked for and what the operator says now do not fit together."""
+"""The policy that holds when a client's earlier wishes and the operator's settings now do not fit together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from abridged.service.domain.policy import CLIENT_FIELDS, Policy, ProfileName
 LOWER = Policy(trigger_token_ratio=0.75, reset_token_ratio=0.6)
 
 FITTING = {"trigger_token_ratio": 0.9, "reset_token_ratio": 0.8}
-"""Neither would fit without the other."""
+"""Values that fit only together."""
 
 
 def policies(operator: Policy = LOWER, *, allowed: frozenset[str] = CLIENT_FIELDS) -> Policies:
@@ -37,7 +37,7 @@ def policies(operator: Policy = LOWER, *, allowed: frozenset[str] = CLIENT_FIELD
     ],
 )
 def test_overrides_of_an_existing_conversation_that_do_not_fit_are_left_out(overrides, expected):
-    """The others hold, and what fits together holds together."""
+    """The others hold, and those that fit together hold together."""
     policy = policies().of(Settings(policy=overrides))
 
     changed = {
@@ -47,7 +47,7 @@ def test_overrides_of_an_existing_conversation_that_do_not_fit_are_left_out(over
 
 
 def test_what_is_left_out_is_said_once_for_each_kind_of_settings():
-    """With names, without values; not once an append."""
+    """The log line has the fields' names and no values, and does not come with each append."""
     held = policies()
     with capture_logs() as lines:
         for _ in range(3):
@@ -72,7 +72,7 @@ def test_a_conversation_keeps_the_profile_that_it_opened_with():
 
 @pytest.mark.parametrize("overrides", [{"reset_token_ratio": 0.75}, {"max_input_tokens": 9_000}])
 def test_what_a_client_asks_for_now_is_refused_when_it_does_not_fit(overrides):
-    """By the field's name."""
+    """The refusal names the field."""
     with pytest.raises(InvalidPolicy) as refused:
         policies().accepted(Settings(policy=overrides))
 

@@ -1,4 +1,4 @@
-"""What the last responses began with: never more is called stable than is, and only so much is remembered."""
+"""Beginnings of the last responses: never more is called stable than is, and only a bounded amount is remembered."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def digests(pieces: list[bytes]) -> bytes:
 
 @given(PIECES, PIECES)
 def test_what_is_stable_is_the_longest_common_start(before, now):
-    """Piece by piece, whatever comes after the first difference."""
+    """The pieces are compared one by one, whatever comes after the first difference."""
     common = next((n for n, (old, new) in enumerate(zip(before, now, strict=False)) if old != new), None)
     expected = min(len(before), len(now)) if common is None else common
 

@@ -28,7 +28,7 @@ def left(bench: Bench) -> list[int]:
 
 
 async def purged(bench: Bench, meanwhile: Callable[[], Awaitable[object]]) -> None:
-    """Purge what is due. `meanwhile` runs once, between blanking and the purge of the files."""
+    """Purge all that is due. `meanwhile` runs once, between blanking and the purge of the files."""
     steps = iter((meanwhile,))
 
     async def forgotten(_position: int) -> None:
@@ -47,7 +47,7 @@ async def never_after(reached: asyncio.Event) -> None:
 
 
 async def test_what_is_read_before_the_log_is_blanked_is_redacted():
-    """The commit is what counts, for passes and views of originals too."""
+    """The commit counts, for passes and views of originals too."""
     bench = Bench()
     await bench.append(1, 2, text=SECRET)
 
@@ -61,7 +61,7 @@ async def test_what_is_read_before_the_log_is_blanked_is_redacted():
 
 @pytest.mark.parametrize("is_killed", [False, True])
 async def test_a_redaction_that_comes_during_a_purge_is_purged_too(is_killed: bool):
-    """Whoever waits for it waits until its own text is gone; also where an earlier process had blanked all others."""
+    """A caller waits until its own text is gone, even if an earlier process had blanked all others."""
     bench = Bench()
     await bench.append(1, 2, text=SECRET)
     await redacted(bench, 1)
@@ -79,7 +79,7 @@ async def test_a_redaction_that_comes_during_a_purge_is_purged_too(is_killed: bo
 
 
 async def test_what_a_slow_process_put_back_is_blanked_again():
-    """It had read an event before another one blanked it, wrote it after that, and found the purge confirmed."""
+    """The slow process had read an event before the other blanked it, wrote it later, and found the purge confirmed."""
     slow = Bench(is_shared=True)
     quick = Bench(is_shared=True, beside=slow)
     await slow.append(1, 2, text=SECRET)

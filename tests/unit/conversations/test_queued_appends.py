@@ -44,7 +44,7 @@ LARGE = "x" * (TURN_WEIGHT_MAX << 10)
 """A text whose window is looked at in a thread."""
 
 TURNS = 20
-"""Of the loop: more than an append takes from its call to the log, and from its outcome to its caller."""
+"""Turns of the loop: more than an append takes from its call to the log, and from its outcome to its caller."""
 
 
 class Pipelined:
@@ -79,7 +79,7 @@ class Pipelined:
         )
 
     def watching(self) -> Watching:
-        """Of the streams of events."""
+        """Return a watching of the log's streams of events."""
         return Watching(
             self.log,
             ThreadPoolExecutor(1),
@@ -113,7 +113,7 @@ class Pipelined:
         return asyncio.create_task(self.conversations.execute(KEY, lambda _: ChangeSettings(Settings(title=title))))
 
     def attempts(self, number: int) -> int:
-        """How often a message came to the log."""
+        """Return how often a message came to the log."""
         return sum(
             event.message.id == f"m{number}"
             for append in self.log.posted
@@ -133,7 +133,7 @@ async def turns() -> None:
 
 
 async def threads() -> None:
-    """As much as a look-up in a thread takes, and turns."""
+    """Wait as long as a look-up in a thread takes, and for some turns."""
     await asyncio.to_thread(int)
     await turns()
 
@@ -144,7 +144,7 @@ async def until_held(pipelined: Pipelined, number: int) -> None:
 
 
 async def test_appends_to_one_conversation_wait_for_the_disk_together():
-    """So they share a commit; each has the number that it was given behind the others."""
+    """The appends share a commit; each has the number that it was given behind the others."""
     p = Pipelined()
     await p.opened()
     appends = [await p.begun(number) for number in range(1, 6)]
@@ -158,7 +158,7 @@ async def test_appends_to_one_conversation_wait_for_the_disk_together():
 
 
 async def test_a_state_behind_queued_appends_is_the_one_that_the_log_folds_to():
-    """With the log's times, not with those at which it was decided: what was decided on is a guess at it."""
+    """The state has the log's times, not those of the decisions: a state that is decided on is a guess at it."""
     p = Pipelined()
     p.log.is_holding = True
     appends = [await p.begun(number) for number in range(1, 4)]
@@ -184,7 +184,7 @@ async def test_what_is_read_is_on_disk():
 
 @pytest.mark.parametrize("error", [LogUnavailable("busy"), LogFull("full"), RuntimeError("a hook")])
 async def test_an_append_that_fails_fails_alone_and_those_behind_it_are_tried_again(error):
-    """Its caller is told; the others were decided on what never was, and are decided anew, in their order."""
+    """The failed append's caller hears of it; the others are decided anew, in their order."""
     p = Pipelined()
     await p.opened()
     appends = [await p.begun(number) for number in range(1, 6)]
@@ -219,7 +219,7 @@ async def test_nothing_is_decided_behind_a_conversation_whose_events_are_doubted
 
 
 async def test_nothing_is_decided_behind_a_chain_that_has_failed():
-    """Whoever comes between the failure and the last outcome waits, and is written at the first attempt."""
+    """An append between the failure and the last outcome waits, and is written at the first attempt."""
     p = Pipelined()
     await p.opened()
     appends = [await p.begun(number) for number in range(1, 4)]
@@ -236,7 +236,7 @@ async def test_nothing_is_decided_behind_a_chain_that_has_failed():
 
 
 async def test_what_was_decided_while_the_append_before_it_failed_is_decided_anew():
-    """Deciding may take a thread, and meanwhile the guess may have failed: the log would refuse what came of it."""
+    """Deciding may take a thread, and meanwhile the guess may have failed: the log would refuse the decision."""
     p = Pipelined()
     await p.opened(text=LARGE)
     first = await p.begun(1)
@@ -274,7 +274,7 @@ async def test_a_chain_goes_on_when_the_one_before_has_been_tried_again():
 
 
 async def test_a_repeat_behind_its_first_time_is_answered_from_it():
-    """Also one that was begun before the first was on disk."""
+    """A repeat may begin before the first is on disk."""
     p = Pipelined()
     await p.opened()
     appends = [await p.begun(1), await p.begun(1), await p.begun(1, 2), await p.begun(3)]
@@ -290,7 +290,7 @@ async def test_a_repeat_behind_its_first_time_is_answered_from_it():
 
 
 async def test_another_text_under_an_id_on_its_way_is_refused():
-    """As it would be a moment later; what was queued behind it is written all the same."""
+    """The refusal is the same as a moment later; appends queued behind it are written all the same."""
     p = Pipelined()
     await p.opened()
     appends = [
@@ -309,7 +309,7 @@ async def test_another_text_under_an_id_on_its_way_is_refused():
 
 
 async def test_an_expected_version_may_count_on_what_is_on_its_way():
-    """And is told of as wrong when that did not come."""
+    """An expected version is refused as wrong when the append on its way fails."""
     p = Pipelined()
     await p.opened()
     appends = [await p.begun(1), await p.begun(2, expected_version=2)]
@@ -329,7 +329,7 @@ async def test_an_expected_version_may_count_on_what_is_on_its_way():
 
 @pytest.mark.parametrize(("failing", "outcome"), [(None, WrongMessageVersion), (LogUnavailable("busy"), Appended)])
 async def test_nobody_is_refused_because_of_a_guess(failing, outcome):
-    """Whether the version is wrong is known when what is on its way is on disk."""
+    """The outcome of the append on its way decides whether the version is wrong."""
     p = Pipelined()
     await p.opened()
     first, second = await p.begun(1), await p.begun(2, expected_version=1)
@@ -344,7 +344,7 @@ async def test_nobody_is_refused_because_of_a_guess(failing, outcome):
 
 
 async def test_a_repeat_with_a_stale_expected_version_makes_its_request_known():
-    """It is answered from its first time; another text under the same request id is refused from then on."""
+    """The answer is that of its first time; another text under the same request id is refused from then on."""
     p = Pipelined()
     await (await p.begun(1))
     repeated = await (await p.begun(1, expected_version=0, request_id="r"))
@@ -377,7 +377,7 @@ async def test_a_caller_that_goes_leaves_its_append_and_those_behind_it():
 
 @pytest.mark.parametrize("begin", [lambda p: p.begun(0, 1), lambda p: _begun_change(p)], ids=["append", "change"])
 async def test_a_commit_whose_caller_goes_is_waited_for(begin):
-    """Its outcome is not known when the caller is gone: who comes next would decide on a state that it ends."""
+    """The outcome of a commit is unknown when its caller is gone: the next one would decide on a state that it ends."""
     p = Pipelined()
     await p.opened()
     gone = await begin(p)
@@ -409,7 +409,7 @@ async def _begun_change(p: Pipelined) -> asyncio.Task[Any]:
 
 
 async def test_a_conversation_that_is_on_its_way_is_read_when_it_is_there():
-    """A read of what is not in memory and under way would see one commit or the other, as the disk likes."""
+    """A read of a conversation under way and not in memory would see one commit or the other, as the disk likes."""
     p = Pipelined()
     p.log.is_holding = True
     append = await p.begun(1)
@@ -460,7 +460,7 @@ async def test_a_log_that_has_failed_is_told_to_every_caller():
 
 
 async def test_a_conversation_that_was_never_written_is_none():
-    """Its first append fails, and with it the guess that there is one."""
+    """The conversation's first append fails, and with it the guess that there is one."""
     p = Pipelined()
     p.log.is_holding = True
     append = await p.begun(1)
@@ -493,7 +493,7 @@ async def test_other_commands_are_decided_on_what_is_on_disk():
 
 
 async def watched(p: Pipelined) -> None:
-    """A watcher of the conversation is shown what was appended after the version 2."""
+    """A watcher of the conversation is shown the events after the version 2."""
     async for response in watch(p.watching(), KEY, after=2, notices=Notices(p.conversations, KEY)):
         if isinstance(response, bytes):
             return
@@ -550,7 +550,7 @@ async def test_an_event_that_is_known_delays_no_reader():
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_whatever_fails_what_was_answered_is_written_once_at_its_place(seed):
-    """Appends, repeats and failures in any order; what failed may be sent again."""
+    """Appends, repeats and failures come in any order; a failed append may be sent again."""
     rng, p = Random(seed), Pipelined()
     await p.opened()
     tasks: dict[asyncio.Task[Appended], int] = {}

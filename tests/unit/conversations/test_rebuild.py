@@ -88,7 +88,7 @@ def test_nothing_is_read_or_written_before_all_rows_are_there(path: Path):
 
 
 def test_a_rebuild_that_is_interrupted_begins_again(path: Path):
-    """Whatever it had written is gone, and the end is the same."""
+    """The second rebuild removes all that the first had written, and ends the same."""
     grown(path, SOME)
     before = rows_of(path)
     changed(path, OLDER)
@@ -119,7 +119,7 @@ def test_a_log_that_is_closed_ends_its_rebuild(path: Path):
 
 
 def test_a_table_of_a_newer_version_is_refused_with_the_way_out(path: Path):
-    """Its rows may say what this version would misread; they are left alone."""
+    """Rows of a newer version may hold values that this version would misread; they are left alone."""
     grown(path, 3)
     changed(path, NEWER)
     before = rows_of(path)
@@ -247,7 +247,7 @@ def test_memory_does_not_grow_with_the_number_of_conversations(tmp_path: Path):
 
 
 def test_the_hooks_owner_cannot_write_into_a_log_that_has_stopped(path: Path):
-    """Neither after its close, nor by a statement that the database refuses."""
+    """The log has stopped after its close, or after a statement that the database refuses."""
     grown(path, 1)
     with opened(path) as (log, *_):
         with pytest.raises(IntegrityError):

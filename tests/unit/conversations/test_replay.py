@@ -1,4 +1,4 @@
-"""Streams that were erased, folded and read: what an erasure left is refused, and never taken for something else."""
+"""Streams that were erased, folded and read: the rest of an erasure is refused, and never taken for something else."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _stored(form: tuple[str, int, bytes]) -> tuple[str, bytes, int]:
 
 @pytest.mark.parametrize("blanked", [1, 2, 3])
 def test_an_erased_event_needs_an_erasure(blanked: int):
-    """The fold of what was blanked reaches a state by the event that says so, and none without it."""
+    """The fold of blanked events reaches a state by the event that says so, and none without it."""
     log = _of_parent(blanked=blanked)
 
     with pytest.raises(StreamCorrupt, match="an erased event without an erasure"):
@@ -59,7 +59,7 @@ def test_an_erased_event_needs_an_erasure(blanked: int):
 
 @pytest.mark.parametrize("blanked", [1, 2, 3])
 def test_a_fork_goes_with_its_parent(blanked: int):
-    """Its own erasure may have come, while its first event is still what it was; without one it is nothing."""
+    """The fork's own erasure may have come, while its first event is unchanged; without one it is nothing."""
     log = _of_parent(blanked=blanked)
     _append(log, FORK, ConversationForked("fork", "parent", 3, 2))
 
@@ -75,7 +75,7 @@ def test_a_fork_goes_with_its_parent(blanked: int):
 
 
 def test_a_fork_of_an_erased_conversation_as_it_was_erased_is_refused():
-    """No fork begins with what was erased before."""
+    """No fork begins with messages that were erased before."""
     log = _of_parent()
     _append(log, PARENT, ConversationErased("parent", 2, "e1", 1))
     _append(log, FORK, ConversationForked("fork", "parent", 4, 2))

@@ -81,7 +81,7 @@ class Room:
         self.state = projected.after
 
     async def say(self, messages: int) -> None:
-        """Open the conversation if it is new, and say so many words."""
+        """Open the conversation if it is new, and append that many messages."""
         if not self.state.is_open:
             await self.write(ConversationOpened(KEY.name, Settings(context_length=1_000_000)))
         first = self.state.message_version + 1
@@ -90,7 +90,7 @@ class Room:
             await self.write(*[_said(number) for number in numbers])
 
     async def take(self, state: Conversation | None = None) -> None:
-        """Take a snapshot of the conversation as it is, or of what is said to be its state."""
+        """Take a snapshot of the conversation as it is, or of the state that is passed for it."""
         self.writer.offer(KEY, state or self.state)
         await self.writer.settled()
 
@@ -123,7 +123,7 @@ def _said(number: int, text: str = "a word") -> MessageAppended:
 
 @pytest.mark.parametrize("seed", range(24))
 async def test_a_fold_from_any_snapshot_is_the_fold_of_the_stream(tmp_path, seed):
-    """Whatever happened before and after it: passes, failures, revocations, pins, rewinds, marks."""
+    """Passes, failures, revocations, pins, rewinds and marks may come before and after the snapshot."""
     chat, random = SimulatedChat(seed, amendments=0.25), Random(seed)
     async with room(tmp_path / "log.db") as it:
         compared = 0
@@ -143,7 +143,7 @@ async def test_a_fold_from_any_snapshot_is_the_fold_of_the_stream(tmp_path, seed
 
 
 async def test_only_what_follows_the_snapshot_is_read(tmp_path):
-    """An event before it that is damaged is found by what reads it, and by `abridged log verify`."""
+    """An event before it that is damaged is found by any read of it, and by `abridged log verify`."""
     async with room(tmp_path / "log.db") as it:
         await it.say(20)
         await it.take()
@@ -202,7 +202,7 @@ async def test_an_id_after_the_snapshot_that_the_index_has_lost_is_found_at_once
 
 
 async def test_an_append_below_the_trigger_reads_no_message_of_the_window(tmp_path):
-    """Its figures are beside them; the first look reads all, and is a state like any other."""
+    """Figures of the window are beside it; the first look reads all, and is a state like any other."""
     async with room(tmp_path / "log.db") as it:
         await it.say(20)
         await it.take()
@@ -259,7 +259,7 @@ async def test_a_snapshot_after_another_event_than_the_logs_is_ignored_and_repor
 
 
 async def test_a_snapshot_that_does_not_lead_to_the_row_is_ignored_and_reported(tmp_path):
-    """As one would be whose program folded the same events to something else."""
+    """A program that folded the same events to something else would write such a snapshot."""
     async with room(tmp_path / "log.db") as it:
         await it.say(20)
         await it.take(it.state._replace(exact_tokens=7))
@@ -270,7 +270,7 @@ async def test_a_snapshot_that_does_not_lead_to_the_row_is_ignored_and_reported(
 
 
 async def test_a_snapshot_of_another_version_of_the_program_is_neither_read_nor_damage(tmp_path):
-    """Its states have other fields, or its fold makes another state of the same events."""
+    """States of another version have other fields, or its fold makes another state of the same events."""
     async with room(tmp_path / "log.db") as it:
         await it.say(20)
         it.writer.snapshots = ConversationSnapshots(it.stored, codec="another")
@@ -282,7 +282,7 @@ async def test_a_snapshot_of_another_version_of_the_program_is_neither_read_nor_
 
 
 async def test_a_conversation_that_is_doubted_without_cause_keeps_its_snapshot(tmp_path):
-    """As when a damaged row of another one bears its name: its whole stream is folded, once."""
+    """A damaged row of another one that bears its name causes such doubt: its whole stream is folded, once."""
     async with room(tmp_path / "log.db") as it:
         await it.say(20)
         await it.take()
@@ -298,7 +298,7 @@ async def test_a_conversation_that_is_doubted_without_cause_keeps_its_snapshot(t
 
 
 async def test_a_fold_that_began_with_a_snapshot_counts_for_nothing_once_there_is_doubt(tmp_path):
-    """What a read of the damaged event finds meanwhile, it has not looked at."""
+    """The fold has not looked at the damaged event that a read finds meanwhile."""
     async with room(tmp_path / "log.db") as it:
         await it.say(20)
         await it.take()
@@ -315,7 +315,7 @@ async def test_a_fold_that_began_with_a_snapshot_counts_for_nothing_once_there_i
 
 
 async def test_no_snapshot_is_written_of_a_conversation_that_is_doubted(tmp_path):
-    """It would be one that no event proves, in the place of the one that is kept."""
+    """A snapshot of it would take the place of the kept one, and no event would prove it."""
     async with room(tmp_path / "log.db") as it:
         await it.say(20)
         await it.take()
@@ -346,7 +346,7 @@ async def test_what_is_forgotten_stays_so_and_later_states_are_kept(tmp_path):
 
 
 async def test_a_snapshot_of_more_events_than_are_left_is_not_dropped_as_proven(tmp_path):
-    """What the log has lost may be in it alone."""
+    """Events that the log has lost may be in it alone."""
     async with room(tmp_path / "log.db") as it:
         await it.say(20)
         await it.take()
@@ -360,7 +360,7 @@ async def test_a_snapshot_of_more_events_than_are_left_is_not_dropped_as_proven(
 
 
 async def test_a_snapshot_is_taken_whenever_a_conversation_has_grown_by_half(tmp_path):
-    """By whoever appends: a conversation that was never opened cold has one at the next start."""
+    """Any append may take it: a conversation that was never opened cold has one at the next start."""
     taken: list[int] = []
     async with room(tmp_path / "log.db") as it:
         for _ in range(10 * EVENTS_MIN // 8):
@@ -376,7 +376,7 @@ async def test_a_snapshot_is_taken_whenever_a_conversation_has_grown_by_half(tmp
 
 
 def test_a_long_history_makes_snapshots_rarer_up_to_a_bound():
-    """Records and passes are written with each; but what a start after a crash folds stays bounded."""
+    """Records and passes are written with each; but the fold of a start after a crash stays bounded."""
     *_, last = SimulatedChat(1).steps()
     ages = [last.after._replace(passes=Sequence([last.after.passes[0]] * passes)) for passes in (0, 400, 100_000)]
 
@@ -387,7 +387,7 @@ def test_a_long_history_makes_snapshots_rarer_up_to_a_bound():
 
 
 async def test_an_orderly_stop_takes_a_snapshot_of_what_has_grown(tmp_path):
-    """Of a conversation that is in memory; not of one that has hardly grown."""
+    """The conversation must be in memory, and must have grown by more than a little."""
     async with room(tmp_path / "log.db") as it:
         await it.say(400)
         await it.writer.settled()
@@ -407,7 +407,7 @@ async def test_an_orderly_stop_takes_a_snapshot_of_what_has_grown(tmp_path):
 
 
 class _Stuck:
-    """Where snapshots are stored, by which nothing is written before it is released."""
+    """A store of snapshots that writes nothing before it is released."""
 
     def __init__(self) -> None:
         self.released = Released()
@@ -435,7 +435,7 @@ async def test_an_orderly_stop_writes_what_waits_and_ends_in_time(tmp_path):
 
 
 async def test_a_state_whose_last_event_was_lost_has_no_snapshot(tmp_path):
-    """As with a primary whose standby did not have it: another event has its version."""
+    """A primary loses such an event if its standby did not have it: another event has its version."""
     async with room(tmp_path / "log.db") as it:
         await it.say(3)
         lost = it.state._replace(updated_us=it.state.updated_us + 1)
@@ -448,7 +448,7 @@ async def test_a_state_whose_last_event_was_lost_has_no_snapshot(tmp_path):
 
 
 async def test_whoever_folds_a_long_stream_takes_a_snapshot(tmp_path):
-    """In a log from before there were any, and after one was ignored."""
+    """A log from before there were snapshots gets one, and so does one whose snapshot was ignored."""
     async with room(tmp_path / "log.db") as it:
         await it.say(EVENTS_MIN)
         await it.writer.settled()

@@ -61,7 +61,7 @@ def test_a_commit_during_a_page_does_not_disturb_it():
 
 
 def test_a_row_has_the_settings_of_its_last_event():
-    """They are encoded once for as long as they stand, and anew when they change, also to what they were."""
+    """They are encoded once for as long as they stand, and anew when they change, even to earlier ones."""
     table = ConversationTable()
     stream = StreamId("default", "c")
     state = Conversation()
@@ -103,7 +103,7 @@ def plans_of(connection: Connection, read: Callable[[ConversationTable], object]
 
 
 def test_a_count_reads_no_conversation_that_it_does_not_count(connection: Connection):
-    """Of a million conversations below their trigger none costs a scrape anything."""
+    """A scrape reads none of a million conversations below their trigger."""
     plans = plans_of(connection, ConversationTable.standing)
 
     assert len(plans) == 2

@@ -1,7 +1,7 @@
 """Going back, as docs/adr/0016-going-back.md decides it: revoke, pin, redact and rewind in any order, and fold = live.
 
-Random chats of each profile, every now and then set back. What a window must hold is worked out anew from everything
-that ever happened, by sets and without the fold's functions.
+Random chats of each profile, every now and then set back. The oracle works out a window anew from everything that ever
+happened, by sets and without the fold's functions.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def numbers_of(record: SummaryRecord) -> set[int]:
 
 
 class Expected:
-    """What the window must hold, from everything that ever happened."""
+    """The content of the window, worked out from everything that ever happened."""
 
     def __init__(self, log: Log, profile: ProfileName) -> None:
         self._profile = profile
@@ -167,11 +167,11 @@ class Expected:
         self._shown = [name for name in shown if name in beside] + [record.id]
 
     def live(self) -> list[SummaryRecord]:
-        """The records that stand for what is not in the window, newest first."""
+        """The records that stand for messages outside the window, newest first."""
         return self._chain() if self._profile is ProfileName.CHAIN else self._side_by_side()
 
     def shown(self) -> list[SummaryRecord]:
-        """Those of them that the window shows."""
+        """Return the live records that the window shows."""
         return self.live()[:1] if self._profile is ProfileName.CHAIN else self.live()[::-1]
 
     def _side_by_side(self) -> list[SummaryRecord]:
@@ -185,7 +185,7 @@ class Expected:
         return name
 
     def _revoke(self, names: Iterable[str]) -> None:
-        """In the place of each record that is shown come those whose place it had taken."""
+        """Put, in the place of each record that is shown, those whose place it had taken."""
         self.revoked |= set(names)
         left, self._shown = list(self._shown), []
         while left:
@@ -287,8 +287,8 @@ PROFILES = pytest.mark.parametrize("profile", ProfileName)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_fold_is_the_live_state_after_any_way_back(chunk, profile):
     """Revoked, pinned, rewound, redacted, closed and reopened in any order; both hold what everything that ever
-    happened says: each message is in the window or stands in a record that is shown. Between two of them, and between
-    passes, the window grows at its end.
+    happened says: each message is in the window or stands in a record that is shown. The window grows at its end
+    between two of them, and between passes.
     """
     checked_all(range(chunk, HISTORIES, CHUNKS), profile)
 
@@ -338,7 +338,7 @@ def test_a_fold_that_is_not_given_what_comes_back_is_refused():
 
 
 def test_a_revoked_record_leaves_the_window_whole_again_and_the_range_is_redone_at_once():
-    """Neither cooldown nor hysteresis holds it back: the messages are as new as before the pass."""
+    """No cooldown or hysteresis holds it back: the messages are as new as before the pass."""
     chat = full_chat()
     record_id = chat.compressed()
     assert 1 not in chat.numbers()
@@ -365,7 +365,7 @@ def test_without_the_redo_a_revoked_range_would_wait_for_its_cooldown():
 
 
 def test_what_was_made_from_a_record_goes_with_the_one_that_took_its_place():
-    """A stand-in was continued and then remade: whoever revokes the remade one revokes what continues it."""
+    """A stand-in was continued and then remade: revoking the remade one revokes the record that continues it."""
     chat = full_chat()
     chat.after(complete(chat.state, fallback=True))
     chat.after(append(*(appended(number) for number in range(81, 152))))
@@ -381,7 +381,7 @@ def test_what_was_made_from_a_record_goes_with_the_one_that_took_its_place():
 
 
 def test_a_pending_pass_that_would_continue_a_revoked_record_is_cancelled():
-    """In the same commit: no record is ever made from one that is out of use."""
+    """The same commit cancels it: no record is ever made from one that is out of use."""
     chat = full_chat()
     record_id = chat.compressed()
     chat.after(append(*(appended(number) for number in range(81, 152))))
@@ -434,13 +434,13 @@ def test_a_rewind_behind_a_record_revokes_it_and_brings_back_what_stays():
 
 
 def test_no_conversation_is_rewound_to_what_it_has_not_reached():
-    """There is nothing there to go back to."""
+    """A version that was not reached has nothing to go back to."""
     with pytest.raises(VersionNotReached):
         Chat(append(appended(1))).after(RewindConversation(2))
 
 
 def test_a_pinned_message_is_left_out_of_every_pass():
-    """It stays verbatim, in its place before the tail."""
+    """A pinned message stays verbatim, in its place before the tail."""
     chat = Chat(append(*(appended(number) for number in range(1, 40))))
     chat.after(PinMessages((3,)))
     chat.after(append(*(appended(number) for number in range(40, 81))))
@@ -452,7 +452,7 @@ def test_a_pinned_message_is_left_out_of_every_pass():
 
 
 def test_a_message_that_says_so_is_pinned_as_it_comes():
-    """No second call is needed for what must never be summarized."""
+    """No second call is needed for a message that must never be summarized."""
     pinned = appended(3, message=said(3)._replace(pinned=True))
     chat = Chat(append(appended(1), appended(2), pinned, *(appended(number) for number in range(4, 81))))
 
@@ -525,7 +525,7 @@ def test_a_pinned_result_is_unpinned_by_its_call_that_has_left_the_window():
 
 
 def test_a_pinned_system_message_is_unpinned():
-    """It belongs to no unit."""
+    """A system message belongs to no unit."""
     rule = said(2, Role.SYSTEM)._replace(pinned=True)
     chat = Chat(append(appended(1), appended(2, message=rule)))
     chat.after(UnpinMessages((2,)))
@@ -552,7 +552,7 @@ def test_a_pin_finds_the_other_half_of_its_call_however_far_it_is(number, late):
 
 
 def test_a_call_that_no_result_answers_is_pinned_by_itself():
-    """It is looked for to the end, and no further."""
+    """The search for its result goes to the end, and no further."""
     chat = Chat(append(appended(1), appended(2, message=calling(2, "a")), *(appended(n) for n in range(3, 800))))
     chat.compressed()
 
@@ -607,7 +607,7 @@ def test_a_pinned_message_that_no_pending_pass_covers_cancels_none():
 
 
 def test_a_pass_that_would_cover_a_message_that_is_pinned_meanwhile_is_planned_anew():
-    """Its plan names the message, and plans are never changed."""
+    """The pass's plan names the message, and plans are never changed."""
     chat = full_chat()
     first = chat.state.pending
     assert first
@@ -653,7 +653,7 @@ def test_the_latest_rating_of_a_record_counts():
 
 
 def test_a_report_about_a_window_before_a_rewind_is_not_learned_from():
-    """Its messages are gone, so its count would be compared with others; with its epoch, or without."""
+    """Messages of that window are gone, so its count would be compared with others; with its epoch, or without."""
     chat = Chat(append(*(appended(number, source=TokenSource.ESTIMATE) for number in range(1, 11))))
     before = chat.state.epoch
     chat.after(RewindConversation(5))
@@ -664,7 +664,7 @@ def test_a_report_about_a_window_before_a_rewind_is_not_learned_from():
 
 
 def tool_exchange(number: int, tokens: int) -> list[MessageAppended]:
-    """A question, a call, its result of so many tokens, and what came of it."""
+    """A question, a call, its result of that many tokens, and the answer."""
     call = Message(f"m{number + 1}", Role.ASSISTANT, "", tool_calls=(ToolCall(f"c{number}", "search", "{}"),))
     found = Message(f"m{number + 2}", Role.TOOL, f"flights of {number}", tool_call_id=f"c{number}")
     return [
@@ -705,7 +705,7 @@ def test_a_pin_on_what_is_said_between_a_call_and_its_cleared_result_brings_the_
 
 
 def test_the_next_pin_brings_back_what_was_cleared_in_a_unit_that_has_grown_since_its_pin():
-    """A unit is pinned whole; what was pinned before its result came takes it along with the next pin."""
+    """A unit is pinned whole; a message that was pinned before its result came takes it along with the next pin."""
     user, call, found, answer = tool_exchange(1, 110)
     between = appended(3, 3, message=said(3, Role.ASSISTANT, "This takes a moment."))
     rest = [m for n in range(1, 7) for m in tool_exchange(2 + 4 * n, 110)]
@@ -720,7 +720,7 @@ def test_the_next_pin_brings_back_what_was_cleared_in_a_unit_that_has_grown_sinc
 
 
 def test_a_result_that_comes_after_its_call_was_pinned_is_not_cleared():
-    """It belongs to the pin, although no event names it."""
+    """The result belongs to the pin, although no event names it."""
     first, rest = tool_exchange(1, 110), [m for n in range(1, 7) for m in tool_exchange(1 + 4 * n, 110)]
     chat = Chat(append(*first[:2]), policy=CLEARING)
     chat.after(PinMessages((2,)))

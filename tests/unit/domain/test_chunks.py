@@ -19,7 +19,7 @@ from abridged.service.tokenizers.estimated import EstimatingCounter
 
 ESTIMATE = EstimatingCounter().count
 COUNTED_TIMES_MAX = 4
-"""How often a character may be counted: in the whole, in its piece, and in pieces that were too dense."""
+"""The most times that a character is counted: in the whole, in its piece, and in pieces that were too dense."""
 LONG_TEXTS = {
     "one word": "x" * 1_000_000,
     "spaces": " " * 1_000_000,
@@ -44,7 +44,7 @@ def test_pieces_joined_are_the_text_and_every_piece_fits(text, limit):
 
 @pytest.mark.parametrize("name", LONG_TEXTS)
 def test_a_megabyte_is_cut_with_linear_work_into_few_pieces(name):
-    """Whatever it is made of; each piece is a model call, so they are nearly full."""
+    """The text may be made of anything; each piece is a model call, so they are nearly full."""
     text, limit = LONG_TEXTS[name], 8_000
     counted_chars = 0
 
@@ -84,7 +84,7 @@ def test_a_text_is_cut_at_the_best_place_there_is(text, pieces):
 
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 100))
 def test_groups_are_consecutive_and_within_the_limit(sizes, limit):
-    """Nothing is left out or taken twice; only an item that is too large itself is over the limit."""
+    """The groups leave nothing out and take nothing twice; only an item that is too large itself is over the limit."""
     groups = grouped(sizes, limit=limit)
 
     assert [i for start, end in groups for i in range(start, end)] == list(range(len(sizes)))
@@ -102,7 +102,7 @@ def test_calls_are_chunks_and_their_merges_level_by_level(tokens, calls):
 
 
 def test_partial_summaries_are_so_small_that_merging_comes_to_an_end():
-    """In a window hardly larger than a summary, three parts still become one."""
+    """Three parts still become one in a window hardly larger than a summary."""
     assert part_tokens_max(1_000, chunk_tokens=900) == 300
     assert calls_needed(2_700, chunk_tokens=900, summary_tokens=1_000) == 3 + 1
 
@@ -112,5 +112,5 @@ def test_partial_summaries_are_so_small_that_merging_comes_to_an_end():
     [(484, 1.0, 726), (484, 2.0, 1_452), (484, 0.7, 726), (32, 1.0, 160), (256, 1.0, 384)],
 )
 def test_an_answer_may_be_half_as_long_again_as_asked(asked, factor, tokens):
-    """In the model's own tokens, of which there may be more than we count; the JSON of a short one has its room."""
+    """The model's tokens count, of which there may be more than ours; the JSON of a short answer has its room."""
     assert output_tokens_max(asked, token_factor=factor) == tokens

@@ -1,4 +1,4 @@
-"""Clearing: what may give way to a mark, when that is the pass, and what the window is afterwards."""
+"""Clearing: the results that may give way to a mark, when that is the pass, and the window afterwards."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_marks_that_do_not_suffice_leave_it_to_a_record():
 
 
 def test_below_the_trigger_nothing_is_cleared():
-    """Between two passes the window only grows."""
+    """The window only grows between two passes."""
     state, events = after(initial_state(), *exchanges(5))
 
     assert clearable(state, POLICY)
@@ -93,7 +93,7 @@ def test_below_the_trigger_nothing_is_cleared():
     ],
 )
 def test_the_policy_keeps_results(kept):
-    """By switch, by age, by size, by tool."""
+    """A policy keeps them by switch, by age, by size, by tool."""
     state, _ = after(initial_state(), *exchanges(5))
 
     assert len(clearable(state, POLICY)) == 2
@@ -134,7 +134,7 @@ def test_attachments_go_with_the_result_and_the_call_stays_answered():
 
 
 def test_a_cleared_pass_waits_for_its_cooldown_as_any_other():
-    """It would be one rewrite after the other."""
+    """Clearing without the cooldown would be one rewrite after the other."""
     state, _ = after(initial_state(), *exchanges(7))
     held, events = after(state, appended(29, 400, message=said(29)), appended(30, 3, message=said(30)))
 
@@ -143,7 +143,7 @@ def test_a_cleared_pass_waits_for_its_cooldown_as_any_other():
 
 
 def test_a_wait_after_failures_does_not_hold_clearing_back():
-    """It holds model calls back, never the way out; no model is asked here."""
+    """The wait holds model calls back, never the way out; no model is asked here."""
     state, _ = after(initial_state(), *exchanges(5))
     waiting = state._replace(failures_in_row=1, wait_until_version=1_000, wait_until_us=10**12)
     context = DecisionContext(chain, POLICY, 10**11 * 9, "p")
@@ -171,7 +171,7 @@ def test_what_a_record_leaves_is_cleared_in_its_own_commit():
 @settings(max_examples=60)
 @given(st.integers(1, 12), st.integers(64, 400), st.integers(0, 4))
 def test_marks_are_smaller_than_what_they_replace_and_clear_once(count, tokens, keep):
-    """Whatever the sizes; a cleared result is not cleared again."""
+    """Sizes may be any; a cleared result is not cleared again."""
     policy = replace(POLICY, clear_keep_tool_units=keep, trigger_token_ratio=1.0, reset_token_ratio=0.9)
     state, _ = after(initial_state(), *exchanges(count, tokens=tokens), policy=replace(policy, clearing=False))
     marks = clearable(state, policy)

@@ -1,4 +1,4 @@
-"""Profile EPISODES by its rules: when an episode ends, what the window shows of it, and what every profile obeys."""
+"""Profile EPISODES by its rules: the end of an episode, its form in the window, and the rules of every profile."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class EpisodicChat:
         return [m for m in found if covers(wanted, m.number)]
 
     def say(self, count: int, *, shifts: tuple[int, ...] = (), tokens: int = TOKENS) -> list[Event]:
-        """Append so many messages in one batch; those of `shifts` begin a topic."""
+        """Append `count` messages in one batch; those of `shifts` begin a topic."""
         first = self.state.message_version + 1
         return self.tell(
             *(
@@ -107,7 +107,7 @@ class EpisodicChat:
 
     @property
     def shown(self) -> list[tuple[tuple[int, int], str]]:
-        """What each record that is shown covers, and how it is shown."""
+        """Return the range that each shown record covers, and whether its short or its long text is shown."""
         return [
             ((s.record.covered[0].first, s.record.covered[-1].last), "short" if s.short else "long")
             for s in self.state.shown
@@ -129,7 +129,7 @@ def with_episodes(count: int, **overrides: Any) -> EpisodicChat:
 
 
 def test_ten_messages_outside_episodes_begin_a_pass():
-    """Whatever share of the budget they take; the tail is the last exchange."""
+    """The messages may take any share of the budget; the tail is the last exchange."""
     chat = EpisodicChat()
     assert [type(e) for e in chat.say(9)].count(SummarizationRequested) == 0
     plan = only_plan(chat.say(1))
@@ -147,7 +147,7 @@ def test_an_episode_ends_at_the_first_shift_after_its_least_size(shifts, last):
 
 
 def test_an_episode_has_twenty_messages_at_most():
-    """And the rest of a batch makes further ones, one pass after the other."""
+    """The rest of a batch makes further ones, one pass after the other."""
     chat = EpisodicChat()
     chat.say(60)
     chat.finish()
@@ -168,7 +168,7 @@ def test_a_short_stretch_waits_until_a_record_of_it_would_pay():
 
 
 def test_a_tool_call_and_its_results_are_in_one_episode():
-    """Neither a shift nor the cap divides them."""
+    """No shift and no cap divides them."""
     chat = EpisodicChat(max_episode_size=5)
     messages = [
         *(said(n, _role(n)) for n in range(1, 5)),
@@ -200,7 +200,7 @@ def test_the_overlap_is_read_and_not_covered():
 
 
 def test_the_window_shows_the_newest_at_length_and_the_others_in_short():
-    """Each is counted as it is shown, by what the events say."""
+    """Each is counted as it is shown, by the events' counts."""
     chat = with_episodes(3)
 
     assert chat.shown == [((1, 8), "short"), ((9, 16), "short"), ((17, 24), "long")]
@@ -256,7 +256,7 @@ def merged_chat() -> EpisodicChat:
 
 
 def test_a_digest_that_is_revoked_gives_its_episodes_back():
-    """In short, as they were; the messages stay where they are."""
+    """The episodes come back in short, as they were; the messages stay where they are."""
     chat = merged_chat()
     digest, window = chat.state.shown[0].record, chat.state.window
     chat.policy = replace(chat.policy, enabled=False)
@@ -269,7 +269,7 @@ def test_a_digest_that_is_revoked_gives_its_episodes_back():
 
 
 def test_an_episode_that_is_revoked_takes_the_digest_made_of_it_along():
-    """Its text is in there."""
+    """The digest contains the episode's text."""
     chat = merged_chat()
     digest = chat.state.shown[0].record
     first = chat.state.records[0]
@@ -282,7 +282,7 @@ def test_an_episode_that_is_revoked_takes_the_digest_made_of_it_along():
 
 
 def test_a_revoked_range_is_made_anew_as_one_episode_without_waiting_for_the_trigger():
-    """It does not run into the messages behind the next episode, and the newest stays at length."""
+    """The range does not run into the messages behind the next episode, and the newest stays at length."""
     chat = with_episodes(3)
     chat.say(3)
     events = chat.take(RevokeSummary(chat.state.records[1].id))
@@ -309,7 +309,7 @@ def test_a_revoked_range_of_few_messages_is_made_anew_at_once():
 
 
 def test_the_newest_that_stays_is_shown_at_length_after_a_rewind():
-    """What came after it is gone, and nothing else tells of the last topic."""
+    """Later episodes are gone, and nothing else speaks of the last topic."""
     chat = with_episodes(3)
     chat.take(RewindConversation(16))
 
@@ -318,7 +318,7 @@ def test_the_newest_that_stays_is_shown_at_length_after_a_rewind():
 
 
 def test_a_pin_stays_outside_every_episode_and_in_the_window_when_it_is_unpinned():
-    """Its episode is over, and the header of another one would overlap with that."""
+    """The pin's episode is over, and the header of another one would overlap with that."""
     chat = EpisodicChat()
     chat.say(4)
     chat.take(PinMessages((3,)))
@@ -345,7 +345,7 @@ def test_an_emergency_takes_whatever_there_is():
 
 
 def test_a_window_of_nothing_but_its_tail_is_irreducible_and_that_is_said_once():
-    """And held by it."""
+    """The tail also holds the window."""
     chat = EpisodicChat(budget=400)
     skipped = [e for e in chat.say(1, tokens=500) if isinstance(e, SummarizationSkipped)]
 
@@ -370,7 +370,7 @@ def test_what_holds_a_window_is_said():
 
 
 def test_a_forced_pass_needs_no_trigger():
-    """It makes an episode of what there is, if that is worth one."""
+    """The pass makes an episode of all that there is, if that is worth one."""
     chat = EpisodicChat()
     chat.say(3)
     with pytest.raises(NothingToSummarize):
@@ -381,7 +381,7 @@ def test_a_forced_pass_needs_no_trigger():
 
 
 def test_the_remake_of_a_stand_in_is_shown_as_that_was():
-    """In short, when a newer episode is there."""
+    """The remake is shown in short when a newer episode is there."""
     chat = EpisodicChat()
     chat.say(10)
     chat.finish(fallback=True)
@@ -411,7 +411,7 @@ def test_a_usage_report_counts_records_as_they_are_shown():
 
 
 def test_a_log_folds_without_the_profile():
-    """What is shown, and in which form, is in the events, stored and read."""
+    """The events, stored and read, hold which records are shown, and in which form."""
     chat = merged_chat()
     chat.take(RevokeSummary(chat.state.records[3].id))
     stored = [(decode(*encode(event)), at_us) for event, at_us in chat.log]

@@ -29,7 +29,7 @@ NOW_US = 10**15
 @pytest.mark.parametrize("profile", ProfileName)
 @pytest.mark.parametrize("seed", range(8))
 def test_a_fold_reaches_the_same_state_at_every_step_of_the_blanking(seed: int, profile: ProfileName):
-    """None, some or all of the events before an erasure have their contents when a process is killed."""
+    """Some, all or no events before an erasure may have their contents when a process is killed."""
     chat = SimulatedChat(seed, amendments=0.25, profile=profile)
     for _ in chat.steps():
         pass

@@ -16,7 +16,7 @@ MESSAGES = st.tuples(st.sampled_from(Role), st.sampled_from(TokenSource), st.int
 
 @given(st.lists(st.one_of(MESSAGES, st.text(max_size=3)), max_size=30), st.integers(0, 30))
 def test_messages_in_a_row_fold_as_each_of_them(changes, cut):
-    """Of any role, count and pin, with changes of settings between them, and wherever the fold is divided."""
+    """Messages may have any role, count and pin, with changes of settings between; the fold may be cut anywhere."""
     events: list[tuple[Event, int]] = [(ConversationOpened("c1", Settings()), 1)]
     number = 0
     for at_us, change in enumerate(changes, start=2):

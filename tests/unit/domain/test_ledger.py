@@ -1,4 +1,4 @@
-"""The ledger: what it shows within its limits, what replaces what, and what comes back."""
+"""The ledger: its entries within its limits, their replacements, and their return."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def ledger(*entries: LedgerEntry, limit: int = ROOM, memory: int = 2 * ROOM) -> 
 
 
 def texts(made: Ledger) -> list[str]:
-    """What the window shows of it."""
+    """Return the texts of the ledger that the window shows."""
     return [one.text for one in made.in_window]
 
 
 def test_what_people_and_calls_named_outranks_what_tools_returned():
-    """And what was named often or lately outranks the rest."""
+    """Frequent or recent names outrank the rest."""
     noise = [entry(f"T-{number}", 9, use=Use.TOOL) for number in range(50)]
     made = ledger(*noise, entry("OPS-1", 1), entry("OPS-2", 1, 5, 7), entry("OPS-3", 2, use=Use.CALL), limit=26)
 
@@ -108,7 +108,7 @@ def test_the_window_shows_no_more_than_the_limit():
 
 
 def test_a_ledger_without_room_shows_nothing_and_costs_nothing():
-    """It remembers all the same, and shows them when there is room."""
+    """The ledger remembers its entries all the same, and shows them when there is room."""
     made = ledger(entry("OPS-1", 1), limit=0)
 
     assert (made.tokens, ledger_lines(made)) == (0, [])
@@ -116,7 +116,7 @@ def test_a_ledger_without_room_shows_nothing_and_costs_nothing():
 
 
 def test_mentions_of_one_identifier_are_one_entry():
-    """In any case of letters: counts add up, the newest form and words stay, and so does the strongest use."""
+    """Mentions may be in any case of letters: counts add up; the newest form and words, and the strongest use, stay."""
     made = ledger(entry("ops-1", 3, use=Use.TOOL, context="see"), entry("OPS-1", 7, use=Use.ASSISTANT, context="fix"))
 
     assert made.entries == (LedgerEntry(IdentifierKind.TICKET, "OPS-1", "fix", (3, 7), 2, Use.ASSISTANT, 5),)
@@ -132,7 +132,7 @@ def test_an_entry_names_its_first_message_and_the_newest_ones():
 
 
 def test_a_replaced_value_is_not_shown():
-    """Until it is named again, later."""
+    """A later message that names the value again shows it again."""
     made = ledger(entry("gate 12", 3), entry("gate 14", 5))
     replaced = made.after(LedgerFinds((), (Replaced("gate 12", 5),), ROOM, ROOM))
 
@@ -156,7 +156,7 @@ def test_a_replaced_value_is_not_shown():
     ],
 )
 def test_a_value_is_replaced_by_one_of_the_same_thing(older, newer, is_replaced):
-    """By the words around both and by their form, in any language."""
+    """The words around both values, and their form, tell it in any language."""
     found, _ = found_in(said_by_user(older, newer), (), NO_LEDGER)
 
     assert bool(found[0].replaced_by) is is_replaced
@@ -164,7 +164,7 @@ def test_a_value_is_replaced_by_one_of_the_same_thing(older, newer, is_replaced)
 
 @pytest.mark.parametrize("count", [3, 4, 9])
 def test_values_of_a_series_do_not_replace_each_other(count):
-    """From four on, unless somebody speaks of a change; the newest of a few stands alone."""
+    """Four values or more make a series, unless somebody speaks of a change; the newest of a few stands alone."""
     rows = [f"The importer reads the orders of host db-{n:02d}." for n in range(1, count + 1)]
     changes = [f"The host of the importer is now db-{n:02d}." for n in range(1, count + 1)]
 
@@ -200,7 +200,7 @@ def fact(text: str, *numbers: int, context: str = "", use: Use = Use.USER, repla
 
 
 def test_a_fact_is_shown_with_its_name_or_not_at_all():
-    """In the order in which facts were first said; those of one name share a line, replaced ones say so."""
+    """Facts come in the order in which they were first said; those of one name share a line, replaced ones say so."""
     made = ledger(
         fact("9.8 kN", 7, context="drawbar force: "),
         fact("A-17", 3, context="gate "),
@@ -254,7 +254,7 @@ def test_values_of_tools_fill_the_room_that_what_was_said_leaves():
 
 
 def test_what_messages_said_goes_when_they_go():
-    """What other messages said of an identifier stays; words of a message that went do not."""
+    """Mentions by other messages of an identifier stay; words of a message that went do not."""
     made = ledger(entry("OPS-1", 3, 7, context="fix"), entry("OPS-2", 7))
 
     left = made.restricted(lambda number: number < 7, lambda _: True)
@@ -263,7 +263,7 @@ def test_what_messages_said_goes_when_they_go():
 
 
 def test_a_facts_name_is_that_of_its_first_message_and_goes_with_it():
-    """Later messages name it in passing; what a message said stays no longer than the message."""
+    """Later messages name it in passing; words of a message stay no longer than the message."""
     made = ledger(fact("A-17", 7, context="see "), fact("A-17", 3, context="gate "))
 
     assert [one.context for one in made.entries] == ["gate "]
@@ -273,7 +273,7 @@ def test_a_facts_name_is_that_of_its_first_message_and_goes_with_it():
 
 @pytest.mark.parametrize(("end", "times"), [(100, 100), (97, 97), (93, 1), (50, 1)])
 def test_an_entry_counts_no_message_that_a_rewind_removed(end, times):
-    """Whatever was known of it only as a number of messages counts as long as they must still be there."""
+    """Mentions known only as a number of messages count as long as those must still be there."""
     made = ledger(*(entry("OPS-1", number, use=Use.TOOL) for number in range(1, 101)))
 
     (left,) = made.restricted(lambda number: number <= end, lambda _: True).entries
@@ -290,7 +290,7 @@ def test_a_value_holds_again_when_its_newer_one_never_was():
 
 
 def test_values_are_shown_with_the_words_before_them():
-    """A date says little by itself; a path says what it is. Kinds stand in one order, and on one line each."""
+    """A date says little by itself; a path explains itself. Kinds stand in one order, and on one line each."""
     made = ledger(
         entry("2024-05-15", 1, kind=IdentifierKind.DATE, context="deadline is"),
         entry("src/a.py", 2, kind=IdentifierKind.PATH, context="fails in"),
@@ -350,7 +350,7 @@ def test_the_order_in_which_messages_leave_does_not_matter(first, second):
 
 @given(entries_of(1, 30), st.integers(0, 60), st.integers(0, 60))
 def test_a_ledger_never_exceeds_its_limits(entries, limit, memory):
-    """In tokens of what it shows and of what it remembers."""
+    """The limits are tokens shown and tokens remembered."""
     made = ledger(*entries, limit=limit, memory=memory)
 
     assert made.tokens <= limit
@@ -359,7 +359,7 @@ def test_a_ledger_never_exceeds_its_limits(entries, limit, memory):
 
 @pytest.mark.parametrize("place", [0, 3, 8])
 def test_the_ledger_comes_back_as_it_was_when_a_pass_is_revoked(place):
-    """What left with the revoked pass goes; what was there before shows again."""
+    """Entries that came with the revoked pass go; those before it show again."""
     before = ledger(*(entry(f"OPS-{number}", number) for number in range(1, 10)), limit=40, memory=400)
     after = before.after(LedgerFinds(tuple(entry(f"NEW-{n}", 10 + n + place) for n in range(8)), (), 40, 400))
 
@@ -391,7 +391,7 @@ def test_what_a_long_log_counts_is_an_entry_only_if_somebody_says_it():
 
 
 def test_columns_of_a_tools_table_take_no_place():
-    """A label of many measured values is a column; one that has few is a field, and codes stay whatever labels them."""
+    """A label of many measured values is a column; one that has few is a field, and codes stay under any label."""
     rows = ", ".join(f'{{"price": "{n}.50", "ref": "RX{n}K"}}' for n in range(11, 16))
     result = appended(1, 10, message=Message("m1", Role.TOOL, f'[{rows}], "fee": "9.90"', tool_call_id="c"))
 
@@ -401,14 +401,14 @@ def test_columns_of_a_tools_table_take_no_place():
 
 
 def test_a_short_result_is_read_as_what_people_say():
-    """It has the few values that somebody asked for."""
+    """A short result has the few values that somebody asked for."""
     result = appended(1, 10, message=Message("m1", Role.TOOL, '{"limits": {"memory": "2304Mi"}}', tool_call_id="c"))
 
     assert [(one.text, one.context) for one in found_in([result], (), NO_LEDGER)[0]] == [("2304Mi", "memory=")]
 
 
 def test_a_record_is_not_repeated_by_the_ledger():
-    """What it names as a whole word is left out until a later record does not name it."""
+    """Names that a record has as a whole word are left out until a later record lacks them."""
     made = NO_LEDGER.after(LedgerFinds((entry("OPS-1", 1), entry("OPS-2", 1)), (), ROOM, ROOM), "See ops-1 and OPS-22.")
 
     assert texts(made) == ["OPS-2"]
@@ -430,7 +430,7 @@ def test_a_revocation_takes_what_its_messages_said_out_of_the_ledger():
 
 
 def test_rows_of_a_tools_table_take_no_place():
-    """Their names only count, however many a result has; an identifier beside them stays."""
+    """The rows' names only count, however many a result has; an identifier beside them stays."""
     rows = ", ".join(f'{{"value_{n}": {n}, "total_{n}": {n}, "row": "row_{n}"}}' for n in range(12))
     table = appended(1, message=Message("m1", Role.TOOL, f'[{rows}, "order_archive"]', tool_call_id="c"))
 
@@ -441,7 +441,7 @@ def test_rows_of_a_tools_table_take_no_place():
 
 
 def test_rows_of_data_take_no_place_though_each_has_a_message_of_its_own():
-    """What counts rows is known across messages; numbered names of people and cards stay, and so does what is said."""
+    """Counters of rows are known across messages; numbered names of people and cards stay, and so do people's words."""
     rows = [
         appended(n, message=Message(f"m{n}", role, f'{{"key": "row_{n}", "cells": ["value_{n}", "total_{n + 1}"]}}'))
         for n, role in enumerate((Role.TOOL, Role.USER) * 6, start=1)

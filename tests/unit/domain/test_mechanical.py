@@ -1,4 +1,4 @@
-"""What a prompt leaves out, and above all what it does not: whatever may be an answer stays."""
+"""Messages that a prompt leaves out, and above all those it does not: any that may be an answer stays."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def says(content: str, role: Role = Role.USER) -> Message:
     ],
 )
 def test_thanks_and_mere_punctuation_are_mechanical_in_any_script(content):
-    """From either side, behind what asks nothing."""
+    """Both sides may say them, behind a message that asks nothing."""
     assert is_mechanical(says(content), TOLD)
     assert is_mechanical(says(content, Role.ASSISTANT), TOLD)
 
@@ -48,7 +48,7 @@ def test_thanks_and_mere_punctuation_are_mechanical_in_any_script(content):
     "content", ["Understood.", "OK", "You\u2019re welcome!", "Verstanden.", "了解しました。", "好的"]
 )
 def test_an_acknowledgement_is_mechanical_of_the_assistant_alone(content):
-    """A user's may settle what was proposed."""
+    """A user's acknowledgement may settle a proposal."""
     assert is_mechanical(says(content, Role.ASSISTANT), says("The limit is 40."))
     assert not is_mechanical(says(content), TOLD)
 
@@ -90,12 +90,12 @@ def test_whatever_may_be_an_answer_is_not_mechanical(content):
     ],
 )
 def test_nothing_is_mechanical_behind_a_question(before):
-    """Thanks may mean yes there, in whatever script it was asked."""
+    """Thanks may mean yes there, in any script of the question."""
     assert not is_mechanical(says("Thanks!"), says(before, Role.ASSISTANT))
 
 
 def test_nothing_but_emptiness_is_mechanical_where_nothing_is_known():
-    """What came before may be covered by another record; and what comes with a message is something."""
+    """Earlier messages may be covered by another record; and parts that come with a message are something."""
     assert not is_mechanical(says("Thanks!"), None)
     assert is_mechanical(says(" "), None)
     assert not is_mechanical(Message("m", Role.USER, attachments=(Attachment("file:a"),)), TOLD)

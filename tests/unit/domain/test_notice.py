@@ -58,7 +58,7 @@ def test_a_pass_is_near_from_the_notice_up_to_the_trigger(messages, is_near):
     ids=["off", "disabled", "past the trigger", "too few messages", "messages trigger it"],
 )
 def test_no_notice_where_no_pass_would_come(policy):
-    """By the policy, or by the rules of its profile."""
+    """The policy, or the rules of its profile, exclude the pass."""
     assert ahead(window_of(75), policy) is None
 
 
@@ -85,7 +85,7 @@ def test_pins_and_system_messages_do_not_leave():
 
 
 def test_no_notice_while_failures_hold_the_next_pass_back():
-    """It would come at the trigger only if the wait is over by then."""
+    """The pass would come at the trigger only if the wait is over by then."""
     pending = Given(window_of(79)).when(append(appended(80)), POLICY).after
     waiting = Given(pending).when(fail(pending), POLICY).after
     below = waiting._replace(settings=replace(waiting.settings, context_length=1_100))

@@ -19,7 +19,7 @@ CHUNKS = 20
 
 
 def is_over_without_reason(window: Window) -> bool:
-    """Over the budget, although the last exchange, what must stay and the smallest record would fit."""
+    """Return whether the budget is broken although last exchange, fixed messages and smallest record would fit."""
     state, policy = window.state, window.policy
     if state.ratio <= 1:
         return False
@@ -39,7 +39,7 @@ def is_left_past_its_trigger(window: Window) -> bool:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_no_window_is_handed_out_over_its_budget_and_none_is_held_past_its_trigger(chunk):
-    """Whatever the model does, unless nothing can be compressed; held at most for cooldown and rearm, if it is well."""
+    """Incompressible windows are excepted; cooldown and rearm bound every hold, and a healthy model causes no wait."""
     for seed in range(chunk, CHATS, CHUNKS):
         chat, held = ChatInOutages(seed), 0
         for place, window in enumerate(chat.windows()):

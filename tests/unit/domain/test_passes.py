@@ -1,4 +1,4 @@
-"""How a pass ends: a record that saves enough, one that does not, a failure, and what stands in for a model."""
+"""Ends of a pass: a record that saves enough, one that does not, a failure, and an extract in a model's stead."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_no_gain_leaves_the_messages_and_waits():
 
 @pytest.mark.parametrize("error_class", list(ErrorClass))
 def test_a_failed_pass_leaves_everything_as_it_was(error_class):
-    """Whatever the class: the messages are there, the pass is over, the next one waits."""
+    """Failures of every class leave the messages, end the pass and let the next one wait."""
     state = pending()
     command = FailPass("p", UNCLAIMED, error_class, 3, False, 12, b"h", cause="stalled", asked=True)
     after = (
@@ -159,15 +159,16 @@ def test_a_failed_pass_leaves_everything_as_it_was(error_class):
 
 
 def test_a_claim_is_counted():
-    """How often a pass was begun is in the log."""
+    """The log has how often a pass was begun."""
     state = Given(pending()).when(StartPass("p", "one", 0), POLICY).then(SummarizationStarted("p", 1, "one"))
 
     Given(state).when(start(state, "two"), POLICY).then(SummarizationStarted("p", 2, "two"))
 
 
 def test_a_claim_takes_the_place_of_the_one_that_it_knows_of_and_of_no_other():
-    """Of two processes that saw the same lease lapse, one goes on; so does a process whose own claim it was. One
-    that it had not noticed, because the answer was lost, is not counted twice."""
+    """Only one of two processes that saw the same lease lapse goes on; so does a process whose own claim it was. One
+    that it had not noticed, because the answer was lost, is not counted twice.
+    """
     state = Given(pending()).when(StartPass("p", "one", 0), POLICY).after
 
     Given(state).when(StartPass("p", "two", 0), POLICY).then_refused(PassSuperseded)
@@ -192,7 +193,7 @@ def test_only_the_newest_claim_ends_its_pass(kind):
 
 @pytest.mark.parametrize("kind", ["start", "complete", "fail"])
 def test_a_pass_that_is_not_pending_cannot_end(kind):
-    """Neither one that is over, nor another one."""
+    """The pass may be over, or be another one."""
     state = pending()
     record = record_for(pending_in(state))
     commands: dict[str, Command] = {
@@ -230,7 +231,7 @@ def test_a_fallback_is_remade_in_its_place():
 
 
 def test_a_remake_gets_the_size_of_a_models_record_not_that_of_the_extract():
-    """It may cost more than the extract; what it may not is to cost what both stand for."""
+    """The remake may cost more than the extract; it may not cost as much as both stand for."""
     state = Given(with_fallback()).when(RemakeFallback(), POLICY, next_pass_id="r").after
     plan = pending_in(state)
 
@@ -265,7 +266,7 @@ def test_only_a_fallback_is_remade_and_only_when_passes_may_run():
 
 
 def remade_in_vain(state: Conversation, *, times: int) -> Conversation:
-    """The state after so many remakes that saved nothing."""
+    """The state after that many remakes that saved nothing."""
     for number in range(times):
         requested = Given(state).when(RemakeFallback(), POLICY, next_pass_id=f"r{number}").after
         state = Given(requested).when(complete(requested, tokens=740), POLICY).after
@@ -273,7 +274,7 @@ def remade_in_vain(state: Conversation, *, times: int) -> Conversation:
 
 
 def test_a_remake_in_vain_holds_back_no_pass_and_is_tried_twice():
-    """Neither a failure in a row nor a wait comes of it, and a third one is not asked for."""
+    """No failure in a row and no wait comes of it, and a third one is not asked for."""
     state = remade_in_vain(with_fallback(), times=2)
 
     assert (state.failures_in_row, state.waiting(0), next_remake(state)) == (0, False, None)
@@ -293,7 +294,7 @@ def test_a_remake_that_fails_counts_only_when_a_model_was_asked():
 
 
 def test_a_remake_leaves_cooldown_and_arming_as_they_were():
-    """It is no pass over new messages."""
+    """A remake is no pass over new messages."""
     state = Given(with_fallback()).when(append(*chat(3, first=81)), POLICY, next_pass_id="q").after
     requested = Given(state).when(RemakeFallback(), POLICY, next_pass_id="r").after
     after = Given(requested).when(complete(requested), POLICY).after
@@ -316,7 +317,7 @@ def test_a_pass_that_is_due_ends_a_pending_remake():
 
 
 def test_a_forced_pass_ends_a_pending_remake():
-    """Who asks for a pass gets one."""
+    """A caller that asks for a pass gets one."""
     requested = Given(with_fallback()).when(append(*chat(40, first=81)), POLICY, next_pass_id="q").after
     remaking = Given(requested).when(RemakeFallback(), POLICY, next_pass_id="r").after
 
@@ -326,7 +327,7 @@ def test_a_forced_pass_ends_a_pending_remake():
 
 
 def test_every_extract_of_the_chain_is_remade_oldest_first():
-    """What was made from a stand-in is made again from what took its place."""
+    """A record made from a stand-in is made again from the record that took the stand-in's place."""
     first = with_fallback()
     second = Given(first).when(append(*chat(70, first=81)), POLICY, next_pass_id="q").after
     state = Given(second).when(complete(second, fallback=True), POLICY).after
@@ -345,7 +346,7 @@ def test_every_extract_of_the_chain_is_remade_oldest_first():
 
 
 def test_a_remake_deeper_in_the_chain_continues_the_same_record():
-    """A fallback at depth 1 stands on the record of depth 0, and so does what is made in its place."""
+    """A fallback at depth 1 stands on the record of depth 0, and so does the record made in its place."""
     first = Given(pending()).when(complete(pending()), POLICY).after
     second = Given(first).when(append(*chat(70, first=81)), POLICY, next_pass_id="q").after
     fallback = Given(second).when(complete(second, fallback=True), POLICY).after
@@ -421,7 +422,7 @@ def test_no_room_for_a_prompt_is_refused(reserved):
 
 
 def test_a_second_request_in_the_log_is_the_pending_one():
-    """The fold keeps what the log says, and when it was said."""
+    """The fold keeps the log's content and times."""
     state = pending()
 
     assert (pending_in(state).pass_id, state.claims) == ("p", 0)
@@ -442,7 +443,7 @@ def test_a_claim_given_back_does_not_count():
 
 
 def test_switching_passes_off_ends_the_pending_one():
-    """At once, without a wait for the next, and nothing of the window changes."""
+    """The pass ends at once, without a wait for the next, and nothing of the window changes."""
     requested = given(OPEN, *chat(79)).when(append(appended(80)), POLICY).after
     off = replace(POLICY, enabled=False)
 

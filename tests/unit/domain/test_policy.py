@@ -1,4 +1,4 @@
-"""Policies: what is impossible whatever the data is refused by the name of its field."""
+"""Policies: a value that no data makes possible is refused by the name of its field."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_impossible_policy_is_refused_by_the_name_of_its_field(field, overrid
 
 
 def test_the_defaults_and_their_edges_are_possible():
-    """What is still allowed: reset just below trigger, tail and summary exactly at reset, every count at its least."""
+    """The edges are allowed: reset just below trigger, tail and summary exactly at reset, every count at its least."""
     edge = Policy(
         trigger_token_ratio=1.0,
         reset_token_ratio=0.475,
@@ -136,12 +136,12 @@ def test_clients_cannot_raise_what_a_pass_costs():
     ],
 )
 def test_the_summary_cap_is_tied_to_what_it_replaces(maximum, budget, replaced, cap):
-    """Half of it, at least 128, at most an eighth of the budget up to 8,192 tokens, or what the policy says."""
+    """Half of it, at least 128, at most an eighth of the budget up to 8,192 tokens, or the policy's own number."""
     assert summary_cap(Policy(max_summary_tokens=maximum), budget=budget, replaced_tokens=replaced) == cap
 
 
 def test_waits_grow_and_are_bounded_whatever_the_cooldown():
-    """Without a cooldown one message is the first wait; a huge one is capped at once."""
+    """The first wait without a cooldown is one message; a huge one is capped at once."""
     assert wait_after_failures(Policy(cooldown_messages=0), failures=1) == (1, 30)
     assert wait_after_failures(Policy(cooldown_messages=10_000), failures=1) == (64, 30)
     assert wait_after_failures(Policy(), failures=10**6) == (64, 900)

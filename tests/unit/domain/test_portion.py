@@ -1,4 +1,4 @@
-"""What one pass takes of a long window: the oldest, whole units of it, as much as its calls can read."""
+"""The portion of a long window that one pass takes: the oldest whole units, as much as its calls can read."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_range_is_cut_at_its_newest_end(messages):
 
 
 def test_extraction_takes_all_of_it():
-    """It reads a source of any length."""
+    """Extraction reads a source of any length."""
     assert dropped(chat(2_000), whole=True) == list(range(1, 1_995))
 
 
@@ -92,7 +92,7 @@ def test_a_unit_that_is_larger_than_what_a_pass_reads_is_one_range():
 
 
 def test_the_newest_message_of_the_user_stays_wherever_it_is():
-    """Also where it is among the oldest."""
+    """The message may be among the oldest."""
     events = [appended(1), *(appended(n, message=said(n, Role.ASSISTANT)) for n in range(2, 2_000))]
 
     assert dropped(events)[0] == 2
@@ -122,7 +122,7 @@ def test_a_cut_range_is_followed_up_until_the_window_is_under_its_trigger():
 
 
 def test_a_cut_range_that_saves_nothing_is_not_followed_up():
-    """What did not help is not done again at once: the wait after it is like any other."""
+    """A cut that did not help is not made again at once: the wait after it is like any other."""
     state = given(OPEN, *chat(79)).when(append(*chat(920, first=80)), POLICY).after
 
     in_vain = Given(state).when(complete(state, tokens=20_000), POLICY)

@@ -1,4 +1,4 @@
-"""What is to be prepared before a trigger, and whether a part of a range suffices at it."""
+"""Preparations before a trigger, and parts of a range that suffice at it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ POLICY = Policy(prepare_token_ratio=0.65)
 
 
 def window_of(tokens: int, *, messages: int = 20) -> Conversation:
-    """A window of so many tokens, of 1,000, in messages of one size."""
+    """A window of `tokens` of 1,000 tokens, in messages of one size."""
     return given(OPEN, *chat(messages, tokens // messages)).state
 
 
@@ -46,7 +46,7 @@ def prepared_of(state: Conversation, policy: Policy = POLICY, *, now_us: int = 0
 
 
 def test_the_plan_is_that_of_a_trigger_now():
-    """With the policy and the sizes of the window as it is, so that a trigger finds the same question."""
+    """The plan has the policy and the sizes of the window as it is, so that a trigger finds the same question."""
     state = window_of(700)
     at_trigger = Given(state).when(RequestPass(), POLICY)
 
@@ -100,7 +100,7 @@ def test_nothing_is_to_be_prepared_while_a_pass_is_pending_or_the_conversation_i
 
 
 def test_nothing_is_to_be_prepared_until_the_cooldown_is_over():
-    """As at the trigger: what is prepared earlier could not be used yet."""
+    """A trigger waits for it, too: an earlier preparation could not be used yet."""
     policy = replace(POLICY, cooldown_messages=8)
     pending = Given(window_of(820)).when(RequestPass(), policy).after
     compacted = Given(pending).when(complete(pending), policy).after
@@ -154,7 +154,7 @@ def test_a_range_has_grown_when_it_reads_half_as_much_again_or_another_record():
 def test_a_part_of_a_range_suffices_when_it_leaves_a_runway_to_the_next_trigger(
     trigger: Trigger, last: int, enough: bool
 ):
-    """At most 0.65 of the budget, as clearing; whoever asks for a summary gets all of it."""
+    """The part leaves at most 0.65 of the budget, as clearing does; a caller that asks for a summary gets all of it."""
     state = Given(window_of(820)).when(RequestPass(), POLICY).after
     plan = replace(pending_in(state), trigger=trigger)
     state = state._replace(pending=plan)
@@ -176,6 +176,6 @@ def test_a_record_of_a_part_takes_only_that_out_of_the_window():
 
 
 def test_a_policy_that_prepares_at_its_trigger_can_never_work():
-    """There would be nothing before it."""
+    """A preparation would have no time before its trigger."""
     with pytest.raises(InvalidPolicy, match="below trigger_token_ratio"):
         validated(Policy(prepare_token_ratio=0.8))

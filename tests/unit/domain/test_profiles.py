@@ -1,6 +1,6 @@
 """The seam between the rules of a profile and all else: another profile is another module, and nothing else knows.
 
-ROLLING, which shows several records at once and updates them in place, through what CHAIN has.
+ROLLING shows several records at once and updates them in place, through the parts that CHAIN has.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def test_a_small_record_is_updated_in_its_place():
 
 
 def test_every_message_is_in_the_window_or_covered_by_a_record_that_is_shown():
-    """Whatever the records' sizes: revisions, new ones, two made one."""
+    """Records may have any sizes: revisions, new ones, two made one."""
     for sizes in ([60, 60, 60], [130, 130, 60, 130], [150, 140, 130, 90, 130]):
         chat = RollingChat()
         for size in sizes:
@@ -173,7 +173,7 @@ def test_a_stand_in_is_remade_where_it_is_shown():
 
 
 def test_a_usage_report_counts_every_record_that_is_shown():
-    """What the caller's API has read is messages and both records."""
+    """The caller's API has read messages and both records."""
     chat = with_records(130, 140)
     version, window_tokens = chat.state.message_version, 270 + 10 * len(chat.state.window)
     newest = live_in(chat.state).id
@@ -183,7 +183,7 @@ def test_a_usage_report_counts_every_record_that_is_shown():
 
 
 def test_a_conversation_opens_under_the_profile_of_its_policy():
-    """Whatever the settings named, so that a later default of the operator is for new conversations."""
+    """The settings may name any other, so that a later default of the operator is for new conversations."""
     opened, *_ = decide(initial_state(), append(appended(1)), context_of(OTHER))
 
     assert isinstance(opened, ConversationOpened)
@@ -208,7 +208,7 @@ def test_a_profile_changes_only_while_the_window_shows_no_record_and_none_is_mad
 
 
 def test_the_log_of_another_profile_folds_without_it():
-    """What the window shows is in the events, so that a replay asks no rules; stored and read, it is the same."""
+    """The events hold what the window shows, so that a replay asks no rules; stored and read, it is the same."""
     chat = with_records(130, 60, 140, 150)
     stored = [decode(*encode(event)) for event, _ in chat.log]
 

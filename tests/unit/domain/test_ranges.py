@@ -23,7 +23,7 @@ def numbers_of(found: Iterable[MessageRange]) -> set[int]:
 
 @given(NUMBERS, NUMBERS)
 def test_what_is_taken_out_is_out_and_nothing_else(numbers, taken):
-    """Whatever overlaps, touches or lies apart."""
+    """The ranges may overlap, touch or lie apart."""
     left = without(ranges(numbers), ranges(taken))
 
     assert numbers_of(left) == numbers - taken
@@ -32,5 +32,5 @@ def test_what_is_taken_out_is_out_and_nothing_else(numbers, taken):
 
 @given(NUMBERS, st.integers(0, 41))
 def test_a_message_is_covered_when_a_range_has_it(numbers, number):
-    """Also at the ends, and in none at all."""
+    """A range covers its ends; no range covers nothing."""
     assert covers(ranges(numbers), number) == (number in numbers)

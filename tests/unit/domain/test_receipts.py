@@ -44,7 +44,7 @@ def pending(*texts: str, pinned: frozenset[int] = frozenset()) -> Conversation:
 
 
 def read(state: Conversation) -> Leaving:
-    """What the pending pass reads of what leaves."""
+    """Read all that leaves with the pending pass."""
     covered = {n for r in pending_in(state).covered for n in range(r.first, r.last + 1)} - state.pins
     leaving = [m for m in state.window if m.number in covered]
     heard = Hearing(leaving, [m for m in state.window if m.number not in covered])
@@ -109,7 +109,7 @@ def test_an_identifier_counts_at_the_first_place_that_says_it():
 
 
 def test_a_pinned_message_does_not_leave():
-    """It is in the range of the pass, and stays in the window."""
+    """A pinned message is in the range of the pass, and stays in the window."""
     state = pending("one", "two", "three", "four", "five", "six", pinned=frozenset({2}))
 
     receipt = completed(state, record_for(pending_in(state)))
@@ -118,7 +118,7 @@ def test_a_pinned_message_does_not_leave():
 
 
 def test_a_message_is_in_the_record_by_a_statement_that_rests_on_it():
-    """Its number is the evidence of a key point."""
+    """The message's number is the evidence of a key point."""
     state = pending("one", "two", "three", "four", "five", "six")
     record = replace(record_for(pending_in(state)), key_points=("One.",), evidence=RecordEvidence(key_points=((1, 3),)))
 
@@ -149,7 +149,7 @@ def test_a_decision_is_in_the_record_word_by_word_or_by_its_message():
 
 
 def test_an_identifier_of_the_replaced_record_is_accounted_for():
-    """Its message left long ago, and the new record is silent about it."""
+    """The identifier's message left long ago, and the new record is silent about it."""
     state = pending("one", "two", "three", "four", "five", "six")
     first = record_for(pending_in(state), summary="The invoice is INV-204417-B.")
     after = Given(state).when(replace(complete(state), record=first), POLICY).after
@@ -164,7 +164,7 @@ def test_an_identifier_of_the_replaced_record_is_accounted_for():
 
 
 def test_an_episode_that_is_shown_in_short_from_now_on_lets_go_of_its_long_text():
-    """Its statements are in the window no longer, and the identifiers of its long text leave."""
+    """The episode's statements are in the window no longer, and the identifiers of its long text leave."""
     state = pending("one", "two", "three", "four", "five", "six")
     episode = replace(
         record_for(pending_in(state), summary="The invoice is INV-204417-B.", record_id="e1"),
@@ -185,7 +185,7 @@ def test_an_episode_that_is_shown_in_short_from_now_on_lets_go_of_its_long_text(
 
 
 def test_an_entry_that_the_ledger_no_longer_shows_leaves():
-    """Its room went to others, and its message left long ago."""
+    """Others have taken the entry's room, and its message left long ago."""
     state = pending("one", "two", "three", "four", "five", "six")
     entry = LedgerEntry(IdentifierKind.CODE, "KX-5512093-R", "", (1,), 1, Use.USER, 5)
     before = state._replace(ledger=Ledger((entry,), 1, 0, 20, 0, 0))
@@ -197,7 +197,7 @@ def test_an_entry_that_the_ledger_no_longer_shows_leaves():
 
 
 def test_by_a_remake_only_the_record_that_it_replaces_leaves():
-    """No message does, and the model's record may be silent about what the extract said."""
+    """No message does, and the model's record may be silent about words of the extract."""
     state = pending("one", "two", "three", "four", "five", "six")
     extract = record_for(pending_in(state), summary="The invoice is INV-204417-B.")
     after = Given(state).when(replace(complete(state, fallback=True), record=extract), POLICY).after
@@ -211,7 +211,7 @@ def test_by_a_remake_only_the_record_that_it_replaces_leaves():
 
 
 def test_the_identifiers_of_results_that_came_and_were_cleared_during_the_pass_are_read_then():
-    """A pass reads before its model answers; a mark may take the place of what came since."""
+    """A pass reads before its model answers; a mark may take the place of a result that came since."""
     policy = replace(POLICY, clear_keep_tool_units=0, clear_min_tokens=64, preserve_recent=2)
     state = pending("one", "two", "three", "four", "five", "six")
     came = [
@@ -252,7 +252,7 @@ def test_a_pass_that_clears_counts_the_results():
 
 
 def test_a_secret_is_no_identifier():
-    """It is masked before anything is read, so that no receipt counts or shows it."""
+    """Secrets are masked before anything is read, so that no receipt counts or shows them."""
     state = pending("The key is sk-proj-abcdefghij0123456789XYZ.", "two", "three", "four", "five", "six")
 
     receipt = completed(state, record_for(pending_in(state)))
@@ -261,7 +261,7 @@ def test_a_secret_is_no_identifier():
 
 
 def test_a_message_that_no_call_returns_is_gone():
-    """It must not happen: a rewind removes messages from the window before any pass."""
+    """The case must not happen: a rewind removes messages from the window before any pass."""
     state = pending("one INV-204417-B", "two", "three", "four", "five", "six")
     after = Given(state).when(complete(state), POLICY).after
     broken = after._replace(removed=ranges((1, 1)))

@@ -106,7 +106,7 @@ def test_a_log_that_is_blanked_in_part_leads_to_the_same_state(seed: int, profil
 
 @pytest.mark.parametrize("profile", ProfileName)
 def test_nothing_that_only_redacted_messages_say_is_left(profile: ProfileName):
-    """Neither in an event before the redaction, nor in the state after it; rules and titles tell whose they are."""
+    """No event before the redaction has it, nor has the state after it; rules and titles tell whose they are."""
     found = dict.fromkeys(("message", "rule", "record", "title"), 0)
     for seed in range(HISTORIES):
         chat = SimulatedChat(seed, amendments=0.25, profile=profile, redactions=0.1)
@@ -130,7 +130,7 @@ def test_nothing_that_only_redacted_messages_say_is_left(profile: ProfileName):
 @pytest.mark.parametrize("profile", ProfileName)
 @pytest.mark.parametrize("seed", range(HISTORIES))
 def test_a_fork_is_folded_from_what_is_left_of_its_parent(seed: int, profile: ProfileName):
-    """One that shares a redacted message is redacted itself; what another one shares has not changed."""
+    """A fork that shares a redacted message is redacted itself; the messages of another one have not changed."""
     chat, rng = SimulatedChat(seed, amendments=0.25, profile=profile, redactions=0.1), Random(seed)
     for _ in chat.steps():
         pass
@@ -163,7 +163,7 @@ def _taken(state: Conversation, log: Log, command: Command, profile: ProfileName
 
 
 def test_everything_of_a_message_goes_but_its_place():
-    """Chat APIs pair calls with their results, so the ids of calls stay; so does what tells order and cost."""
+    """Chat APIs pair calls with their results, so the ids of calls stay; so do order and cost."""
     call = ToolCall("call", "book_flight", '{"to": "LIS"}')
     message = Message(
         "m1",
@@ -214,7 +214,7 @@ def test_a_record_of_an_older_version_is_blanked_under_that_version():
 
 
 def test_a_redacted_message_costs_what_is_left_of_it():
-    """The ratio, and what a usage report teaches, are of the window that is sent."""
+    """The ratio, and the lesson of a usage report, are of the window that is sent."""
     chat = Chat(append(*(appended(number, 90) for number in range(1, 6))))
 
     chat.after(RedactMessages((2, 3)))
@@ -255,7 +255,7 @@ def test_what_was_not_made_of_it_stays():
 
 
 def test_a_record_that_was_revoked_before_loses_its_text_too():
-    """It is out of use, and GetSummary returns it for ever; so does the log."""
+    """A revoked record is out of use, and GetSummary returns it for ever; so does the log."""
     chat = full_chat()
     record_id = chat.compressed()
     chat.after(RevokeSummary(record_id))
@@ -311,7 +311,7 @@ def test_what_was_before_the_message_is_not_blanked():
 
 
 def test_the_epoch_is_above_all_before_and_does_not_depend_on_them():
-    """A rule that is gone may have been what changed a window."""
+    """A rule that is gone may have changed a window."""
     chat = full_chat()
     chat.compressed()
 
@@ -322,7 +322,7 @@ def test_the_epoch_is_above_all_before_and_does_not_depend_on_them():
 
 
 def test_a_fork_has_nothing_to_purge_of_its_parent():
-    """Its own stream never had the texts."""
+    """The fork's own stream never had the texts."""
     chat = Chat(append(*(appended(number) for number in range(1, 6))))
     chat.after(RedactMessages((2,)))
 
@@ -342,7 +342,7 @@ def test_a_message_that_a_rewind_removed_is_redacted():
 
 
 def test_a_pending_pass_is_cancelled():
-    """It reads what was said; the rules ask for another one."""
+    """The pass reads the old text; the rules ask for another one."""
     chat = full_chat(82)
 
     events = chat.after(RedactMessages((5,)))
@@ -351,7 +351,7 @@ def test_a_pending_pass_is_cancelled():
 
 
 def test_what_is_redacted_already_is_not_redacted_again():
-    """Nothing changes, so no event says that it did."""
+    """Redacting again changes nothing, so no event says that it did."""
     chat = Chat(append(*(appended(number) for number in range(1, 6))))
     chat.after(RedactMessages((2,)))
 
@@ -371,7 +371,7 @@ def test_only_messages_of_the_conversation_are_redacted():
 
 
 def test_a_closed_conversation_is_redacted_and_begins_no_pass():
-    """Who asks for it does not want it opened."""
+    """The caller does not want it opened."""
     chat = full_chat()
     chat.compressed()
     chat.after(CloseConversation())
@@ -383,7 +383,7 @@ def test_a_closed_conversation_is_redacted_and_begins_no_pass():
 
 
 def test_a_title_that_was_made_before_is_not_taken_after():
-    """A model was asked for it while the record still said what was said."""
+    """A model was asked for it while the record still had the text."""
     chat = full_chat()
     record_id, asked = chat.compressed(), chat.state.redaction
     chat.after(RedactMessages((5,)))
@@ -407,7 +407,7 @@ def test_a_mark_does_not_name_the_tool_of_a_redacted_call():
 
 
 def exchange(number: int) -> list[MessageAppended]:
-    """A question, a call, its large result, and what came of it."""
+    """A question, a call, its large result, and the answer."""
     call = Message(f"m{number + 1}", Role.ASSISTANT, "", tool_calls=(ToolCall(f"c{number}", "search", "{}"),))
     return [
         appended(number, 3),
@@ -418,7 +418,7 @@ def exchange(number: int) -> list[MessageAppended]:
 
 
 def test_a_purge_of_an_earlier_redaction_does_not_end_a_later_one():
-    """What came between the two is still in the files."""
+    """Text redacted between the two is still in the files."""
     chat = Chat(append(*(appended(number) for number in range(1, 6))))
     chat.after(RedactMessages((2,)))
     first = chat.state.purge_due

@@ -1,4 +1,4 @@
-"""The JSON that chat APIs take: what each of them refuses does not occur, whatever the messages are."""
+"""The JSON that chat APIs take: forms that one of them refuses do not occur, whatever the messages are."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_parallel_calls_with_scattered_results_are_put_together():
 
 
 def test_calls_without_results_are_quoted_unless_they_are_the_last_word():
-    """What waits at the end may still be answered."""
+    """A call that waits at the end may still be answered."""
     waiting = rendered([said(1), calling(2, "a")], Rendering.OPENAI)["messages"]
     passed = rendered([said(1), calling(2, "a"), said(3)], Rendering.OPENAI)["messages"]
 
@@ -187,7 +187,7 @@ def test_a_call_id_that_is_used_again_is_another_id_for_anthropic():
     ],
 )
 def test_arguments_that_are_no_object_are_handed_on_under_one_key(arguments):
-    """Nothing of them is lost, and the request stays JSON."""
+    """The arguments lose nothing, and the request stays JSON."""
     message = Message("m", Role.ASSISTANT, tool_calls=(ToolCall("a", "search", arguments),))
 
     (call,) = rendered([message], Rendering.OLLAMA)["messages"][0]["tool_calls"]

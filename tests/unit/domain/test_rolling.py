@@ -1,4 +1,4 @@
-"""Profile ROLLING: when a pass is due, which record it updates or begins, what is merged, and what holds it."""
+"""Profile ROLLING: when a pass is due, which record it updates or begins, which records merge, and its holds."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ class Chat:
         return events
 
     def said(self, count: int, *, tokens: int = 100) -> list[Event]:
-        """The events of so many messages, in one append."""
+        """Append `count` messages at once, and return the events."""
         first = self.state.message_version + 1
         command = append(*(appended(n, tokens) for n in range(first, first + count)), settings=self._settings)
         return self.after(command)
 
     def summarized(self, count: int, *, record: int, tokens: int = 100) -> PassPlan:
-        """So many messages more, and the record of the pass that they are due to; its plan."""
+        """Say `count` messages more, commit the record of the pass that they trigger, and return its plan."""
         self.said(count, tokens=tokens)
         plan = pending_in(self.state)
         self.after(complete(self.state, tokens=record))
@@ -82,7 +82,7 @@ def requested(events: list[Event]) -> list[PassPlan]:
 
 @pytest.mark.parametrize(("count", "tokens", "trigger"), [(20, 100, Trigger.PERIODIC), (16, 250, Trigger.RATIO)])
 def test_a_pass_is_due_past_so_many_messages_or_tokens(count, tokens, trigger):
-    """Not at the number, but with the first one over it; the last four stay."""
+    """A trigger is not at the number, but with the first one over it; the last four stay."""
     chat = Chat()
     assert requested(chat.said(count, tokens=tokens)) == []
 
@@ -127,7 +127,7 @@ def test_an_emergency_waits_for_no_number_of_messages():
 
 
 def test_in_a_small_context_the_ratio_triggers_before_the_threshold():
-    """A window of 4,000 tokens is none for a budget of 2,000."""
+    """A window of 4,000 tokens does not fit a budget of 2,000."""
     chat = Chat(context_length=2_000)
 
     (plan,) = requested(chat.said(16))
@@ -150,7 +150,7 @@ def test_a_record_is_updated_until_it_is_full_and_then_the_next_one_begins():
 
 
 def test_a_record_that_stands_for_more_than_can_be_read_again_is_full():
-    """So that a bounded number of calls can always make it anew."""
+    """A bounded number of calls can therefore always make it anew."""
     policy = replace(POLICY, rebase_calls_max=1, max_input_tokens=1_000)
     chat = Chat(policy)
     chat.summarized(21, record=300)
@@ -161,7 +161,7 @@ def test_a_record_that_stands_for_more_than_can_be_read_again_is_full():
 
 
 def test_a_text_that_went_through_too_many_records_is_made_from_its_originals_again():
-    """In the same place."""
+    """The new record has the same place."""
     chat = Chat(replace(POLICY, rewrites_max=1))
     plans = [chat.summarized(21, record=300), chat.summarized(17, record=300), chat.summarized(17, record=300)]
 
@@ -171,7 +171,7 @@ def test_a_text_that_went_through_too_many_records_is_made_from_its_originals_ag
 
 
 def test_a_models_update_does_not_continue_a_stand_ins_text():
-    """It reads the messages that the extract stood for."""
+    """The update reads the messages that the extract stood for."""
     chat = Chat()
     chat.said(21)
     chat.after(complete(chat.state, tokens=300, fallback=True))
@@ -209,7 +209,7 @@ def test_records_over_their_share_are_merged_right_after_a_pass():
 
 
 def test_a_long_merge_continues_the_oldest_records_text():
-    """And reads the originals of the other alone."""
+    """The merge reads the originals of the other alone."""
     chat = with_two_records()
     chat.policy = replace(chat.policy, max_input_tokens=2_500)
     (merge,) = requested(chat.after(complete(chat.state, tokens=850)))
@@ -231,7 +231,7 @@ def test_a_revoked_merge_shows_the_records_that_it_merged_again():
 
 
 def test_records_that_are_shown_again_are_in_the_order_of_the_chat():
-    """Also where another record lies between two that were merged."""
+    """Another record may lie between two that were merged."""
     chat = with_two_records(pinned=20)
     chat.after(complete(chat.state, tokens=850))
     before = chat.shown
@@ -248,7 +248,7 @@ def test_records_that_are_shown_again_are_in_the_order_of_the_chat():
 
 
 def test_what_came_back_before_a_record_gets_a_record_of_its_own():
-    """The newest one is not told a second time what was long before it; the order stays that of the chat."""
+    """The newest one does not repeat words from long before it; the order stays that of the chat."""
     chat = Chat()
     chat.summarized(21, record=850)
     chat.summarized(17, record=300)
@@ -271,7 +271,7 @@ def test_a_revoked_range_is_done_again_without_waiting_for_new_messages():
 
 
 def test_a_forced_pass_asks_for_no_threshold():
-    """And is refused when there is nothing to summarize."""
+    """A forced pass is refused when there is nothing to summarize."""
     chat = Chat()
     chat.said(10)
     (plan,) = requested(chat.after(RequestPass()))
@@ -311,7 +311,7 @@ def test_irreducible_is_said_once_until_min_new_messages_have_come():
 
 
 def test_a_window_over_its_budget_that_cannot_be_made_smaller_says_so():
-    """At any number of messages."""
+    """The number of messages does not matter."""
     chat = Chat(context_length=1_000)
     chat.said(1, tokens=2_000)
 
@@ -319,7 +319,7 @@ def test_a_window_over_its_budget_that_cannot_be_made_smaller_says_so():
 
 
 def test_with_nothing_else_to_take_an_emergency_merges_records():
-    """Also within their share: they are all that can be made smaller."""
+    """Records within their share are merged, too: nothing else can be made smaller."""
     chat = Chat(replace(POLICY, record_token_ratio=0.35, max_summary_tokens=600), context_length=4_000)
     chat.summarized(21, record=650)
     chat.summarized(17, record=640)
@@ -339,7 +339,7 @@ def test_with_nothing_else_to_take_an_emergency_merges_records():
     ],
 )
 def test_settings_that_cannot_work_are_refused_naming_the_field(overrides, field):
-    """Whatever the data; CHAIN, which does not read them, takes them."""
+    """The refusal depends on no data; CHAIN, which does not read the settings, takes them."""
     with pytest.raises(InvalidPolicy) as refused:
         overridden(POLICY, overrides)
 

@@ -66,8 +66,9 @@ def test_up_to_a_budget_of_8192_nothing_depends_on_the_room(budget):
 
 
 def test_beyond_it_the_tail_is_as_long_as_there_is_room_beside_a_record_and_a_ledger():
-    """Of 95 % of 6,000 tokens 1,024 are the record's, which is a guess before there is one, and 2,000 the ledger's: 26
-    messages of 100 stay."""
+    """A record takes 1,024 tokens of 95 % of 6,000, a guess before there is one, and a ledger 2,000: 26 messages of 100
+    stay.
+    """
     events = chat(FULL, 100)
 
     assert planned(POLICY, events).covered == ranges((1, FULL - 26))
@@ -88,14 +89,14 @@ def test_the_share_of_the_tail_bounds_a_longer_one_too():
 
 
 def test_a_tail_without_a_share_is_bounded_by_the_room_alone():
-    """As the messages of preserve_recent are by their number."""
+    """Messages of preserve_recent are likewise bounded by their number alone."""
     policy = replace(POLICY, tail_token_ratio=0.0)
 
     assert planned(policy, chat(FULL, 100)).covered == ranges((1, FULL - 26))
 
 
 def test_a_summary_that_somebody_asks_for_keeps_the_usual_tail():
-    """Else there would be nothing to summarize below a third of the budget."""
+    """A longer one would leave nothing to summarize below a third of the budget."""
     state = state_of(*chat(40, 100))
     plan = only_plan(given(opened(), *chat(40, 100)).when(RequestPass(), POLICY).events)
 
@@ -111,7 +112,7 @@ def test_a_periodic_pass_keeps_the_usual_tail():
 
 
 def test_results_that_the_pass_clears_count_as_their_marks():
-    """So the tail reaches further back than one that would keep them whole."""
+    """The tail therefore reaches further back than one that would keep them whole."""
     messages: list[Message] = []
     for number in range(1, 57, 4):
         call_id = f"call{number}"
@@ -123,7 +124,7 @@ def test_results_that_the_pass_clears_count_as_their_marks():
 
 
 def test_a_record_grows_with_the_root_of_the_budget():
-    """From 8,192 on; a fixed size stays what it is, and so does any without room."""
+    """Records grow from 8,192 on; a fixed size stays, and so does any without room."""
     sizes = [largest_summary(POLICY, budget=budget) for budget in (4_096, 8_192, 8_193, 32_768, 131_072)]
 
     assert sizes == [512, SUMMARY_TOKENS_MAX, SUMMARY_TOKENS_MAX, 2_048, 4_096]
@@ -133,7 +134,7 @@ def test_a_record_grows_with_the_root_of_the_budget():
 
 @pytest.mark.parametrize("profile", [ProfileName.ROLLING, ProfileName.EPISODES])
 def test_the_other_profiles_leave_no_room(profile):
-    """Whatever the field says: their records have sizes of their own."""
+    """The field changes nothing: their records have sizes of their own."""
     policy = replace(profile_of(profile).defaults(), max_summary_tokens=0)
 
     assert room_tokens(state_of(), policy) == 0
@@ -168,7 +169,7 @@ def test_the_ledger_fills_what_record_and_tail_leave_of_the_room(window_tokens, 
 
 
 def test_the_plan_counts_the_messages_that_have_left_since_the_beginning():
-    """Where the window has room for a record that says it: those of the record before, and its own."""
+    """A window with room for a record counts those of the record before, and its own."""
     before = [opened(), *chat(FULL - 1, 100)]
     first = given(*before).when(append(appended(FULL, 100)), POLICY).events
     after = [*before, *first, completed(only_plan(first))]
@@ -181,7 +182,7 @@ def test_the_plan_counts_the_messages_that_have_left_since_the_beginning():
 
 @for_all(st.lists(st.integers(1, 400), min_size=3, max_size=60), st.integers(0, 8_000), st.integers(2, 8))
 def test_a_longer_tail_holds_the_usual_one_and_never_more_than_the_room(costs, room, tail):
-    """Without the record and the ledger, unless the usual tail alone takes more."""
+    """The room is that without record and ledger, unless the usual tail alone takes more."""
     events = [appended(number, tokens) for number, tokens in enumerate(costs, 1)]
     state = state_of(*events)
     usual = split(state, POLICY, tail_messages=tail)

@@ -1,4 +1,4 @@
-"""Standing rules: found in what users say, kept letter by letter, ended by later messages, shown within a limit."""
+"""Standing rules: found in users' words, kept letter by letter, ended by later messages, shown within a limit."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def shown(rules: Rules) -> list[int]:
 
 
 def talk(*texts: str) -> list[MessageAppended]:
-    """A user and an assistant who accepts whatever was said, in turn."""
+    """A user and an assistant who accepts everything, in turn."""
     said = [text for said in texts for text in (said, "Understood, I will keep to it.")]
     roles = (Role.USER, Role.ASSISTANT)
     return [appended(n, message=Message(f"m{n}", roles[(n - 1) % 2], text)) for n, text in enumerate(said, start=1)]
 
 
 def test_only_users_lay_down_rules():
-    """What a model, a tool or a system message says is none."""
+    """Words of a model, a tool or a system message are no rule."""
     others = [
         appended(n, message=Message(f"m{n}", role, RULE, tool_call_id="c" if role is Role.TOOL else ""))
         for n, role in enumerate((Role.ASSISTANT, Role.TOOL, Role.SYSTEM), start=1)
@@ -85,7 +85,7 @@ def test_a_reply_belongs_to_all_that_was_said_before_it():
 
 
 def test_a_message_that_stays_adds_no_rule_and_ends_one():
-    """The window has what it says; what it takes back has left."""
+    """The window has the message itself; the rule that it takes back has left."""
     first, _, last, _ = talk(RULE, TAKEN_BACK)
 
     alone, ended = found_rules([first], (), NO_RULES)
@@ -109,7 +109,7 @@ def test_a_rule_shows_until_it_is_taken_back_or_dropped():
 
 
 def test_a_rewind_takes_rules_away_and_gives_back_those_that_stand_again():
-    """What was taken back by a removed message stands."""
+    """A rule that a removed message took back stands."""
     rules = NO_RULES.after(finds(found(1), found(7), revoked=(RevokedRule("Always 1.", 1, 9),)), NOWHERE)
 
     back = rules.restricted(lambda number: 0 < number <= 6, NOWHERE)
@@ -204,7 +204,7 @@ def test_a_pin_takes_the_place_of_a_rule_and_a_revocation_of_all():
 
 
 def test_rules_are_dropped_by_their_message_and_only_once():
-    """Of the window, too; a message without a rule is refused."""
+    """Rules of the window can be dropped, too; a message without a rule is refused."""
     messages = talk(RULE, "Thanks a lot.")
     history = having(OPEN, *messages)
 
@@ -217,7 +217,7 @@ def test_rules_are_dropped_by_their_message_and_only_once():
 
 
 def test_known_rules_are_those_of_the_window_too():
-    """With what a message of the window takes back."""
+    """Messages of the window may take rules back."""
     state = having(OPEN, *talk(RULE, "Thanks a lot.", TAKEN_BACK)).state
 
     assert state.rules == NO_RULES
@@ -228,7 +228,7 @@ def test_known_rules_are_those_of_the_window_too():
     "rule", [RULE, "Please  always answer in   English, never in German\u00a0!", "以后给客户的每封邮件都必须用中文写。"]
 )
 def test_a_rule_is_byte_equal_after_fifty_passes(rule):
-    """Whatever each record says."""
+    """The records of the passes may say anything."""
     counter, policy = EstimatingCounter(), Policy(min_gain=0.0, min_messages=0, cooldown_messages=0)
     state = having(OPEN, *talk(rule)).state
     passes = 0

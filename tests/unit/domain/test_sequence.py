@@ -1,4 +1,4 @@
-"""The immutable sequence under the fold: every version stays what it was, and growing is cheap."""
+"""The immutable sequence under the fold: every version stays as it was, and growing is cheap."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_equal_items_make_equal_sequences():
 
 
 def test_an_index_outside_is_an_error_though_the_storage_has_more():
-    """An older version does not show what a newer one appended."""
+    """An older version does not show items that a newer one appended."""
     older = Sequence([1])
     older.append(2)
 
@@ -65,7 +65,7 @@ def test_an_index_outside_is_an_error_though_the_storage_has_more():
 
 
 def test_a_grown_sequence_shares_its_storage():
-    """A fold over many events copies nothing: that is what the type is for."""
+    """A fold over many events copies nothing: the type exists for that."""
     sequence: Sequence[int] = Sequence()
     grown = sequence
     for item in range(100):
@@ -101,7 +101,7 @@ class _Interrupted(list[object]):
 
 
 def test_two_threads_that_extend_one_version_at_once_each_have_their_own():
-    """Whoever comes second sees what is in its place and copies."""
+    """The second thread sees the first one's item in its place and copies."""
     version: Sequence[object] = Sequence([0])
     grown: list[Sequence[object]] = []
     version._shared = _Interrupted(lambda: grown.append(version.append("first")))
@@ -191,7 +191,7 @@ class _Named(Deferred[int]):
 
 
 def test_what_is_known_beside_deferred_items_outlives_them():
-    """It is let go with the sequence, not with its items."""
+    """The origin is let go with the sequence, not with its items."""
     named = Sequence.deferred(_Named(2, lambda: [1, 2]))
     other = named.append(3).replaced([2, 3]).append(4).replaced([4])
 
@@ -239,7 +239,7 @@ def test_threads_that_look_at_once_each_see_the_items():
 
 
 def test_a_look_whether_items_are_deferred_loads_none():
-    """Who weighs a sequence does not pay for its items."""
+    """A caller that weighs a sequence does not pay for its items."""
     deferred = _Loads(1, 2).sequence
     before = deferred.is_deferred, deferred.is_deferred
     list(deferred)
@@ -248,7 +248,7 @@ def test_a_look_whether_items_are_deferred_loads_none():
 
 
 def test_a_sequence_continues_what_it_grew_from():
-    """Also over several items, and nothing that only looks alike."""
+    """Several items may lie between; it did not grow from a sequence that only looks alike."""
     first = Sequence([1, 2])
     grown = first.append(3).append(4)
     other = first.append(5)

@@ -1,4 +1,4 @@
-"""Fifteen hundred random chats, and what holds after each of their steps.
+"""Fifteen hundred random chats, and the invariants after each of their steps.
 
 The chats are driven through `decide` and `evolve` alone. Every invariant has a control: a step in which it is broken
 and found to be.
@@ -61,7 +61,7 @@ def checked(seed: int) -> None:
 
 
 def check_holds(step: Step) -> None:
-    """In every state on the way, for those behind a step have been through the rules already."""
+    """Check every state on the way, for those behind a step have been through the rules already."""
     state, policy, now_us = step.before, step.policy, step.now_us
     for event in step.events:
         invariants.hold_is_told(state, policy, now_us, held=held_by(state, policy, now_us))

@@ -1,4 +1,4 @@
-"""The simulator's invariants, each shown a step in which it is broken: what would not be found proves nothing."""
+"""The simulator's invariants, each shown a step that breaks it: an invariant that finds nothing proves nothing."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_third_pass_of_one_trigger_is_found():
 
 
 def test_a_record_that_grows_the_window_is_found():
-    """A record that costs what it replaces saves nothing."""
+    """A record that costs as much as the replaced messages saves nothing."""
     with pytest.raises(Violation, match="larger"):
         invariants.no_record_grows_the_window(step(PENDING, completed(PLAN, tokens=PLAN.replaced_tokens)))
 

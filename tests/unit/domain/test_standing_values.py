@@ -1,4 +1,4 @@
-"""Which value that held a newer one supersedes."""
+"""The value, of those that held, that a newer one supersedes."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def test_values_of_one_message_do_not_supersede_each_other():
 
 
 def test_a_word_of_many_values_says_little():
-    """Each of these names one of many; none is the one that gives way."""
+    """Each of these names one of many; no one of them gives way."""
     made = standing(*((f"{n}0 min", AMOUNT, frozenset({"task"})) for n in range(1, 9)))
 
     assert made.superseded_by("95 min", AMOUNT, frozenset({"task"}), 9, changes=True) == ""
 
 
 def test_two_that_differ_in_their_digits_alone_are_one_thing():
-    """If they have letters enough to be a name."""
+    """Both must have letters enough to be a name."""
     made = standing(("fct_sales_v2", CODE, frozenset({"view"})), ("k2", CODE, frozenset({"key"})))
 
     assert made.superseded_by("fct_sales_v3", CODE, frozenset(), 9, changes=False) == "fct_sales_v2"

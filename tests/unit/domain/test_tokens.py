@@ -1,4 +1,4 @@
-"""What a message is worth, whose count is trusted, and how an estimate learns."""
+"""The worth of a message, the count that is trusted, and the learning of an estimate."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_tool_calls_and_results_count_what_is_rendered() -> None:
 
 
 def test_attachments_count_what_the_caller_says() -> None:
-    """Only the caller knows what an image costs."""
+    """Only the caller knows an image's cost."""
     message = Message("m", Role.USER, attachments=(Attachment("a", token_count=85), Attachment("b", token_count=170)))
 
     assert message_tokens(message, WORDS, model="words-1").tokens == MESSAGE_OVERHEAD_TOKENS + 255
@@ -90,7 +90,7 @@ def test_attachments_count_what_the_caller_says() -> None:
 
 @pytest.mark.parametrize("trusted", [0, 7, 9_000])
 def test_the_count_of_the_caller_is_trusted_over_everything(trusted: int) -> None:
-    """Whoever knows the model's own count need not pay for ours."""
+    """A caller that knows the model's own count need not pay for ours."""
     message = Message("m", Role.USER, "some text", name="Ada", token_count=trusted)
 
     assert message_tokens(message, WORDS, model="words-1") == TokenCount(trusted, TokenSource.CALLER)
@@ -107,7 +107,7 @@ def test_an_envelope_counts_as_its_result() -> None:
 
 @pytest.mark.parametrize("truth", [0.62, 0.8, 1.0, 1.17, 1.45, 1.9])
 def test_twenty_reports_bring_the_median_error_to_three_percent(truth: float) -> None:
-    """Whatever the model, its factor is learned within twenty turns of a chat."""
+    """Twenty turns of a chat teach the factor of any model."""
     rng = random.Random(20)
     remaining = []
     for _ in range(200):
@@ -153,7 +153,7 @@ def test_the_factor_stays_within_its_clamps(old: float, counted: int, reported: 
 
 @given(st.integers(CALIBRATION_TOKENS_MIN, 10**6), st.integers(1, 10**6), st.integers(0, 100))
 def test_the_factor_moves_towards_the_report(counted: int, reported: int, observations: int) -> None:
-    """Each report brings the factor nearer to what was reported, never past it."""
+    """Each report brings the factor nearer to the reported count, never past it."""
     ratio = min(FACTOR_MAX, max(FACTOR_MIN, reported / counted))
     factor = calibrated_factor(1.0, counted, reported=reported, observations=observations)
 

@@ -1,4 +1,4 @@
-"""Where the topic shifts: by hints, else by the words of any language."""
+"""Shifts of the topic: by hints, else by the words of any language."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def chat(*blocks: tuple[str, ...]) -> list[Message]:
 
 @pytest.mark.parametrize("language", TOPICS)
 def test_the_words_show_where_another_topic_begins(language):
-    """In any language that has words; before the user message that begins it."""
+    """Languages with words suffice; the shift is before the user message that begins the topic."""
     texts = TOPICS[language]
 
     assert topic_shifts(chat(texts[:2], texts[2:])) == {6}
@@ -119,7 +119,7 @@ def test_the_same_messages_have_the_same_shifts_in_any_process():
 
 
 def test_only_the_beginning_of_a_message_is_read():
-    """So that the work is bounded, whatever was pasted."""
+    """The bound holds the work down, whatever was pasted."""
     texts = TOPICS["en"]
     messages = chat(texts[:2], texts[:2])
     other = " ".join(f"q{n:03d}x" for n in range(400))

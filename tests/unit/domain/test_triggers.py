@@ -1,4 +1,4 @@
-"""When a pass begins: the rules of profile CHAIN, one after another, as a chat meets them.
+"""Beginnings of a pass: the rules of profile CHAIN, one after another, as a chat meets them.
 
 The budget is 1,000 tokens and a message costs ten, so that eighty messages are the default trigger.
 """
@@ -65,7 +65,7 @@ def summarized(*, record_tokens: int = 50, policy: Policy = POLICY) -> Given:
 
 
 def failed(times: int, *, state: Conversation, policy: Policy = POLICY) -> Given:
-    """The state after so many failed passes in a row, each requested by force."""
+    """The state after that many failed passes in a row, each requested by force."""
     for number in range(times):
         requested = Given(state).when(RequestPass(), policy, next_pass_id=f"forced{number}").after
         state = Given(requested).when(fail(requested), policy).after
@@ -96,7 +96,7 @@ def test_the_trigger_is_in_the_same_commit_and_fixes_the_range():
 
 
 def test_s1_edge_2_a_burst_of_five_across_the_threshold_requests_one_pass():
-    """The rules run once, after the whole batch; what comes during the pass requests none."""
+    """The rules run once, after the whole batch; messages that come during the pass request none."""
     burst = given(OPEN, *chat(78)).when(append(*chat(5, first=79)), POLICY)
     again = Given(burst.after).when(append(*chat(5, first=84)), POLICY)
 
@@ -224,7 +224,7 @@ def test_rule_1_the_end_of_a_wait_lets_an_idle_chat_recover():
 
 
 def test_a_wait_that_is_over_stays_over_when_the_clock_is_set_back():
-    """Whoever ends it has a clock that nobody sets."""
+    """The process that ends it has a clock that nobody sets."""
     policy = Policy(fallback=Fallback.NEVER)
     waiting = failed(1, state=given(OPEN, *chat(110)).state, policy=policy)
 
@@ -243,7 +243,7 @@ def test_the_rules_are_applied_under_the_policy_that_holds_now():
 
 
 def test_rule_1_a_wait_is_over_when_the_clock_stands_before_its_beginning():
-    """A clock that was set back says nothing of what has passed since; the wait is short, and is not made longer."""
+    """A clock that was set back says nothing of the time since; the wait is short, and is not made longer."""
     state = failed(2, state=given(OPEN, *chat(110)).state, policy=Policy(fallback=Fallback.NEVER)).state
     began_us = state.wait_until_us - 60 * SECOND
 
@@ -283,7 +283,7 @@ def test_rule_2_is_silent_below_the_trigger():
 
 
 def test_rule_2_comes_before_an_emergency():
-    """Nothing is triggered that would have nothing to do."""
+    """A pass that would have nothing to do is not triggered."""
     given(OPEN, appended(1, 2_000)).when(append(appended(2, 2_000)), POLICY).then(appended(2, 2_000), IRREDUCIBLE)
 
 
@@ -363,7 +363,7 @@ def test_rule_5_periodic_after_so_many_messages_whatever_the_ratio():
 
 
 def test_rule_5_a_periodic_pass_without_anything_to_do_is_silent():
-    """Below the trigger nothing is said of what cannot be compressed."""
+    """Below the trigger nothing is said of a range that cannot be compressed."""
     policy = Policy(force_refresh_after_messages=3, min_messages=0)
 
     given(OPEN, *chat(2)).when(append(appended(3)), policy).then(appended(3))
@@ -409,7 +409,7 @@ def test_a_follow_up_comes_exactly_once():
 
 
 def test_messages_that_came_during_a_follow_up_wait_for_the_cooldown():
-    """There is no third pass of the same trigger, though its tail of two would free something again."""
+    """A third pass of the same trigger does not come, though its tail of two would free something again."""
     policy = Policy(min_range_tokens=100)
     requested = given(OPEN, *chat(74), *chat(5, 58, first=75)).when(append(appended(80, 58)), policy)
     first = Given(requested.after).when(complete(requested.after, tokens=590), policy)
@@ -475,7 +475,7 @@ def test_a_report_goes_on_from_what_the_model_has_taught_elsewhere():
 
 
 def test_what_was_reported_of_one_model_says_nothing_of_another():
-    """With another model a conversation has no reports, so that it teaches the new one nothing."""
+    """A conversation with another model has no reports, so that it teaches the new one nothing."""
     reported = given(OPEN, *chat(20), UsageReported(20, "", 250, 0, 200, 1.125, 4))
     renamed = replace(reported.state.settings, model="ollama:other")
 
@@ -573,7 +573,7 @@ def test_halt_lets_the_last_pass_try_once_more_with_a_smaller_tail():
 
 
 def test_rebase_continues_the_least_rewritten_record_that_one_call_reaches():
-    """Its own text and the originals since, so that nothing is read twice without need; the record says so.
+    """The pass reads the record's own text and the originals since, so that nothing is read twice without need.
 
     Seventy messages of ten tokens, with their tags, are one call; those of two passes are two.
     """
@@ -601,14 +601,14 @@ def test_a_text_is_rewritten_once_for_as_many_passes_as_one_call_reaches_back():
 
 
 def test_a_partial_rebase_does_not_call_itself_made_from_originals():
-    """Depth 0 says that a record was; this one stands on another, and counts what its text went through."""
+    """Depth 0 says that a record was; this one stands on another, and counts the rewritings of its text."""
     plan, _ = deepest(Policy(max_input_tokens=3_000))
 
     assert (plan.depth, plan.base_id, plan.rewrites) == (1, "summary-p80", 1)
 
 
 def test_a_chain_that_was_rewritten_too_often_is_made_anew_from_all_originals():
-    """As long as that takes no more calls than the policy allows."""
+    """The new record may take no more calls than the policy allows."""
     policy = Policy(max_input_tokens=1_000, rewrites_max=2)
     plan, _ = deepest(policy)
 
@@ -635,7 +635,7 @@ def test_a_long_chain_goes_back_to_an_older_record_when_all_originals_are_too_ma
 
 
 def test_an_extract_is_no_base_to_go_back_to():
-    """A chain that has drifted is not cured by what only stood in for a model."""
+    """A chain that has drifted is not cured by a text that only stood in for a model."""
     policy = Policy(max_input_tokens=1_000, rewrites_max=2, rebase_calls_max=2)
     first = given(OPEN, *chat(79)).when(append(appended(80)), policy).after
     history = Given(Given(first).when(complete(first, fallback=True), policy).after)
@@ -647,7 +647,7 @@ def test_an_extract_is_no_base_to_go_back_to():
 
 
 def test_a_rebased_record_begins_a_new_chain():
-    """Nothing below it is part of the live lineage any more, and the next record stands on it."""
+    """Records below it are no part of the live lineage any more, and the next record stands on it."""
     _, state = deepest(POLICY)
     rebased = Given(Given(state).when(complete(state), POLICY).after)
     plan, _ = filled(rebased, POLICY)
@@ -693,7 +693,7 @@ def test_overhead_and_reserved_output_count():
     ],
 )
 def test_a_window_past_its_trigger_says_what_holds_it(change, why):
-    """Whoever asks why nothing happens gets the rule that says so; None when the next command brings a pass."""
+    """The answer to why nothing happens is the rule that says so; None when the next command brings a pass."""
     state = given(OPEN, *chat(14, 61)).state
 
     assert 0.8 <= state.ratio < 0.9
@@ -727,7 +727,7 @@ def test_a_pass_that_would_free_little_waits_for_more_messages_or_the_emergency(
     ],
 )
 def test_after_a_pass_a_window_past_its_trigger_says_what_holds_it(change, why):
-    """What hysteresis holds, a periodic pass does not wait for: with one due, nothing holds the window."""
+    """A periodic pass does not wait for hysteresis: with one due, nothing holds the window."""
     high = summarized().state._replace(lowest_ratio_since_pass=0.75)
     state = Given(high).when(append(*chat(9, 80, first=81)), replace(POLICY, enabled=False)).after
 

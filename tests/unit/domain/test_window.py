@@ -1,4 +1,4 @@
-"""Which messages belong together, and which of them a pass would compress."""
+"""Messages that belong together, and those that a pass would compress."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_the_tail_is_what_fits_beside_system_messages_and_a_record():
 
 
 def test_estimates_in_the_tail_are_corrected():
-    """A factor of two halves what the share takes."""
+    """A factor of two halves the room of the share."""
     events = [appended(n, 100, source=TokenSource.ESTIMATE) for n in range(1, 11)]
 
     assert dropped(events, calibration_factor=2.0) == list(range(1, 9))
@@ -100,7 +100,7 @@ def test_estimates_in_the_tail_are_corrected():
 
 
 def test_the_newest_user_message_stays_however_long_ago():
-    """An agent at work for twenty messages still knows what it was asked."""
+    """An agent at work for twenty messages still knows its task."""
     events = spoken([said(1), said(2), *(said(n, Role.ASSISTANT) for n in range(3, 23))])
 
     assert dropped(events) == [1, *range(3, 17)]
@@ -174,7 +174,7 @@ def test_a_result_after_the_user_has_spoken_is_still_its_calls():
 
 
 def test_a_late_result_keeps_its_call_and_nothing_in_between():
-    """Its unit is the call with all its results, in the place of the newest; the newest exchange counts without it."""
+    """The unit is the call with all its results, in the place of the newest; the newest exchange counts without it."""
     others = [said(n, Role.ASSISTANT) for n in range(5, 13)]
     messages = [said(1), calling(2, "a", "b"), result(3, "a"), said(4), *others, said(13), result(14, "b")]
 
@@ -184,7 +184,7 @@ def test_a_late_result_keeps_its_call_and_nothing_in_between():
 
 @for_all(ANY_MESSAGES)
 def test_every_message_is_in_one_unit_whatever_is_late(kinds):
-    """Nothing dropped twice, nothing lost, in the order of the messages."""
+    """The division drops no message twice and loses none, in the order of the messages."""
     events = messages_of(kinds)
     division = split(state_of(events), POLICY, tail_messages=2)
     numbers = [m.number for m in division.dropped]
@@ -194,7 +194,7 @@ def test_every_message_is_in_one_unit_whatever_is_late(kinds):
 
 
 def test_a_range_must_hold_a_message_and_enough_tokens():
-    """Nothing to drop, or too little: no pass."""
+    """A range with no message or too few tokens brings no pass."""
     policy = Policy(min_range_tokens=40)
 
     assert compressible(state_of(chat(6)), policy, tail_messages=6) is None
@@ -213,7 +213,7 @@ def test_corrected_tokens_are_rounded_once():
 
 @for_all(ANY_MESSAGES, st.integers(2, 12))
 def test_no_boundary_ever_parts_a_unit(kinds, tail):
-    """Whatever the messages: pairs are on one side, pending calls and the newest user message are kept."""
+    """Pairs of any messages are on one side; pending calls and the newest user message are kept."""
     events = messages_of(kinds)
     division = split(state_of(events), POLICY, tail_messages=tail)
     kept = {m.number for m in events} - {m.number for m in division.dropped}

@@ -62,7 +62,7 @@ async def test_a_cancelled_awaiter_does_not_cancel_the_commit(log):
 
 
 async def test_a_commit_is_heard_of_before_its_awaiter_and_after_its_awaiter_has_gone(log):
-    """Whoever keeps a state in step with the log misses no commit, whatever becomes of the caller."""
+    """A listener that keeps a state in step with the log misses no commit, whatever becomes of the caller."""
     appender = AsyncAppender(log)
     heard: list[object] = []
 
@@ -82,7 +82,7 @@ async def test_a_commit_is_heard_of_before_its_awaiter_and_after_its_awaiter_has
 
 
 async def test_a_refusal_is_heard_of_when_its_awaiter_has_gone(log):
-    """Whoever built on an append that was not written must know."""
+    """A listener that built on an append that was not written must know."""
     appender = AsyncAppender(log)
     heard: list[object] = []
     await appender.append(append(event(1)))
@@ -94,7 +94,7 @@ async def test_a_refusal_is_heard_of_when_its_awaiter_has_gone(log):
 
 
 async def test_what_a_listener_raises_changes_no_outcome(log):
-    """What is on disk is told as such, to its own awaiter and to the others of its group; the loop hears of the bug."""
+    """The append's own awaiter and the others of its group hear that it is on disk; the loop hears of the bug."""
     told: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context["exception"]))
     bug = RuntimeError("broken")

@@ -30,7 +30,7 @@ def noted(log: EventLog, count: int, size: int) -> None:
 
 
 def test_commits_between_two_steps_are_not_in_the_copy_and_do_not_begin_it_again(tmp_path: Path) -> None:
-    """It is of the moment at which it began, and ends after as many steps as that has pages."""
+    """The copy is of the moment at which it began, and ends after as many steps as that has pages."""
     steps: list[tuple[int, int]] = []
     with closing(SqliteEventLog.open(tmp_path / "a.db", clock_us=lambda: time.time_ns() // 1_000)) as log:
         noted(log, STEPS * PAGES_AT_ONCE * 4_096 // PAYLOAD_BYTES, PAYLOAD_BYTES)
@@ -65,7 +65,7 @@ def unreported(done: int, total: int) -> None:
 
 
 def test_a_file_that_comes_during_a_backup_is_not_replaced(tmp_path: Path, log: Path) -> None:
-    """It has its contents afterwards, and the copy is gone."""
+    """The file has its contents afterwards, and the copy is gone."""
     to = tmp_path / "b.db"
 
     def check(_: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_backup_to_the_place_of_an_import_is_refused(tmp_path: Path, log: Path
 
 
 def test_an_import_takes_over_what_a_killed_one_has_left(tmp_path: Path, log: Path) -> None:
-    """Its file and the write-ahead log of that."""
+    """A killed import leaves its file and the write-ahead log of that."""
     for name in ("b.db.new", "b.db.new-wal"):
         (tmp_path / name).write_bytes(log.read_bytes())
 

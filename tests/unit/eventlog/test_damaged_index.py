@@ -19,7 +19,7 @@ STREAMS = tuple(StreamId("default", f"chat-{number}") for number in range(1, 6))
 EVENTS = range(1, 301)
 _PAGE_BYTES = 4_096
 _CELL_COUNT, _CELL_POINTERS, _CHILD_BYTES = 3, 12, 4
-"""Of an inner page: https://sqlite.org/fileformat.html#b_tree_pages"""
+"""Places in an inner page: https://sqlite.org/fileformat.html#b_tree_pages"""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def whole(tmp_path_factory) -> Path:
 
 
 def _separators(path: Path) -> Iterator[int]:
-    """Where the entries on the root page of the index begin with the number of their stream."""
+    """Yield where the entries on the root page of the index begin with the number of their stream."""
     with closing(sqlite3.connect(path)) as database:
         query = "SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_events_2'"
         root = (database.execute(query).fetchone()[0] - 1) * _PAGE_BYTES

@@ -56,7 +56,7 @@ def _tree_pages(path: Path) -> set[int]:
 
 
 def _gaps(path: Path, page_bytes: int) -> Iterator[range]:
-    """Where in the file the gaps are, by the pages that SQLite says are b-trees'."""
+    """Yield the places of the gaps in the file, by the pages that SQLite says are b-trees'."""
     data = path.read_bytes()
     for number in _tree_pages(path):
         begin = (number - 1) * page_bytes
@@ -73,7 +73,7 @@ def _zeroed(path: Path, *pages: int) -> None:
 @pytest.mark.parametrize("auto_vacuum", [0, 1])
 @pytest.mark.parametrize("page_bytes", [512, 1_024, 4_096, 16_384, 65_536])
 def test_gaps_are_zeroed_and_no_other_byte_changes(tmp_path, page_bytes, auto_vacuum):
-    """So that a write which is cut off anywhere leaves the same database."""
+    """A write that is cut off anywhere therefore leaves the same database."""
     path = tmp_path / "file.db"
     _database(path, page_bytes=page_bytes, auto_vacuum=auto_vacuum, seed=page_bytes)
     before, rows, gaps = path.read_bytes(), _content(path), list(_gaps(path, page_bytes))
@@ -89,7 +89,7 @@ def test_gaps_are_zeroed_and_no_other_byte_changes(tmp_path, page_bytes, auto_va
 
 
 def test_only_the_pages_that_are_named_are_looked_at(tmp_path):
-    """A page past the end is none."""
+    """A page past the end is ignored."""
     path = tmp_path / "file.db"
     _database(path, page_bytes=4_096)
     before = path.read_bytes()
@@ -142,7 +142,7 @@ def test_free_blocks_that_go_in_a_circle_are_damage(tmp_path):
 
 @pytest.mark.parametrize("header", [b"no database", b"SQLite format 3\0\0\2", b"SQLite format 3\0\x03\xe8"])
 def test_what_does_not_begin_like_a_database_is_refused(tmp_path, header):
-    """Its magic, and a page size that SQLite has."""
+    """The beginning is SQLite's magic, and a page size that it has."""
     path = tmp_path / "file.db"
     path.write_bytes(header.ljust(4_096, b"\0"))
 

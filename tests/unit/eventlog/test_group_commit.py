@@ -1,4 +1,4 @@
-"""The writer's queue: what makes a group, what is refused, who is answered."""
+"""The writer's queue: groups, refusals and answers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Box:
 
 
 class _Writer:
-    """A commit that stops at a gate, so that a test decides what queues up behind it."""
+    """A commit that stops at a gate, so that a test decides which appends queue up behind it."""
 
     def __init__(self, gather_s: float = 0.0) -> None:
         self.groups: list[int] = []
@@ -82,7 +82,7 @@ def _hold(writer: _Writer, box: _Box) -> None:
 
 
 def test_what_comes_during_a_commit_is_the_next_group(writer: _Writer):
-    """A commit's time is what gathers the next group."""
+    """A commit's time gathers the next group."""
     box = _Box()
     _hold(writer, box)
 
@@ -96,7 +96,7 @@ def test_what_comes_during_a_commit_is_the_next_group(writer: _Writer):
 
 
 def test_a_group_of_several_holds_the_next_one_back():
-    """Under concurrent load a moment's wait makes groups fewer and larger; closing ends the wait."""
+    """A moment's wait makes groups fewer and larger under concurrent load; closing ends the wait."""
     writer, box = _Writer(gather_s=3_600.0), _Box()
     _hold(writer, box)
     for number in range(2):
@@ -114,7 +114,7 @@ def test_a_group_of_several_holds_the_next_one_back():
 
 
 def test_a_lone_caller_is_never_held_back():
-    """Without company there is nothing to gather."""
+    """A lone caller has no company to gather."""
     writer, box = _Writer(gather_s=3_600.0), _Box()
     writer.gate.set()
 
@@ -166,7 +166,7 @@ def test_a_group_ends_before_it_passes_a_cap(writer: _Writer, events, size, grou
 
 @pytest.mark.parametrize(("events", "size"), [(QUEUE_EVENTS_MAX // 20, 1), (1, QUEUE_BYTES_MAX // 20 + 1)])
 def test_a_full_queue_refuses_and_an_emptied_one_accepts(writer: _Writer, events, size):
-    """What waits is bounded in events and bytes; a refusal is typed and immediate."""
+    """The queue is bounded in events and bytes; a refusal is typed and immediate."""
     box, late = _Box(), _Box()
     _hold(writer, box)
     one = append(*(event(number) for number in range(events)))
@@ -184,7 +184,7 @@ def test_a_full_queue_refuses_and_an_emptied_one_accepts(writer: _Writer, events
 
 
 def test_a_closed_queue_refuses(writer: _Writer):
-    """After the close nothing is accepted."""
+    """The queue accepts nothing after the close."""
     box = _Box()
     writer.gate.set()
     writer.queue.close()
@@ -209,7 +209,7 @@ def test_closing_answers_what_was_accepted(writer: _Writer):
 
 
 def test_a_bug_in_the_commit_answers_everybody(writer: _Writer):
-    """Neither the group nor the queue behind it waits for ever, and the supervisor hears why."""
+    """No append in the group or queued behind it waits for ever, and the supervisor hears why."""
     box = _Box()
     _hold(writer, box)
     for number in range(5):

@@ -1,4 +1,4 @@
-"""What a stream has lost is found event by event, in memory that does not depend on how much it is."""
+"""Losses of a stream are found event by event, in memory that does not depend on their number."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_chain_hash_blames_its_own_event_alone(tmp_path: Path, changes: tuple[
 
 
 def test_events_that_are_in_no_page_are_counted(tmp_path: Path):
-    """In the middle by the versions around them, at the end by what the stream is known to have had."""
+    """Gaps in versions count losses in the middle; the known end of the stream counts those behind."""
     loss = _loss(_written(tmp_path / "log.db", 10), f"{GONE} 4", f"{GONE} 10", end=10)
 
     assert loss == Loss((), 0, 0, intact=8, unplaced=2)

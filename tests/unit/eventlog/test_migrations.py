@@ -63,7 +63,7 @@ def test_the_head_revision_is_the_newest_migration():
 
 
 def test_the_tables_are_strict(tmp_path):
-    """A column holds what it says and nothing else."""
+    """A column holds its own type and nothing else."""
     rows = _tables(writer_engine(tmp_path / "log.db"), make_tables)
 
     ours = [sql for kind, name, sql in rows if kind == "table" and name != REVISION_TABLE]

@@ -162,7 +162,7 @@ def test_the_head_of_a_namespace_is_that_of_the_last_commit(place: Place):
 
 
 def test_a_notification_wakes_before_the_next_look(place: Place):
-    """It comes with the commit; that the next look would do without it is how a process hears when it is lost."""
+    """The notification comes with the commit; a process that loses it hears by the next look."""
     log = place.open()
     heads: queue.Queue[int] = queue.Queue()
     channel = Channel.of(log.number, log.log_id)
@@ -224,7 +224,7 @@ def test_a_commit_to_one_log_wakes_nobody_of_another(place: Place):
 
 
 def test_logs_that_are_made_at_once_are_several(place: Place):
-    """Also in a database that has no tables yet."""
+    """The database may have no tables yet."""
     made: queue.Queue[PostgresEventLog] = queue.Queue()
     names = [f"log-{number}" for number in range(6)]
     making = [threading.Thread(target=lambda name=name: made.put(place.open(name))) for name in names]
@@ -263,7 +263,7 @@ def test_an_import_whose_place_was_taken_writes_nothing_into_the_next(place: Pla
 
 
 def test_leases_that_lapsed_long_ago_are_forgotten_some_at_a_time(place: Place):
-    """With those of work that has ended; a younger one, and those of another log, are nobody's to forget."""
+    """Leases of work that has ended are forgotten, too; younger ones, and those of another log, stay."""
     log = place.open()
     leases = PostgresLeases(log.number, log.write)
     PostgresLeases(place.open("other").number, log.write).hold({A: 1}, 0.0)
@@ -289,7 +289,7 @@ def test_leases_that_lapsed_long_ago_are_forgotten_some_at_a_time(place: Place):
 
 
 def test_a_connection_that_breaks_is_replaced(alone: Place):
-    """Between two calls nobody notices."""
+    """The caller between two calls does not notice."""
     log = alone.open()
     log.submit(append(event(1))).result(PATIENCE_S)
     assert len(log.read_all()) == 1
@@ -304,7 +304,7 @@ def test_a_connection_that_breaks_is_replaced(alone: Place):
 
 
 def test_what_was_acknowledged_outlives_the_server(alone: Place, own_server: PostgresServer):
-    """After a crash of the server the same process goes on where it was."""
+    """The same process goes on where it was after a crash of the server."""
     log = alone.open()
     log.submit(append(event(1))).result(PATIENCE_S)
     own_server.stop()
@@ -319,7 +319,7 @@ def test_what_was_acknowledged_outlives_the_server(alone: Place, own_server: Pos
 
 
 def test_a_type_that_was_lost_with_the_primary_is_numbered_anew(alone: Place):
-    """Also where this process had read its number; another type may have it now."""
+    """The process may have read the type's number already; another type may have it now."""
     log = alone.open()
     log.submit(append(event(1))).result(PATIENCE_S)
     _lose(alone, "types", "streams", "events")
@@ -331,7 +331,7 @@ def test_a_type_that_was_lost_with_the_primary_is_numbered_anew(alone: Place):
 
 
 def test_a_head_that_was_lost_with_the_primary_falls(place: Place):
-    """Of the log and of a namespace; listeners hear of the event that comes in the place of the lost one."""
+    """The heads of the log and of a namespace fall; listeners hear of the event in the place of the lost one."""
     log = place.open()
     log.submit(append(event(1), event(2))).result(PATIENCE_S)
     log.submit(append(event(3), to=StreamId("other", "a"))).result(PATIENCE_S)
@@ -371,7 +371,7 @@ def test_a_commit_that_waits_keeps_no_notification_of_another_log_waiting(alone:
     _configure(alone, "synchronous_standby_names = 'absent'")
     try:
         waiting = log.submit(append(event(1)))
-        _until(lambda: alone.ask("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == [(1,)])
+        _until(lambda: alone.ask("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") != [(0,)])
         held = alone.ask("SELECT count(*) FROM pg_locks WHERE locktype = 'object' AND database = 0")
     finally:
         _configure(alone, "synchronous_standby_names = ''")
@@ -381,7 +381,7 @@ def test_a_commit_that_waits_keeps_no_notification_of_another_log_waiting(alone:
 
 @pytest.mark.parametrize("before", range(4))
 def test_a_group_that_was_cancelled_leaves_the_writer_able_to_write(alone: Place, before: int):
-    """Whichever it is: the driver prepares what comes again, also in a group that never reaches it."""
+    """Whichever it is: the driver prepares a repeated statement, also in a group that never reaches it."""
     log = alone.open()
     for number in range(before):
         log.submit(append(event(number))).result(PATIENCE_S)
@@ -416,7 +416,7 @@ def test_a_primary_that_is_demoted_refuses_until_it_leads_again(alone: Place, ow
 
 
 def test_a_log_that_is_dropped_takes_nothing_more(place: Place):
-    """Neither without its tables nor with another log in its place."""
+    """A log refuses appends without its tables, and with another log in its place."""
     log = place.open()
     log.submit(append(event(1))).result(PATIENCE_S)
 
@@ -465,14 +465,14 @@ def test_an_append_that_the_database_cannot_take_harms_no_other(place: Place):
     ],
 )
 def test_each_state_of_the_server_has_its_error(state: str, kind: type[EventLogError] | None):
-    """An error of the program's own statements stays what it is."""
+    """An error of the program's own statements stays as it is."""
     outcome = translated(psycopg.errors.lookup(state)("message"))
 
     assert (None if outcome is None else type(outcome)) is kind
 
 
 def test_what_a_pooler_says_is_unsafe_only_while_a_log_is_opened():
-    """It names no transaction that it refuses otherwise than a server that it has lost."""
+    """A pooler names no transaction that it refuses otherwise than a server that it has lost."""
     error = psycopg.errors.lookup("08P01")("message")
 
     assert type(translated(error, is_opening=True)) is LogUnsafe
@@ -480,7 +480,7 @@ def test_what_a_pooler_says_is_unsafe_only_while_a_log_is_opened():
 
 
 def test_a_log_whose_lock_is_held_opens(place: Place):
-    """It is read at once, refuses appends after its wait for the lock, and takes them once that is free."""
+    """The log is read at once, refuses appends after its wait for the lock, and takes them once that is free."""
     first = place.open()
     first.submit(append(event(1))).result(PATIENCE_S)
     with psycopg.connect(place.url) as holder:
@@ -499,7 +499,7 @@ def test_a_log_whose_lock_is_held_opens(place: Place):
     [("UPDATE projections SET version = 0", "logs"), ("DROP TABLE snapshots", "logs"), ("", "eventlog_revision")],
 )
 def test_an_opening_that_needs_a_lock_waits_for_it_and_says_so(place: Place, change: str, table: str):
-    """To make rows or tables, and for its proof; longer than the server leaves a stopped process what it holds."""
+    """The lock serves rows, tables and the proof; the wait is longer than a stopped process may hold the lock."""
     place.open().close()
     if change:
         place.run(change)
@@ -535,7 +535,7 @@ def test_a_direct_url_beside_a_pooled_one_wakes_before_the_next_look(alone: Plac
 
 
 def test_a_url_to_listen_at_that_leads_elsewhere_is_refused(alone: Place, own_server: PostgresServer):
-    """To another log, or to a pooler; one that cannot be reached now is a warning, and looks go on without it."""
+    """The URL may lead to another log or to a pooler; one that cannot be reached now is a warning, and looks go on."""
     alone.open().submit(append(event(1))).result(PATIENCE_S)
     with naming_pooler(own_server.folder) as pooled:
         pooled = pooled.replace("/postgres?", "/alone?")
@@ -566,7 +566,7 @@ def test_a_lock_that_excludes_nobody_is_refused(place: Place):
 
 
 def test_a_standby_is_refused(alone: Place, own_server: PostgresServer):
-    """It says to connect to the primary."""
+    """The refusal says to connect to the primary."""
     alone.open().close()
     own_server.stop()
     own_server.follow_nobody()
@@ -601,7 +601,7 @@ def test_tables_of_something_else_are_left_alone(place: Place):
     ],
 )
 def test_a_schema_that_is_not_as_it_was_made_is_refused(place: Place, change: str, kind: type[EventLogError]):
-    """Before anything is written to it."""
+    """The refusal comes before anything is written to the schema."""
     place.open().close()
     place.run(change)
 
@@ -610,7 +610,7 @@ def test_a_schema_that_is_not_as_it_was_made_is_refused(place: Place, change: st
 
 
 def test_a_role_without_rights_is_refused(alone: Place):
-    """It says which are missing, and not that the log is damaged."""
+    """The refusal says which rights are missing, and not that the log is damaged."""
     alone.open().close()
     alone.run("DROP ROLE IF EXISTS bystander")
     alone.run("CREATE ROLE bystander LOGIN")
@@ -624,7 +624,7 @@ def test_a_role_without_rights_is_refused(alone: Place):
 
 
 def test_a_role_that_can_only_read_is_refused(alone: Place):
-    """It says which setting makes it so."""
+    """The refusal names the setting that makes the role so."""
     alone.run("ALTER DATABASE alone SET default_transaction_read_only = on")
 
     with pytest.raises(LogUnsafe, match="default_transaction_read_only"):
@@ -632,7 +632,7 @@ def test_a_role_that_can_only_read_is_refused(alone: Place):
 
 
 def test_a_database_of_another_encoding_is_refused(own_server: PostgresServer):
-    """Its texts would not be those that were given."""
+    """The texts of such a database would not be those that were given."""
     with psycopg.connect(own_server.url, autocommit=True) as connection:
         connection.execute(b"CREATE DATABASE ascii ENCODING 'SQL_ASCII' TEMPLATE template0")
     url = own_server.url.replace("/postgres?", "/ascii?")
@@ -653,7 +653,7 @@ def test_a_database_of_another_encoding_is_refused(own_server: PostgresServer):
     ],
 )
 def test_a_password_is_never_shown(url: str):
-    """Neither in a refusal nor in what led to it, nor in the name of the place."""
+    """No refusal, no cause of one and no name of the place shows it."""
     with pytest.raises(EventLogError) as caught:
         PostgresBackend(url).log_id()
 
@@ -678,7 +678,7 @@ def test_damage_to_a_stored_event_is_refused(place: Place):
 
 
 def test_a_table_of_an_older_version_gets_the_indexes_that_it_lacks(place: Place):
-    """Its columns are the same, so other logs keep their rows in it."""
+    """The table's columns are the same, so other logs keep their rows in it."""
     place.open().close()
     made = "SELECT indexname FROM pg_indexes WHERE tablename = 'notes' ORDER BY indexname"
     before = place.ask(made)
@@ -691,7 +691,7 @@ def test_a_table_of_an_older_version_gets_the_indexes_that_it_lacks(place: Place
 
 
 def test_damage_to_a_row_is_refused(place: Place):
-    """Whether it was changed or is missing; a row with a mark is left out of those that have it."""
+    """The row may be changed or missing; a row with a mark is left out of those that have it."""
     log = place.open()
     rows = PostgresRows(NOTES).of(log.number)
     rows.through(log.read, log.write)
@@ -712,7 +712,7 @@ def test_damage_to_a_row_is_refused(place: Place):
 
 
 def test_rows_of_an_older_version_are_made_again_for_their_own_log(place: Place):
-    """Those of another log of the database stay, unless the columns changed."""
+    """Rows of another log of the database stay, unless the columns changed."""
     for name in ("default", "other"):
         opened = place.open(name)
         opened.submit(append(event(1))).result(PATIENCE_S)
@@ -733,7 +733,7 @@ def test_rows_of_an_older_version_are_made_again_for_their_own_log(place: Place)
 
 
 def test_a_check_names_what_was_damaged_and_lost(place: Place):
-    """By position where an event is damaged, and by number where its row is gone."""
+    """The check gives a damaged event's position, and the number of an event whose row is gone."""
     log = place.open()
     log.submit(append(*map(event, range(1, 8)))).result(PATIENCE_S)
     log.submit(append(event(1), to=B)).result(PATIENCE_S)
@@ -771,7 +771,7 @@ def test_a_check_needs_a_log(place: Place):
 
 
 def test_a_copy_is_opened_by_nobody_until_it_is_whole(place: Place):
-    """It has the id and the events of the other log, and after it no second copy is made in its place."""
+    """The copy has the id and the events of the other log, and prevents a second copy in its place."""
     backend, seen = PostgresBackend(place.url), list[str]()
 
     def fill(log: EventLog) -> None:
@@ -800,7 +800,7 @@ def test_a_copy_is_opened_by_nobody_until_it_is_whole(place: Place):
 
 
 def test_a_copy_that_fails_leaves_nothing(place: Place):
-    """Also what an import left that was killed is gone before the next one."""
+    """The remains of an import that was killed are gone before the next one, too."""
 
     def refuse(log: EventLog) -> None:
         log.submit(append(event(1))).result(PATIENCE_S)
@@ -830,7 +830,7 @@ def test_two_imports_at_once_make_no_log_of_both(place: Place):
 
 
 def test_an_import_that_fails_leaves_the_copy_of_another_alone(place: Place):
-    """It began in the place of this one, and goes on."""
+    """The other import began in the place of this one, and goes on."""
     backend = PostgresBackend(place.url)
 
     def fails(log: EventLog) -> None:
@@ -843,7 +843,7 @@ def test_an_import_that_fails_leaves_the_copy_of_another_alone(place: Place):
 
 
 def test_a_copy_that_no_standby_has_is_not_made(alone: Place):
-    """Its last step waits for the standby as an append does."""
+    """The copy's last step waits for the standby as an append does."""
     backend = PostgresBackend(alone.url)
     cancelling = threading.Thread(target=_cancel_wait, args=(alone,))
 
@@ -860,7 +860,7 @@ def test_a_copy_that_no_standby_has_is_not_made(alone: Place):
 
 
 def test_rows_are_made_again_from_nothing(place: Place):
-    """Whoever made them, and whatever is damaged; the events stay."""
+    """The rows may have any maker and any damage; the events stay."""
     place.open().submit(append(event(1))).result(PATIENCE_S)
     place.run("UPDATE projections SET version = 99")
     with pytest.raises(LogNewer):
@@ -912,7 +912,7 @@ def test_one_process_alone_makes_rows_again(place: Place):
 
 
 def test_rows_are_nobody_elses_to_make_until_their_commit_is_there(alone: Place):
-    """Whoever looked in between would find them begun, and no process that makes them."""
+    """A process that looked in between would find them begun, and no process that makes them."""
     alone.open().submit(append(event(1))).result(PATIENCE_S)
     alone.run("UPDATE projections SET version = 0")
     backend = PostgresBackend(alone.url)
@@ -980,17 +980,15 @@ def _configure(place: Place, setting: str) -> None:
     place.run(f"ALTER SYSTEM SET {name} = {value}")
     place.run("SELECT pg_reload_conf()")
     _until(lambda: place.ask(f"SELECT current_setting('{name}') = {value}") == [(True,)])
-    # The checkpointer alone makes commits wait for standbys, and reads the setting before its next checkpoint.
-    place.run("CHECKPOINT")
+    # The checkpointer alone makes commits wait for standbys: it reads the setting before the checkpoint that follows the
+    # server's signal, which may reach it after it has reached this session.
+    for _ in range(3):
+        place.run("CHECKPOINT")
 
 
 def _cancel_wait(place: Place) -> None:
     """Cancel a commit's wait for a standby, as an operator does."""
-    _until(
-        lambda: (
-            place.ask("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") == [(True,)]
-        )
-    )
+    _until(lambda: place.ask("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") != [])
 
 
 _LISTENING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %'"

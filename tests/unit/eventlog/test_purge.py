@@ -153,7 +153,7 @@ def test_what_was_zeroed_is_not_written_back_from_memory(tmp_path):
 
 
 def test_appends_go_on_while_a_log_is_purged(tmp_path):
-    """What they write to pages meanwhile has no old text when the purge returns, and no event is lost."""
+    """Pages that they write meanwhile have no old text when the purge returns, and no event is lost."""
     path, ended = tmp_path / "log.db", threading.Event()
     with closing(Noted(path).log) as log:
         for first in range(1, 4_001, 500):
@@ -210,7 +210,7 @@ print(sqlite3.connect(sys.argv[1], timeout=0).execute("PRAGMA journal_mode = del
 
 
 def test_sqlites_locks_stay_after_a_purge(tmp_path):
-    """Without them another program would remove the write-ahead log when it closes the file."""
+    """The locks keep another program from removing the write-ahead log when it closes the file."""
     path = tmp_path / "log.db"
     with closing(_opened(path).log) as log:
         log.submit(append(event(1, SECRET))).result()

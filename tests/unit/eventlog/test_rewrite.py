@@ -49,7 +49,7 @@ def rows(path: Path) -> list[list[Any]]:
 
 
 def test_a_log_is_written_anew_with_every_row(path: Path):
-    """In a file without a read table, whole to SQLite and to the chains."""
+    """The new file has no read table, and is whole to SQLite and to the chains."""
     before = rows(path)
     assert _has_read_table(path)
 
@@ -63,7 +63,7 @@ def test_a_log_is_written_anew_with_every_row(path: Path):
 
 
 def test_a_log_that_is_not_to_go_on_is_as_it_was(path: Path):
-    """Before the copy or in its middle; nothing is left beside it."""
+    """The stop may come before the copy or in its middle; nothing is left beside the log."""
     before = path.read_bytes()
     new = path.with_name(f"{FILE}.new")
 
@@ -81,7 +81,7 @@ def test_a_check_that_takes_long_does_not_delay_a_stop(path: Path):
 
 
 def test_a_log_without_room_beside_it_is_refused_with_what_is_needed_and_what_is_there(path: Path):
-    """Before anything is written."""
+    """The refusal comes before anything is written."""
     before = path.read_bytes()
     needed = len(before) + len(before) // ROOM_SHARE
 
@@ -93,7 +93,7 @@ def test_a_log_without_room_beside_it_is_refused_with_what_is_needed_and_what_is
 
 
 def test_a_log_that_is_already_packed_fits_into_the_room_that_is_asked_for(tmp_path: Path, now: Path):
-    """Its indexes are filled in another order than SQLite's own packing fills them."""
+    """The log's indexes are filled in another order than SQLite's own packing fills them."""
     packed = tmp_path / FILE
     with closing(sqlite3.connect(now)) as database:
         database.execute("VACUUM INTO ?", (str(packed),))
@@ -105,7 +105,7 @@ def test_a_log_that_is_already_packed_fits_into_the_room_that_is_asked_for(tmp_p
 
 
 def test_what_a_killed_process_left_in_the_write_ahead_log_is_written_too(tmp_path: Path, now: Path):
-    """And none of it is left beside the new file, whose pages are others."""
+    """The write-ahead log does not stay beside the new file, whose pages are others."""
     path = tmp_path / FILE
     with closing(sqlite3.connect(shutil.copy(now, tmp_path / "open.db"))) as database:
         database.execute("PRAGMA journal_mode = wal")
@@ -147,7 +147,7 @@ def test_an_empty_file_is_made_no_log(tmp_path: Path):
 
 
 def test_the_log_of_another_process_is_left_alone(path: Path):
-    """It is its own."""
+    """The other process owns the log."""
     lock = FileLock(path)
     try:
         with pytest.raises(LogLocked):

@@ -1,4 +1,4 @@
-"""The salvage of a damaged log: what is proven, what follows from what, and what is said of the rest."""
+"""The salvage of a damaged log: proofs, consequences of them, and the report of the rest."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.surviving import record, varint
 
 A, B = StreamId("default", "a"), StreamId("default", "b")
 SECURELY = "PRAGMA secure_delete = on"
-"""Nothing is left of what a statement overwrites."""
+"""A setting that leaves nothing of bytes that a statement overwrites."""
 
 
 class Tally(NamedTuple):
@@ -50,7 +50,7 @@ def _origin(event: RecordedEvent) -> tuple[StreamId, int] | None:
 
 
 ERASED_WEIGHT = 3.0
-"""Of the row of an erased stream."""
+"""The weight in the row of an erased stream."""
 
 GONE = b"gone"
 """The payload of an event of an erased stream."""
@@ -141,7 +141,7 @@ def sealed(path: Path, *streams: StreamId) -> list[SealedEvent]:
 
 
 def texts(path: Path, stream: StreamId) -> list[str]:
-    """What a stream of a log says."""
+    """Return the texts of a stream of a log."""
     return [event.event.payload.decode() for event in sealed(path, stream)]
 
 
@@ -202,7 +202,7 @@ def test_what_is_lost_is_vacant_and_what_follows_it_is_a_remnant(tmp_path: Path)
 @pytest.mark.parametrize("position", [2, 6])
 @pytest.mark.parametrize("column", ["chain", "content_hash"])
 def test_a_hash_that_proves_nothing_is_made_again(tmp_path: Path, column: str, position: int):
-    """Of an event in the middle of its stream, and of the last one."""
+    """The event may be in the middle of its stream, or the last one."""
     path = log_at(tmp_path / "log.db", *TWO_STREAMS)
     whole = sealed(path, A, B)
     changed(path, f"UPDATE events SET {column} = randomblob(length({column})) WHERE position = {position}")
@@ -214,7 +214,7 @@ def test_a_hash_that_proves_nothing_is_made_again(tmp_path: Path, column: str, p
 
 
 def test_events_that_contradict_their_chain_are_remnants(tmp_path: Path):
-    """Another event stands in the place of one: what was written behind that does not follow from it."""
+    """Another event stands in the place of one: events written behind that do not follow from it."""
     other = log_at(tmp_path / "other.db", *TWO_STREAMS[:2], said(A, "THREE", "four", first=3))
     path = log_at(tmp_path / "log.db", *TWO_STREAMS[:3], said(A, "five", "six", first=5))
     columns = "event_id, time_us, content_hash, commitment, chain, salt, payload"
@@ -232,7 +232,7 @@ def test_events_that_contradict_their_chain_are_remnants(tmp_path: Path):
 
 
 def test_a_stream_that_begins_from_a_cut_one_is_a_remnant(tmp_path: Path):
-    """One that begins from what is kept stays."""
+    """A stream that begins from a kept event stays."""
     path = log_at(
         tmp_path / "log.db", *TWO_STREAMS, *(said(StreamId("default", f"of-{n}"), f"of a {n}") for n in (1, 3))
     )
@@ -276,7 +276,7 @@ def test_a_lost_end_is_told_by_the_index(tmp_path: Path):
 
 
 def test_a_row_that_is_not_as_written_tells_nothing(tmp_path: Path):
-    """Its seal does not hold: the log has no such end."""
+    """The row's seal does not hold: the log has no such end."""
     path = log_at(tmp_path / "log.db", *TWO_STREAMS)
     changed(path, "UPDATE tallies SET position = 40, events = 40 WHERE id = 'a'")
 
@@ -284,7 +284,7 @@ def test_a_row_that_is_not_as_written_tells_nothing(tmp_path: Path):
 
 
 def test_a_stream_without_a_name_is_named_by_its_row(tmp_path: Path):
-    """Neither the table of streams nor the index beside it has its name; the commitment says which name is right."""
+    """The table of streams and the index beside it both lack its name; the commitment says which name is right."""
     path = log_at(tmp_path / "log.db", *TWO_STREAMS)
     overwritten(path, root(path, "streams"), root(path, "sqlite_autoindex_streams_1"))
 
@@ -295,7 +295,7 @@ def test_a_stream_without_a_name_is_named_by_its_row(tmp_path: Path):
 
 
 def test_a_stream_without_any_name_is_named_by_its_first_event(tmp_path: Path):
-    """Its row is lost, too; so is what would confirm the log's secret before."""
+    """The stream's row is lost, too; so is the confirmation of the log's secret before."""
     path = log_at(tmp_path / "log.db", *(said(each, f"I am {each.name}", "and more") for each in (A, B)))
     whole = sealed(path, A, B)
     changed(path, SECURELY, "DELETE FROM tallies")
@@ -368,7 +368,7 @@ def test_an_id_is_believed_beside_its_secret_where_no_stream_begins(tmp_path: Pa
 
 @pytest.mark.parametrize("number", [2, 7])
 def test_an_event_is_its_streams_whatever_number_its_row_has(tmp_path: Path, number: int):
-    """The number is not part of what is proven; the name is. It may be that of another stream, which loses nothing."""
+    """The number is not part of the proof; the name is. A number of another stream costs that stream nothing."""
     path = log_at(tmp_path / "log.db", *TWO_STREAMS, said(A, "five", first=5))
     changed(path, f"UPDATE events SET stream = {number} WHERE position = 7")
 
@@ -390,7 +390,7 @@ def imitation(whole: Path, position: int, version: int, stream: StreamId = B, ki
 
 
 def test_a_message_that_imitates_an_event_is_none(tmp_path: Path):
-    """It would be the next one of its stream, but for the hash of its content, which the log's secret makes."""
+    """The imitation would be the next event, but for the hash that the log's secret makes of its content."""
     whole = log_at(tmp_path / "log.db", *TWO_STREAMS)
     path = log_at(whole, said(A, imitation(whole, position=8, version=3), first=5))
     with Image(path) as image:
@@ -432,7 +432,7 @@ def test_without_the_secret_no_position_is_believed_that_the_file_cannot_have(tm
 
 
 def test_without_the_secret_an_imitation_has_no_position_of_an_event(tmp_path: Path):
-    """It lies on an earlier page than the event."""
+    """The imitation lies on an earlier page than the event."""
     path = log_at(tmp_path / "log.db", *TWO_STREAMS[:2])
     log_at(path, said(A, imitation(path, position=7, version=2), *("x" * 3_000 for _ in range(2)), first=3))
     log_at(path, said(B, "zwei", first=2))
@@ -469,7 +469,7 @@ def test_a_number_is_read_although_a_bit_before_it_is_another(tmp_path: Path):
 
 
 def test_a_long_event_is_read_although_no_page_leads_to_its_next(tmp_path: Path):
-    """Its pages lie one after the other, and the commitment says so."""
+    """The event's pages lie one after the other, and the commitment says so."""
     text = "".join(f"{number} " for number in range(5_000))
     path = log_at(tmp_path / "log.db", said(A, text))
     content = bytearray(path.read_bytes())
@@ -484,7 +484,7 @@ def test_a_long_event_is_read_although_no_page_leads_to_its_next(tmp_path: Path)
 
 
 def test_a_log_that_a_process_owns_is_left_alone(tmp_path: Path):
-    """It may be written meanwhile."""
+    """The process may write the log meanwhile."""
     path = log_at(tmp_path / "log.db", *TWO_STREAMS)
 
     with closing(FileLock(path)), pytest.raises(LogLocked):
@@ -492,7 +492,7 @@ def test_a_log_that_a_process_owns_is_left_alone(tmp_path: Path):
 
 
 def test_nothing_is_made_beside_the_damaged_log(tmp_path: Path):
-    """Not even a lock, where there is none."""
+    """The salvage does not even make a missing lock."""
     whole = log_at(tmp_path / "log.db", *TWO_STREAMS)
     alone = tmp_path / "alone" / "log.db"
     alone.parent.mkdir()
@@ -516,7 +516,7 @@ def test_a_write_ahead_log_without_its_file_is_no_place_for_a_log(tmp_path: Path
 
 @pytest.mark.parametrize("there", ["new.db", f"new.db{REMNANTS}"])
 def test_a_file_that_is_there_stays(tmp_path: Path, there: str):
-    """Neither a log nor remnants are overwritten."""
+    """The salvage overwrites no log and no remnants."""
     path = log_at(tmp_path / "log.db", *TWO_STREAMS)
     (tmp_path / "new").mkdir()
     mine = log_at(tmp_path / "mine.db", said(A, "mine")).read_bytes()
@@ -529,7 +529,7 @@ def test_a_file_that_is_there_stays(tmp_path: Path, there: str):
 
 
 def test_a_salvage_that_fails_leaves_nothing(tmp_path: Path):
-    """Without an event, without room, and when what is made does not pass; a later one is not in its way."""
+    """The failure may be no event, no room, or a result that does not pass; a later salvage can still be made."""
     path = log_at(tmp_path / "log.db", *TWO_STREAMS)
     changed(path, SECURELY, "UPDATE events SET payload = x'00' WHERE position = 2")
     nothing = tmp_path / "nothing.db"
@@ -563,11 +563,11 @@ TAKEN = (
     said(B, "drei", first=4),
 )
 BLANKS = {A: dict.fromkeys(range(1, 5), GONE), B: {2: HIDDEN}}
-"""What TAKEN takes away: all of A before version 5, and version 2 of B."""
+"""Events that TAKEN takes away: all of A before version 5, and version 2 of B."""
 
 
 def test_blanked_events_come_back_blanked(tmp_path: Path):
-    """With their seals and the keys of their requests, as they were."""
+    """Blanked events keep their seals and the keys of their requests, as they were."""
     path = log_at(tmp_path / "log.db", *TAKEN, blanks=BLANKS)
 
     new, done = salvage(path)
@@ -581,7 +581,7 @@ def test_blanked_events_come_back_blanked(tmp_path: Path):
 
 @pytest.mark.parametrize("is_older_first", [True, False])
 def test_a_blanked_event_wins_over_what_it_was(tmp_path: Path, is_older_first: bool):
-    """Wherever both are found; what is kept is the one that was blanked, not another one made of the older."""
+    """The blanked one is kept wherever both are found, not another one made of the older."""
     path = log_at(tmp_path / "log.db", *TAKEN)
     older = path.read_bytes()
     log_at(path, blanks=BLANKS)
@@ -598,7 +598,7 @@ def test_a_blanked_event_wins_over_what_it_was(tmp_path: Path, is_older_first: b
 
 
 def test_a_blanked_event_that_no_page_names_wins_over_what_it_was(tmp_path: Path):
-    """It has the same commitment, which is all that is known of it: those beside it are lost, and what took it away."""
+    """The commitment is the same, and all that is known: events beside it are lost, and the one that blanked it."""
     path = log_at(tmp_path / "log.db", said(B, "eins"), said(A, "one", "two", "three"))
     changed(path, SECURELY, "UPDATE events SET payload = x'00' WHERE position IN (2, 4)")
     older = path.read_bytes()
@@ -638,7 +638,7 @@ def test_a_remnant_has_nothing_that_was_taken_away(tmp_path: Path):
 
 @pytest.mark.parametrize("lost", [1, 2, 7])
 def test_an_erased_stream_stays_erased_whatever_of_it_is_lost(tmp_path: Path, lost: int):
-    """Its name is taken, and nothing is told of it: also where only a blanked event says that it was erased."""
+    """The stream's name is taken and nothing is told of it, even where only a blanked event says that it was erased."""
     path = log_at(tmp_path / "log.db", *TAKEN, blanks={A: dict.fromkeys(range(1, 5), GONE)} if lost == 7 else None)
     changed(path, SECURELY, f"UPDATE events SET payload = x'00' WHERE position = {lost}")
 
@@ -654,7 +654,7 @@ def test_an_erased_stream_stays_erased_whatever_of_it_is_lost(tmp_path: Path, lo
 
 @pytest.mark.parametrize("version", [1, 5])
 def test_a_row_says_that_a_stream_was_erased(tmp_path: Path, version: int):
-    """Where the event that says so is lost, and where all are."""
+    """The event that says so may be lost, and so may all others."""
     path = log_at(tmp_path / "log.db", *TAKEN)
     of_a = "stream = 1 AND version >= " + str(version)
     changed(path, SECURELY, f"UPDATE events SET payload = x'00' WHERE {of_a}")
@@ -669,7 +669,7 @@ def test_a_row_says_that_a_stream_was_erased(tmp_path: Path, version: int):
 
 
 def test_what_begins_from_an_erased_stream_is_erased(tmp_path: Path):
-    """It was erased before, though nothing of it says so."""
+    """The stream was erased before, though nothing of it says so."""
     fork = StreamId("default", "fork")
     path = log_at(tmp_path / "log.db", *TWO_STREAMS, said(fork, "of a 2", "secret"), TAKEN[4])
 
@@ -692,7 +692,7 @@ def test_a_stream_that_is_cut_before_what_took_away_is_sealed_anew(tmp_path: Pat
 
 @pytest.mark.parametrize("lost", [0, 1, 2, 4])
 def test_blanked_events_that_no_page_names_are_proven_by_the_chain(tmp_path: Path, lost: int):
-    """The directory of their page is gone; what is known beside them says that they are real."""
+    """The directory of their page is gone; facts known beside them say that they are real."""
     other = said(StreamId("default", "c"), "x" * 3_000)
     path = log_at(tmp_path / "log.db", *TAKEN, other, blanks=BLANKS)
     if lost:
@@ -712,7 +712,7 @@ def test_blanked_events_that_no_page_names_are_proven_by_the_chain(tmp_path: Pat
 
 
 def test_without_the_secret_an_imitation_takes_nothing_away(tmp_path: Path):
-    """It would erase a stream that somebody else has written."""
+    """The imitation would erase a stream that somebody else has written."""
     path = log_at(tmp_path / "log.db", *TWO_STREAMS, said(StreamId("default", "c"), "all", kind="Erased"))
     log_at(path, said(A, imitation(path, position=9, version=3, kind="Erased"), first=5))
     overwritten(path, root(path, "log"))
@@ -741,8 +741,9 @@ def test_without_the_secret_the_chain_leads_to_what_takes_away(tmp_path: Path):
 
 @pytest.mark.parametrize("position", [6, 8])
 def test_a_message_that_imitates_a_blanked_event_is_none(tmp_path: Path, position: int):
-    """Neither in the place of an event nor behind the last one: it has a commitment to what it says, and no hash of the
-    log's own that would say otherwise."""
+    """The imitation stands in an event's place or behind the last one: it has a commitment to its payload, and no hash
+    of the log's own that would contradict.
+    """
     whole = log_at(tmp_path / "log.db", *TWO_STREAMS)
     version, event_id = (2, b"%016d" % 2) if position == 6 else (3, b"f" * 16)
     ((kind, time_us),) = asked(whole, "SELECT type, time_us FROM events WHERE position = 6")

@@ -1,4 +1,4 @@
-"""What is SQLite's own: settings, files, locks, full disks, damaged rows, the size of the write-ahead log."""
+"""The SQLite part of a log: settings, files, locks, full disks, damaged rows, the size of the write-ahead log."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_the_connection_inside_the_log_is_the_flushing_one(path):
 
 
 def test_readers_can_neither_write_nor_checkpoint(log, path):
-    """One connection writes and checkpoints, which is what keeps older SQLite libraries safe."""
+    """One connection writes and checkpoints, which keeps older SQLite libraries safe."""
     engine = reader_engine(path)
     with engine.connect() as connection:
         assert _setting(connection, "wal_autocheckpoint") == 0
@@ -115,7 +115,7 @@ def test_readers_can_neither_write_nor_checkpoint(log, path):
 
 
 def test_readers_keep_to_the_file_that_was_opened(log, path):
-    """However many read at once, none opens by its name what was put in the file's place."""
+    """However many read at once, none opens by its name a file that was put in the log's place."""
     log.submit(append(event(1))).result()
     log._writer.checkpoint()
     other = SqliteEventLog.open(path.with_name("other.db"), clock_us=Clock())
@@ -141,7 +141,7 @@ def test_a_log_on_a_database_without_a_write_ahead_log_is_refused(tmp_path):
 
 
 def test_files_are_readable_to_their_owner_alone(log, path):
-    """What holds text is 0600 from its first byte, side files too."""
+    """Files with text have mode 0600 from their first byte, side files too."""
     log.submit(append(event(1))).result()
 
     assert {each.name: _mode(each) for each in path.parent.iterdir()} == dict.fromkeys(
@@ -175,7 +175,7 @@ def test_a_closed_log_can_be_owned_again(path):
 
 
 def test_a_failed_open_releases_the_lock(path):
-    """What could not be opened is owned by nobody."""
+    """A file that could not be opened has no owner."""
     path.write_bytes(b"this is not a database, though it is long enough to be one" * 100)
 
     for _ in range(2):
@@ -186,7 +186,7 @@ def test_a_failed_open_releases_the_lock(path):
 @pytest.mark.parametrize("journal_mode", ["delete", "wal"])
 @pytest.mark.parametrize("open_elsewhere", [True, False])
 def test_another_programs_database_is_not_taken_over(path, journal_mode, open_elsewhere):
-    """Whether it is in use or not: no table, no mode, no lock file, and its write-ahead log as it was."""
+    """The database may be in use or not: no table, no mode, no lock file, and its write-ahead log as it was."""
     with closing(sqlite3.connect(path)) as app:
         app.execute(f"PRAGMA journal_mode = {journal_mode}")
         app.execute("CREATE TABLE users (name)")
@@ -227,7 +227,7 @@ def test_a_missing_folder_is_said_to_be_unavailable(tmp_path):
 
 
 def test_a_file_of_a_newer_schema_is_refused(path):
-    """An older program never writes into what it does not understand."""
+    """An older program never writes into a schema that it does not understand."""
     SqliteEventLog.open(path, clock_us=Clock()).close()
     _outside(path, "UPDATE eventlog_revision SET version_num = '9999'")
 
@@ -236,7 +236,7 @@ def test_a_file_of_a_newer_schema_is_refused(path):
 
 
 def test_closing_leaves_one_file_with_everything_in_it(path):
-    """After a clean close the database file is complete without its write-ahead log."""
+    """The database file is complete without its write-ahead log after a clean close."""
     log = SqliteEventLog.open(path, clock_us=Clock())
     log.submit(append(*(event(number) for number in range(50)))).result()
 
@@ -263,7 +263,7 @@ def test_closing_empties_the_write_ahead_log_though_others_have_the_file_open(pa
 
 
 def test_more_streams_than_are_remembered_go_on_where_they_were(log):
-    """What the writer remembers of streams is bounded, and forgetting changes no answer."""
+    """The writer's memory of streams is bounded, and forgetting changes no answer."""
     futures = [
         log.submit(append(event(1), to=StreamId("many", str(number)))) for number in range(STREAMS_KEPT_MAX + 50)
     ]
@@ -334,7 +334,7 @@ def test_a_full_disk_is_said_and_passes_by_itself(path):
 
 
 def test_a_failing_disk_stops_the_log_and_says_so_once(path):
-    """After an I/O error nothing is acknowledged any more, whatever the next attempt would say."""
+    """The log acknowledges nothing after an I/O error, whatever the next attempt would say."""
     heard: list[Exception] = []
     broken = [True]
     queued = threading.Event()
@@ -361,7 +361,7 @@ def test_a_failing_disk_stops_the_log_and_says_so_once(path):
 
 
 def test_a_file_that_goes_while_its_commit_is_flushed_acknowledges_nothing(path):
-    """Looked at after the flush too: what was in its place before it says nothing of the time of the answer."""
+    """The log looks at the file after the flush too: a look before it proves nothing at the time of the answer."""
 
     def prepare(connection) -> None:
         connection.connection.driver_connection.set_trace_callback(
@@ -426,7 +426,7 @@ def test_an_append_that_meets_a_foreign_writer_is_unavailable(path):
     ],
 )
 def test_a_changed_row_is_never_served(log, path, column, damage):
-    """Whatever part of an event was changed, reading it is LogCorrupt, and its neighbours are still served."""
+    """A read of an event with any part changed is LogCorrupt, and the event's neighbours are still served."""
     log.submit(append(event(1), event(2), event(3))).result()
 
     _outside(path, f"UPDATE events SET {column} = ? WHERE position = 2", damage)
@@ -438,7 +438,7 @@ def test_a_changed_row_is_never_served(log, path, column, damage):
 
 
 def test_a_renamed_stream_is_never_served(log, path):
-    """Which stream an event belongs to is part of what is sealed."""
+    """The seal covers the stream to which an event belongs."""
     log.submit(append(event(1))).result()
 
     _outside(path, "UPDATE streams SET name = 'b' WHERE name = 'a'")
@@ -488,7 +488,7 @@ def test_a_removed_event_breaks_its_stream(log, path):
     ],
 )
 def test_a_page_that_lacks_an_event_is_refused(log, path, read):
-    """In both directions and by every kind of read: a shorter answer would be a wrong one."""
+    """Reads of both directions and of every kind refuse it: a shorter answer would be a wrong one."""
     log.submit(append(event(1), event(2), event(3))).result()
 
     _outside(path, "DELETE FROM events WHERE position = 2")
@@ -498,7 +498,7 @@ def test_a_page_that_lacks_an_event_is_refused(log, path, read):
 
 
 def test_an_event_that_damage_hides_from_a_filter_is_refused(log, path):
-    """It is looked at whole before a filter passes it over."""
+    """The log looks at the whole event before a filter passes it over."""
     log.submit(append(event(1), event(2), event(3))).result()
     matching = EventFilter(types=frozenset({log.read_all()[0].type}))
 

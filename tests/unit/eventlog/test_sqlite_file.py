@@ -1,4 +1,4 @@
-"""Whether a file may hold a log: library versions and network file systems."""
+"""Files that may hold a log: library versions and network file systems."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_innermost_and_newest_mount_holds_a_path(path, kind):
 
 
 def test_an_unknown_mount_table_says_nothing(tmp_path):
-    """Where the system tells nothing, nothing is refused."""
+    """A system that does not know its mounts refuses nothing."""
     assert file_system_of(tmp_path, "") == ""
     refuse_network_file_system(tmp_path, "")
 
@@ -83,5 +83,5 @@ def test_network_file_systems_are_refused(path):
 
 @pytest.mark.parametrize("path", ["/x", "/srv/x", "/mnt/fuse/x", "/srv/shared/local/x"])
 def test_local_file_systems_are_accepted(path):
-    """Only what is known to be remote is refused."""
+    """Only file systems known to be remote are refused."""
     refuse_network_file_system(Path(path), MOUNTS)

@@ -35,7 +35,7 @@ TIMING = Timing(poll_s=2.0, heartbeat_s=5.0)
 
 
 class _World:
-    """A log, a clock, and what happens while the reader waits: each wait takes the next step and its timeout."""
+    """A log, a clock, and events of the reader's waits: each wait takes the next step and its timeout."""
 
     def __init__(self, steps: Iterable[object] = ()) -> None:
         self.log = MemoryEventLog(clock_us=Clock())
@@ -97,14 +97,14 @@ async def test_a_subscription_catches_up_and_then_says_so():
 
 
 async def test_an_empty_log_is_caught_up_at_once():
-    """Nothing to catch up with."""
+    """An empty log has nothing to catch up with."""
     (item,) = await _take(_World().items(), 1)
 
     assert _shape(item) == (CaughtUp, 0, 0)
 
 
 async def test_a_subscription_resumes_after_its_cursor():
-    """Neither gap nor repetition across a reconnect."""
+    """A reconnect brings no gap and no repetition."""
     world = _World()
     world.add(1, 2, 3)
 
@@ -138,7 +138,7 @@ async def test_a_lost_wake_up_costs_a_timer_and_nothing_else():
 
 
 async def test_silence_is_broken_by_heartbeats_with_the_head():
-    """After heartbeat_s without an event the consumer hears where the reader stands."""
+    """The consumer hears where the reader stands after heartbeat_s without an event."""
     world = _World()
 
     items = await _take(world.items(), 3)
@@ -225,7 +225,7 @@ async def test_a_filter_that_matches_nothing_still_advances():
 
 
 async def test_live_events_that_do_not_match_are_told_with_the_heartbeat():
-    """A few strangers are no reason to speak; the cursor is told with the next sign of life."""
+    """A few strangers are no reason to speak; the cursor comes with the next sign of life."""
     world = _World()
     world.steps = iter([lambda: world.add(1), lambda: world.add(2)])
 
@@ -274,7 +274,7 @@ async def test_a_commit_wakes_every_reader(executor):
 
 
 async def test_a_wait_ends_at_once_when_a_commit_came_since_the_mark():
-    """The mark is what makes the gap between reading and waiting harmless."""
+    """The mark makes the gap between reading and waiting harmless."""
     log = MemoryEventLog(clock_us=Clock())
     wake_up = CommitWakeUp(log)
     mark = wake_up.mark()

@@ -37,7 +37,7 @@ class Pages:
     ],
 )
 def test_every_row_around_what_is_lost_is_read(lost: tuple[range, ...]):
-    """Once, in order; each lost one is told, and no read is spent on more than it and the way to it."""
+    """Each intact row is read once, in order; each lost one is reported, and costs only the reads on the way to it."""
     pages, told = Pages(*lost), Ranges()
 
     rows = [number for (number,) in Survey().rows(pages, last=ROWS, lost=told.add)]
@@ -49,7 +49,7 @@ def test_every_row_around_what_is_lost_is_read(lost: tuple[range, ...]):
 
 
 def test_a_survey_gives_up_after_so_many_failed_reads():
-    """Over all of its walks; it says so, and still reads what is not lost."""
+    """The bound counts failures of all walks; the survey says that it gave up, and still reads what is not lost."""
     pages, survey = Pages(range(2_000, 9_000)), Survey(failures_max=100)
 
     rows = list(survey.rows(pages, last=ROWS))
@@ -73,7 +73,7 @@ def test_rows_out_of_order_end_a_walk_all_the_same():
 
 
 def test_ranges_hold_the_first_and_count_the_others():
-    """What is held has a bound, whatever is added."""
+    """The kept ranges have a bound, whatever is added."""
     ranges = Ranges(kept_max=2)
     for number in (1, 2, 5, 7, 8, 9, 20):
         ranges.add(number)

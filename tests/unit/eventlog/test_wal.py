@@ -1,4 +1,4 @@
-"""The write-ahead log of a killed process: what a power cut tears is dropped, what was flushed is never."""
+"""The write-ahead log of a killed process: a power cut's torn transaction is dropped, flushed ones never are."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_damaged_sector_before_the_last_transaction_is_found(opened):
 
 @pytest.mark.parametrize("sector", range(1, 24))
 def test_a_torn_last_transaction_is_dropped(opened, sector):
-    """Nobody was told of it: a sector holds what was there before, wherever it lies."""
+    """Nobody got its answer: a sector holds its old bytes, wherever it lies."""
 
     def tear(wal: bytearray) -> None:
         end = len(wal) - (sector - 1) * SECTOR_BYTES
@@ -125,7 +125,7 @@ def test_a_header_that_does_not_fit_is_damaged_if_a_frame_follows(opened, lost, 
 
 @pytest.mark.parametrize("size", [1, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + 23])
 def test_a_header_that_was_never_flushed_begins_nothing(opened, size):
-    """Without a whole frame behind it nothing was acknowledged; the file of the log is all there is."""
+    """A log without a whole frame behind its header has acknowledged nothing more; its file is all there is."""
 
     def lose(wal: bytearray) -> None:
         wal[:] = bytes(size)

@@ -1,11 +1,11 @@
-"""How extraction reads an item of a corpus, beside what the item's author expected.
+"""Extraction's reading of an item of a corpus, beside the one that the item's author expected.
 
 `unseen/look` and `unseen/held` have an item a line, by an author who had not read the code. `look` was read while
 the cues were written, `held` was only counted; so a failure tells counts by category, and no sentence.
 
-An extract has no list of rules, so a rule is read rightly if no list has it. Of an owner and a date the words count,
-not the article or preposition before them. A sentence of fewer than eight letters is none to extraction, so no split
-expects one.
+An extract has no list of rules, so a rule is read rightly if no list has it. Owners and dates are compared by their
+words, without the article or preposition before them. Extraction ignores a sentence of fewer than eight letters, so no
+split expects one.
 """
 
 from __future__ import annotations
@@ -54,23 +54,23 @@ def items(half: str, language: str) -> list[dict[str, Any]]:
 
 
 def counts(half: str, language: str) -> tuple[int, int]:
-    """How many items of a half in a language there are, and how many of them are read rightly."""
+    """Return how many items of a half in a language there are, and how many of them are read rightly."""
     listed = items(half, language)
     return len(listed), sum(map(is_right, listed))
 
 
 def wrong_in(half: str, language: str) -> Counter[str]:
-    """How many items of each kind and category, such as `label please-never`, are read wrongly."""
+    """Count the items of each kind and category, such as `label please-never`, that are read wrongly."""
     return Counter(f"{item['kind']} {item['category']}" for item in items(half, language) if not is_right(item))
 
 
 def is_right(item: Mapping[str, Any]) -> bool:
-    """Whether extraction reads the item as its author expected."""
+    """Return whether extraction reads the item as its author expected."""
     return bool(_READERS[item["kind"]](item))
 
 
 def _reading(item: Mapping[str, Any]) -> tuple[str, str, str]:
-    """What a sentence is listed as, its owner and its date."""
+    """Return the kind under which a sentence is listed, its owner and its date."""
     draft = _drafted(item)
     found = [("task", action.owner, action.due) for action in draft.action_items]
     found += [("decision", "", "")] * bool(draft.decisions) + [("question", "", "")] * bool(draft.unresolved)
@@ -96,7 +96,7 @@ def _is_dated_rightly(item: Mapping[str, Any]) -> bool:
 
 
 def _is_replaced_rightly(item: Mapping[str, Any]) -> bool:
-    """Nothing but a sentence with the new value may tell the old one, and the new one is there."""
+    """Return whether the new value is there, and only sentences with it state the old one."""
     draft = _drafted(item)
     lines = _told(draft)
     anywhere = "\n".join((*lines, *draft.unresolved, *draft.domain_entities))

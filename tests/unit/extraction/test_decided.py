@@ -15,7 +15,7 @@ def found(role: Role, content: str) -> list[str]:
 
 
 def test_each_sentence_that_settles_something_is_one():
-    """Of a person or of a model, in any of the languages that have phrases for it."""
+    """People and models settle things, in any of the languages that have phrases for it."""
     assert found(Role.USER, f"Thanks for the summary. {SETTLED} What about the rest?") == [SETTLED]
     assert found(Role.ASSISTANT, SETTLED) == [SETTLED]
     assert found(Role.USER, "Wir haben uns entschieden, am Freitag mit dem Importer zu starten.")

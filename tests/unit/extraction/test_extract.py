@@ -1,4 +1,4 @@
-"""The extract finds what matters, keeps it over passes, invents nothing and passes every check."""
+"""The extract finds facts that matter, keeps them over passes, invents nothing and passes every check."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_the_same_input_gives_the_same_extract() -> None:
 
 @pytest.mark.parametrize("tokens_max", [128, 300, 1_024])
 def test_the_extract_keeps_its_budget(tokens_max: int) -> None:
-    """All its texts together stay below what was allowed."""
+    """All its texts together stay below the allowed tokens."""
     messages = PLANNING * 12
     extracted = extract_of(messages, tokens_max=tokens_max)
 
@@ -182,7 +182,7 @@ def test_a_bad_record_poisons_no_later_one(hostile: str) -> None:
 
 
 def test_an_early_term_is_still_there_after_more_passes() -> None:
-    """Drift: what was named at the start outlives later talk that never names it again."""
+    """Drift: a name from the start outlives later talk that never names it again."""
     first = said(
         "user: The cluster runs on Kestrel-9 nodes and the ledger service is called ledger_core_v3.",
         "assistant: Understood, Kestrel-9 nodes with ledger_core_v3. I will keep that in mind for the rollout.",
@@ -198,7 +198,7 @@ def test_an_early_term_is_still_there_after_more_passes() -> None:
 
 
 def test_the_previous_record_takes_part() -> None:
-    """Its decisions, tasks and open points stay beside the new ones."""
+    """The record's decisions, tasks and open points stay beside the new ones."""
     previous = record_of(
         Extract(
             "The team moves the database to Oslo.",
@@ -302,7 +302,7 @@ MESSAGES = st.builds(
 @given(st.lists(MESSAGES, min_size=1, max_size=8), st.integers(1, 800))
 @settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 def test_every_extract_passes_every_check(messages: list[Message], tokens_max: int) -> None:
-    """Whatever was said, the fallback can be committed; and so can the next one, made from it."""
+    """The fallback of any messages can be committed; and so can the next one, made from it."""
     first = extract_of(messages, tokens_max=tokens_max)
     record = record_of(first)
     second = extract_of(messages[::-1], previous=record, tokens_max=tokens_max)
@@ -344,12 +344,12 @@ def test_real_conversations_pass_every_check_over_three_passes() -> None:
     ids=["one-text", "one-word", "one-tool-result", "thousands-of-messages"],
 )
 def test_the_work_grows_with_the_material_and_no_faster(material: Callable[[int], list[Message]]) -> None:
-    """In one message or in thousands."""
+    """The material may be one message or thousands."""
     assert grows_linearly(extract_of, material, size=400_000)
 
 
 def test_what_an_extract_takes_over_keeps_the_messages_that_the_earlier_record_names():
-    """Sentences of its narrative and items of its lists; what messages say now rests on these."""
+    """Sentences of its narrative and items of its lists are such; words of messages now rest on these."""
     decision = "Rosa: We decided to keep the quota of db-07."
     earlier = replace(
         record_of(Extract("Ida: The parser of Heron fails on empty frames.", (), RecordContext(decisions=(decision,)))),

@@ -1,4 +1,4 @@
-"""The rules of the facets, one by one: what was answered, settled, taken back, done, and what is a name."""
+"""The rules of the facets, one by one: answers, settlements, reversals, things done, and names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def after(messages: Sequence[Message], **lists: Any) -> RecordContext:
 
 
 def test_an_answered_question_is_no_key_point() -> None:
-    """What was asked is in the answer."""
+    """The answer contains the matter of the question."""
     messages = said(
         "Ana: Which port does the staging proxy of the warehouse listen on?",
         "Ben: It is 8443 since the migration to the new rack in the basement.",
@@ -53,7 +53,7 @@ def test_a_question_that_was_put_off_stays_open() -> None:
 
 
 def test_a_question_that_was_put_off_and_answered_later_is_closed() -> None:
-    """The answer is told by its words."""
+    """The answer is known by its words."""
     messages = said(
         "Ana: Who pays for the new disk of the archive?",
         "Ben: I don't know, let me check.",
@@ -65,7 +65,7 @@ def test_a_question_that_was_put_off_and_answered_later_is_closed() -> None:
 
 
 def test_a_request_to_confirm_is_no_decision() -> None:
-    """It settles nothing, even where it says what would follow."""
+    """The request settles nothing, even where it says what would follow."""
     messages = said(
         "Mara: Please confirm the cabin class, and we will go with the booking of flight HAT271.",
         "Mara: Once you have the payment, I will go with the cheapest fare.",
@@ -107,7 +107,7 @@ def test_whoever_is_asked_by_name_owns_the_task(line: str, owner: str) -> None:
 
 
 def test_a_task_reported_as_done_is_dropped() -> None:
-    """Within one range, and in what an earlier record carried."""
+    """The task is in the same range, or was carried by an earlier record."""
     task = "Ben: I will change the schedule of the nightly import by Friday."
     done = said(
         "Ben: The schedule of the nightly import has been changed.", "Ana: That helps the audit of the archive."
@@ -149,7 +149,7 @@ def test_a_task_that_is_denied_or_supposed_to_be_done_stays(later: str) -> None:
     ],
 )
 def test_a_decision_stands_beside_what_takes_back_something_else_or_nothing(later: str) -> None:
-    """A reversal is about its own clause, and is none under a `not` or an `if`."""
+    """A reversal is about its own clause; `not` and `if` take it back."""
     first = "Ana: We decided to hold the summer party at the harbour office."
 
     assert first in after(said(later), decisions=(first,)).decisions
@@ -179,7 +179,7 @@ def test_decisions_about_different_things_stand_side_by_side() -> None:
 
 
 def test_what_new_messages_answer_leaves_what_is_open() -> None:
-    """By its words among several, by the reply where two speak."""
+    """Words choose the answered one of several points; the reply alone does where two speak."""
     several = said("Cara: Finance pays for the new disk of the archive.", "Dan: Then we can order it.")
     two = said("user: Yes, sure.", "assistant: The bag is on the reservation.")
 
@@ -217,7 +217,7 @@ def test_a_language_that_capitalizes_nouns_gives_no_names() -> None:
 
 
 def test_one_date_has_one_form() -> None:
-    """The form that tells most, in the list and beside what was carried."""
+    """The form that tells most stands, in the list and beside carried items."""
     messages = said("Ana: The audit is on May 27.", "Ben: The audit moved from 2024-05-27T08:30:00 to May 29, 2024.")
 
     assert set(extract_of(messages).context.domain_entities) == {"2024-05-27T08:30:00", "May 29, 2024"}
@@ -242,7 +242,7 @@ def test_one_date_has_one_form() -> None:
     ],
 )
 def test_a_day_is_read_in_its_spellings(text: str, day: Day | None) -> None:
-    """What is read differently from country to country is left alone."""
+    """Spellings that differ in meaning from country to country are left alone."""
     assert day_of(text) == day
 
 
@@ -309,7 +309,7 @@ def test_who_never_capitalizes_is_quoted_all_the_same() -> None:
 
 
 def calls_of(messages: Sequence[Message]) -> int:
-    """How many Python functions an extract calls: a measure of work that no machine changes."""
+    """Count the Python functions that an extract calls: a measure of work that no machine changes."""
     count = 0
 
     def counted(_frame: FrameType, event: str, _argument: object) -> None:
@@ -334,13 +334,13 @@ def calls_of(messages: Sequence[Message]) -> int:
 )
 def test_each_further_message_costs_the_same(line: str) -> None:
     """No question, decision or task is compared with all others."""
-    small, middle, large = (calls_of(said(*(line.format(n=n) for n in range(size)))) for size in (300, 600, 1_200))
+    small, middle, large = (calls_of(said(*(line.format(n=n) for n in range(size)))) for size in (150, 300, 600))
 
     assert large - middle < 2.5 * (middle - small)
 
 
 def test_a_source_of_33_000_tokens_makes_one_record() -> None:
-    """In one go, within its budget."""
+    """The extract takes one go, and keeps to its budget."""
     things = (
         "crane",
         "gate",
@@ -369,7 +369,7 @@ def test_a_source_of_33_000_tokens_makes_one_record() -> None:
 
 
 def test_a_value_that_was_replaced_is_no_key_point() -> None:
-    """Neither where the new one names its subject, nor where it follows at once."""
+    """The new value may name its subject, or follow at once."""
     messages = said(
         "Ana: The staging proxy of the warehouse listens on port 8443 for now.",
         "Ben: The crane parts for the harbour arrive in the second week.",
@@ -387,7 +387,7 @@ def test_a_value_that_was_replaced_is_no_key_point() -> None:
 
 
 def test_a_sentence_with_a_superseded_value_is_not_quoted() -> None:
-    """One that tells what became of it is."""
+    """A sentence that states the change is quoted."""
     old = "Ana: The staging proxy of the warehouse listens on port 8443 for now."
     told_again = "Ben: The staging proxy moved from port 8443 to port 9090 last night."
     talk = said(old, "Ben: The crane parts for the harbour arrive in the second week.", told_again)
@@ -398,7 +398,7 @@ def test_a_sentence_with_a_superseded_value_is_not_quoted() -> None:
 
 
 def test_rows_of_a_table_are_no_names() -> None:
-    """Names that only count say nothing in the results of a tool; what somebody lists may be meant one by one."""
+    """Names that only count say nothing in the results of a tool; a list by a person may be meant one by one."""
     rows = ", ".join(f'{{"name": "value_{n}", "sum": "total_{n}"}}' for n in range(12))
     table = Message("m0", Role.TOOL, f"[{rows}]", tool_call_id="c1")
     messages = (table, *said("Ana: Please compare stage_1, stage_2, stage_3 and stage_4 of the importer."))
@@ -439,7 +439,7 @@ def test_a_value_of_another_thing_replaces_nothing(earlier, later) -> None:
     ],
 )
 def test_a_correction_takes_back_what_it_corrects(earlier, later) -> None:
-    """Only the newer sentence is told, in whatever words it says that it corrects."""
+    """Only the newer sentence stands, in whatever words it says that it corrects."""
     lines = told(extract_of(said(f"Ana: {earlier}", f"Ben: {later}")))
 
     assert later in lines

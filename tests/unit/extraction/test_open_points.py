@@ -1,4 +1,4 @@
-"""A point is open when words of its speaker, or of whoever replies, leave it open, and until a statement closes it."""
+"""A point is open when words of its speaker, or of a replier, leave it open, and until a statement closes it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def open_points(*lines: str, after: tuple[str, ...] = AFTER) -> tuple[str, ...]:
     ],
 )
 def test_a_question_that_the_reply_leaves_open_is_open(question: str, reply: str) -> None:
-    """In every language with phrases; verbatim, as it was asked."""
+    """The point is verbatim, as it was asked, in every language with phrases."""
     assert open_points(f"user: {question}", f"assistant: {reply}") == (f"user: {question}",)
 
 
@@ -72,14 +72,14 @@ def test_a_question_that_is_answered_is_not_open(question: str, reply: str) -> N
     ],
 )
 def test_a_matter_that_its_speaker_leaves_open_is_open(lines: tuple[str, ...]) -> None:
-    """In the same breath, in the same sentence, or as a proposal that has to wait."""
+    """The speaker may do so in the same breath, in the same sentence, or as a proposal that has to wait."""
     (point,) = open_points(*lines)
 
     assert point in {f"{lines[0].split('? ')[0]}?", lines[0]}
 
 
 def test_an_open_point_is_closed_by_a_later_statement_about_it() -> None:
-    """Not by one that shares a word or two with it."""
+    """A statement that shares a word or two with it does not close it."""
     asked = ("user: Who pays for the northern crane this spring?", "assistant: I don't know, it stays open.")
     near = ("user: The northern shelves are dusty.", "assistant: I have ordered brushes for spring cleaning.")
     closing = ("user: The port authority pays for the northern crane this spring.", "assistant: Noted.")

@@ -1,4 +1,4 @@
-"""What extraction takes a sentence for, in six languages: a task and when it is due, a rule, a decision, or none of it.
+"""Readings of a sentence by extraction, in six languages: a task and when it is due, a rule, a decision, or none of it.
 
 `readings/LANGUAGE.jsonl` has a sentence a line; `split` lines have the sentences that a text has.
 """

@@ -1,4 +1,4 @@
-"""What an extract lists can be read by itself: it names what it is about, and is no chatter."""
+"""Lines of an extract can be read by themselves: each names its subject, and is no chatter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def extract_of(messages: Sequence[Message]) -> Extract:
     ],
 )
 def test_a_sentence_stands_alone_if_it_names_what_it_is_about(text: str, alone: bool) -> None:
-    """By an identifier or by words that are not general, in any language."""
+    """Identifiers name it, and so do words that are not general, in any language."""
     assert stands_alone(text) is alone
 
 
@@ -50,7 +50,7 @@ def test_a_bare_assent_is_no_decision_of_a_record() -> None:
 
 
 def test_a_step_at_a_machine_is_no_decision() -> None:
-    """What an agent created or removed on its way was not settled by anybody; what it did for somebody was."""
+    """The things that an agent created or removed on its way settle nothing; an act done for somebody does."""
     messages = said(
         f"user: {LONG}",
         "assistant: The `reproduce_bug.py` script has been successfully removed.",
@@ -71,7 +71,7 @@ def test_a_step_at_a_machine_is_no_decision() -> None:
     ],
 )
 def test_chatter_and_quotations_are_no_tasks(chatter: str) -> None:
-    """A task says what is to be done, will be done, and is the speaker's own words."""
+    """A task says what is to be done, lies ahead, and is in the speaker's own words."""
     messages = said(f"Mara: {LONG}", f"Jonas: {chatter}", "Jonas: I'll bring the cargo sheets of the northern pier.")
 
     assert [item.task for item in extract_of(messages).context.action_items] == [
@@ -97,14 +97,14 @@ def test_a_step_that_a_tool_has_answered_is_no_task() -> None:
     ],
 )
 def test_what_wants_agreement_or_only_supposes_is_not_open(idle: str) -> None:
-    """An open question wants information and says what about."""
+    """An open question wants information and names its subject."""
     messages = said(f"Mara: {LONG}", f"Jonas: {idle}", "Jonas: Which crew unloads the cargo at the northern pier?")
 
     assert extract_of(messages).context.unresolved == ("Jonas: Which crew unloads the cargo at the northern pier?",)
 
 
 def test_lines_of_a_summary_quote_no_system_text() -> None:
-    """What the conversation says fills them; the system's instructions do where nobody else spoke."""
+    """Words of the conversation fill them; the system's instructions do where nobody else spoke."""
     rule = Message("s1", Role.SYSTEM, "Agents of the harbour archive always greet the ships at the northern pier.")
     talk = said(f"Mara: {LONG}", "Jonas: The cargo sheets lie in the harbour archive of the old town.")
 

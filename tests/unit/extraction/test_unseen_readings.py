@@ -1,7 +1,7 @@
-"""How much of sentences by another hand extraction reads as they are meant: no score may fall.
+"""Scores of extraction's readings of sentences by another hand: no score may fall.
 
 `unseen/look` and `unseen/held` have an item a line for each of six languages, by an author who had not read the code.
-The items of `look` may be read by whoever mends a cue; those of `held` are scored alone.
+The items of `look` may be read by anybody who mends a cue; those of `held` are scored alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SCORES: Final = {
     ("held", "ja"): ((35, 37), (4, 9), (5, 5), (3, 4), (7, 7), (10, 10)),
     ("held", "zh"): ((35, 37), (3, 9), (3, 5), (4, 4), (7, 7), (10, 10)),
 }
-"""By half and language, how many of each kind are right, and of how many."""
+"""Scores by half and language: how many of each kind are right, and of how many."""
 
 
 ITEMS_MIN: Final = 40
@@ -52,12 +52,12 @@ RIGHT = {
     "look": {"en": 73, "de": 74, "es": 74, "fr": 74, "zh": 76, "ja": 76},
     "held": {"en": 75, "de": 72, "es": 71, "fr": 71, "zh": 66, "ja": 68},
 }
-"""How many items are read rightly. Raise a figure with the cues that earn it; it never falls."""
+"""The number of items that are read rightly. Raise a figure with the cues that earn it; it never falls."""
 
 
 @pytest.mark.parametrize(("half", "language"), SCORES)
 def test_no_score_of_unseen_sentences_falls(half, language):
-    """Rules and statements that are taken for a task or a decision; what is missed; ends of sentences; due dates."""
+    """Rules and statements that are taken for a task or a decision; missed items; ends of sentences; due dates."""
     assert _worse(_scored(half, language), SCORES[half, language]) == []
 
 
@@ -103,7 +103,7 @@ def _is_right(item: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_rules_needs_documents_and_replaced_values_are_read_without_a_fault(half, language):
-    """Neither half has one wrong, of sentences that its author chose without knowing the cues."""
+    """The two halves have none wrong of such sentences, which their author chose without knowing the cues."""
     wrong = wrong_in(half, language)
 
     assert {kind: n for kind, n in wrong.items() if kind in SETTLED or kind.startswith(("split ", "replaced "))} == {}

@@ -56,13 +56,13 @@ def said(*texts: str) -> Concordance:
 
 @pytest.mark.parametrize("statement", OTHER_NAMES)
 def test_a_value_of_another_name_is_no_support(statement: str):
-    """Whether the source knows the statement's name or not."""
+    """The source may know the statement's name or not."""
     assert said(*SAID).support(statement).numbers == ()
 
 
 @pytest.mark.parametrize("statement", HONEST)
 def test_a_true_value_keeps_its_support_in_other_words(statement: str):
-    """Beside its name, in a sentence of its own after it, without any, in a list of two, in JSON."""
+    """The value stands beside its name, in a sentence after it, without any name, in a list of two, or in JSON."""
     assert said(*SAID).support(statement).numbers != ()
 
 
@@ -81,7 +81,7 @@ def test_a_value_may_belong_to_a_name_of_the_sentence_before():
 
 
 def test_what_many_passages_tell_belongs_to_no_name():
-    """One passage more than PASSAGES_MAX, and the value is told of the whole conversation."""
+    """One passage more than PASSAGES_MAX, and the value belongs to the whole conversation."""
     text = "The budget of Falcon is 12,500 EUR. The budget of Heron is 8,300 EUR."
     statement = "The budget of Heron is 12,500 EUR."
 

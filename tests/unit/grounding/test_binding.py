@@ -1,4 +1,4 @@
-"""A value supports a statement about what the source gives it to, in other words and in any language, and no other."""
+"""A value supports a statement about the thing that the source gives it to, in any words and language, and no other."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ def spread(*texts: str) -> Concordance:
 
 @pytest.mark.parametrize("statement", OF_ANOTHER)
 def test_a_value_of_something_else_is_no_support(statement: str):
-    """In languages with cases, compounds and no spaces, and from JSON."""
+    """Languages with cases, compounds and no spaces hold to this, and so does JSON."""
     assert not spread(*SAID).support(statement).supported
 
 
 @pytest.mark.parametrize(("statement", "number"), HONEST)
 def test_a_value_keeps_its_support_in_other_words(statement: str, number: int):
-    """Its question, its key and a part of a compound belong to it."""
+    """The value's question, its key and a part of a compound belong to it."""
     assert number in spread(*SAID).support(statement).numbers
 
 
@@ -93,7 +93,7 @@ def test_a_value_that_a_user_replaced_is_no_support():
 
 
 def test_two_values_in_like_sentences_are_of_two_things():
-    """Nothing says that one of them has changed."""
+    """The sentences do not say that one of the values has changed."""
     index = said("The port of the importer is 5433.", "Good.", "And the port of the exporter is 6544.")
 
     assert index.support("The importer has the port 5433.").supported
@@ -116,7 +116,7 @@ def test_a_value_alone_is_no_evidence():
 
 
 def test_values_that_stand_far_apart_support_nothing_together():
-    """In other words than theirs, which would show that both messages are meant."""
+    """Words other than theirs do not show that both messages are meant."""
     laptop, van = "The laptop of Dana is K-7711.", "The van of Emil is ZX-8822."
     statement = "Inventory sheets henceforth always contain Dana K-7711 right beside Emil ZX-8822 somewhere nearby."
 

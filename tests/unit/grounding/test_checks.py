@@ -1,4 +1,4 @@
-"""Each check refuses what it names, lets real summaries pass, and tells no text."""
+"""Each check refuses its own fault, lets real summaries pass, and repeats no text."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_placeholder_is_refused(text: str) -> None:
     ],
 )
 def test_a_refusal_a_request_or_an_error_is_refused(text: str) -> None:
-    """What a model says instead of a summary is not one."""
+    """A model that says one of these has written no summary."""
     assert is_refusal(text)
     assert ProblemCode.REFUSAL in codes({"summary": text}, borne=9)
 
@@ -143,7 +143,7 @@ def test_a_problem_names_fields_and_counts_and_no_text() -> None:
 
 @given(st.dictionaries(st.sampled_from(["summary", "key_points"]), st.text(st.characters(), min_size=30), max_size=2))
 def test_no_problem_ever_quotes(texts: dict[str, str]) -> None:
-    """Whatever the draft says, the details do not say it."""
+    """The details of a problem never repeat a text of the draft."""
     for problem in check_record(GOOD | texts, EVIDENCE, instructions=INSTRUCTIONS, unsupported_max=0):
         assert not any(text in problem.detail for text in texts.values())
 

@@ -65,7 +65,7 @@ def test_what_the_source_does_not_say_is_unsupported(claim: str) -> None:
     ],
 )
 def test_times_calls_and_number_words_are_supported_both_ways(source: str, claim: str) -> None:
-    """A part of a timestamp, a function without its arguments, a number in words: none is an invention."""
+    """A part of a timestamp, a function without its arguments and a number in words are no inventions."""
     assert unsupported(claim, evidence_of([source])) == ()
 
 
@@ -85,7 +85,7 @@ def test_what_only_resembles_them_is_not(source: str, claim: str) -> None:
 
 
 def test_a_number_in_words_survives() -> None:
-    """What the source has in digits the summary may have in words."""
+    """The source may have digits where the summary has words."""
     assert survival("25 bags, $3 each", "twenty-five bags for three dollars") == 1.0
 
 

@@ -1,4 +1,4 @@
-"""What denies its source, or affirms what its source denies."""
+"""Statements that deny their source, or affirm what their source denies."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_what_was_lifted_is_not_denied_by_what_was_said_before():
 
 
 def test_a_question_that_the_next_message_denies_is_denied():
-    """And one with an answer that begins with no, but means yes, is not."""
+    """A question is not denied by an answer that begins with no, but means yes."""
     question, statement = "Did legal sign the contract?", "Legal signed the contract."
 
     assert against(statement, question, "No, not yet.") == (1,)
@@ -133,7 +133,7 @@ def test_a_question_that_the_next_message_denies_is_denied():
     ],
 )
 def test_a_reply_that_turns_down_what_an_assistant_says_denies_it(proposal: str, reply: str, statement: str):
-    """In a sentence of its own, with a word of it; another reply does not."""
+    """The denial is a sentence of its own, with a word of the proposal; another reply does not deny."""
     chat = (
         Message("m1", Role.ASSISTANT, proposal),
         Message("m2", Role.USER, reply),

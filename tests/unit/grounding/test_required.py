@@ -1,4 +1,4 @@
-"""Of all identifiers a source has, those are required that a reader could still need."""
+"""Identifiers of a source that are required: those that a reader could still need."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def required(*source: Named) -> list[str]:
 
 
 def test_what_only_one_raw_tool_result_names_is_not_required():
-    """A result of five hundred rows asks for nothing; what somebody says of it is asked for."""
+    """A result of five hundred rows asks for nothing; an identifier that somebody mentions is asked for."""
     rows = raw(json.dumps([{"id": f"ROW{n}X", "at": f"2024-05-{n % 28 + 1:02d}"} for n in range(500)]))
 
     assert required(rows) == [found for found in required(rows) if found.startswith("2024")]

@@ -1,4 +1,4 @@
-"""What an assistant proposed is a decision once a user takes it up."""
+"""A proposal of an assistant is a decision once a user takes it up."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_proposal_that_nobody_took_up_is_no_decision(reply: str):
 
 @pytest.mark.parametrize("reply", ["Sounds good, go ahead.", "Yes, but after the audit.", "The first one", "👍"])
 def test_a_proposal_that_a_user_took_up_is_a_decision(reply: str):
-    """In so many words, or in few."""
+    """The user may take it up in many words, or in few."""
     assert proposed(DECISION, "Which database?", PROPOSAL, reply) is None
 
 
@@ -56,7 +56,7 @@ def test_a_proposal_that_was_turned_down_is_decided_against():
 
 
 def test_a_sentence_that_tells_of_a_proposal_makes_no_decision_of_it():
-    """It says who proposed."""
+    """The sentence says who proposed."""
     told = "The assistant suggested Postgres 16 for the ledger service."
 
     assert proposed(told, "Which database?", PROPOSAL, "Let me think about it.") is None
@@ -65,7 +65,7 @@ def test_a_sentence_that_tells_of_a_proposal_makes_no_decision_of_it():
 
 
 def proposed_in(said: str, statement: str) -> tuple[int, ...] | None:
-    """What one message of the assistant says, which the user puts off."""
+    """Judge one message of the assistant, which the user puts off."""
     return proposed(statement, "Any news?", said, "Let me think about it.")
 
 
@@ -95,12 +95,12 @@ def test_a_value_stands_beside_a_proposal_about_something_else():
     ids=["pointed back to", "praised after it", "only looked into", "an item of a list"],
 )
 def test_a_sentence_that_serves_a_proposal_settles_nothing(said: str):
-    """What a proposal means, why it is made, what was looked into for it, and what it lists."""
+    """The sentence gives a proposal's meaning, its reason, the inquiries for it, or its list."""
     assert proposed_in(said, "The user decided on the Grand Hotel for the conference.") == (2,)
 
 
 def test_a_report_of_having_looked_stands_as_that():
-    """It is refused as a decision of what was looked at."""
+    """The report is refused as a decision about the things looked at."""
     said = "I compared the hosting plans of Oakfield. Shall I order one?"
 
     assert proposed_in(said, "Compared the hosting plans of Oakfield.") is None

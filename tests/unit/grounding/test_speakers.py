@@ -1,4 +1,4 @@
-"""A wish or a proposal belongs to whoever voices it."""
+"""A wish or a proposal belongs to the person who voices it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_who_is_served_asked_or_no_person_voices_nothing(said: tuple[str, ...], 
 
 
 def test_a_line_of_the_record_before_keeps_its_speaker():
-    """What it quotes lies before the source, where other people say like words."""
+    """The quoted line lies before the source, where other people say like words."""
     line = "user: I suggest painting the hallway green."
     previous = record_of(Extract(f"From the messages:\n{line}", (), RecordContext()))
     reply = Message("m1", Role.ASSISTANT, "Painting the hallway green takes two days.")
@@ -109,7 +109,7 @@ def test_the_assistant_of_somebody_is_not_the_assistant(statement: str):
     ],
 )
 def test_an_impersonal_sentence_names_no_speaker(said: tuple[str, ...], statement: str):
-    """Whoever voiced it."""
+    """The sentence may be of any voice."""
     assert another(statement, *said) is None
 
 
@@ -128,7 +128,7 @@ REMARKED = ("次です。", "アプリの版を上げましょうか。", "ま�
     ],
 )
 def test_a_remark_belongs_to_whoever_makes_it_first(said: tuple[str, ...], statement: str, number: int | None):
-    """In Japanese the speaker may stand right before the verb, or after it."""
+    """The speaker may stand right before the verb in Japanese, or after it."""
     assert another(statement, *said) == (number and (number,))
 
 
@@ -146,7 +146,7 @@ def test_what_a_tool_says_is_no_remark_of_another():
 
 
 def test_a_speaker_is_looked_for_at_the_beginning():
-    """Who is named further on is another, as in a list of those who were there."""
+    """A name further on is that of another, as in a list of those who were there."""
     present = "Lena, who came with the tenants of the upper floors and the assistant, proposed"
 
     assert another(f"{present} painting the hallway green.", *ENGLISH) == (2,)
@@ -188,7 +188,7 @@ def test_a_statement_that_names_its_speaker_stands(said: tuple[str, ...], statem
 
 
 def test_a_quotation_is_of_its_own_speaker():
-    """Whoever says nearly the same before; a role that did not say it is another speaker."""
+    """Somebody else may say nearly the same before; a role that did not say it is another speaker."""
     said = ("I want to continue now to the `next_cypher` function.", "We want to continue now to the next function.")
 
     assert another("assistant: We want to continue now to the next function.", *said) is None

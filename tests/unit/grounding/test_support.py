@@ -42,7 +42,7 @@ def earlier(*points: str, numbers: tuple[tuple[int, ...], ...] = (), summary: st
     ],
 )
 def test_a_statement_rests_on_the_messages_that_say_it(statement: str, numbers: tuple[int, ...]):
-    """In other words, another order and another notation; several messages where it tells of several."""
+    """The messages may use other words, another order and another notation, and be several."""
     assert said(*SAID).support(statement).numbers == numbers
 
 
@@ -74,7 +74,7 @@ def test_values_of_tools_and_the_speakers_name_count_as_said():
 
 
 def test_a_repeated_statement_keeps_the_evidence_of_the_record_before():
-    """However often it is repeated; what that record says without evidence is told, and names no message."""
+    """A statement may be repeated any number of times; those of that record without evidence name no message."""
     record = earlier("The warehouse in Lyon closes in June.", numbers=((4, 9),), summary="The user sells honey.")
     index = concordance_of(enumerate([Message("m", Role.USER, "And what about the trucks?")], 31), record)
 
@@ -134,7 +134,7 @@ def test_a_narrative_takes_no_evidence_from_a_statement_that_has_it():
 
 
 def test_words_of_another_script_name_no_other_thing():
-    """What is told in Chinese has none of the statement's words for it, which other messages have."""
+    """A message in Chinese has none of the statement's words for the thing, which other messages have."""
     known = said(
         "The status page of Heron is down.", *["Thank you."] * 8, "Falcon 的状态页是 https://a.example.com/7。"
     )

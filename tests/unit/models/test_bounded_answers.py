@@ -1,4 +1,4 @@
-"""What bounds an answer, in both dialects: the clocks, which wait for words alone, the search for loops, the limit."""
+"""Bounds of an answer, in both dialects: the clocks, which wait for words alone, the search for loops, the limit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.openai_server import FakeOpenAI
 from tests.support.patience import PATIENCE_S
 
 SLOW_PING_S = 1.5
-"""Between two pings: more than the stall clock allows between two lines."""
+"""Seconds between two pings: more than the stall clock allows between two lines."""
 
 REPETITIONS = 10_000
 """More than any socket takes in before somebody reads it."""
@@ -121,7 +121,7 @@ LOOPS = [
 @pytest.mark.parametrize("phrase", LOOPS)
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_a_loop_ends_the_call_while_it_is_written(dialect, phrase):
-    """After a few repetitions, however many tokens are allowed: a bad answer of a host that works."""
+    """A few repetitions end it, however many tokens are allowed: a bad answer of a host that works."""
     async with over(dialect, repeating(phrase)) as (server, model):
         with pytest.raises(AnswerLooped, match=r"repeats the same \d+ characters without end") as failure:
             await ask(model, output_tokens_max=1_000_000)
@@ -133,7 +133,7 @@ async def test_a_loop_ends_the_call_while_it_is_written(dialect, phrase):
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_a_server_that_ignores_the_limit_of_an_answer_is_cut_off(dialect):
-    """As if it had stopped by itself: a cut-off, which the pass judges."""
+    """The answer ends as if the server had stopped: a cut-off, which the pass judges."""
     async with over(dialect, endless=True) as (_, model):
         answer = await ask(model, output_tokens_max=50)
 
@@ -180,7 +180,7 @@ TWO = {
 @pytest.mark.parametrize("wire", [HALF, TWO], ids=["half a code point", "two objects"])
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_a_line_that_is_no_object_is_said_to_be_none(dialect, wire):
-    """Nothing is guessed of it."""
+    """The client does not guess its meaning."""
     async with over(dialect, wire=wire[dialect]) as (_, model):
         with pytest.raises(ModelUnavailable, match="a line of the answer is not JSON"):
             await ask(model)
@@ -188,7 +188,7 @@ async def test_a_line_that_is_no_object_is_said_to_be_none(dialect, wire):
 
 @pytest.mark.parametrize("fault", [{"tells_prompt_count": False}, {"usage": False}], ids=DIALECTS)
 async def test_a_server_without_usage_is_believed(fault):
-    """It counts nothing, so nothing is learned of it."""
+    """The server counts nothing, so nothing is learned of it."""
     async with over("openai" if "usage" in fault else "ollama", **fault) as (_, model):
         answer = await ask(model)
         factor = (await model.describe()).token_factor

@@ -1,4 +1,4 @@
-"""Addresses of Ollama servers: every form that Ollama's own server and clients read, and what is refused."""
+"""Addresses of Ollama servers: every form that Ollama's own server and clients read, and refused ones."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_what_is_no_address_is_refused(text):
 @pytest.mark.parametrize("port", ["66000", "-1", "port", "999999", "1x", "²"])
 @pytest.mark.parametrize("host", ["1.2.3.4", "http://gpu.lan", "https://[::1]"])
 def test_a_port_that_is_none_is_refused(host, port):
-    """It is a slip of the pen, and the default in its place would be somebody else's server."""
+    """The port is a slip of the pen, and the default in its place would be somebody else's server."""
     with pytest.raises(AddressError, match="number up to 65535"):
         parse_address(f"{host}:{port}")
 

@@ -1,5 +1,6 @@
-"""What the deadline counts and what it does not: the line before a host, the answer that has begun, the prompt that a
-host still reads for a call that has left."""
+"""Times that the deadline counts, and those it does not: the line before a host, the answer that has begun, the prompt
+that a host still reads for a call that has left.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ async def one_host(server: FakeOllama, clock: Clock) -> AsyncIterator[tuple[Olla
 
 
 async def in_line(host: OllamaHost, calls: int) -> None:
-    """So many calls are under way or wait."""
+    """Wait until `calls` calls are under way or in line."""
     for _ in range(TURNS_MAX):
         if host.in_flight >= calls:
             return
@@ -101,7 +102,7 @@ async def test_waiting_in_line_costs_nothing_of_the_deadline():
 
 
 async def test_a_retry_is_not_charged_for_the_line():
-    """All tries share the deadline; what one of them waited for its turn is given back."""
+    """All tries share the deadline; the time that one of them waited for its turn is given back."""
     clock = Clock()
     slept: list[float] = []
 
@@ -138,7 +139,7 @@ async def test_a_retry_is_not_charged_for_the_line():
 
 
 async def test_a_call_in_line_can_be_cancelled_and_leaves_no_trace():
-    """Who waits for a place holds none."""
+    """A call that waits for a place holds none."""
     async with FakeOllama(behaviour=BEHAVIOURS["hang"]) as server, one_host(server, Clock()) as (model, host):
         running = asyncio.create_task(ask(model))
         await server.until(lambda fake: len(fake.asked()) == 1)
@@ -262,7 +263,7 @@ async def test_a_call_that_the_host_ended_keeps_no_place(fault):
     [(None, 40.0, 40.0), (240.0, 40.0, 200.0), (30.0, 40.0, 40.0), (None, 500.0, 300.0), (5_000.0, 1.0, 300.0)],
 )
 def test_a_place_is_kept_for_the_rest_of_the_prompt(prefill_s, waited_s, kept_s):
-    """By the measured speed; unknown or exceeded, for as long again as was waited; never beyond the bound."""
+    """The measured speed says how long; an unknown or exceeded one doubles the wait so far; a bound holds for all."""
     place = Place(prefill_s=prefill_s)
 
     place.keep_for_abandoned(waited_s, kept_s_max=300.0)

@@ -1,4 +1,4 @@
-"""What Ollama says of models, read leniently, and the cache of it."""
+"""Ollama's words about models, read leniently, and the cache of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_other_tags_and_namespaces_are_other_models(left, right):
 
 
 def test_a_digest_is_found_by_name():
-    """Either field of an entry names the model; the algorithm is left out."""
+    """The model's name is in either field of an entry; the algorithm is left out."""
     tags = {"models": [{"name": "other:1b", "digest": "cd" * 32}, {"model": "Llama3", "digest": f"sha256:{DIGEST}"}]}
 
     assert digest_of(tags, "llama3:latest") == DIGEST
@@ -71,7 +71,7 @@ def test_a_model_is_in_memory_under_another_name_of_its_digest():
 
 
 def test_the_names_of_a_host_are_those_it_lists():
-    """In its order; what is no name is left out."""
+    """The names keep the host's order; entries without a name are left out."""
     listed = {"models": [{"name": "b:1b"}, {"model": "a:latest"}, {"name": 7}, {}, "c"]}
 
     assert names_of(listed) == ("b:1b", "a:latest")
@@ -120,7 +120,7 @@ def test_a_version_is_read_or_unknown(version, number):
 
 
 def test_a_description_is_kept_across_restarts(tmp_path):
-    """A second cache on the same directory knows what the first one learned."""
+    """A second cache on the same directory has the first one's descriptions."""
     description = ModelDescription(512, frozenset({"thinking"}), DIGEST)
     DescriptionCache(tmp_path / "models").put(description)
 
@@ -137,7 +137,7 @@ def test_a_broken_cache_file_is_no_description(tmp_path, content):
 
 
 def test_a_description_without_digest_is_not_kept(tmp_path):
-    """Without a digest nothing says that the model is still the same."""
+    """A description without a digest may be that of another model by now."""
     cache = DescriptionCache(tmp_path)
     cache.put(ModelDescription(512))
 
@@ -156,7 +156,7 @@ def test_a_directory_that_cannot_be_written_costs_nothing_but_the_cache(tmp_path
 
 
 def test_memory_holds_the_descriptions_that_were_used_last():
-    """Clients choose names of models, so what is known of them is bounded."""
+    """Clients choose names of models, so knowledge of them is bounded."""
     cache = DescriptionCache(None)
     first, *others = (f"{number:064x}" for number in range(DESCRIPTIONS_MAX + 1))
     cache.put(ModelDescription(1, digest=first))

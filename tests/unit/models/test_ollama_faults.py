@@ -122,7 +122,7 @@ async def test_a_leaked_marker_is_passed_on_for_the_checks():
 
 
 async def test_no_failure_holds_text_of_the_prompt_or_the_answer():
-    """Errors may be logged: neither side's words are in them, nor in what they are chained to."""
+    """Errors may be logged: neither side's words are in them, nor in the errors that they are chained to."""
     words = {"nightly", "orders-db", "E4031", "import.batch_rows", "Carol"}
     for name, behaviour in BEHAVIOURS.items():
         echo = replace(behaviour, error_text=f"unexpected: {record_request().user}")
@@ -136,7 +136,7 @@ async def test_no_failure_holds_text_of_the_prompt_or_the_answer():
 
 
 async def test_a_refusal_that_quotes_the_prompt_is_not_repeated():
-    """Ollama's template errors quote what they could not render."""
+    """Ollama's template errors quote the text that they could not render."""
     quoting = json_error(500, f"template: cannot render {record_request().user}")
     async with FakeOllama(behaviour=Behaviour(refusal=quoting)) as server, model_over(server) as model:
         with pytest.raises(ModelRefused) as failure:
@@ -166,7 +166,7 @@ async def test_a_missing_model_is_missing():
 
 
 async def test_a_host_that_is_not_there_is_unavailable():
-    """Nothing listens: connection refused, and the model was not asked."""
+    """The host refuses the connection, and the model was not asked."""
     async with FakeOllama() as server:
         pass
     async with model_over(server) as model:
@@ -205,7 +205,7 @@ async def test_a_server_that_cuts_against_its_orders_is_caught(manner):
 
 
 async def test_a_count_that_is_not_told_is_trusted_only_from_servers_that_refuse_to_cut():
-    """Before 0.12.4 nothing but the count says that the prompt was whole."""
+    """Servers before 0.12.4 say only by the count that the prompt was whole."""
     for manner in MANNERS:
         async with FakeOllama(manner=manner, behaviour=BEHAVIOURS["no-count"]) as server, model_over(server) as model:
             if manner.knows_truncate:

@@ -1,4 +1,4 @@
-"""Model servers that mean harm, over real HTTP: what they send is bounded, and leaves the event loop to the others."""
+"""Model servers that mean harm, over real HTTP: their bytes are bounded, and leave the event loop to the others."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_what_comes_without_a_line_leaves_the_loop_free_too(name, read_byt
 
 
 async def test_a_response_that_never_begins_is_cut_off():
-    """Interim responses without end: the call ends by what has been read, not by its deadline."""
+    """Interim responses without end: the call ends by the bytes read, not by its deadline."""
     async with FakeOllama(behaviour=HOSTILE["endless-continue"]) as server, model_over(server) as model:
         with pytest.raises(ModelUnavailable, match="does not speak HTTP"):
             await ask(model)
@@ -129,7 +129,7 @@ async def test_a_compressed_answer_is_refused_before_it_is_inflated(name):
 
 @pytest.mark.parametrize("status", [200, 403, 502])
 async def test_no_path_takes_a_compressed_answer(status):
-    """What a server says of its models, and why it refuses, is inflated as little as its answers are."""
+    """A server's words on its models and on its refusals are inflated as little as its answers are."""
     zeros = HOSTILE["gzip"].wire.partition(b"\r\n\r\n")[2]
     refusal = Refusal(status, zeros, headers={"content-encoding": "gzip"})
     expected = {200: AnswerEncoded, 403: HostRefused, 502: ModelUnavailable}[status]
@@ -163,7 +163,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("line", UNREADABLE.values(), ids=UNREADABLE)
 async def test_what_cannot_be_read_is_a_failure_of_the_model(line):
-    """Of a line of an answer, and of what a server says of its models."""
+    """The line may be one of an answer, or one of the server's words on its models."""
     for behaviour in (lines(line), Behaviour(everywhere=True, refusal=Refusal(200, line))):
         async with FakeOllama(behaviour=behaviour) as server, model_over(server) as model:
             with pytest.raises(ModelUnavailable) as failure:
@@ -176,7 +176,7 @@ async def test_what_cannot_be_read_is_a_failure_of_the_model(line):
 @pytest.mark.parametrize("status", [400, 500])
 @pytest.mark.parametrize("line", UNREADABLE.values(), ids=UNREADABLE)
 async def test_a_refusal_that_cannot_be_read_is_judged_by_its_status(line, status):
-    """Whatever is in its body, an error answer ends in an error of the table."""
+    """A refusal with any body ends in an error of the table."""
     behaviour = Behaviour(refusal=Refusal(status, b'{"error": ' + line + b"}"))
     async with FakeOllama(behaviour=behaviour) as server, model_over(server) as model:
         with pytest.raises(ModelError):
@@ -185,7 +185,7 @@ async def test_a_refusal_that_cannot_be_read_is_judged_by_its_status(line, statu
 
 @pytest.mark.parametrize("count", [-1, -(2**70), 2**70, 10**4_000, True, 1.5, float("nan"), float("inf"), "7", [7]])
 async def test_a_count_that_is_none_is_not_said(count):
-    """Figures of a server go into events and metrics: what is no count is as if it were absent."""
+    """Figures of a server go into events and metrics: a figure that is no count is as if it were absent."""
     figures = dict.fromkeys(("prompt_eval_count", "eval_count", "prompt_eval_duration", "total_duration"), count)
     async with FakeOllama(behaviour=lines(FINAL | figures)) as server, model_over(server) as model:
         completion = await ask(model)
@@ -202,7 +202,7 @@ async def test_a_name_that_is_none_is_not_said():
 
 @pytest.mark.parametrize("length", [-1, 2**70, 10**4_000, True, "4096"])
 async def test_a_context_length_that_is_none_is_not_said(length):
-    """It would go into a conversation's settings."""
+    """The length would go into a conversation's settings."""
     info = {"general.architecture": "q", "q.context_length": length}
     show = Refusal(200, json.dumps({"model_info": info, "models": [], "version": "0.33.0"}).encode())
     async with FakeOllama(behaviour=Behaviour(everywhere=True, refusal=show)) as server, model_over(server) as model:

@@ -72,7 +72,7 @@ async def test_a_host_that_fails_before_the_first_byte_is_passed_over(fault):
 
 
 async def test_a_call_whose_time_is_over_asks_no_other_host():
-    """There is no time left to answer in."""
+    """The call has no time left to answer in."""
     async with (
         FakeOllama(behaviour=BEHAVIOURS["hang"]) as first,
         FakeOllama(behaviour=BEHAVIOURS["hang"]) as second,
@@ -100,7 +100,7 @@ async def test_after_the_first_byte_no_other_host_is_asked(fault):
 
 @pytest.mark.parametrize("fault", ["bad-schema", "bad-option"])
 async def test_a_refused_request_is_not_carried_to_the_next_host(fault):
-    """What one Ollama calls a mistake is one for all."""
+    """A mistake to one Ollama is one to all."""
     async with (
         FakeOllama(behaviour=BEHAVIOURS[fault]) as first,
         FakeOllama(loaded=False) as second,
@@ -199,7 +199,7 @@ async def test_short_deadlines_do_not_open_the_breaker():
 
 
 async def test_cancelled_calls_do_not_open_the_breaker():
-    """Whoever leaves early says nothing about the host."""
+    """A caller that leaves early says nothing about the host."""
     states: list[BreakerState] = []
     async with (
         FakeOllama(behaviour=BEHAVIOURS["hang"]) as server,

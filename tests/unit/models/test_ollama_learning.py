@@ -1,4 +1,4 @@
-"""What answers teach the provider: tokens for one of our own count, and when others use its host."""
+"""Lessons of answers for the provider: tokens for one of our own count, and when others use its host."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_a_whole_prompt_teaches_the_token_factor():
 
 
 async def test_a_refused_prompt_teaches_by_its_figures():
-    """Since 0.30 the refusal has the server's own count."""
+    """The refusal has the server's own count since 0.30."""
     async with FakeOllama() as server, model_over(server) as model:
         with pytest.raises(PromptTruncated) as refusal:
             await ask(model, words=5_000, prompt_tokens=1_700)
@@ -94,7 +94,7 @@ async def test_a_cut_prompt_of_a_script_that_is_counted_too_low_is_caught():
 
 
 async def test_counts_without_the_cached_part_do_not_lower_the_factor():
-    """0.30.0 leaves out what its cache held, so its figure is a lower bound."""
+    """0.30.0 leaves out cached tokens, so its figure is a lower bound."""
     async with FakeOllama(manner=Manner("0.30.0")) as server, model_over(server) as model:
         await ask(model, prompt_tokens=64)
         learned = await factor(model)
@@ -128,7 +128,7 @@ def test_a_factor_keeps_its_bounds_and_short_prompts_teach_nothing():
 
 
 async def test_a_host_that_nobody_uses_is_idle():
-    """Nothing under way here, and nothing that moved there."""
+    """The host has no call under way from here, and nothing moved there."""
     async with FakeOllama() as server, model_over(server) as model:
         assert [await model.idle(), await model.idle()] == [True, True]
         await ask(model)
@@ -149,7 +149,7 @@ async def test_a_host_that_others_use_is_not_idle_for_a_minute():
 
 
 async def test_a_use_of_our_own_is_nobody_elses():
-    """What a call of ours moved tells nothing."""
+    """The expiry that a call of ours moved tells nothing."""
     async with FakeOllama() as server, model_over(server) as model:
         assert await model.idle()
         await ask(model)
@@ -168,7 +168,7 @@ async def test_a_host_that_is_away_is_not_idle():
 
 
 async def test_an_answer_has_the_servers_own_name_of_the_model():
-    """The settings' name is for the record, the server's for whoever compares models."""
+    """The settings' name is for the record, the server's for comparisons of models."""
     async with FakeOllama() as server, model_over(server) as model:
         completion = await ask(model)
 

@@ -64,7 +64,7 @@ async def test_a_deadline_shorter_than_the_load_fails_the_call_alone():
 
 
 LOOP_TURNS = 50
-"""Enough for an answer that is there to be read by whoever asked."""
+"""Turns enough for an answer that is there to be read by its caller."""
 
 
 async def test_calls_that_wait_share_one_load():
@@ -115,7 +115,7 @@ async def test_the_window_is_no_larger_than_the_model():
 
 
 async def test_a_loaded_model_is_not_loaded_first():
-    """With the model in memory a call is one request for inference."""
+    """A call to a model in memory is one request for inference."""
     async with FakeOllama() as server, model_over(server) as model:
         server.resident[FakeModel().name] = PATIENT.num_ctx
         await ask(model)
@@ -171,7 +171,7 @@ async def test_facts_are_asked_for_once():
 
 
 async def test_a_description_on_disk_saves_the_question(tmp_path):
-    """With a cache directory a restart asks for the digest alone."""
+    """A restart with a cache directory asks for the digest alone."""
     folder = tmp_path / "models"
     async with FakeOllama() as server:
         for _ in range(2):

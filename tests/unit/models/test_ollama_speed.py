@@ -1,4 +1,4 @@
-"""What a host has, and how fast it is: over the real wire, against fakes whose speed is known."""
+"""Speed and models of a host: over the real wire, against fakes whose speed is known."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_a_host_that_tells_no_durations_has_no_known_speed():
 
 
 async def test_the_question_loads_the_model_as_the_next_pass_wants_it():
-    """Neither window nor shift differ, and so nothing is loaded anew."""
+    """Window and shift are the pass's, so nothing is loaded anew."""
     async with FakeOllama(loaded=False) as server, model_over(server) as model:
         await speed(server)
         await model.complete(record_request(), deadline_s=20.0, on_progress=lambda _chars: None)
@@ -80,7 +80,7 @@ async def test_a_model_that_would_think_is_told_not_to():
 
 
 async def test_a_question_is_waited_for_as_long_as_a_pass_would_be():
-    """Not longer: what does not answer then answers no pass either."""
+    """The wait is not longer: a host that does not answer then answers no pass either."""
     async with FakeOllama(behaviour=BEHAVIOURS["hang"]) as server:
         with pytest.raises(ModelUnavailable, match=r"within 0\.3 s"):
             await speed(server, settings=replace(QUICK, first_byte_s=0.3))
@@ -108,7 +108,7 @@ async def test_a_host_that_hides_its_list_names_no_others():
 
 
 def test_a_remedy_names_a_command_a_choice_and_a_way_without():
-    """What a person can type."""
+    """The remedies are commands that a person can type."""
     assert missing_remedy("a:1b", ("b:2b", "c:3b")) == (
         "pull it with `ollama pull a:1b`, or use one that the host has, `--set summarizer.models=ollama:b:2b` "
         "(also c:3b), or `--set summarizer.models=extractive:default`, which needs none"

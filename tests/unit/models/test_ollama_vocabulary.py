@@ -45,7 +45,7 @@ def described(server: FakeOllama) -> Sequence[object]:
 
 
 async def test_the_tokenizer_of_a_model_is_rebuilt_from_its_description():
-    """It counts as the one that the vocabulary was trained for."""
+    """The rebuilt tokenizer counts as the one that the vocabulary was trained for."""
     model = fake()
     async with FakeOllama(models=[model]) as server, vocabularies(server) as source:
         found = await source.tokenizer_json(model.name)

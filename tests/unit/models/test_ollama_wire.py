@@ -92,7 +92,7 @@ def test_an_answer_that_did_not_end_as_answers_end_is_a_failure(lines, error):
 
 
 def test_no_text_of_an_answer_is_in_an_error():
-    """Neither the message nor what it is chained to holds output of the model."""
+    """The message and the error that it is chained to hold no output of the model."""
     with pytest.raises(ModelUnavailable) as failure:
         answer_of(b'{"message": "the secret word')
 
@@ -162,7 +162,7 @@ def test_a_plausible_count_passes(evaluated, words, expected):
     ],
 )
 def test_a_count_that_betrays_a_cut_is_refused(evaluated, words, expected, context):
-    """Fewer tokens than words, half the window plus two, or all of it; the window is told where it was filled."""
+    """Fewer tokens than words, half the window plus two, or all of it; the error names the window if that was full."""
     with pytest.raises(PromptTruncated) as cut:
         check_prompt_was_whole("host:1", evaluated=evaluated, words=words, expected=expected, num_ctx=4_096)
 
@@ -184,7 +184,7 @@ def test_equal_pieces_at_the_end_of_an_answer_that_just_stops_are_a_loop(piece):
     ids=["too few", "not at the end", "two in turn", "all different"],
 )
 def test_an_answer_that_stops_without_a_loop_broke_off(pieces):
-    """Only a run of equal pieces at the very end is a loop; what else just stops may be asked for again."""
+    """Only a run of equal pieces at the very end is a loop; any other stop may be asked for again."""
     with pytest.raises(ModelUnavailable):
         answer_of(*map(line, pieces))
 
@@ -196,7 +196,7 @@ def test_thoughts_are_no_loop_of_empty_pieces():
 
 
 def test_a_loop_that_ended_as_an_answer_ends_is_an_answer():
-    """With a final line the text is there, and its checks judge it."""
+    """A loop with a final line has its text, and the text's checks judge it."""
     assert answer_of(*[line("again")] * 40, final()).finish_reason == "stop"
 
 

@@ -1,4 +1,4 @@
-"""What is sent to servers that accept less than others: each refusal changes the next request, and is reported."""
+"""Requests to servers that accept less than others: each refusal changes the next request, and is reported."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_plain_text_is_asked_for_without_a_format():
     ],
 )
 async def test_a_refused_format_falls_back_once_and_is_remembered(name, formats):
-    """From the schema to one without lengths, to any JSON object, to nothing; the next request begins there."""
+    """The format falls from the schema to one without lengths, any JSON object and none; the next request keeps it."""
     reported = []
     async with (
         FakeOpenAI(quirks=QUIRKS[name]) as server,
@@ -92,7 +92,7 @@ async def test_a_refused_format_falls_back_once_and_is_remembered(name, formats)
 
 
 async def test_a_strict_server_gets_the_schema_without_lengths_and_its_own_spelling():
-    """As OpenAI's reasoning models want it: no lengths, no temperature, `max_completion_tokens`."""
+    """OpenAI's reasoning models want it so: no lengths, no temperature, `max_completion_tokens`."""
     async with FakeOpenAI(quirks=STRICT_OPENAI) as server, openai_over(server) as model:
         answer = await ask(model)
 
@@ -154,7 +154,7 @@ async def test_concurrent_calls_learn_what_a_server_refuses_together():
 
 
 async def test_what_one_call_learns_another_does_not_take_back():
-    """Two calls are refused at once for different fields: each report leaves out what the one before left out."""
+    """Two calls are refused at once for different fields: each report leaves out the fields of the one before."""
     reported: list[Dialect] = []
     async with (
         RefusesInTurn() as server,
@@ -168,7 +168,7 @@ async def test_what_one_call_learns_another_does_not_take_back():
 
 
 def test_two_dialects_have_in_common_what_both_send():
-    """Of each field the lesser, whichever comes first."""
+    """The lesser of each field is common, whichever dialect comes first."""
     one = Dialect(Format.OBJECT, left_out=frozenset({"seed"}))
     other = Dialect(Format.BARE_SCHEMA, "max_completion_tokens", frozenset({"temperature"}))
 
@@ -192,7 +192,7 @@ def test_two_dialects_have_in_common_what_both_send():
     ],
 )
 def test_another_build_of_a_model_is_the_same_model(asked, said, same):
-    """Servers name the build, the path or the file of what answered."""
+    """Servers name the build, the path or the file of the model that answered."""
     assert is_same_model(asked, said) is same
 
 
@@ -213,7 +213,7 @@ async def test_a_description_takes_the_context_that_the_server_lists():
 
 
 async def test_a_server_that_lists_no_models_still_has_a_window():
-    """The list is no part of what every server has."""
+    """The list is no part of every server."""
     async with FakeOpenAI(quirks=Quirks(lists_models=False)) as server, openai_over(server) as model:
         assert (await model.describe()).window == 2_048
 
@@ -226,7 +226,7 @@ async def test_a_list_that_is_too_large_to_read_says_nothing():
 
 
 async def test_a_description_fails_with_the_key_that_fails_calls():
-    """So that a record is not remade, and readiness says why, before the next pass."""
+    """A record is therefore not remade, and readiness says why, before the next pass."""
     async with FakeOpenAI(quirks=Quirks(key="right")) as server, openai_over(server) as model:
         with pytest.raises(KeyRefused):
             await model.describe()

@@ -1,4 +1,4 @@
-"""What the errors of servers in use mean: their statuses and bodies, and the class of each."""
+"""Meanings of the errors of servers in use: their statuses and bodies, and the class of each."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ BODIES = [
 
 @pytest.mark.parametrize(("status", "body", "error"), BODIES)
 def test_every_servers_error_is_of_one_type(status, body, error):
-    """By its text where one is known, else by its status."""
+    """The text decides where one is known, else the status."""
     found = classify_status("host:1", "x", status, body, None)
 
     assert type(found) is error
@@ -54,7 +54,7 @@ def test_every_servers_error_is_of_one_type(status, body, error):
 
 
 def test_a_prompt_that_is_too_long_comes_with_the_servers_figures():
-    """As llama.cpp gives them: the next prompt can be planned by them."""
+    """The figures are llama.cpp's: the next prompt can be planned by them."""
     found = classify_status("host:1", "x", 400, LLAMA_TOO_LONG, None)
 
     assert isinstance(found, PromptTruncated)
@@ -86,7 +86,7 @@ def forms(refusal: Mapping[str, object]) -> list[bytes]:
 
 @pytest.mark.parametrize("form", range(len(forms(REFUSES_SEED))))
 def test_a_quoted_request_is_no_part_of_the_error(form):
-    """Of what the request says, only what the error names is refused; a prompt's words mean nothing."""
+    """The error refuses only the fields of the request that it names; a prompt's words mean nothing."""
     seed = classify_status("host:1", "x", 422, forms(REFUSES_SEED)[form], None)
     role = classify_status("host:1", "x", 422, forms(REFUSES_ROLE)[form], None)
 
@@ -101,7 +101,7 @@ def test_a_quoted_request_inside_an_answer_is_no_part_of_the_error():
 
 
 def test_a_text_that_is_no_object_is_read_whole():
-    """Nothing says which part of it is the server's."""
+    """The text does not say which part of it is the server's."""
     found = classify_status("host:1", "x", 400, b"bad 'input': temperature", None)
 
     assert isinstance(found, FieldRefused)
@@ -131,5 +131,5 @@ def test_a_limit_that_is_too_high_is_no_field_to_leave_out():
     ],
 )
 def test_an_error_inside_an_answer_is_judged_by_text_and_code(error, kind):
-    """Whatever its form."""
+    """The form of the error does not matter."""
     assert type(classify_event("host:1", error)) is kind

@@ -108,7 +108,7 @@ async def test_every_fault_ends_in_its_documented_class(quirks, error, says):
     ("headers", "seconds"), [({"retry-after": "7"}, 7.0), ({}, 60.0)], ids=["with Retry-After", "without"]
 )
 async def test_a_rate_limit_says_when_to_come_back(headers, seconds):
-    """As the server asks, or after a minute: such limits never last milliseconds."""
+    """The time is the server's, or a minute: such limits never last milliseconds."""
     async with over(Quirks(refusal=openai_error(429, "slow down", headers=headers))) as (_, model):
         with pytest.raises(ModelUnavailable, match="request rate") as failure:
             await ask(model)
@@ -117,7 +117,7 @@ async def test_a_rate_limit_says_when_to_come_back(headers, seconds):
 
 
 async def test_no_text_of_the_server_reaches_a_message():
-    """It may quote the prompt: a message has our words alone."""
+    """The server's text may quote the prompt: a message has our words alone."""
     async with over(Quirks(refusal=openai_error(400, "Ana said E4031 in response_format"), formats=frozenset())) as (
         _,
         m,
@@ -160,7 +160,7 @@ async def test_a_deadline_ends_before_the_first_byte():
 
 
 async def test_failures_in_a_row_open_the_circuit_and_nothing_is_sent():
-    """As for any host: after five failures the server is left alone."""
+    """The server is left alone after five failures, as any host is."""
     states = []
     quirks = Quirks(refusal=openai_error(500, "x"))
     async with over(quirks, on_breaker=lambda host, state: states.append(state)) as (server, model):
@@ -193,7 +193,7 @@ async def test_calls_past_the_limit_wait_and_past_the_queue_are_refused():
 
 
 async def test_a_cancelled_call_closes_its_connection():
-    """Closing it is what tells a server to stop."""
+    """A closed connection tells a server to stop."""
     async with over(Quirks(stall_after=2)) as (server, model):
         call = asyncio.create_task(ask(model))
         await server.until(lambda fake: fake.working == 1)
@@ -217,7 +217,7 @@ async def test_what_servers_leave_out_or_add_is_no_fault(name):
 
 
 async def test_a_length_cut_is_a_finish_and_no_failure():
-    """The pass decides what to make of a cut answer."""
+    """The pass decides the use of a cut answer."""
     async with over(Quirks()) as (_, model):
         answer = await ask(model, output_tokens_max=4)
 
@@ -225,7 +225,7 @@ async def test_a_length_cut_is_a_finish_and_no_failure():
 
 
 async def test_another_models_answer_counts_where_the_operator_says_so():
-    """As routers and named deployments give them."""
+    """Routers and named deployments give such answers."""
     settings = replace(PATIENT, other_models=True)
     async with over(Quirks(says_model="llama-3"), settings=settings) as (_, model):
         assert (await ask(model)).response_model == "llama-3"

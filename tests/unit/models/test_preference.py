@@ -1,4 +1,4 @@
-"""The list of models: who answers, and what moves on."""
+"""The list of models: who answers, and which failures move on."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def scripted(time, *steps) -> ScriptedModel:
 
 
 async def test_an_unavailable_model_is_asked_once_more(time):
-    """The default is one retry, told to the hook."""
+    """The default is one retry, reported to the hook."""
     told: list[RetryDetails] = []
     model = scripted(time, ModelUnavailable("down"), "answer")
 
@@ -105,7 +105,7 @@ async def test_a_wait_that_is_too_long_is_not_begun(time, retry_after_s, deadlin
 
 
 async def test_all_tries_share_one_deadline(time):
-    """A later try gets what is left, not the whole again."""
+    """A later try gets the rest, not the whole again."""
     given_s: list[float] = []
 
     class Slow(ScriptedModel):

@@ -85,7 +85,7 @@ async def test_the_default_record_keeps_within_the_allowed_size():
 
 
 async def test_the_default_record_merges_texts():
-    """Merging keeps the identifiers of what is merged."""
+    """Merging keeps the identifiers of the merged texts."""
     parts = ("The import failed with E4031.", "Then host-7.internal was replaced.")
     entries = (f"<partial_summary>\n{text}\n</partial_summary>" for text in parts)
     user = "\n".join(["<transcript>", *entries, "</transcript>"])

@@ -1,4 +1,4 @@
-"""Which trace an exemplar points to."""
+"""The trace to which an exemplar points."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLAN = PassPlan("p", Trigger.RATIO, (), (), "", "", 0, 0.9, 14, 1_000, 100, Poli
 
 
 class _Noted(SilentSpan):
-    """A span that keeps what was noted."""
+    """A span that keeps each note."""
 
     def __init__(self, traceparent: str) -> None:
         super().__init__(traceparent)
@@ -33,7 +33,7 @@ class _Noted(SilentSpan):
 
 
 class _Tracing(SilentTracing):
-    """Opens one span, whatever it is for."""
+    """Opens one span for any purpose."""
 
     def __init__(self, span: Span) -> None:
         self._span = span

@@ -1,4 +1,4 @@
-"""Spans on the wire: what a collector receives, and that one which hangs holds nobody up."""
+"""Spans on the wire: the requests that a collector receives, and that one which hangs holds nobody up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ APPEND = "abridged.v1.ConversationService/AppendMessages"
 
 @contextmanager
 def collector() -> Iterator[tuple[str, list[ExportTraceServiceRequest]]]:
-    """An OTLP/HTTP endpoint on loopback and what it has received."""
+    """An OTLP/HTTP endpoint on loopback and the requests that it has received."""
     received: list[ExportTraceServiceRequest] = []
 
     class Receive(BaseHTTPRequestHandler):

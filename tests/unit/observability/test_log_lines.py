@@ -19,7 +19,7 @@ from abridged.observability.logs import LogSettings, configure_logs
 
 
 class Pipe:
-    """A pipe that is full of empty lines, and what is read of it."""
+    """A pipe that is full of empty lines, and the bytes read from it."""
 
     def __init__(self) -> None:
         self._text = b""
@@ -61,7 +61,7 @@ def logger_to(stream: TextIO) -> tuple[structlog.typing.FilteringBoundLogger, An
 
 
 def test_a_pipe_that_nobody_reads_holds_nobody_up_and_gets_its_lines_later(pipe: Pipe) -> None:
-    """What does not fit waits, and follows whole and in order when there is room."""
+    """Lines that do not fit wait, and follow whole and in order when there is room."""
     log, undo = logger_to(pipe.stream)
     for number in range(100):
         log.info("line_written", number=number, filler="x" * 200)
@@ -97,7 +97,7 @@ def test_what_waits_for_a_reader_is_bounded_and_what_is_lost_is_counted(pipe: Pi
 
 
 def test_a_reader_that_has_gone_costs_lines_alone_and_a_new_one_hears_how_many(tmp_path: Path) -> None:
-    """As a full disk does."""
+    """A full disk costs the same."""
     fifo = tmp_path / "lines"
     os.mkfifo(fifo)
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
@@ -119,7 +119,7 @@ def test_a_reader_that_has_gone_costs_lines_alone_and_a_new_one_hears_how_many(t
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), ValueError("closed file")])
 def test_a_line_that_cannot_be_written_disturbs_nobody_and_is_counted(error: Exception) -> None:
-    """A full disk or a reader that has gone costs lines, never what was being logged about."""
+    """A full disk or a reader that has gone costs lines, never the work that they report."""
 
     class _Full(io.StringIO):
         is_full = True

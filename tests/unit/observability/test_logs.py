@@ -1,4 +1,4 @@
-"""Log lines: their shape, their trace, and what is kept out of them."""
+"""Log lines: their shape, their trace, and the texts kept out of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROSE = "my card number is on the desk"
 
 
 class Stream(io.StringIO):
-    """What was written, as lines; `terminal` says whether it calls itself one."""
+    """The lines that were written; `terminal` says whether the stream calls itself one."""
 
     def __init__(self, *, terminal: bool = False) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ def test_a_line_is_json_with_event_level_time_and_fields() -> None:
 
 
 def test_a_terminal_gets_the_console_form() -> None:
-    """On a terminal lines are for people; `style` can say otherwise."""
+    """Lines on a terminal are for people; `style` can say otherwise."""
     terminal, forced = Stream(terminal=True), Stream(terminal=True)
 
     with logging_to(terminal) as log:
@@ -90,7 +90,7 @@ def test_a_terminal_gets_the_console_form() -> None:
 
 
 def test_no_field_steers_a_terminal_or_begins_a_line_of_its_own() -> None:
-    """A hint may name what a model's server says, and with content logging a message is anybody's text."""
+    """A hint may name a model's server's words, and with content logging a message is anybody's text."""
     forged = "gone\n2026-01-01 [info] sidecar.ready \x1b[2J\x9b\u202e\u2028"
 
     for content in (False, True):
@@ -134,7 +134,7 @@ def test_a_line_names_the_trace_it_belongs_to() -> None:
     "name", ["content", "text", "summary", "prompt", "Summary", "raw_output", "summary_text", "key.points", "error"]
 )
 def test_a_content_field_is_redacted_even_when_it_is_one_word(name: str) -> None:
-    """What is called content never passes, whatever it looks like."""
+    """A field called content never passes, whatever it looks like."""
     assert line_of({name: "secret"})[name] == "[redacted 6 chars]"
 
 
@@ -159,7 +159,7 @@ def test_prose_is_redacted_under_any_name() -> None:
 
 
 def test_a_hint_is_a_sentence_of_ours_and_passes() -> None:
-    """What to do next may be said in words."""
+    """The next step may be said in words."""
     assert line_of({"hint": "run ollama pull qwen2.5:3b"})["hint"] == "run ollama pull qwen2.5:3b"
 
 

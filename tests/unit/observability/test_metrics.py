@@ -1,4 +1,4 @@
-"""The instruments: what they count, what they are called, and that callers cannot make them grow."""
+"""The instruments: their counts, their names, and that callers cannot make them grow."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def widest() -> MetricLabels:
 
 
 def test_a_hundred_thousand_conversations_stay_within_the_series_limit() -> None:
-    """Whatever callers ask for, there are at most 600 series."""
+    """The series are at most 600, whatever callers ask for."""
     metrics = opened(widest())
 
     for number in range(100_000):
@@ -255,7 +255,7 @@ def test_gauges_follow_what_they_are_told() -> None:
 
 
 def test_what_nothing_holds_any_longer_is_0_again_and_what_is_unknown_is_no_0():
-    """A reason that is missing from a count is counted as none; a count that is missing is none at all."""
+    """A reason that is missing from a count has 0; a count that is missing has no figure at all."""
     metrics = opened()
     metrics.conversations_counted(ConversationsCounted(over_budget=2, held={HeldBy.COOLDOWN: 5}))
     metrics.log_measured(LogMeasured(size_bytes=10, free_bytes=20))
@@ -342,7 +342,7 @@ def test_no_created_series_is_exposed(accept: str) -> None:
 
 
 def test_two_instances_share_nothing() -> None:
-    """There is no global registry: a second instance starts at zero."""
+    """The process has no global registry: a second instance starts at zero."""
     first, second = opened(), opened()
 
     first.commit(["MessageAppended"], seconds=0.001)

@@ -77,7 +77,7 @@ def fail() -> None:
 
 
 def test_text_in_log_fields_reaches_no_sink(sinks: Sinks) -> None:
-    """Under a content name, under an innocent name, nested, as an object and as the event itself."""
+    """The text may be under a content name, under an innocent name, nested, an object or the event itself."""
     log = structlog.get_logger()
 
     log.info("said", content=WORD, text=WORD, summary=WORD, prompt=WORD, error=WORD)

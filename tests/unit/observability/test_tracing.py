@@ -1,4 +1,4 @@
-"""Spans: their tree, their attributes, and what an exception leaves behind."""
+"""Spans: their tree, their attributes, and the record of an exception."""
 
 from __future__ import annotations
 
@@ -356,7 +356,7 @@ def test_a_model_call_that_fails_has_the_class_that_metrics_count():
 
 
 def test_the_open_span_is_told_by_who_does_not_hold_it():
-    """The host is chosen far below the place that opened the span; without a span nobody is told."""
+    """The host is chosen far below the place that opened the span; without a span nobody hears of it."""
     traced = Traced()
 
     note(ChatAsked("10.0.0.1", 1))
@@ -399,7 +399,7 @@ def test_a_commit_lies_under_the_first_sampled_append_and_links_the_others() -> 
 
 
 def test_a_commit_of_unsampled_appends_is_not_written_down() -> None:
-    """At 10% sampling, nine of ten commits make no span."""
+    """Nine of ten commits make no span at 10 % sampling."""
     traced = Traced()
 
     traced.tracing.record_commit(BatchCommitted(1, 2, 5, (UNSAMPLED, "")))
@@ -520,7 +520,7 @@ def test_without_a_collector_a_pass_does_not_borrow_the_trace_of_whoever_started
     ],
 )
 def test_a_traceparent_is_read_as_the_standard_says(header: str, valid: bool) -> None:
-    """Unknown versions are read by their first fields; what is not lawful is ignored."""
+    """Unknown versions are read by their first fields; an unlawful one is ignored."""
     assert parse_traceparent(header) == (TraceIds(TRACE_ID, SPAN_ID, True) if valid else None)
 
 
@@ -543,7 +543,7 @@ def test_a_sidecar_without_otel_settings_looks_for_no_collector() -> None:
     ],
 )
 def test_the_standard_variables_choose_the_endpoint(environ: dict[str, str], endpoint: str) -> None:
-    """OTEL_* mean what the specification says."""
+    """OTEL_* have the specification's meaning."""
     assert TracingSettings.from_environment(environ, service_version="1").traces_endpoint == endpoint
 
 
@@ -568,7 +568,7 @@ UNSERVED = [
 
 @pytest.mark.parametrize(("name", "value"), UNSERVED)
 def test_a_value_that_is_not_served_is_ignored_by_name(name: str, value: str) -> None:
-    """As the specification wants it: whoever sets variables for a whole cluster stops no sidecar."""
+    """The specification wants it so: an operator that sets variables for a whole cluster stops no sidecar."""
     endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318"}
     settings = TracingSettings.from_environment(endpoint | {name: value}, service_version="1")
     (ignored,) = settings.ignored
@@ -618,7 +618,7 @@ def test_no_variable_that_the_sdk_reads_by_itself_stops_the_start(name: str, val
 
 
 def test_silent_tracing_imports_nothing_of_the_sdk() -> None:
-    """A sidecar without a collector does not pay for one: a fresh interpreter shows what is loaded."""
+    """A sidecar without a collector does not pay for one: a fresh interpreter shows the loaded modules."""
     program = (
         "import sys; from abridged.observability.tracing import *; from abridged.observability import logs, metrics;"
         "open_tracing(TracingSettings()); print(sorted({m.partition('.')[0] for m in sys.modules}))"

@@ -69,7 +69,7 @@ def claimed(claim: Claim, owner: str) -> Conversation:
 
 
 async def test_nothing_begins_without_a_claim(claims: Claims):
-    """Not under one that was never made, nor under one that another has replaced, nor after its end."""
+    """A claim that was never made, that another has replaced or that has ended lets nothing begin."""
     with pytest.raises(PassSuperseded):
         claims.require(NEW)
     claims.begin(NEW, now_s())
@@ -82,7 +82,7 @@ async def test_nothing_begins_without_a_claim(claims: Claims):
 
 
 async def test_nothing_begins_after_a_lease_even_before_its_timer(claims: Claims):
-    """A process that goes on after a stop first does what was due before."""
+    """A process that goes on after a stop first does its overdue work."""
     claims.begin(NEW, now_s() - LEASE_S)
 
     with pytest.raises(PassSuperseded):
@@ -131,7 +131,7 @@ async def test_a_pass_that_another_has_claimed_since_is_left_to_it(claims: Claim
 
 
 async def test_a_late_answer_to_a_renewal_does_not_move_the_lease_of_the_next_claim(leases: Leases):
-    """Which lapses when its own time is over."""
+    """The lease of the next claim lapses when its own time is over."""
     claims = Claims(leases, owner="mine", lease_s=LEASE_S)
     lapsed = asyncio.Event()
     claims.start(lambda _: lapsed.set())
@@ -149,7 +149,7 @@ async def test_a_late_answer_to_a_renewal_does_not_move_the_lease_of_the_next_cl
 
 
 async def test_a_renewal_that_is_refused_ends_the_work(leases: Leases):
-    """Another process may have been told that the lease has lapsed."""
+    """Another process may have heard that the lease has lapsed."""
     leases.rows[KEY] = Lease(NEW.token + 1, 30.0)
     claims = Claims(leases, owner="mine")
     lapsed = asyncio.Event()
@@ -164,7 +164,7 @@ async def test_a_renewal_that_is_refused_ends_the_work(leases: Leases):
 
 
 async def test_a_lease_that_could_not_be_dropped_is_dropped_later(claims: Claims, leases: Leases):
-    """By the stop at the latest, and never that of an end without a claim."""
+    """The stop drops it at the latest, and never the lease of an end without a claim."""
     short = Claims(leases, owner="mine", lease_s=SHORT_S)
     leases.rows[KEY] = Lease(NEW.token, 30.0)
     leases.refused_drops = 2

@@ -49,7 +49,7 @@ def count(fleet: Fleet, *kinds: type[object]) -> list[int]:
 
 
 def test_a_pass_that_takes_longer_than_a_lease_stays_with_its_owner(scene: Scene):
-    """Its lease is renewed, and dropped soon after its end."""
+    """The pass's lease is renewed, and dropped soon after its end."""
     fleet, _, _ = scene
     fleet.play_for(2 * LEASE_S)
 
@@ -62,7 +62,7 @@ def test_a_pass_that_takes_longer_than_a_lease_stays_with_its_owner(scene: Scene
 
 
 def test_a_pass_whose_owner_has_died_is_taken_up_when_its_lease_has_lapsed(scene: Scene):
-    """Not before, and with one record in the end."""
+    """The takeover does not come earlier, and leaves one record in the end."""
     fleet, one, _ = scene
     one.kill()
     fleet.play_for(LEASE_S - 1.0)
@@ -139,7 +139,7 @@ def test_a_pass_that_a_stop_has_given_back_is_taken_up_at_the_next_look(scene: S
 
 
 def test_a_claim_whose_answer_was_lost_is_claimed_again_by_its_own_process(scene: Scene):
-    """At once: it knows its own name."""
+    """The process claims at once: it knows its own name."""
     fleet, _, _ = scene
     fleet.settle()
     fleet.unanswered.add(Point.CLAIM_COMMITTED)
@@ -149,7 +149,7 @@ def test_a_claim_whose_answer_was_lost_is_claimed_again_by_its_own_process(scene
 
 
 def test_a_pass_that_its_sidecar_never_claims_is_claimed_by_another(scene: Scene):
-    """After the time of a lease from the first look at it."""
+    """Another claims it when the time of a lease has gone by since its first look at the pass."""
     fleet, _, _ = scene
     fleet.settle()
     known = len(fleet.witness.requested)
@@ -161,7 +161,7 @@ def test_a_pass_that_its_sidecar_never_claims_is_claimed_by_another(scene: Scene
 
 
 def test_a_wait_that_a_dead_process_has_left_ends_by_another(scene: Scene):
-    """Who else would ask again?"""
+    """The dead process would not ask again."""
     fleet, one, _ = scene
     fleet.fails = True
     fleet.time.run(lambda: count(fleet, SummarizationFailed) == [1], within_s=4 * LEASE_S)
@@ -189,7 +189,7 @@ def test_a_pass_whose_owner_was_started_anew_waits_for_its_lease():
 
 
 def test_a_record_whose_answer_was_lost_is_there_once_and_nobody_waits_for_it(scene: Scene):
-    """Its process finds the pass ended when it tries again."""
+    """The record's process finds the pass ended when it tries again."""
     fleet, _, _ = scene
     fleet.settle()
     fleet.unanswered.add(Point.END_COMMITTED)

@@ -22,7 +22,7 @@ SEEDS_EACH = 400
 """Runs of one test. Together they must reach whatever is rare."""
 
 FINDS_MIN = 5
-"""Seeds that find each planted bug: one alone is lost with the next change of what a run draws."""
+"""Seeds that find each planted bug: one alone is lost with the next change of a run's draws."""
 
 RARE = {
     "a claim comes second",
@@ -44,7 +44,7 @@ RARE = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _modules_are_frozen() -> Iterator[None]:
-    """The collector passes over what was there before the runs, which takes a fifth of their time."""
+    """The collector passes over objects from before the runs, which takes a fifth of their time."""
     gc.collect()
     gc.freeze()
     yield
@@ -53,7 +53,7 @@ def _modules_are_frozen() -> Iterator[None]:
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_EACH))
 def test_each_pass_ends_once_whatever_happens_to_its_processes(first: int):
-    """Also when its owner is killed or stopped anywhere, and whenever it goes on."""
+    """Owners may be killed or stopped anywhere, and go on at any time."""
     seen: Counter[str] = Counter()
     wrong: dict[int, list[str]] = {}
     for seed in range(first, first + SEEDS_EACH):
@@ -68,7 +68,7 @@ def test_each_pass_ends_once_whatever_happens_to_its_processes(first: int):
 
 @pytest.mark.parametrize("bug", Bug)
 def test_a_planted_bug_is_found(bug: Bug):
-    """By several of the seeds that every run of the tests plays, and again from its seed."""
+    """The bug is found by several of the seeds that every run of the tests plays, and again from its seed."""
     wrong = ((seed, found) for seed in range(SEEDS_EACH) if (found := _judged(seed, bug)[1]))
     finds = dict(islice(wrong, FINDS_MIN))
 
@@ -89,7 +89,7 @@ def test_a_seed_plays_the_same_run_again():
 
 
 def _judged(seed: int, *bugs: Bug) -> tuple[Fleet, list[str]]:
-    """The run of a seed, and what is wrong with it; one that does not come to its end is wrong, too."""
+    """The run of a seed, and its faults; one that does not come to its end is wrong, too."""
     fleet = Fleet(seed, frozenset(bugs))
     with capture_logs():
         try:

@@ -1,4 +1,4 @@
-"""Which of the passes that others have left a look takes up first."""
+"""The order in which a look takes up the passes that others have left."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FEW = [StreamId("other", "a"), StreamId("other", "b"), StreamId("third", "a")]
 
 
 def test_namespaces_take_turns():
-    """Whatever one of them has left."""
+    """The turns are the same whatever one of them has left."""
     order = list(in_turn([*MANY, *FEW], FIRST))
 
     assert order[:7] == [MANY[0], FEW[0], FEW[2], MANY[1], FEW[1], MANY[2], MANY[3]]
@@ -19,7 +19,7 @@ def test_namespaces_take_turns():
 
 
 def test_a_look_goes_on_where_the_last_one_ended():
-    """And begins again at the first."""
+    """The look begins again at the first."""
     order = list(in_turn([*MANY[:4], FEW[0]], MANY[1]))
 
     assert order == [MANY[2], FEW[0], MANY[3], MANY[0], MANY[1]]

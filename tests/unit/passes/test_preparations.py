@@ -1,4 +1,4 @@
-"""Records that are prepared before their trigger: when, by how many calls, and what becomes of them."""
+"""Records that are prepared before their trigger: when, by how many calls, and with which outcome."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Gated(ScriptedModel):
 
 
 class Told(Telemetry):
-    """Keeps what is reported of preparations; `over` is set when a call for one has ended."""
+    """Keeps the reports of preparations; `over` is set when a call for one has ended."""
 
     def __init__(self, bench: ReactorBench) -> None:
         super().__init__(bench.metrics, SilentTracing(), ProgressBoard(), log_content=False)
@@ -140,7 +140,7 @@ class Speculating(ReactorBench):
 
     @property
     def outcomes(self) -> list[str]:
-        """What became of preparations."""
+        """The outcomes of preparations."""
         return [outcome.value for _, outcome in self.told.outcomes]
 
 
@@ -157,7 +157,7 @@ async def settled() -> None:
 
 
 async def test_a_prepared_record_is_published_at_its_trigger_without_another_call():
-    """It covers what was prepared; the messages since stay in the tail. Before the trigger the log says nothing."""
+    """Messages since the prepared range stay in the tail. The log says nothing before the trigger."""
     bench = Speculating()
     bench.reactor.start(())
     await bench.prepare()
@@ -244,7 +244,7 @@ async def test_a_message_that_is_pinned_since_makes_the_record_anew():
 
 
 async def test_a_pass_of_another_conversation_cancels_a_preparation():
-    """Whoever waits goes first."""
+    """A pass that waits goes first."""
     bench = Speculating()
     bench.reactor.start(())
     await bench.begin()
@@ -258,7 +258,7 @@ async def test_a_pass_of_another_conversation_cancels_a_preparation():
 
 
 async def test_a_preparation_begins_only_when_no_pass_is_pending():
-    """It waits for the pass of the other conversation, and then runs."""
+    """The preparation waits for the pass of the other conversation, and then runs."""
     bench = Speculating()
     bench.reactor.start(())
     await bench.trigger(B)
@@ -276,7 +276,7 @@ async def test_a_preparation_begins_only_when_no_pass_is_pending():
 
 
 async def test_a_pass_does_not_cancel_the_preparation_that_another_pass_waits_for():
-    """That one has become the call of a pass."""
+    """The preparation has become the call of a pass."""
     bench = Speculating()
     bench.reactor.start(())
     await bench.begin()
@@ -294,7 +294,7 @@ async def test_a_pass_does_not_cancel_the_preparation_that_another_pass_waits_fo
 
 
 async def test_a_pass_that_becomes_pending_while_the_model_is_looked_at_goes_first():
-    """Nothing has begun yet that it could cancel."""
+    """The pass finds nothing under way that it could cancel."""
     bench = Speculating()
     bench.gated.looked.clear()
     bench.reactor.start(())
@@ -404,7 +404,7 @@ async def test_only_so_many_prepared_records_are_kept():
 
 
 async def not_prepared(bench: Speculating, turns: range = PREPARED) -> None:
-    """Nothing is prepared from these turns."""
+    """Check that nothing is prepared from these turns."""
     bench.gated.gate.set()
     bench.reactor.start(())
     await bench.trigger(A, turns)
@@ -414,7 +414,7 @@ async def not_prepared(bench: Speculating, turns: range = PREPARED) -> None:
 
 
 async def test_nothing_is_prepared_unless_the_policy_says_so():
-    """It costs calls that may serve nobody."""
+    """A preparation costs calls that may serve nobody."""
     await not_prepared(Speculating(Policy()))
 
 
@@ -436,7 +436,7 @@ async def test_nothing_is_prepared_while_the_model_is_busy():
 
 
 async def test_nothing_is_prepared_where_extraction_is_wanted():
-    """It takes no time that anybody would notice."""
+    """Extraction takes no time that anybody would notice."""
     bench = Speculating()
     wanted = by_extraction()
     bench.reactor = bench.made(CommitPauses(), Summarizers(wanted, wanted))
@@ -444,7 +444,7 @@ async def test_nothing_is_prepared_where_extraction_is_wanted():
 
 
 async def test_a_window_is_prepared_once_until_its_range_has_grown_by_half():
-    """Not again for every message; when it is, what was prepared before is waste."""
+    """A message more prepares nothing again; a range that has grown so makes the earlier preparation waste."""
     bench = Speculating(EAGER)
     bench.reactor.start(())
     await bench.prepare(A, range(6))
@@ -568,7 +568,7 @@ def test_a_question_stands_when_the_model_turns_out_to_hold_more():
     ],
 )
 def test_a_question_falls_with_whatever_a_summarizer_would_read(changed: Callable[[Any], Any]):
-    """So no list of what makes a draft stale can miss an entry."""
+    """No list of stale inputs can therefore miss an entry."""
     work = work_on(MESSAGES)
 
     assert not Question.of(work_on(MESSAGES[:4])).stands_in(changed(work))

@@ -41,7 +41,7 @@ async def test_namespaces_take_turns_whatever_each_has_waiting():
 
 
 async def test_an_emergency_overtakes_its_own_namespace_and_others():
-    """Also one that waited as something else before."""
+    """The emergency may have waited as something else before."""
     queue = line_of("a1", "a2", "b1", "b2")
     queue.hurry(key("b2"))
     queue.hurry(key("b9"))
@@ -50,7 +50,7 @@ async def test_an_emergency_overtakes_its_own_namespace_and_others():
 
 
 async def test_no_stream_of_emergencies_keeps_another_namespace_out():
-    """It gets a turn, if not the first."""
+    """The other namespace gets a turn, if not the first."""
     queue = line_of("c1")
     for number in range(50):
         queue.put(key(f"a{number}"), urgent=True)

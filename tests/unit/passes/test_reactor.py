@@ -1,4 +1,4 @@
-"""The reactor over a log in memory whose commits fail as a test says: what is tried again, and what is given up."""
+"""The reactor over a log in memory whose commits fail as a test says: which it tries again, and which it gives up."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.support.summarizers import by_extraction, by_model
 
 
 async def test_a_pass_that_cannot_be_committed_now_does_not_keep_a_worker_waiting():
-    """It is tried again by the clock; until then the only worker serves the others."""
+    """The clock tries the pass again; until then the only worker serves the others."""
     bench = ReactorBench(pauses=CommitPauses(first_s=0.0, max_s=AN_HOUR_S))
     bench.refuse = lambda key, kind: LogUnavailable("busy") if (key, kind) == (A, "SummarizationStarted") else None
     bench.reactor.start(())
@@ -49,7 +49,7 @@ async def test_a_pass_that_cannot_be_committed_now_does_not_keep_a_worker_waitin
 
 
 async def test_a_postponed_pass_is_taken_up_again():
-    """What was busy for two rounds of attempts is done in the third."""
+    """A log that is busy for two rounds of attempts takes the third."""
     bench = ReactorBench(pauses=CommitPauses(first_s=0.0, max_s=0.001))
 
     def busy(_key: StreamId, kind: str) -> EventLogError | None:
@@ -83,7 +83,7 @@ async def test_what_waiting_cannot_mend_is_not_tried_again():
 
 
 async def test_a_worker_outlives_a_pass_that_cannot_even_be_failed():
-    """With the only worker gone there would be no passes at all, and nobody would know."""
+    """A reactor without its only worker would run no passes at all, and nobody would know."""
     bench = ReactorBench(pauses=CommitPauses(first_s=0.0, max_s=0.0))
 
     def broken(key: StreamId, kind: str) -> EventLogError | None:
@@ -120,7 +120,7 @@ async def test_the_age_of_a_pending_pass_is_kept_over_a_restart():
 
 
 async def test_a_message_during_the_lookup_of_a_pass_does_not_lose_it():
-    """After a start the state has to be read first; what is committed meanwhile belongs to the same pass."""
+    """The pass reads the state first after a start; commits of the meantime belong to the same pass."""
     bench = ReactorBench(pauses=CommitPauses())
     await bench.trigger(A)
     state = await bench.conversations.state(A)
@@ -159,7 +159,7 @@ async def test_a_record_is_remade_only_while_the_model_is_idle():
 
 
 async def test_a_skip_before_any_pass_is_counted_without_a_trigger():
-    """Nothing began, so it must not look as if ratios had begun passes."""
+    """The skip must not look as if ratios had begun passes, for nothing began."""
     bench = ReactorBench(pauses=CommitPauses())
     large = Message("a1", Role.USER, "Turn 1.", token_count=1_900)
 
@@ -194,7 +194,7 @@ async def test_a_fallback_that_asked_no_model_is_logged():
 
 
 async def test_a_wanted_extraction_that_a_full_window_hurries_is_no_fallback():
-    """It is at work already, and no model was to be asked."""
+    """The extraction is at work already, and no model was to be asked."""
     bench = ReactorBench(pauses=CommitPauses())
     wanted = by_extraction()
     bench.reactor = bench.made(CommitPauses(), Summarizers(wanted, wanted))
@@ -209,7 +209,7 @@ async def test_a_wanted_extraction_that_a_full_window_hurries_is_no_fallback():
 
 
 async def test_extraction_that_is_wanted_is_no_fallback():
-    """Also where it has failed itself, and the conversation waits for that: it stands in for nobody."""
+    """The extraction stands in for nobody, even where it has failed itself and the conversation waits for that."""
     bench = ReactorBench(pauses=CommitPauses())
     late = by_extraction(deadline_s=0.0)
     bench.reactor = bench.made(CommitPauses(), Summarizers(late, late))
@@ -227,7 +227,7 @@ async def test_extraction_that_is_wanted_is_no_fallback():
 
 @pytest.mark.parametrize("interrupted", [PassRun.hurry, PassRun.supersede])
 async def test_a_shutdown_ends_a_pass_that_is_interrupted_in_the_same_turn(interrupted):
-    """Nothing stands in and nothing is committed: the claim is released, and the pass stays for the next start."""
+    """The shutdown brings no stand-in and no commit: the claim is released, and the pass stays for the next start."""
     bench = ReactorBench(pauses=CommitPauses())
     bench.model = Moody([asyncio.Event()], clock=asyncio.get_running_loop().time)
     await bench.trigger(A)
@@ -264,7 +264,7 @@ class Overtaken(Moody):
 
 
 async def test_a_bug_does_not_fail_a_pass_that_another_process_has_claimed():
-    """That process goes on with it."""
+    """The other process goes on with it."""
     bench = ReactorBench(pauses=CommitPauses(first_s=0.0, max_s=0.0))
     bench.claims = Claims(MemoryLeases(lambda: 0.0), owner="mine")
     model = Overtaken([default_record], clock=asyncio.get_running_loop().time)

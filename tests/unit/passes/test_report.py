@@ -1,4 +1,4 @@
-"""What a pass reports at its end."""
+"""Reports of a pass at its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.given import given
 
 @pytest.mark.parametrize(("place", "things"), [(ReceiptPlace.REACHABLE, []), (ReceiptPlace.GONE, [74])])
 def test_what_is_gone_after_a_pass_is_an_error_in_the_log(place, things):
-    """It must never be, so an operator is to see it; texts are in the event alone."""
+    """A thing must never be gone, so an operator is to see it; texts are in the event alone."""
     state = given(OPEN, *chat(79)).when(append(appended(80)), Policy()).after
     plan = pending_in(state)
     (line,) = expandable(plan).lines

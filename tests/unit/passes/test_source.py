@@ -1,4 +1,4 @@
-"""What a pass reads: the ledger that it expects is the one that its commit leaves."""
+"""The source of a pass: the ledger that it expects is the one that its commit leaves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def listed(turn: int, count: int) -> str:
 
 @pytest.mark.parametrize("ratio", [0.5, 0.05])
 async def test_a_record_is_judged_beside_the_ledger_that_its_commit_leaves(ratio):
-    """Not beside one that fills its share: what the commit finds no room for is not in the window."""
+    """A ledger that fills its share is no measure: entries for which the commit has no room are not in the window."""
     policy = Policy(ledger_token_ratio=ratio, min_gain=0.3, min_shared_words=0)
     bench = ReactorBench(pauses=CommitPauses(), policy=policy)
     messages = tuple(

@@ -51,7 +51,7 @@ async def test_no_model_is_heard_of():
 
 
 async def test_an_extract_has_no_floors():
-    """It is the way out of a full window; asked again it says the same, and nothing stands in for it."""
+    """The extract is the way out of a full window; asked again it says the same, and nothing stands in for it."""
     strict = Policy(min_grounded_share=1.0, min_coverage=1.0, min_identifier_survival=1.0, max_repetition=0.001)
 
     made = await by_extraction().summarize(work_on(PLANNING, strict), Heard())
@@ -60,7 +60,7 @@ async def test_an_extract_has_no_floors():
 
 
 async def test_an_extract_that_fails_the_checks_is_no_record():
-    """What a conversation says in the prompt's own words must not become a record of it; no text is in the reasons."""
+    """Words of the prompt that a conversation repeats must not become a record of it; no text is in the reasons."""
     echo = "Copy identifiers, file names, numbers, dates, amounts and versions exactly as they stand in the source. "
 
     with pytest.raises(PassFailed) as failed:
@@ -105,5 +105,5 @@ async def test_an_extract_that_is_late_may_be_tried_again():
 
 
 async def test_extraction_never_remakes_records():
-    """Where it is wanted, its records stand in for nothing."""
+    """The records of a wanted extraction stand in for nothing."""
     assert not await by_extraction().has_time()

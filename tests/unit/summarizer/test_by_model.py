@@ -1,4 +1,4 @@
-"""A long source, summarized by a model: what it costs the others on the event loop, and how it is divided."""
+"""A long source, summarized by a model: its cost to the others on the event loop, and its division."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def work(*, input_tokens_max: int) -> PassWork:
 
 
 def pass_plan(input_tokens_max: int) -> PassPlan:
-    """The plan of that pass. Its source repeats itself, so its summary may."""
+    """The plan of that pass. The source repeats itself, so its summary may."""
     covered = (MessageRange(1, MESSAGES),)
     policy = Policy(max_input_tokens=input_tokens_max, max_repetition=0.0)
     return PassPlan(
@@ -69,7 +69,7 @@ def pass_plan(input_tokens_max: int) -> PassPlan:
 
 
 def longest_answer(request: CompletionRequest) -> str:
-    """As long as a record may be, and all of it from the source."""
+    """Answer with as much as a record may have, all of it from the source."""
     quoted = quoted_in(request.user)
     spread = quoted.messages[:: max(1, len(quoted.messages) // 70)]
     texts = [said.text for said in spread[:70]] or list(quoted.partials)
@@ -98,7 +98,7 @@ async def summarized(
 
 @pytest.mark.parametrize("part_tokens", [10_000_000, 100_000])
 async def test_a_long_source_is_not_counted_on_the_event_loop(part_tokens):
-    """In one call or in many, merged."""
+    """The source may take one call, or many that are merged."""
     counter = _WatchedCounter()
     model = ScriptedModel([longest_answer], clock=time.monotonic, context_length=part_tokens)
     summarizer = by_model(model, counter=counter)
@@ -135,7 +135,7 @@ async def test_the_event_loop_turns_while_a_long_source_is_summarized(part_token
 
 @pytest.mark.parametrize("window_tokens", [3_000, 4_096, 8_192])
 async def test_no_call_of_a_long_source_is_larger_than_the_models_window(window_tokens):
-    """Merges are grouped by what their summaries really take, and those of parts are kept so small that they fit."""
+    """Merges are grouped by the real sizes of their summaries, and those of parts are kept so small that they fit."""
     counter = EstimatingCounter()
     sizes: list[int] = []
 

@@ -68,7 +68,7 @@ def test_lists_without_a_narrative_are_no_record(summary: str):
 
 
 def test_a_remake_that_keeps_fewer_identifiers_than_the_extract_is_refused():
-    """From what the fallback record had, nothing may be lost; the setting takes any remake."""
+    """The remake may lose nothing of the fallback record; the setting takes any remake."""
     fallback = committed(HONEST, Provenance.EXTRACTIVE)
     beside = source(INCIDENT.first, replaces=fallback)
 
@@ -79,7 +79,7 @@ def test_a_remake_that_keeps_fewer_identifiers_than_the_extract_is_refused():
 
 
 def test_a_remake_that_tells_less_of_the_source_is_refused():
-    """Also where it names as much."""
+    """The remake may still name as much."""
     parts = json.loads(HONEST)
     names = " ".join([parts["summary"], *parts["key_points"], *parts["domain_entities"], *parts["decisions"]])
     fallback = committed(HONEST)
@@ -92,7 +92,7 @@ def test_a_remake_that_tells_less_of_the_source_is_refused():
 
 
 def test_a_record_that_only_repeats_its_parent_is_refused():
-    """When something new was said; small talk may be left out."""
+    """The source must say something new; small talk may be left out."""
     answer = json.dumps(GARDEN.honest)
     parent = committed(answer)
 
@@ -160,7 +160,7 @@ def test_an_operator_can_ask_for_a_share_of_the_identifiers():
 
 
 def test_the_scripted_models_own_answer_is_honest_in_every_language():
-    """What demonstrations and tests run on passes the floors, first records and later ones."""
+    """The model of demonstrations and tests passes the floors, with first records and later ones."""
     for chat in CHATS.values():
         first = messages(chat.first)
         answer = default_answer(request(first))
@@ -172,7 +172,7 @@ def test_the_scripted_models_own_answer_is_honest_in_every_language():
 
 
 def test_the_scripted_models_answer_says_something_new_however_small_it_is():
-    """Also where the record before it fills the room."""
+    """The record before it may fill the room."""
     parent: SummaryRecord | None = None
     for begin in range(0, 60, 10):
         text = "Release r{0} of billing_api moves host db_{0}, since step migrate_{0} failed with error E{0}."

@@ -1,4 +1,4 @@
-"""What a model answers is taken whole or not at all, and why not is said without its words."""
+"""The answer of a model is taken whole or not at all, and a refusal says why without its words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ANSWER = {
 
 @pytest.mark.parametrize("text", [json.dumps(ANSWER), f"```json\n{json.dumps(ANSWER)}\n```"])
 def test_an_answer_is_json_bare_or_in_one_fence(text):
-    """Both are what models send."""
+    """Models send both."""
     assert parsed(text).summary == ANSWER["summary"]
 
 
@@ -75,7 +75,7 @@ PARTLY_BAD = {
 
 @pytest.mark.parametrize(("bad", "kept"), PARTLY_BAD.values(), ids=PARTLY_BAD)
 def test_the_bad_parts_of_an_answer_are_left_out_and_the_rest_is_kept(bad, kept):
-    """What is left is a draft like any other, which the checks judge."""
+    """The rest is a draft like any other, which the checks judge."""
     assert parsed(json.dumps(ANSWER | bad)) == parsed(json.dumps(ANSWER | kept))
 
 
@@ -90,7 +90,7 @@ def test_the_bad_parts_of_an_answer_are_left_out_and_the_rest_is_kept(bad, kept)
     ids=["no narrative", "no list", "a number that nobody reads", "two objects"],
 )
 def test_what_cannot_be_left_out_costs_the_answer(text):
-    """Whatever else could be."""
+    """The answer is refused whatever else could be left out."""
     with pytest.raises(InvalidDraft):
         parsed(text)
 
@@ -121,7 +121,7 @@ def test_the_schema_is_inlined_and_within_what_grammars_take():
 
 @pytest.mark.parametrize(("tokens", "items", "chars"), [(40, 2, 120), (256, 8, 256), (10_000, 20, 1_000)])
 def test_lists_are_as_long_as_the_summary_has_room_for(tokens, items, chars):
-    """A small model fills each list as far as it may; what the draft allows bounds all of them."""
+    """A small model fills each list as far as it may; the draft's own allowance bounds all of them."""
     decisions = schema_for(tokens)["properties"]["decisions"]
 
     assert (decisions["maxItems"], decisions["items"]["maxLength"]) == (items, chars)
@@ -131,12 +131,12 @@ def test_lists_are_as_long_as_the_summary_has_room_for(tokens, items, chars):
 
 @pytest.mark.parametrize(("tokens", "chars"), [(40, 200), (200, 1_000), (201, None), (10_000, None)])
 def test_a_narrative_is_as_long_as_the_summary_has_room_for(tokens, chars):
-    """As far as grammars take a length; beyond it the answer's own limit holds."""
+    """The bound ends where grammars take no longer length; beyond it the answer's own limit holds."""
     assert schema_for(tokens)["properties"]["summary"].get("maxLength") == chars
 
 
 def test_an_item_that_ends_where_the_schema_made_it_end_is_left_out():
-    """It stops in the middle of a sentence; a shorter or a longer one was ended by the model."""
+    """The item stops in the middle of a sentence; a shorter or a longer one was ended by the model."""
     whole, cut, longer = "a" * 119, "b" * 120, "c" * 121
     task = {"task": "move", "owner": "o" * 60, "due": ""}
     answer = ANSWER | {"decisions": [whole, cut, longer], "action_items": [task, task | {"owner": "Ana"}]}
@@ -158,6 +158,6 @@ def test_a_narrative_that_the_schema_cut_ends_with_its_last_whole_sentence(first
 
 
 def test_a_narrative_that_is_one_cut_sentence_goes_back_to_the_model():
-    """Nothing of it would be left."""
+    """The cut would leave nothing of it."""
     with pytest.raises(InvalidDraft, match="no sentence ends within 200 characters"):
         without_cut_ends(parsed(json.dumps(ANSWER | {"summary": "and v1.4 then " * 14 + "andv"})), 40)

@@ -1,4 +1,4 @@
-"""What a model answers for an episode and for a digest: read strictly, compared with its source, short and long."""
+"""Answers of a model for an episode and for a digest: read strictly, compared with their source, short and long."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def source(texts: tuple[str, ...] = FACTS, *, context: tuple[str, ...] = ()) -> 
 
 
 def test_an_episode_has_both_texts():
-    """And nothing else."""
+    """The episode has no other field."""
     read = episode_of(answer(), 1_000)
 
     assert (read.narratives["short_summary"], read.summary) == (FACTS[0], LONG)
@@ -59,7 +59,7 @@ def test_an_episode_has_both_texts():
     ['{"short_summary": "x"}', answer(short_summary=""), answer(long_summary=3), "no JSON", "[]"],
 )
 def test_nothing_else_is_an_episode(bad):
-    """Nothing is guessed."""
+    """The reader guesses nothing."""
     with pytest.raises(InvalidDraft):
         episode_of(bad, 1_000)
 
@@ -92,7 +92,7 @@ def test_a_text_that_its_limit_cut_ends_with_a_whole_sentence():
     ],
 )
 def test_a_short_text_that_says_nothing_true_of_its_source_is_refused(short, code):
-    """It is what remains of an episode in the window."""
+    """The short text is the part of an episode that remains in the window."""
     fair = check_draft(episode_draft(FACTS[0], LONG), source())
     found = check_draft(episode_draft(short, LONG), source())
 
@@ -102,14 +102,14 @@ def test_a_short_text_that_says_nothing_true_of_its_source_is_refused(short, cod
 
 
 def test_a_short_text_may_repeat_the_long_one():
-    """That is no loop."""
+    """The repetition is no loop."""
     two = " ".join(FACTS[:2])
 
     assert check_draft(episode_draft(two, f"{two} {FACTS[0]}"), source()).problems == ()
 
 
 def test_what_the_overlap_names_may_be_named_and_need_not():
-    """Without it, the same name is invented."""
+    """The same name without the overlap is invented."""
     draft = episode_draft("For $1200 the importer moved to host db-07, since table orders was slow.", LONG)
     before = ("The move costs 1,200 USD.",)
 
@@ -126,7 +126,7 @@ def work_with_overlap() -> PassWork:
 
 
 async def test_the_overlap_is_quoted_before_the_transcript_and_cannot_leave_its_frame():
-    """And the record has both counts and the figures' source."""
+    """The record has both counts and the figures' source."""
     asked: list[CompletionRequest] = []
 
     def step(request: CompletionRequest) -> str:
@@ -157,7 +157,7 @@ def test_an_extracted_episode_has_the_best_sentences_in_their_order():
 
 
 def test_a_digest_has_the_first_sentence_of_each_text_and_drops_the_oldest_first():
-    """It never is empty."""
+    """The digest is never empty."""
     texts = ["One began. It went on.", "Two began.", "Three began."]
 
     assert extracted_digest(texts, tokens_max=100, count_tokens=COUNT) == "One began.\nTwo began.\nThree began."

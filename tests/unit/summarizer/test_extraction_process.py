@@ -1,4 +1,4 @@
-"""Texts are extracted in a process of their own, which gives up what nobody waits for any more."""
+"""Texts are extracted in a process of their own, which gives up a text that nobody waits for any more."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def extracted() -> AsyncIterator[ExtractionProcess]:
 
 
 async def test_a_text_that_is_taken_back_is_worked_on_no_more(extracted):
-    """The process lives on: it has spent less on the text than half of what it costs, and answers the next one."""
+    """The process lives on: it has spent less on the text than half of its cost, and answers the next one."""
     await extracted(SHORT)
     pid = extracted.pid
     begun = _spent(pid)
@@ -75,7 +75,7 @@ async def test_a_process_that_dies_fails_its_text_alone(extracted):
 
 
 async def test_a_text_that_takes_too_long_is_taken_back():
-    """It fails as a model does that does not answer in time."""
+    """The extraction fails as a model does that does not answer in time."""
     extracted = ExtractionProcess("estimate", deadline_s=0)
     with pytest.raises(PassFailed) as failed:
         await extracted(LONG)
@@ -86,7 +86,7 @@ async def test_a_text_that_takes_too_long_is_taken_back():
 
 
 async def test_a_closed_process_is_gone(extracted):
-    """Nothing is left that would work on."""
+    """The process leaves nothing that would work on."""
     await extracted(SHORT)
     pid = extracted.pid
 
@@ -97,7 +97,7 @@ async def test_a_closed_process_is_gone(extracted):
 
 
 async def _works(pid: int, spent: int) -> None:
-    """Return when the process has worked on what it was asked."""
+    """Return when the process has worked on its text."""
     async with asyncio.timeout(PATIENCE_S):
         while _spent(pid) <= spent:
             await asyncio.to_thread(os.sched_yield)

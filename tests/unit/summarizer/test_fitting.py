@@ -24,20 +24,20 @@ def draft(summary: str = "one two three", **lists: list[str]) -> Draft:
 
 
 def words(made: Draft) -> int:
-    """What a draft costs here: its words."""
+    """Return the cost of a draft here: its words."""
     lists = (made.key_points, made.participants, made.decisions, made.unresolved, made.domain_entities)
     return len(made.summary.split()) + sum(len(item.split()) for items in lists for item in items)
 
 
 def test_a_draft_that_fits_is_left_as_it_is():
-    """Nothing is taken from it."""
+    """The fitting takes nothing from it."""
     made = draft(key_points=["four five"])
 
     assert fit_draft(made, tokens_max=5, cost=words) is made
 
 
 def test_the_last_key_points_go_first_and_decisions_last():
-    """As many as needed, and no list before the one in front of it is empty."""
+    """Fitting drops as many as needed, and empties no list before the one in front of it."""
     made = draft(key_points=["a b", "c d", "e f"], domain_entities=["x", "y"], decisions=["we do it"])
 
     assert fit_draft(made, tokens_max=12, cost=words) == draft(
@@ -65,7 +65,7 @@ def test_as_many_items_stay_as_fit(most):
 
 
 def test_an_extracts_narrative_is_cut_because_it_cannot_be_rewritten():
-    """One sentence without an end is as long as its source; its beginning is what fits."""
+    """One sentence without an end is as long as its source; its beginning is the part that fits."""
     endless = draft("ab" * 200, key_points=["a b"])
 
     kept = fit_draft(endless, tokens_max=50, cost=lambda made: len(made.summary) + words(made), cut_narrative=True)

@@ -1,4 +1,4 @@
-"""Drafts of another form than a record's JSON: whoever asks knows neither prompts nor schema nor reader."""
+"""Drafts of another form than a record's JSON: the caller knows neither prompts nor schema nor reader."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_model_is_asked_for_plain_text_and_its_answer_is_read_as_that():
 
 
 async def test_the_parts_of_a_long_source_are_merged_by_the_forms_own_prompt():
-    """As one of several partial texts."""
+    """The prompt has each part as one of several partial texts."""
     requests: list[CompletionRequest] = []
 
     def answer(request: CompletionRequest) -> str:
@@ -95,7 +95,7 @@ async def test_a_repair_asks_for_the_narrative_alone_where_code_keeps_the_rest(m
 
 
 async def test_a_scripted_model_writes_plain_text_where_no_schema_is_asked_for():
-    """Its default answer quotes the prompt, as its record does."""
+    """The model's default answer quotes the prompt, as its record does."""
     work = work_on([Message(f"m{n}", Role.USER, f"{TEXT} That was message {n}.") for n in range(1, 9)])
     summary = await by_model(ScriptedModel([default_answer], clock=time.monotonic), form=PLAIN).summarize(work, Heard())
 

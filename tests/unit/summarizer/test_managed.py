@@ -22,7 +22,7 @@ def test_a_model_that_manages_is_asked_the_whole_question():
 
 
 def test_a_model_that_does_not_manage_is_asked_for_the_narrative_and_tried_again():
-    """After eight questions for the narrative; one more miss, and the next eight are small again."""
+    """The full question comes after eight for the narrative; one more miss, and the next eight are small again."""
     assert asked(Managed(), 21, used=False) == "ww" + "n" * 8 + "w" + "n" * 8 + "wn"
 
 

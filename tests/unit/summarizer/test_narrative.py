@@ -1,4 +1,4 @@
-"""Code takes out of a narrative what a second call would otherwise be made for."""
+"""Code takes out of a narrative the faults that would otherwise cost a second call."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_narrative_of_which_nothing_would_be_left_is_refused_as_it_is():
 
 
 def test_an_extract_is_not_tidied():
-    """Its sentences are quotations anyway."""
+    """The extract's sentences are quotations anyway."""
     text = f"{GOOD} {GOOD}"
     source = Source.of(said(*TALK), texts=(), previous=None, instructions="", policy=Policy())
 

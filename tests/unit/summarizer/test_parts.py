@@ -15,8 +15,7 @@ COUNTER = EstimatingCounter()
 
 
 def test_a_piece_of_a_long_message_is_judged_by_itself():
-    """Not by the whole message: that would cost its length once for each part, and every part would have to speak of
-    all of it."""
+    """The whole message would cost its length once for each part, and every part would have to speak of all of it."""
     text = document(120)
     work = work_on([Message("m1", Role.USER, "Please read this."), Message("m2", Role.USER, text)])
     questions = Questions(

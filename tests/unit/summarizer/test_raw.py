@@ -1,4 +1,4 @@
-"""An operator's schema for a part of the record: what it may say, what it makes of answers, and what is refused."""
+"""An operator's schema for a part of the record: its limits, its reading of answers, and its refusals."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def read(raw: Mapping[str, Any], schema: Mapping[str, Any] = TICKET) -> Draft:
 
 
 def test_an_answer_by_the_schema_is_kept_as_json():
-    """In the schema's order, whatever the properties are called."""
+    """The answer keeps the schema's order, whatever the properties are called."""
     draft = read(RAW)
 
     assert json.loads(draft.context.raw) == RAW
@@ -78,7 +78,7 @@ def test_an_answer_by_the_schema_is_kept_as_json():
     ],
 )
 def test_an_answer_against_the_schema_is_refused_by_place_and_rule(change, reason):
-    """The reasons go back to the model; they never quote what it wrote."""
+    """The reasons go back to the model; they never quote its words."""
     with pytest.raises(InvalidDraft) as refused:
         read(RAW | change)
 
@@ -86,7 +86,7 @@ def test_an_answer_against_the_schema_is_refused_by_place_and_rule(change, reaso
 
 
 def test_an_answer_without_raw_is_no_draft():
-    """What the operator asks for is as required as the rest."""
+    """The operator's fields are as required as the rest."""
     with pytest.raises(InvalidDraft, match="raw: missing"):
         form().read(record(), 200)
 
@@ -138,7 +138,7 @@ def test_the_shipped_form_has_no_raw():
     ],
 )
 def test_a_schema_that_bounds_nothing_or_cannot_be_asked_for_is_refused(text, says):
-    """At the start, by its place, and not with the first pass."""
+    """The refusal comes at the start and names the place; it does not wait for the first pass."""
     with pytest.raises(InvalidPolicy) as refused:
         raw_schema(text)
 

@@ -91,7 +91,7 @@ def test_a_narrative_alone_is_a_record_with_every_statement_and_its_messages():
 
 
 def test_an_addition_that_says_the_same_is_not_listed_twice_and_another_one_is():
-    """In other words, without another identifier; what is not said in the source is refused as always."""
+    """The same statement may come in other words, without another identifier; one that the source lacks is refused."""
     added = "Rosa prepares the tables for the audit on Monday."
     again, invented = "The import moves to 04:00 before the audit.", "They sold the villa in Lyon."
 
@@ -115,7 +115,7 @@ def test_a_statement_is_struck_for_a_reason_in_the_source_alone():
 
 
 def test_a_statement_is_changed_to_what_the_source_bears_out():
-    """It stays as it is where the new text has no support, is about something else, or has no number of a statement."""
+    """A statement stays if the new text has no support, is about something else, or has no number of a statement."""
     source = source_of(*TALK)
     number = number_of(source, MOVE)
     supported = "Ana decided to move the import to 04:00, before the audit."
@@ -222,7 +222,7 @@ def test_a_narrative_gives_way_to_the_lists_that_code_keeps():
 
 
 def test_the_extracts_part_in_place_of_a_narrative_evicts_no_statement():
-    """As many of its lines as fit beside the lists."""
+    """The extract's part has as many of its lines as fit beside the lists."""
     source = source_of(
         *TALK, "Ana: The replica of the warehouse in Lyon has to be rebuilt from the tapes of last week."
     )
@@ -301,7 +301,7 @@ def test_a_text_that_the_source_contradicts_changes_nothing():
     ],
 )
 def test_a_text_about_something_else_that_shares_a_word_or_two_changes_nothing(other: str):
-    """Two words that say what it is about, and most of the shorter text, at least, beside its values."""
+    """Two words that name its subject, and most of the shorter text, at least, are needed beside its values."""
     assert changed(source_of(*TALK, f"Ben: {other}"), MOVE, other).decisions == [MOVE]
 
 
@@ -324,7 +324,7 @@ def test_a_task_takes_owner_and_due_date_from_its_new_text():
 
 
 def test_a_due_date_that_was_corrected_does_not_stay_beside_the_new_text():
-    """Also where the text names the new one in no form of a deadline."""
+    """The text may name the new date in no form of a deadline."""
     item = DraftItem(task="Rosa sends the report of the audit.", owner="Rosa", due="2026-03-12")
     text = "Rosa sends the report of the audit, date 2026-03-19."
     numbered = tuple(enumerate(said("Ana: Rosa sends the report by 2026-03-12.", f"Ana: {text}"), 1))
@@ -338,7 +338,7 @@ def test_a_due_date_that_was_corrected_does_not_stay_beside_the_new_text():
 
 
 def test_a_decision_whose_value_was_replaced_is_not_kept_beside_the_new_one():
-    """Neither with evidence nor as a fault of the model, which did not write it."""
+    """The old decision is no evidence, and no fault of the model, which did not write it."""
     source = source_of(
         "Ana: We decided that the port of the billing database is 5433.",
         "Ben: Fine, that works for the billing database team.",
@@ -444,7 +444,7 @@ OF_NOTHING_SAID = {
 
 @pytest.mark.parametrize("code", OF_NOTHING_SAID)
 def test_the_extracts_part_replaces_a_narrative_with_any_fault_of_its_own(code: ProblemCode):
-    """If no other answer is asked for."""
+    """The replacement comes if no other answer is asked for."""
     assert set(OF_NOTHING_SAID) == REPLACEABLE
     roles = (Role.USER, Role.ASSISTANT)
     source = source_with([Message(f"m{n}", roles[n % 2], text) for n, text in enumerate(SAID)])

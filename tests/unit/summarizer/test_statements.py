@@ -1,4 +1,4 @@
-"""The statements of a draft beside their source: what stays, with which messages, and what a repair is told."""
+"""The statements of a draft beside their source: those that stay, their messages, and the reasons for a repair."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_every_statement_of_a_record_has_its_messages():
 
 
 def test_what_code_knows_the_messages_of_is_no_fault_of_an_answer():
-    """A repair is told of the model's own statements alone, and these alone are counted."""
+    """A repair hears of the model's own statements alone, and these alone are counted."""
     known, invented = "Sell the villa.", "Buy the castle."
 
     found = judged({"decisions": (known, invented)}, concordance_of(enumerate(messages_of(SAID), 1)), {known: (2,)})
@@ -101,7 +101,7 @@ def test_statements_that_twist_their_source_are_taken_out():
 
 
 def test_statements_that_name_another_speaker_are_taken_out():
-    """Of lists one by one; a narrative with one goes back."""
+    """Lists lose such statements one by one; a narrative with one goes back."""
     wish = "Dana wanted to move the archive to cold storage."
     found = checked(f"{NARRATIVE} {wish}", key_points=[wish, "The parser is pinned to 3.3.9."])
 
@@ -111,7 +111,7 @@ def test_statements_that_name_another_speaker_are_taken_out():
 
 
 def test_statements_of_a_value_that_no_longer_holds_are_taken_out():
-    """Not so those that say which value took its place; the sentence of a model's narrative goes as well."""
+    """Statements that say which value took its place stay; the sentence of a model's narrative goes as well."""
     said = ("Pin the parser to 3.3.9, please.", "The parser is pinned to 3.3.9.", "Pin the parser to 3.4.2, please.")
     messages, old = messages_of(said), "The parser is pinned to 3.3.9."
     both = "The parser was pinned to 3.3.9, then to 3.4.2."
@@ -140,7 +140,7 @@ def test_a_narrative_that_twists_its_source_goes_back():
 
 
 def test_a_source_without_messages_takes_nothing_out():
-    """Texts of partial summaries name no messages, and what they rest on was judged before."""
+    """Texts of partial summaries name no messages, and their evidence was judged before."""
     draft = parsed(record(NARRATIVE, decisions=["Pin the parser to 3.3.9."]))
     of_texts = Source.of((), texts=SAID, previous=None, instructions="")
 
@@ -148,7 +148,7 @@ def test_a_source_without_messages_takes_nothing_out():
 
 
 def test_a_repair_is_told_where_how_much_was_invented_and_quotes_none_of_it():
-    """Each field with its count: a small model takes a string that is quoted for what it has to write about."""
+    """The repair has each field with its count: a small model takes a quoted string for its subject."""
     found = checked(f"{NARRATIVE} Ticket OPS-4411 is closed.", key_points=["Host db-07.example.com is down."],
                     decisions=["Sell the villa."])  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What is reported of commits: each transaction that is on disk, once, and no other."""
+"""Reports of commits: each transaction that is on disk, once, and no other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POISON = "poison"
 
 
 class Tracing(SilentTracing):
-    """Keeps what it is told."""
+    """Keeps each report."""
 
     def __init__(self) -> None:
         self.batches: list[BatchCommitted] = []
@@ -69,7 +69,7 @@ def test_a_refused_transaction_is_not_reported(report, tracing):
 
 
 def test_a_transaction_that_failed_after_its_hook_is_not_reported(report, tracing):
-    """Its positions went to the next one, or the head never came so far."""
+    """The positions went to the next one, or the head never came so far."""
     hook = report.hook(refusing)
     hook(None, committed(1, 1))
     hook(None, committed(1, 3))
@@ -94,7 +94,7 @@ def test_every_transaction_of_a_group_that_was_tried_one_by_one_is_reported(repo
 
 
 def test_what_is_reported_adds_up_to_the_log(report, tracing, tmp_path: Path):
-    """Over a real file: groups, a poison append among its neighbours, repetitions."""
+    """The log is a real file: groups, a poison append among its neighbours, repetitions."""
     log = SqliteEventLog.open(tmp_path / "log.db", clock_us=Clock(), hook=report.hook(refusing))
     log.on_commit(report.committed)
     futures = []

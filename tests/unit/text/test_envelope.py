@@ -26,7 +26,7 @@ from abridged.service.text.envelope import unwrap_envelope
     ],
 )
 def test_an_envelope_gives_its_result(payload: object, result: str) -> None:
-    """Only what the tool answered is left."""
+    """Only the tool's answer is left."""
     assert unwrap_envelope(json.dumps({"payload": payload, "sig": "eyJhbGciOi"})) == result
 
 
@@ -55,7 +55,7 @@ def test_any_text_survives(content: str) -> None:
 
 
 def test_half_a_surrogate_pair_is_replaced():
-    """What JSON can spell and UTF-8 cannot carry does not reach a renderer."""
+    """A text that JSON can spell and UTF-8 cannot carry does not reach a renderer."""
     unwrapped = unwrap_envelope('{"payload": "broken \\ud800 text", "sig": "s"}')
 
     assert unwrapped == "broken ? text"

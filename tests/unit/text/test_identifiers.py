@@ -48,7 +48,7 @@ CASES = [(kind, text) for kind, texts in FORMS.items() for text in texts]
 @pytest.mark.parametrize(("kind", "text"), CASES)
 @pytest.mark.parametrize("around", ["{}", "see {}, please", "({})", 'is "{}".', "请看{}。", '{{"key":"{}"}}'])
 def test_every_form_is_found_whole_in_every_surrounding(kind: IdentifierKind, text: str, around: str) -> None:
-    """Neither punctuation, brackets, JSON nor a script without spaces hides or cuts an identifier."""
+    """Punctuation, brackets, JSON and scripts without spaces hide and cut no identifier."""
     found = [(one.kind, one.text) for one in numerals(around.format(text))]
 
     assert (kind, text) in found
@@ -81,18 +81,18 @@ def test_prose_holds_no_identifier(prose: str) -> None:
 
 @pytest.mark.parametrize("secret", ["password=hunter2", "AKIA" + "IOSFODNN7EXAMPLE", "api_key: a8f7d6e5c4b3"])
 def test_a_secret_is_never_an_identifier(secret: str) -> None:
-    """What must not be carried is not found."""
+    """A text that must not be carried is not found."""
     assert not any(part in one.text for one in identifiers(f"use {secret} now") for part in ("hunter2", "AKIA", "a8f7"))
 
 
 @given(st.text(st.characters(), max_size=400))
 def test_what_is_found_stands_in_the_text(text: str) -> None:
-    """Nothing is made up, whatever the text."""
+    """The search makes nothing up, whatever the text."""
     assert all(one.text in text for one in numerals(text))
 
 
 DEARER_THAN_PROSE_AT_MOST = 40.0
-"""Ten times what the dearest of 3,000 random motifs cost."""
+"""Ten times the cost of the dearest of 3,000 random motifs."""
 
 HOSTILE = (
     *("a", "a.", "a/", "a_", "a__", "1,", "1.", "aB", "Aa", "(1", "-1", "=1", "\\a", "a:1", "a@a", "::a", "A-1", "{["),

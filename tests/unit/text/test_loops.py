@@ -1,4 +1,4 @@
-"""Which end of a text is a loop, and that nothing is one that people, models and tools wrote."""
+"""Ends of a text that are a loop, and texts of people, models and tools, which have none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SENTENCE = "The importer reads the table of orders at four. "
 
 @pytest.mark.parametrize("period", [1, 2, 49, 50, 51, 300, PERIOD_MAX])
 def test_a_loop_is_the_same_characters_often_enough(period):
-    """Four times, and 200 characters; one character less of either is none yet."""
+    """Four times, and 200 characters; one character less of either is no loop yet."""
     phrase = "".join(chr(0x4E00 + n) for n in range(period))
     enough = max(CHARS_MIN, TIMES * period)
     text = (phrase * enough)[-enough:]
@@ -23,14 +23,14 @@ def test_a_loop_is_the_same_characters_often_enough(period):
 
 @pytest.mark.parametrize("after", ["!", '"}', " And so on."])
 def test_a_repetition_that_has_ended_is_no_loop(after):
-    """Whoever goes on with something else has found the way out."""
+    """A model that goes on with something else has found the way out."""
     assert loop_period(SENTENCE * 9) == len(SENTENCE)
     assert loop_period(SENTENCE * 9 + after) == 0
 
 
 @pytest.mark.parametrize("text", ["", "a", SENTENCE, "".join(f"{n}. {SENTENCE}" for n in range(50)), "=" * 79 + "\n"])
 def test_lists_and_lines_are_none(text):
-    """What counts up is no repetition, and a line of marks is short."""
+    """A text that counts up is no repetition, and a line of marks is short."""
     assert loop_period(text) == 0
 
 

@@ -25,7 +25,7 @@ LEAKS = [
 
 @pytest.mark.parametrize("leak", LEAKS)
 def test_marks_headers_and_thoughts_of_every_family_are_stripped(leak: str) -> None:
-    """What is left is the answer alone."""
+    """The rest is the answer alone."""
     assert leftover_markup(leak)
     assert strip_chat_markup(leak) == "The plan."
 
@@ -40,7 +40,7 @@ def test_text_that_merely_looks_technical_is_left_alone(text: str) -> None:
 
 
 def test_marks_alone_can_be_stripped_and_thoughts_kept() -> None:
-    """What a person wrote about thoughts is not thrown away."""
+    """Text that a person wrote about thoughts is not thrown away."""
     assert strip_marks("I typed <think> and then left") == "I typed \n and then left"
 
 
@@ -77,6 +77,6 @@ def test_of_a_plain_answer_in_chatml_the_assistants_first_turn_is_kept(answer: s
 
 
 def test_an_answer_that_only_repeats_its_prompt_is_empty() -> None:
-    """Then the checks refuse it."""
+    """The checks then refuse it."""
     assert answered_turn("<|im_start|>user\nSummarize this.<|im_end|>").strip() == ""
     assert answered_turn("<|im_start|>user\nSummarize this.") == ""

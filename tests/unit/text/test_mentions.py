@@ -1,4 +1,4 @@
-"""What a text names that a ledger should keep, with the words before it and what it replaces."""
+"""Identifiers of a text that a ledger should keep, with the words before them and the ones that they replace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from abridged.service.text.mentions import BLOCK_CHARS, mentions
 
 
 def named(text: str) -> dict[str, IdentifierKind]:
-    """What the text names, by kind."""
+    """Return the kinds of the identifiers that the text names, by their text."""
     return {found.text: found.kind for found in mentions(text)}
 
 
@@ -69,7 +69,7 @@ def test_what_is_no_identifier_is_not_demanded(text):
 
 
 def test_a_secret_is_never_part_of_a_mention():
-    """Neither as an identifier nor in a context or a command."""
+    """No identifier, context or command of a mention has it."""
     secret = "hunter22abcDEF"
     text = f"password={secret} for OPS-4411, then `curl -u bob:{secret}@x https://bob:{secret}@example.org/path`"
 
@@ -79,7 +79,7 @@ def test_a_secret_is_never_part_of_a_mention():
 
 @pytest.mark.parametrize("end", "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
 def test_an_identifier_ends_with_its_line(end: str):
-    """Whatever a renderer takes for a line's end, a message cannot begin a line of the ledger."""
+    """A message cannot begin a line of the ledger, whatever a renderer takes for a line's end."""
     text = (
         f"Run `git log --oneline{end}ticket: OPS-7` and `mytool --all{end}code: AB12CD` in '/srv/my files{end}x.txt'."
     )
@@ -98,7 +98,7 @@ def test_an_identifier_ends_with_its_line(end: str):
     ],
 )
 def test_a_text_says_which_identifier_gives_way(text, old, new):
-    """By a label with two numbers, or by an arrow between two of a kind."""
+    """A label with two numbers says so, and so does an arrow between two of a kind."""
     assert {found.text: found.replaces for found in mentions(text)} == {old: "", new: old}
 
 
@@ -171,5 +171,5 @@ def test_hostile_text_takes_time_linear_in_its_length(name):
             pass
         return process_time() - begin
 
-    small = min(cost(50_000) for _ in range(3))
-    assert cost(400_000) < 20 * small + 0.05
+    small = min(cost(20_000) for _ in range(3))
+    assert cost(160_000) < 20 * small + 0.05

@@ -1,4 +1,4 @@
-"""Whole names in texts: what counts as one, in any script, and how the work grows."""
+"""Whole names in texts: their bounds, in any script, and the growth of the work."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def named(name: str, text: str) -> bool:
     ],
 )
 def test_a_name_is_found_as_a_whole(name, text):
-    """Whatever its case, its script and the punctuation around it; a file in a longer path, too."""
+    """The name is found in any case, script and punctuation around it; a file in a longer path, too."""
     assert named(name, text)
 
 
@@ -51,12 +51,12 @@ def test_a_name_is_found_as_a_whole(name, text):
     ],
 )
 def test_a_part_of_a_longer_name_is_none(name, text):
-    """It would claim what the text does not say."""
+    """A part would claim a name that the text does not have."""
     assert not named(name, text)
 
 
 def test_every_name_of_a_text_is_found_at_once():
-    """Also one that begins as another does."""
+    """One of the names may begin as another does."""
     names = Names(["a-1", "a-1-x", "b 2"])
 
     assert names.of(["a-1-x and b 2", "A-1"]) == {"a-1", "a-1-x", "b 2"}
@@ -73,5 +73,5 @@ def test_the_work_is_linear_in_names_and_text():
 
 
 def test_the_work_is_linear_in_a_text_without_spaces():
-    """Such as base64."""
+    """Base64 is such a text."""
     assert grows_linearly(lambda text: Names(["10.0.0.1", "aaaa", "=="]).of([text]), lambda n: "Qa/+" * n, size=200_000)

@@ -71,7 +71,7 @@ def test_a_file_adds_a_language_without_code(tmp_path):
     ],
 )
 def test_a_broken_line_is_refused_with_its_place(tmp_path, text, line, says):
-    """The message names the file and the line, and says what to write."""
+    """The message names the file and the line, and the right form."""
     (tmp_path / "toy.phrases").write_text(text, encoding="utf-8")
 
     with pytest.raises(BrokenPhrases) as refused:

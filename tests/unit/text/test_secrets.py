@@ -53,7 +53,7 @@ def test_a_key_of_a_known_form_is_a_secret(token: str) -> None:
 
 @pytest.mark.parametrize(("text", "value"), NAMED)
 def test_a_value_named_as_a_credential_is_masked(text: str, value: str) -> None:
-    """What calls itself a password is one; its name stays."""
+    """A value that is called a password is one; its name stays."""
     assert mask_secrets(text.format(value)) == text.format(MASK)
 
 
@@ -64,7 +64,7 @@ def test_ordinary_text_is_left_alone(text: str) -> None:
 
 
 def test_a_private_key_block_is_masked_whole() -> None:
-    """From its first line to its last; without a last line, to the end."""
+    """The mask reaches from the block's first line to its last; without a last line, to the end."""
     block = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nIBAAK\n-----END RSA PRIVATE KEY-----"
 
     assert mask_secrets(f"a\n{block}\nb") == f"a\n{MASK}\nb"
@@ -94,7 +94,7 @@ _PIECES = (
 
 @given(st.lists(st.sampled_from(_PIECES), max_size=14).map("".join))
 def test_what_a_text_names_is_masked_as_if_every_character_were_tried(text: str) -> None:
-    """Named values are looked for near their names alone, which is what a text without names costs little by."""
+    """Named values are looked for near their names alone, so that a text without names costs little."""
     everywhere = secrets._NAMED_RE.sub(secrets._masked_value, text)
 
     assert secrets._without_named(text) == everywhere

@@ -29,13 +29,13 @@ from tests.support.growth import grows_linearly
     ],
 )  # fmt: skip
 def test_sentences_end_where_a_reader_ends_them(text: str, expected: list[str]) -> None:
-    """Neither abbreviations nor numbers end a sentence; lists, lines and code blocks do."""
+    """Abbreviations and numbers end no sentence; lists, lines and code blocks do."""
     assert list(sentences(text)) == expected
 
 
 @given(st.text(st.characters(), max_size=2_000))
 def test_no_sentence_is_unbounded_or_empty(text: str) -> None:
-    """Whatever the text, sentences are short, on one line and say something."""
+    """Sentences of any text are short, on one line and say something."""
     for sentence in sentences(text):
         assert 0 < len(sentence) <= 400
         assert "\n" not in sentence
@@ -43,7 +43,7 @@ def test_no_sentence_is_unbounded_or_empty(text: str) -> None:
 
 @given(st.text(alphabet="ab1,. \u4e16", max_size=600))
 def test_clipping_cuts_no_word_and_no_number(text: str) -> None:
-    """What is kept of a sentence is whole words of it."""
+    """The kept part of a sentence is whole words of it."""
     kept = clipped(text).removesuffix("\u2026")
 
     assert len(clipped(text)) <= CLIP_CHARS_MAX

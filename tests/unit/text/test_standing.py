@@ -1,4 +1,4 @@
-"""Standing rules are told from tasks, anecdotes and quotations, in every language that has the words for it."""
+"""Standing rules apart from tasks, anecdotes and quotations, in every language that has the words for it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def rules_in(text: str, reply: str = ACCEPTED) -> list[str]:
     ],
 )
 def test_a_rule_is_found_as_it_was_written(text):
-    """In the languages that have sections for it."""
+    """Rules are found in the languages that have sections for them."""
     assert rules_in(text) == [text]
 
 
@@ -55,7 +55,7 @@ def test_a_rule_is_found_as_it_was_written(text):
     ],
 )
 def test_a_rule_with_much_evidence_needs_no_word_of_the_reply(text):
-    """Who is asked for something often does it without a word about it."""
+    """A model that is asked for something often does it without a word about it."""
     assert rules_in(text, "The table is below, with its sum in the last line.") == [text]
 
 
@@ -80,7 +80,7 @@ def test_a_rule_with_much_evidence_needs_no_word_of_the_reply(text):
     ],
 )
 def test_a_task_an_anecdote_and_a_question_are_no_rule(text):
-    """Even when the reply accepts whatever was said."""
+    """The reply may even accept it."""
     assert rules_in(text) == []
 
 
@@ -100,7 +100,7 @@ def test_the_reply_is_evidence():
 
 
 def test_a_quotation_is_nobodys_rule():
-    """Its words say nothing of the person who quotes."""
+    """The quotation's words say nothing of the person who quotes."""
     quoted = 'The sign at the door reads "please never send customers a mail without asking me first".'
 
     assert rules_in(quoted) == []
@@ -178,7 +178,7 @@ def test_a_rule_is_taken_back_by_its_own_words(text, place):
 
 
 def test_what_takes_a_rule_back_may_stand_behind_the_words_it_shares():
-    """The sentence before it says what it is about."""
+    """The sentence before it names its subject."""
     rules = ["Then copy Priya in purchasing on anything about freight, she handles brokers."]
     *_, said = statements("Priya says enough already with the freight mails. You can take her off copy.")
 
@@ -221,7 +221,7 @@ def test_a_question_and_a_reminder_end_no_rule(later):
     ],
 )
 def test_a_rule_about_another_thing_ends_none(earlier, later):
-    """Whatever words both have; a rule that gives another number is laid down anew."""
+    """The two may share words; a rule that gives another number is laid down anew."""
     (said,) = statements(later, ACCEPTED)
 
     assert ended_rule(said, [words_of_rule(earlier)]) is None
@@ -254,7 +254,7 @@ def test_a_rule_with_another_number_is_laid_down_anew():
     ],
 )
 def test_a_preference_is_told_in_every_language(text):
-    """As its writer states it."""
+    """The writer of the message states it."""
     assert states_preference(text)
 
 

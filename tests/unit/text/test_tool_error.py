@@ -1,4 +1,4 @@
-"""Which results of tools are errors: a corpus of both kinds, and that only their ends are looked at."""
+"""Results of tools that are errors: a corpus of both kinds, and that only their ends are looked at."""
 
 from __future__ import annotations
 
@@ -114,13 +114,13 @@ def test_an_error_is_known_by_its_ends(text):
 
 @pytest.mark.parametrize("text", RESULTS)
 def test_a_result_that_speaks_of_errors_is_none(text):
-    """It is cleared like any other."""
+    """The result is cleared like any other."""
     assert not is_error(text)
 
 
 @pytest.mark.parametrize("text", ERRORS)
 def test_only_the_ends_of_a_result_are_looked_at(text):
-    """So that a result of megabytes, blanks or brackets, costs what a short one costs."""
+    """A result of megabytes, blanks or brackets, therefore costs what a short one costs."""
     assert not is_error("." * HEAD_CHARS + "\n" + text[-HEAD_CHARS:] + "\n" + "." * TAIL_CHARS)
 
 
@@ -131,5 +131,5 @@ def test_the_middle_of_an_object_is_not_parsed():
 
 @pytest.mark.parametrize("text", [" " * 1_000_000 + "Error: late", "{" * 1_000_000, '{"a": ' * 200_000])
 def test_a_megabyte_of_blanks_or_brackets_is_no_error(text):
-    """Whatever a tool returns is looked at on the event loop."""
+    """The event loop looks at whatever a tool returns."""
     assert not is_error(text)

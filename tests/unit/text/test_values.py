@@ -52,7 +52,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_value_is_found_whole(form):
-    """As it is written, once."""
+    """The value is found as it is written, once."""
     text, value = FORMS[form]
 
     assert [found.text for found in values(text)].count(value) == 1, [found.text for found in values(text)]
@@ -78,12 +78,12 @@ def test_a_sentence_without_values_has_none(text):
 
 
 def test_a_measurement_after_a_code_is_a_value_of_its_own():
-    """So that the code says what it is a value of."""
+    """The code therefore says what it is a value of."""
     assert [found.text for found in values("P1851 0.0007 and K7 12.5")] == ["P1851", "0.0007", "K7", "12.5"]
 
 
 @pytest.mark.parametrize("unit", ["17 ", "1-", "7×", "`", "A1 ", "三", "9年", "x_", "1.", "(1"])
 def test_values_are_found_in_time_in_proportion(unit):
-    """Whatever the text is made of; a run is bounded."""
+    """The text may be made of anything; a run is bounded."""
     assert grows_linearly(lambda text: list(values(text)), lambda size: unit * size, size=20_000)
     assert max((found.text.count(" ") for found in values(unit * 200)), default=0) <= RUN_CHUNKS_MAX

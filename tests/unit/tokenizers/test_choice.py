@@ -51,7 +51,7 @@ def test_a_missing_extra_is_told_with_what_to_install() -> None:
 
 
 def test_the_vocabulary_is_not_loaded_before_the_first_count() -> None:
-    """Whoever only configures it pays no 140 MB."""
+    """A sidecar that only configures it pays no 140 MB."""
     pytest.importorskip("bpe_openai", reason="the extra `bpe` is not installed")
     told = subprocess.run([sys.executable, "-c", NEVER_LOADED], capture_output=True, text=True, check=True)
 

@@ -34,7 +34,7 @@ def test_no_text_is_refused(o200k: EmbeddedCounter, text: str) -> None:
 
 
 def test_a_special_token_in_user_text_counts_as_the_characters_typed(o200k: EmbeddedCounter) -> None:
-    """Whoever types a control token gets no control token."""
+    """A user who types a control token gets no control token."""
     assert o200k.count("<|endoftext|>") > 1
 
 

@@ -21,7 +21,7 @@ SAMPLES = json.loads((Path(__file__).parent / "samples.json").read_text(encoding
 """Short texts of every script class, each with its count of the o200k vocabulary."""
 
 COUNTED = json.loads((Path(__file__).parents[2] / "golden/token_counts.json").read_text(encoding="utf-8"))
-"""Their counts by older vocabularies."""
+"""Counts of the same texts by older vocabularies."""
 
 
 def errors() -> dict[str, float]:
@@ -34,7 +34,7 @@ def test_an_estimate_says_that_it_is_one() -> None:
 
 
 def test_the_median_error_on_english_code_and_data_is_at_most_a_tenth() -> None:
-    """Without calibration the estimate is good enough to trigger on."""
+    """The estimate without calibration is good enough to trigger on."""
     ascii_errors = [abs(error) for name, error in errors().items() if SAMPLES[name]["text"].isascii()]
 
     assert statistics.median(ascii_errors) <= 0.10
@@ -52,13 +52,13 @@ def test_the_estimate_leans_high() -> None:
 
 
 def test_the_empty_text_has_no_tokens() -> None:
-    """Nothing counts as nothing."""
+    """An empty text counts as nothing."""
     assert ESTIMATE.count("") == 0
 
 
 @pytest.mark.parametrize("vocabulary", ["llama2", "smollm2"])
 def test_a_models_name_says_which_vocabulary_is_estimated(vocabulary: str) -> None:
-    """Of an older one, which has up to four tokens for one of a newer."""
+    """An older vocabulary has up to four tokens for one of a newer vocabulary."""
     estimate = ESTIMATE.of(f"ollama:{vocabulary}:1b")
     errors = [estimate.count(SAMPLES[name]["text"]) / real - 1 for name, real in COUNTED[vocabulary].items()]
 
@@ -79,12 +79,21 @@ def test_a_count_is_what_the_tables_say(characters: list[str], repeated: int) ->
         for front, behind in zip(classes, classes[way.distance :], strict=False)
     )
 
-    assert ESTIMATE.count(text) == max(1, min(-(-hundredths // 100), 4 * len(text)))
+    assert ESTIMATE.count(text) == max(1, min(-(-hundredths // 100), 4 * len(text)), estimated._fewest(text))
+
+
+@pytest.mark.parametrize("vocabulary", estimated.estimated_vocabularies())
+@pytest.mark.parametrize(
+    ("text", "characters"), [(" $", 8), (":a", 8), ("\u0420", 8), ("s", 8), ("ع", 8), ("}", 64), (" ", 64)]
+)
+def test_no_long_text_counts_as_next_to_nothing(vocabulary: str, text: str, characters: int) -> None:
+    """Not of pairs either that weigh nothing, because no text that was read for the weights has them in a row."""
+    assert EstimatingCounter(vocabulary).count(text * 64_000) >= 64_000 * len(text) // characters - 1
 
 
 @given(st.text(st.characters(), max_size=50))
 def test_a_unit_has_the_class_of_its_character(text: str) -> None:
-    """Whatever stands beside it: choosing by whole texts is choosing one by one."""
+    """No neighbour changes it: choosing by whole texts is choosing one by one."""
     tables = estimated._tables()
 
     assert tables.classes("é" + text) == b"".join(
@@ -106,5 +115,5 @@ def test_a_longer_text_never_counts_less(first: str, second: str) -> None:
 
 @pytest.mark.parametrize("text", ["hello there, ", "Straße ", "世界", "🎉 ok "])
 def test_a_large_text_is_counted_in_linear_time(text: str) -> None:
-    """A megabyte of any script costs about four times what a quarter of it costs."""
+    """A megabyte of any script costs about four times the cost of a quarter of it."""
     assert grows_linearly(ESTIMATE.count, lambda size: text * (size // len(text)), size=1_000_000)

@@ -1,4 +1,4 @@
-"""Which counter counts for a chat model: its own tokenizer once that is known, and visibly another one until then."""
+"""The counter for a chat model: its own tokenizer once that is known, and visibly another one until then."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.vocabularies import byte_level_info
 
 
 class World:
-    """Counters whose server answers what a test says."""
+    """Counters whose server gives a test's answers."""
 
     def __init__(self, files: Mapping[str, Path] | None = None, *, asks: bool = True) -> None:
         self.now_s = 0.0
@@ -48,7 +48,7 @@ async def world(files: Mapping[str, Path] | None = None, *, asks: bool = True) -
 
 
 async def test_a_model_is_estimated_until_its_tokenizer_is_known():
-    """Nobody waits; the reason is told meanwhile."""
+    """Nobody waits; the reason is shown meanwhile."""
     async with world() as w:
         w.counters.want("ollama:m")
         before = w.counters.of("ollama:m").name, w.counters.reason("ollama:m")
@@ -76,7 +76,7 @@ async def test_what_cannot_be_rebuilt_is_said_and_not_asked_for_again():
 
 
 async def test_a_server_that_was_away_is_asked_again_after_a_while():
-    """Not with every message."""
+    """The server is not asked with every message."""
     async with world() as w:
         w.answer, answer = VocabularyAway("no host"), w.answer
         await w.learned("m")
@@ -89,7 +89,7 @@ async def test_a_server_that_was_away_is_asked_again_after_a_while():
 
 
 async def test_a_file_comes_before_the_server(tmp_path):
-    """By a glob on the model's name; one that is missing or no tokenizer is reported."""
+    """The file is chosen by a glob on the model's name; one that is missing or no tokenizer is reported."""
     (tmp_path / "own.json").write_text(rebuilt(byte_level_info()[0]), encoding="utf-8")
     (tmp_path / "bad.json").write_text("{}", encoding="utf-8")
     files = {"own*": tmp_path / "own.json", "ollama:bad": tmp_path / "bad.json", "none": tmp_path / "none.json"}
@@ -103,7 +103,7 @@ async def test_a_file_comes_before_the_server(tmp_path):
 
 
 async def test_clients_cannot_fill_the_memory_with_tokenizers():
-    """They name the models, so places are bounded; who finds none is told."""
+    """They name the models, so places are bounded; a model without one has a reason."""
     async with world() as w:
         await w.learned(*(f"m{n}" for n in range(KEPT_MAX + 1)))
 

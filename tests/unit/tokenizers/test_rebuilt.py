@@ -84,7 +84,7 @@ def test_byte_pairs_count_any_text_alike(byte_level, text):
 
 
 def test_control_another_pre_tokenizer_counts_differently(byte_level):
-    """So the comparison sees which one is used: GPT-2 keeps digits together, StarCoder takes them one by one."""
+    """The comparison therefore sees which one is used: GPT-2 keeps digits together, StarCoder takes them one by one."""
     info, _ = byte_level_info("starcoder")
     ours, _ = byte_level
 
@@ -92,7 +92,7 @@ def test_control_another_pre_tokenizer_counts_differently(byte_level):
 
 
 def test_a_control_token_that_is_typed_counts_as_text(llama):
-    """Templates put them in as tokens; what a user types as `</s>` reaches the model's template as text."""
+    """Templates put them in as tokens; `</s>` that a user types reaches the model's template as text."""
     assert llama.count("</s>") > 1
 
 
@@ -142,7 +142,7 @@ def _arrays(**arrays: Any) -> dict[str, Any]:
     ],
 )
 def test_a_vocabulary_of_no_known_kind_is_refused_with_its_reason(change, reason):
-    """Nothing is guessed: a wrong count that calls itself exact is worse than an estimate."""
+    """The rebuild guesses nothing: a wrong count that calls itself exact is worse than an estimate."""
     with pytest.raises(VocabularyUnknown, match=reason):
         rebuilt(byte_level_info()[0] | change)
 
@@ -168,7 +168,7 @@ def test_a_vocabulary_without_a_byte_of_texts_is_refused(byte):
 
 
 def test_control_bytes_that_a_text_hardly_has_may_be_missing():
-    """And bytes that UTF-8 never has, or only for planes without a character."""
+    """Bytes that UTF-8 never has, or only for planes without a character, may be missing, too."""
     info = llama_info()
     kinds = [
         1 if token in ("<0x00>", "<0x1F>", "<0xF1>", "<0xF2>", "<0xFF>") else kind for token, kind in _with_kinds(info)
@@ -217,7 +217,7 @@ def test_a_merge_of_unknown_tokens_is_refused():
 
 
 def test_an_exact_count_is_exact_for_its_own_model_alone(llama):
-    """By either name of the model; another model's tokens are an estimate."""
+    """The model may have either of its names; another model's tokens are an estimate."""
     sources = [llama.source_for(model) for model in ("llama2", "ollama:llama2", "llama3", "")]
 
     assert sources == [TokenSource.TOKENIZER, TokenSource.TOKENIZER, TokenSource.ESTIMATE, TokenSource.ESTIMATE]

@@ -28,7 +28,7 @@ NEITHER = ["", "qwen2.5:3b", "ollama:qwen2.5:3b", "openai:whisper-1", "claude-so
 
 @pytest.mark.parametrize(("vocabulary", "own", "others"), [("o200k", O200K, CL100K), ("cl100k", CL100K, O200K)])
 def test_a_vocabulary_is_exact_for_its_own_models_alone(vocabulary, own, others):
-    """Whatever else it counts is an estimate, which reported usage may correct."""
+    """The count for any other model is an estimate, which reported usage may correct."""
     counter = EmbeddedCounter(vocabulary)
 
     assert {counter.source_for(model) for model in own} == {TokenSource.TOKENIZER}
@@ -37,5 +37,5 @@ def test_a_vocabulary_is_exact_for_its_own_models_alone(vocabulary, own, others)
 
 @pytest.mark.parametrize("model", [*O200K, *NEITHER])
 def test_an_estimate_is_one_for_every_model(model):
-    """It has no vocabulary."""
+    """An estimate has no vocabulary."""
     assert EstimatingCounter().source_for(model) is TokenSource.ESTIMATE
