@@ -99,7 +99,7 @@ async def test_a_backup_from_before_has_nothing_of_what_was_erased_since(tmp_pat
 
 
 async def test_whichever_backup_is_restored_after_another_one_what_was_erased_is_gone(tmp_path):
-    """Callers are told so of a later backup, too. A conversation that is begun again under an erased one's name lives."""
+    """Callers are told so of a later backup, too. A conversation that is begun again under an erased name lives."""
     log, copies = tmp_path / FILE, [tmp_path / "first.db", tmp_path / "second.db"]
     for name, copy in zip((KEPT, GONE), copies, strict=True):
         async with sidecar(tmp_path, ON) as s:
