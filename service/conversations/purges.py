@@ -213,7 +213,8 @@ class Purges:
             version, archived = archived_in(self._log, key)
             self.archives.require(archived)
             # Another process may take it back or erase it from here on; its file is the only copy.
-            any_blanked = self._put_blanks(key, version, _erased, expected_version=row.event_version)
+            unchecked = partial(self._unchecked, key)
+            any_blanked = self._put_blanks(key, version, _erased, unchecked, expected_version=row.event_version)
             self.archives.remove(self._log.log_id, key, before=version, but=archived.file)
             return BlankedUpTo(version, any_blanked, all=True)
         blanking = Blanking.of(self._whole(key))

@@ -306,7 +306,7 @@ def two(tmp_path: Path) -> tuple[Archiving, Archiving]:
 
 
 async def test_a_slow_process_blanks_nothing_that_another_has_taken_back(tmp_path):
-    """It has found the file in its place, and lets go of the content when there is no file any more."""
+    """The slow process has found the file in its place, and lets go of the content when there is no file any more."""
     slow, quick = two(tmp_path)
     await slow.closed()
     before = (await slow.conversations.state(KEY)).window
@@ -329,7 +329,7 @@ async def test_a_slow_process_is_told_that_another_has_archived_the_conversation
 
 
 async def test_a_slow_process_removes_no_file_of_a_later_archive(tmp_path):
-    """It has found the content back in the log, and removes files when it has been archived again."""
+    """The slow process has found the content back, and removes files when it has been archived again."""
     slow, quick = two(tmp_path)
     await slow.closed()
     before = (await slow.conversations.state(KEY)).window
