@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from abridged.eventlog.encryption.data_key import DataKey, NotDecrypted, place_of_event
 from abridged.eventlog.encryption.data_keys import DataKeys
-from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
-from abridged.eventlog.errors import StreamCorrupt
+from abridged.eventlog.encryption.framing import ClearTypes, is_encrypted, key_id_of
+from abridged.eventlog.errors import KeyLost, StreamCorrupt
 from abridged.eventlog.event import RecordedEvent, StreamId
 
 STREAMS_MAX: Final = 4_096
 """The number of streams whose keys are remembered; the events of any other name its key."""
-
-
-class ClearTypes(NamedTuple):
-    """The events that stay in clear, because they are read after the keys are erased: those of `types`, and any whose
-    payload is `erased`."""
-
-    types: Collection[str]
-    erased: bytes
 
 
 class Contents:
@@ -32,10 +24,27 @@ class Contents:
         self.clear = clear
         self._lock = threading.Lock()
         self._of_stream: dict[StreamId, DataKey] = {}
+        self._writing: dict[StreamId, tuple[DataKey, int]] = {}
 
     def known_key(self, stream: StreamId) -> DataKey | None:
-        """The stream's key, if it is remembered."""
-        return self._of_stream.get(stream)
+        """The stream's key, if an append is being written with it or it is remembered."""
+        writing = self._writing.get(stream)
+        return self._of_stream.get(stream) if writing is None else writing[0]
+
+    def hold(self, stream: StreamId, key: DataKey) -> DataKey:
+        """Return the key for an append to the stream: that of an append which is being written, else `key`. It is known
+        until it is released, however many streams are remembered meanwhile: the append's row needs it, too."""
+        with self._lock:
+            key, appends = self._writing.get(stream, (key, 0))
+            self._writing[stream] = key, appends + 1
+        return key
+
+    def release(self, stream: StreamId) -> None:
+        """Say that an append which held the stream's key was written, or refused."""
+        with self._lock:
+            key, appends = self._writing.pop(stream)
+            if appends > 1:
+                self._writing[stream] = key, appends - 1
 
     def remember(self, stream: StreamId, key: DataKey) -> None:
         """Remember the stream's key."""
@@ -52,13 +61,9 @@ class Contents:
         with self._lock:
             self._of_stream.pop(stream, None)
 
-    def is_clear(self, event_type: str, payload: bytes) -> bool:
-        """Return whether the event is stored in clear."""
-        return event_type in self.clear.types or payload == self.clear.erased
-
     def encrypted(self, key: DataKey, event_type: str, payload: bytes, place: bytes) -> bytes:
-        """The payload as it is stored: in clear, or encrypted for its place."""
-        return payload if self.is_clear(event_type, payload) else key.encrypted(payload, place)
+        """The payload as it is stored."""
+        return payload if self.clear.have(event_type, payload) else key.encrypted(payload, place)
 
     def opened(self, event: RecordedEvent) -> RecordedEvent:
         """The event in clear, or with the payload of an erased one if its key was erased. Raises KeysUnusable, and
@@ -74,11 +79,14 @@ class Contents:
         return None if key is None else self._decrypted(key, event)
 
     def opened_beside(self, stored: bytes, stream: StreamId, place: bytes) -> bytes | None:
-        """Decrypt bytes that are kept beside a stream. Return None if their key was erased. Raises the errors of
-        `opened`."""
+        """Decrypt bytes that are kept beside a stream. Return None if their key was erased, or is lost, so that callers
+        can list the others, and erase it. Raises the errors of `opened`."""
         if not is_encrypted(stored):
             return stored
-        key = self.keys.of(key_id_of(stored))
+        try:
+            key = self.keys.of(key_id_of(stored))
+        except KeyLost:
+            return None
         if key is None:
             return None
         try:

@@ -14,7 +14,7 @@ from abridged.eventlog.encryption.data_key import SECRET_BYTES, DataKey
 from abridged.eventlog.encryption.framing import KEY_ID_BYTES
 from abridged.eventlog.encryption.key_store import KeyStore, StoredKey
 from abridged.eventlog.encryption.operator_keys import OperatorKeys
-from abridged.eventlog.errors import EventLogError, KeysUnusable, LogUnavailable
+from abridged.eventlog.errors import EventLogError, KeyLost, LogUnavailable
 from abridged.eventlog.event import StreamId
 
 BATCH: Final = 128
@@ -42,13 +42,14 @@ class DataKeys:
         self._closed = False
 
     def of(self, key_id: bytes) -> DataKey | None:
-        """The key with this id; None if it was erased. Raises KeysUnusable if the store does not have it."""
+        """The key with this id; None if it was erased. Raises KeyLost if the store does not have it, or not as it was
+        stored, and KeysUnusable."""
         with self._lock:
             if key_id in self._kept:
                 return self._kept[key_id]
         stored = self.store.get(key_id)
         if stored is None:
-            raise KeysUnusable(f"{self.store} does not have data key {key_id.hex()}")
+            raise KeyLost(f"{self.store} does not have data key {key_id.hex()}")
         key = None if stored.is_erased else DataKey(key_id, self._operator_keys.unwrapped(stored))
         self._keep(key_id, key)
         return key

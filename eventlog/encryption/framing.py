@@ -1,4 +1,4 @@
-"""The frame of encrypted bytes, by which a reader without a key tells them from others.
+"""The frame of encrypted bytes, by which a reader without a key tells them from others, and what is left in clear.
 
 No protobuf message begins with the byte 0. The state of a snapshot may, so the name of its codec says whether it is
 encrypted.
@@ -6,7 +6,8 @@ encrypted.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Collection
+from typing import Final, NamedTuple
 
 MARK: Final = b"\x00"
 """The first byte: version 0 of the frame, AES-256 in GCM."""
@@ -20,6 +21,18 @@ FRAME_BYTES: Final = len(MARK) + KEY_ID_BYTES + NONCE_BYTES + TAG_BYTES
 
 _NONCE_AT: Final = len(MARK) + KEY_ID_BYTES
 TEXT_AT: Final = _NONCE_AT + NONCE_BYTES
+
+
+class ClearTypes(NamedTuple):
+    """The events that stay in clear, because they are read after the keys are erased: those of `types`, and any whose
+    payload is `erased`."""
+
+    types: Collection[str]
+    erased: bytes
+
+    def have(self, event_type: str, payload: bytes) -> bool:
+        """Return whether the event is one of them."""
+        return event_type in self.types or payload == self.erased
 
 
 def is_encrypted(stored: bytes) -> bool:

@@ -38,13 +38,23 @@ PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {FORMAT};
 COMMIT;
 """
+_PRAGMAS: Final = (
+    "PRAGMA secure_delete = ON",
+    "PRAGMA journal_mode = TRUNCATE",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA fullfsync = 1",
+)
 _ADD = "INSERT INTO data_keys (id, wrapper, wrapped) VALUES (?, ?, ?)"
 _GET = "SELECT id, wrapper, wrapped FROM data_keys WHERE id = ?"
 _DROP = "DELETE FROM data_keys WHERE id = ?"
 _ERASE = "UPDATE data_keys SET wrapper = zeroblob(length(wrapper)), wrapped = zeroblob(length(wrapped)) WHERE id = ?"
-_ERASED = "INSERT OR REPLACE INTO erasures (log_id, position, namespace, name) VALUES (?, ?, ?, ?)"
+_ERASED: Final = """
+INSERT INTO erasures (log_id, position, namespace, name) VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET position = max(position % ?, excluded.position)
+"""
 _ERASED_AFTER = "SELECT namespace, name FROM erasures WHERE log_id = ? AND position > ? ORDER BY position"
 _DUE = "UPDATE erasures SET position = position + ? WHERE log_id = ? AND position > ? AND position < ?"
+_SETTLED = "UPDATE erasures SET position = position % ? WHERE log_id = ? AND namespace = ? AND name = ?"
 _WRAPPERS = "SELECT DISTINCT wrapper FROM data_keys"
 _OTHERS = "SELECT number, id, wrapper, wrapped FROM data_keys WHERE number > ? AND wrapper <> ? ORDER BY number LIMIT ?"
 _REWRAP = "UPDATE data_keys SET wrapper = ?, wrapped = ? WHERE id = ?"
@@ -62,11 +72,11 @@ class KeyFile:
                 os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         with _translating(path):
             self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-            self._connection.execute("PRAGMA secure_delete = ON")
-            self._connection.execute("PRAGMA journal_mode = TRUNCATE")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.execute("PRAGMA fullfsync = 1")
-            self._require_own()
+            is_made = self._require_own()
+            for pragma in _PRAGMAS:
+                self._connection.execute(pragma)
+            if not is_made:
+                self._connection.executescript(_MAKE)
         self._inode = path.stat().st_ino
 
     def __str__(self) -> str:
@@ -104,7 +114,7 @@ class KeyFile:
     def erase(self, key_ids: Collection[bytes], log_id: str, stream: StreamId, position: int) -> None:
         with self._transaction() as connection:
             connection.executemany(_ERASE, [(key_id,) for key_id in key_ids])
-            connection.execute(_ERASED, (log_id, position, *stream))
+            connection.execute(_ERASED, (log_id, position, *stream, DUE))
 
     def erased_after(self, log_id: str, position: int) -> list[StreamId]:
         with self._transaction() as connection:
@@ -112,6 +122,10 @@ class KeyFile:
             if found:
                 connection.execute(_DUE, (DUE, log_id, position, DUE))
         return found
+
+    def settle(self, log_id: str, streams: Collection[StreamId]) -> None:
+        with self._transaction() as connection:
+            connection.executemany(_SETTLED, [(DUE, log_id, *stream) for stream in streams])
 
     def rewrap(self, wrapper: bytes, rewrapped: Callable[[StoredKey], StoredKey], done: Callable[[int], None]) -> int:
         with self._transaction() as connection:
@@ -134,17 +148,17 @@ class KeyFile:
         with self._lock:
             self._connection.close()
 
-    def _require_own(self) -> None:
-        """Make the tables of an empty file. Raises KeysUnusable for a file of another kind or a newer version."""
+    def _require_own(self) -> bool:
+        """Return whether the tables are there; an empty file has none. Raises KeysUnusable for another file, of which
+        nothing is changed."""
         (found,) = self._connection.execute("PRAGMA application_id").fetchone()
         (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        if not found and not tables:
-            self._connection.executescript(_MAKE)
-        elif found != APPLICATION_ID:
+        if found != APPLICATION_ID and (found or tables):
             raise KeysUnusable(f"{self._path} is no file of data keys")
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version > FORMAT:
             raise KeysUnusable(f"a newer version wrote {self._path}")
+        return bool(tables)
 
     @contextmanager
     def _transaction(self, *, writes: bool = True) -> Iterator[sqlite3.Connection]:

@@ -56,12 +56,17 @@ class KeyStore(Protocol):
         ...
 
     def erase(self, key_ids: Collection[bytes], log_id: str, stream: StreamId, position: int) -> None:
-        """Overwrite data keys with zeros, and note that the event at this position of a log erased the stream."""
+        """Overwrite data keys with zeros, and note that the event at this position of a log erased the stream. A later
+        position that is noted stays: there may be copies of the log that end between both."""
         ...
 
     def erased_after(self, log_id: str, position: int) -> list[StreamId]:
         """The streams of a log that events after this position erased, in the order of those events. Later calls return
-        each of them again, for any position, until it is erased again."""
+        each of them again, for any position, until it is erased again or settled."""
+        ...
+
+    def settle(self, log_id: str, streams: Collection[StreamId]) -> None:
+        """Undo, for these streams of a log, that `erased_after` returns them for any position."""
         ...
 
     def rewrap(self, wrapper: bytes, rewrapped: Callable[[StoredKey], StoredKey], done: Callable[[int], None]) -> int:

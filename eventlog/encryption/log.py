@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
+from types import MappingProxyType
 from typing import Any
 
 from abridged.eventlog.encryption.contents import Contents, keys_named
 from abridged.eventlog.encryption.data_key import DataKey, place_of_event
 from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
-from abridged.eventlog.errors import EventIdConflict, EventLogError, RequestKeyConflict
+from abridged.eventlog.errors import EventIdConflict, EventLogError, KeyLost, RequestKeyConflict
 from abridged.eventlog.event import NewEvent, RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.futures import submit
 from abridged.eventlog.log import (
@@ -52,18 +53,18 @@ class EncryptedEventLog:
         return submit(self, append)
 
     def post(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
+        is_clear = all(self._contents.clear.have(event.type, event.payload) for event in append.events)
         try:
-            key = self.key_of(append.stream)
-            if key is None and all(self._contents.is_clear(event.type, event.payload) for event in append.events):
+            key = self.key_unless_lost(append.stream) if is_clear else self.key_of(append.stream)
+            if key is None and is_clear:
                 # An erased stream gets no new key: it would be in the stream's row, and no event would name it.
                 self._log.post(append, ticket, completions)
                 return
-            key = key or self._first_key(append.stream)
-            encrypted = self._encrypted(append, key)
+            key = self._contents.hold(append.stream, key or self._contents.keys.taken())
         except EventLogError as error:
             completions.deliver([(ticket, error)])
             return
-        self._log.post(encrypted, (ticket, append, key, completions), self._outcomes)
+        self._log.post(self._encrypted(append, key, of_request=key), (ticket, append, key, completions), self._outcomes)
 
     def read_stream(
         self,
@@ -98,7 +99,7 @@ class EncryptedEventLog:
         if key is None:
             return self._log.known(append)
         try:
-            return self._log.known(self._encrypted(append, key))
+            return self._log.known(self._encrypted(append, key, of_request=key))
         except (EventIdConflict, RequestKeyConflict) as conflict:
             again = self.as_first_written(append, key, conflict)
             if again is None:
@@ -115,15 +116,16 @@ class EncryptedEventLog:
     def stream_version(self, stream: StreamId) -> int:
         return self._log.stream_version(stream)
 
-    def blank(self, stream: StreamId, payloads: Mapping[int, bytes]) -> None:
+    def blank(self, stream: StreamId, payloads: Mapping[int, bytes], *, expected_version: int | None = None) -> None:
         first, last = min(payloads), max(payloads)
-        key, encrypted, after = self.key_of(stream), dict(payloads), first - 1
+        is_erasure = all(payload == self._contents.clear.erased for payload in payloads.values())
+        key, encrypted, after = None if is_erasure else self.key_of(stream), dict(payloads), first - 1
         while key and after < last and (page := self._log.read_sealed(stream, after=after)):
             for event in (sealed.event for sealed in page if sealed.event.version in payloads):
                 place = place_of_event(stream, event)
                 encrypted[event.version] = self._contents.encrypted(key, event.type, payloads[event.version], place)
             after = page[-1].event.version
-        self._log.blank(stream, encrypted)
+        self._log.blank(stream, encrypted, expected_version=expected_version)
 
     def purge(self) -> bool:
         return self._log.purge()
@@ -152,6 +154,13 @@ class EncryptedEventLog:
         key = self._contents.known_key(stream)
         return key if key is not None else self._found_key(stream)
 
+    def key_unless_lost(self, stream: StreamId) -> DataKey | None:
+        """Return the stream's key, if it has one and that is not lost."""
+        try:
+            return self.key_of(stream)
+        except KeyLost:
+            return None
+
     def erase(self, stream: StreamId, position: int) -> None:
         """Erase every key that an event of the stream names, so that nobody can read its contents in any copy of the
         log. The event at this position says that they are erased."""
@@ -167,26 +176,37 @@ class EncryptedEventLog:
         """The streams that were erased after this copy of the log was made, by events that it does not have."""
         return self._contents.keys.store.erased_after(self.log_id, self.head())
 
-    def as_first_written(self, append: Append, key: DataKey, conflict: _Conflict) -> Append | None:
-        """The append with each known content hashed as that of its event was: without a key before encryption was on,
-        or with the key of another process; None if `key` hashed all of them."""
-        stream = append.stream
-        own = self._found_key(stream)
-        hashed_by: dict[bytes, DataKey | None] = {}
-        if isinstance(conflict, EventIdConflict):
-            for event_id, version in conflict.versions.items():
-                for sealed in self._log.read_sealed(stream, after=version - 1, limit=1):
-                    stored = sealed.event.payload
-                    hashed_by[event_id] = self._contents.keys.of(key_id_of(stored)) if is_encrypted(stored) else None
-        of_request = None if own is key and isinstance(conflict, RequestKeyConflict) else own
-        if own is key and of_request is key and all(each is key for each in hashed_by.values()):
-            return None
-        return self._encrypted(append, own or key, hashed_by, of_request=of_request)
+    def settle(self, streams: Collection[StreamId]) -> None:
+        """See StreamKeys."""
+        self._contents.keys.store.settle(self.log_id, streams)
 
-    def _first_key(self, stream: StreamId) -> DataKey:
-        key = self._contents.keys.taken()
-        self._contents.remember(stream, key)
-        return key
+    def has_key(self, stream: StreamId) -> bool:
+        """See StreamKeys."""
+        return self.key_of(stream) is not None
+
+    def as_first_written(self, append: Append, key: DataKey, conflict: _Conflict) -> Append | None:
+        """The append with each known content hashed as it was first, in clear before encryption, or by another process
+        with another key; None if `key` hashed all of them."""
+        ids = [event.event_id for event in append.events]
+        known = self._log.known_ids(append.stream, ids)
+        hashed_by = {event_id: self._key_at(position) for event_id, position in known.items()}
+        of_request = self._key_at(conflict.position) if isinstance(conflict, RequestKeyConflict) else key
+        if all(each is not None and each.id == key.id for each in (of_request, *hashed_by.values())):
+            return None
+        return self._encrypted(append, key, hashed_by, of_request=of_request)
+
+    def written(self, stream: StreamId, key: DataKey, outcome: Outcome) -> None:
+        """Remember the key of an append that was written; no event may name that of another one."""
+        if isinstance(outcome, AppendResult) and not outcome.already_appended:
+            self._contents.remember(stream, key)
+        else:
+            self._contents.forget(stream)
+        self._contents.release(stream)
+
+    def _key_at(self, position: int) -> DataKey | None:
+        """Return the key of the event at a position; None if it is in clear."""
+        (event,) = self._log.read_all(after=position - 1, limit=1)
+        return self._contents.keys.of(key_id_of(event.payload)) if is_encrypted(event.payload) else None
 
     def _found_key(self, stream: StreamId) -> DataKey | None:
         """The key of the stream's first event, or of the newest encrypted one if the first is in clear; None without an
@@ -206,22 +226,22 @@ class EncryptedEventLog:
         self,
         append: Append,
         key: DataKey,
-        hashed_by: Mapping[bytes, DataKey | None] | None = None,
+        hashed_by: Mapping[bytes, DataKey | None] = MappingProxyType({}),
         *,
-        of_request: DataKey | None = None,
+        of_request: DataKey | None,
     ) -> Append:
         events: list[NewEvent] = []
         for event in append.events:
             content = event.payload if event.content is None else event.content
-            by = hashed_by.get(event.event_id, key) if hashed_by is not None else key
-            if not self._contents.is_clear(event.type, event.payload) and by is not None:
+            by = hashed_by.get(event.event_id, key)
+            if not self._contents.clear.have(event.type, event.payload) and by is not None:
                 content = by.hashed(content)
             place = place_of_event(append.stream, event)
             payload = self._contents.encrypted(key, event.type, event.payload, place)
             events.append(event._replace(payload=payload, content=content))
         request = append.request
-        if request is not None and (by := key if hashed_by is None else of_request) is not None:
-            request = request._replace(content=by.hashed(request.content))
+        if request is not None and of_request is not None:
+            request = request._replace(content=of_request.hashed(request.content))
         return append._replace(events=events, request=request)
 
     def again(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
@@ -244,6 +264,7 @@ class _Outcomes:
                 append, ticket, key, completions, outcome
             ):
                 continue
+            self._log.written(append.stream, key, outcome)
             of_queue = delivered.setdefault(id(completions), (completions, []))[1]
             of_queue.append((ticket, _in_clear(append, outcome)))
         for completions, of_queue in delivered.values():
@@ -258,20 +279,21 @@ class _Outcomes:
             return False
         if again is None:
             return False
-        self._log.again(again, ticket, _Second(append, completions))
+        self._log.again(again, (ticket, append, key, completions), _Second(self._log))
         return True
 
 
 class _Second:
     """Passes the outcome of a second attempt on."""
 
-    def __init__(self, append: Append, completions: CompletionQueue) -> None:
-        self._append = append
-        self._completions = completions
+    def __init__(self, log: EncryptedEventLog) -> None:
+        self._log = log
 
-    def deliver(self, outcomes: Sequence[tuple[Any, Outcome]]) -> None:
+    def deliver(self, outcomes: Sequence[tuple[_Ticket, Outcome]]) -> None:
         """See CompletionQueue."""
-        self._completions.deliver([(ticket, _in_clear(self._append, outcome)) for ticket, outcome in outcomes])
+        for (ticket, append, key, completions), outcome in outcomes:
+            self._log.written(append.stream, key, outcome)
+            completions.deliver([(ticket, _in_clear(append, outcome))])
 
 
 def _in_clear(append: Append, outcome: Outcome) -> Outcome:

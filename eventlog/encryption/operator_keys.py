@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from abridged.eventlog.encryption.framing import KEY_ID_BYTES, NONCE_BYTES
 from abridged.eventlog.encryption.key_store import StoredKey
 from abridged.eventlog.encryption.key_text import parsed_keys
-from abridged.eventlog.errors import KeysUnusable
+from abridged.eventlog.errors import KeyLost, KeysUnusable
 
 _OF_WRAPPER: Final = b"wrapper"
 
@@ -32,11 +32,11 @@ class OperatorKey:
         return StoredKey(key_id, self.id, nonce + self._aead.encrypt(nonce, secret, key_id))
 
     def unwrapped(self, stored: StoredKey) -> bytes:
-        """The data key's secret. Raises KeysUnusable if the data key is not as it was stored."""
+        """The data key's secret. Raises KeyLost for one that is not as it was stored."""
         try:
             return self._aead.decrypt(stored.wrapped[:NONCE_BYTES], stored.wrapped[NONCE_BYTES:], stored.id)
         except (InvalidTag, ValueError) as error:
-            raise KeysUnusable(f"data key {stored.id.hex()} is not what was stored") from error
+            raise KeyLost(f"data key {stored.id.hex()} is not what was stored") from error
 
 
 class OperatorKeys:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from abridged.eventlog.encryption.contents import Contents
 from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
 from abridged.eventlog.encryption.snapshots import EncryptedSnapshots
+from abridged.eventlog.errors import KeyLost
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.rows import Fault
 from abridged.eventlog.snapshots import Snapshots
@@ -82,7 +83,10 @@ class EncryptedVerification:
         return self._log.known_ids(stream, event_ids)
 
     def in_clear(self, event: RecordedEvent) -> RecordedEvent | None:
-        return self.contents.opened_if_readable(event)
+        try:
+            return self.contents.opened_if_readable(event)
+        except KeyLost:
+            return None
 
     def has_content(self, sealed: SealedEvent, content: bytes) -> bool:
         """See LogVerification. The event's own key, if it has one, hashes the content."""

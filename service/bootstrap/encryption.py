@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.encryption.backend import EncryptedBackend, KeyPlace
-from abridged.eventlog.encryption.contents import ClearTypes, Contents
+from abridged.eventlog.encryption.contents import Contents
 from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
 from abridged.eventlog.encryption.key_file import KeyFile
 from abridged.eventlog.encryption.probe import NEWEST
@@ -20,17 +20,13 @@ from abridged.eventlog.salvage import Meaning
 from abridged.eventlog.verification import LogVerification
 from abridged.service.bootstrap.backends import keys_in_database, stored_backend
 from abridged.service.bootstrap.open_log import require_no_archives
-from abridged.service.codec.events import ERASED
+from abridged.service.codec.events import CLEAR
 from abridged.service.config.settings import EncryptionSettings, Settings
 from abridged.service.conversations.row import READ_TABLE, Row
 from abridged.service.conversations.table import ConversationTable
-from abridged.service.domain.events import ConversationErased, TextPurged
 from abridged.service.models.settings import text_of
 
 T = TypeVar("T")
-
-CLEAR = ClearTypes(frozenset({ConversationErased.__name__, TextPurged.__name__}), ERASED)
-"""The events that are read after a conversation's keys are erased; they contain nobody's words."""
 
 
 def encrypted(place: StoredBackend, settings: Settings) -> EncryptedBackend:

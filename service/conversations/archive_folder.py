@@ -112,9 +112,9 @@ class ArchiveFolder:
                     raise ArchiveUnusable(f"line {recorded.version + 1} is no event of the log", file=archived.file)
                 yield event._replace(position=recorded.position)
 
-    def remove(self, log_id: str, key: StreamId, *, before: int | None = None) -> None:
-        """Overwrite and remove the files of a conversation, and what an unfinished write left: of fewer events than
-        `before`, or all. A later one may be of another process, which has archived it anew."""
+    def remove(self, log_id: str, key: StreamId, *, before: int | None = None, but: str = "") -> None:
+        """Overwrite and remove the files of a conversation, and what an unfinished write left, all `but` one: of fewer
+        events than `before`, or all. A later one may be of another process, which has archived it anew."""
         if self._path is None or not self._path.exists():
             return
         prefix = _prefix(log_id, key)
@@ -122,7 +122,9 @@ class ArchiveFolder:
             found = [
                 entry.path
                 for entry in os.scandir(folder)
-                if entry.name.startswith(prefix) and (before is None or _events_of(entry.name, prefix) < before)
+                if entry.name.startswith(prefix)
+                and entry.name != but
+                and (before is None or _events_of(entry.name, prefix) < before)
             ]
             for path in found:
                 with suppress(FileNotFoundError):  # another process is as fast

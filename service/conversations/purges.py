@@ -213,11 +213,13 @@ class Purges:
             version, archived = archived_in(self._log, key)
             self.archives.require(archived)
             # Another process may take it back or erase it from here on; its file is the only copy.
-            any_blanked = self._put_blanks(key, version, _erased, expected_version=row.event_version)
-            self.archives.remove(self._log.log_id, key, before=archived.events)
+            unchecked = partial(self._unchecked, key)
+            any_blanked = self._put_blanks(key, version, _erased, unchecked, expected_version=row.event_version)
+            self.archives.remove(self._log.log_id, key, before=version, but=archived.file)
             return BlankedUpTo(version, any_blanked, all=True)
         blanking = Blanking.of(self._whole(key))
-        any_blanked = self._put_blanks(key, blanking.end, partial(redacted_payload, blanking))
+        left = partial(redacted_payload, blanking)
+        any_blanked = self._put_blanks(key, blanking.end, left, partial(self._in_clear, key))
         if row is not None:
             self.archives.remove(self._log.log_id, key, before=row.event_version)
         return BlankedUpTo(max(blanking.end, row.purge_due if row is not None else 0), any_blanked)
@@ -236,10 +238,12 @@ class Purges:
         key: StreamId,
         end: int,
         left: Callable[[RecordedEvent], bytes],
+        page_of: Callable[[int, int], Sequence[RecordedEvent]],
         *,
         expected_version: int | None = None,
     ) -> bool:
-        """Put the payloads that are `left` in the places of those before version `end`. Return whether any changed."""
+        """Put the payloads that are `left` in the places of those before version `end`. Return whether any changed.
+        `page_of` reads the events after a version up to a number of them."""
         any_blanked, after = False, 0
         while after < end - 1 and (page := page_of(after, min(PAGE_EVENTS_MAX, end - 1 - after))):
             lefts = {event.version: left(event) for event in page}
@@ -274,12 +278,14 @@ def archived_in(log: EventLog, key: StreamId) -> tuple[int, ConversationArchived
 
 def require_removable(log: EventLog, key: StreamId, archives: ArchiveFolder) -> None:
     """Raise ArchiveUnusable for an erased conversation that may still have an archive where no folder is set. Types of
-    events stay when they are blanked."""
-    last = [each.type for each in log.read_stream(key, limit=_LAST_EVENTS, backward=True)]
-    last = [name for name in last if name != ConversationErased.__name__]
+    events stay when they are blanked, and are read of damaged ones, too."""
+    if archives.is_set:
+        return
+    stored = log.read_sealed(key, after=max(0, log.stream_version(key) - _LAST_EVENTS))
+    last = [name for each in reversed(stored) if (name := each.event.type) != ConversationErased.__name__]
     purged = last[:1] == [TextPurged.__name__]
     ended = {ConversationArchived.__name__, *(() if purged else (ConversationUnarchived.__name__,))}
-    if not archives.is_set and last[purged : purged + 1] and last[purged] in ended:
+    if last[purged : purged + 1] and last[purged] in ended:
         raise ArchiveUnusable("log.archive_dir is not set", file=key.name)
 
 

@@ -78,7 +78,7 @@ def test_an_event_that_is_not_there_changes_none(at: Trial):
 
 
 def test_nothing_is_blanked_of_a_stream_that_has_gone_on(at: Trial):
-    """Of the version that its caller has seen it is."""
+    """A stream of the version that the caller has seen is blanked."""
     with pytest.raises(WrongExpectedVersion):
         at.log.blank(A, {2: b"gone"}, expected_version=1)
     assert at.payloads() == [b"nothing", b"2"]

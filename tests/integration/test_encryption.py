@@ -101,6 +101,28 @@ async def test_a_backup_from_before_has_nothing_of_what_was_erased_since(tmp_pat
     assert "not read" not in ran.out
 
 
+async def test_whichever_backup_is_restored_after_another_one_what_was_erased_is_gone(tmp_path):
+    """Callers are told so of a later backup, too. A conversation that is begun again under an erased name lives."""
+    log, copies = tmp_path / FILE, [tmp_path / "first.db", tmp_path / "second.db"]
+    for name, copy in zip((KEPT, GONE), copies, strict=True):
+        async with sidecar(tmp_path, ON) as s:
+            await s.chat(name).append(said(1, CANARY))
+        assert run("log", "backup", log, copy).code == 0
+    async with sidecar(tmp_path, ON) as s:
+        await erased(s, GONE)
+        await s.chat(KEPT).append(said(2, CANARY))
+
+    assert run("log", "restore", copies[0], log, "--replace").code == 0
+    for number in (1, 2):
+        async with sidecar(tmp_path, ON) as s:
+            await s.chat(GONE).append(said(number, f"Another {CANARY}."))
+    log.with_name(f"{FILE}.replaced").unlink()
+    assert run("log", "restore", copies[1], log, "--replace").code == 0
+    async with sidecar(tmp_path, ON) as s:
+        await gone(s, GONE)
+        assert [each.id for each in await listed(s)] == [KEPT]
+
+
 @pytest.fixture(scope="module")
 def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a log that nobody has open, with an erased conversation beside the others."""
@@ -200,6 +222,42 @@ def test_a_start_without_the_keys_says_which_setting_it_needs(folder: Path, spoi
     assert what in ran.err, ran.err
     assert "encryption.key" in ran.err
     assert {name: (folder / name).read_bytes() for name in before} == before
+
+
+@pytest.mark.parametrize(
+    "spoil", ["DELETE FROM data_keys WHERE id = ?", "UPDATE data_keys SET wrapped = randomblob(60) WHERE id = ?"]
+)
+async def test_a_key_that_is_lost_takes_its_conversation_alone(folder: Path, spoil: str):
+    """A check counts it, and a rebuild leaves it out and names it."""
+    with closing(sqlite3.connect(folder / FILE)) as file:
+        first = "SELECT payload FROM events JOIN streams ON streams.id = stream WHERE version = 1 AND name = ?"
+        (payload,) = file.execute(first, (KEPT,)).fetchone()
+    with closing(sqlite3.connect(folder / KEYS)) as keys, keys:
+        assert keys.execute(spoil, (payload[1:9],)).rowcount == 1
+
+    verified = run("log", "verify", folder / FILE)
+    assert (verified.code, "contents of 1 were not read" in verified.out) == (0, True), verified.err
+    rebuilt = await asyncio.to_thread(run, "log", "rebuild", folder / FILE)
+    assert (rebuilt.code, f"left out  default/{KEPT}" in rebuilt.out) == (1, True), rebuilt.err
+    assert "1 of 4 conversations cannot be read" in rebuilt.err
+
+
+async def test_a_conversation_whose_key_is_lost_is_listed_and_erased(folder: Path):
+    """Callers see it without title and labels, cannot go on with it, and read the others."""
+    with closing(sqlite3.connect(folder / FILE)) as file:
+        first = "SELECT payload FROM events JOIN streams ON streams.id = stream WHERE version = 1 AND name = ?"
+        (payload,) = file.execute(first, (KEPT,)).fetchone()
+    with closing(sqlite3.connect(folder / KEYS)) as keys, keys:
+        keys.execute("DELETE FROM data_keys WHERE id = ?", (payload[1:9],))
+
+    async with sidecar(folder, ON) as s:
+        assert [each.id for each in await listed(s)] == [FORK, GONE, KEPT]
+        async with refused("UNAVAILABLE", "LOG_UNAVAILABLE"):
+            await s.chat(KEPT).append(said(11, CANARY))
+        await erased(s, KEPT)
+        await gone(s, KEPT)
+        assert CANARY in str((await s.chat(FORK).context()).messages)
+    assert found_in(folder) == []
 
 
 async def test_the_operators_key_is_replaced_under_load_and_no_call_fails(tmp_path):

@@ -191,8 +191,11 @@ async def test_a_file_takes_the_place_of_what_is_none(tmp_path, plant: Callable[
     file.rename(tmp_path / "outside")
     plant(file)
 
+    (tmp_path / f"{written.file}.0.new").write_bytes(b"of a killed process")
+
     assert await bench.archives.of(KEY, dry_run=False) == Archived(1, 2)
 
+    assert sorted(tmp_path.iterdir()) == sorted([file, tmp_path / "outside"])
     assert file.is_file()
     assert not file.is_symlink()
 
@@ -278,10 +281,10 @@ class Slow(ArchiveFolder):
         super().require(archived)
         self._come("require")
 
-    def remove(self, log_id: str, key: StreamId, *, before: int | None = None) -> None:
+    def remove(self, log_id: str, key: StreamId, *, before: int | None = None, but: str = "") -> None:
         """See ArchiveFolder."""
         self._come("remove")
-        super().remove(log_id, key, before=before)
+        super().remove(log_id, key, before=before, but=but)
 
     def events(self, log: EventLog, key: StreamId, archived: ConversationArchived) -> Iterator[RecordedEvent]:
         """See ArchiveFolder."""
@@ -303,7 +306,7 @@ def two(tmp_path: Path) -> tuple[Archiving, Archiving]:
 
 
 async def test_a_slow_process_blanks_nothing_that_another_has_taken_back(tmp_path):
-    """It has found the file in its place, and lets go of the content when there is no file any more."""
+    """The slow process has found the file in its place, and lets go of the content when there is no file any more."""
     slow, quick = two(tmp_path)
     await slow.closed()
     before = (await slow.conversations.state(KEY)).window
@@ -326,7 +329,7 @@ async def test_a_slow_process_is_told_that_another_has_archived_the_conversation
 
 
 async def test_a_slow_process_removes_no_file_of_a_later_archive(tmp_path):
-    """It has found the content back in the log, and removes files when it has been archived again."""
+    """The slow process has found the content back, and removes files when it has been archived again."""
     slow, quick = two(tmp_path)
     await slow.closed()
     before = (await slow.conversations.state(KEY)).window

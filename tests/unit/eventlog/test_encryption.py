@@ -101,7 +101,8 @@ def test_an_erased_key_takes_the_contents_out_of_every_copy(tmp_path):
 
 
 def test_an_erasure_is_named_until_the_log_has_it(kept: Callable[..., KeyPlace]):
-    """The store names it even if the log has grown meanwhile, and does not name another log's."""
+    """The store names it even if the log has grown meanwhile, and again for a copy that is restored after an earlier
+    one, and does not name another log's."""
     assert not kept().exists()
     with closing(kept().open()) as store:
         assert kept().exists()
@@ -114,6 +115,10 @@ def test_an_erasure_is_named_until_the_log_has_it(kept: Callable[..., KeyPlace])
         assert store.erased_after(LOG, 8) == [B, A]
         store.erase([], LOG, B, 8)
         assert store.erased_after(LOG, 8) == [A]
+        store.settle(LOG, [A])
+        assert store.erased_after(LOG, 7) == [B]
+        store.erase([], LOG, A, 3)
+        assert store.erased_after(LOG, 6) == [A, B]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +213,7 @@ def test_a_log_is_refused_without_its_keys(tmp_path):
     log.close()
 
     with closing(opened(SqliteBackend(path)).log) as plain, pytest.raises(LogEncrypted):
-        require_clear(plain)
+        require_clear(plain, CLEAR)
     with pytest.raises(KeysUnusable, match="is not among those given"):
         opened(EncryptedBackend(SqliteBackend(path), key_place(keys, NEW), CLEAR))
     keys.rename(tmp_path / "away")
@@ -280,6 +285,17 @@ def test_no_key_is_kept_in_a_file_that_is_not_in_its_place(tmp_path):
 
     with pytest.raises(KeysUnusable, match="is not in its place"):
         [keys.taken() for _ in range(BATCH + 1)]
+
+
+def test_a_database_of_something_else_is_left_as_it_is(tmp_path):
+    """The journal's mode is left, too: a mistake may name the log's own file."""
+    path = tmp_path / "log.db"
+    opened(SqliteBackend(path)).log.close()
+    before = path.read_bytes()
+
+    with pytest.raises(KeysUnusable, match="is no file of data keys"):
+        keys_of(path)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("text", ["", "short", "AAAA", OLD[:-4], f"{OLD} AAAA", OLD.replace("=", "")])

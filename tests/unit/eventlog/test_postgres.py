@@ -980,8 +980,8 @@ def _configure(place: Place, setting: str) -> None:
     place.run(f"ALTER SYSTEM SET {name} = {value}")
     place.run("SELECT pg_reload_conf()")
     _until(lambda: place.ask(f"SELECT current_setting('{name}') = {value}") == [(True,)])
-    # The checkpointer alone makes commits wait for standbys: it reads the setting before the checkpoint that follows the
-    # server's signal, which may reach it after it has reached this session.
+    # The checkpointer alone makes commits wait for standbys. It reads the setting at the checkpoint that follows the
+    # server's signal, which may reach it after this session.
     for _ in range(3):
         place.run("CHECKPOINT")
 

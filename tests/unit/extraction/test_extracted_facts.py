@@ -334,7 +334,7 @@ def calls_of(messages: Sequence[Message]) -> int:
 )
 def test_each_further_message_costs_the_same(line: str) -> None:
     """No question, decision or task is compared with all others."""
-    small, middle, large = (calls_of(said(*(line.format(n=n) for n in range(size)))) for size in (300, 600, 1_200))
+    small, middle, large = (calls_of(said(*(line.format(n=n) for n in range(size)))) for size in (150, 300, 600))
 
     assert large - middle < 2.5 * (middle - small)
 

@@ -87,7 +87,7 @@ def test_a_count_is_what_the_tables_say(characters: list[str], repeated: int) ->
     ("text", "characters"), [(" $", 8), (":a", 8), ("\u0420", 8), ("s", 8), ("ع", 8), ("}", 64), (" ", 64)]
 )
 def test_no_long_text_counts_as_next_to_nothing(vocabulary: str, text: str, characters: int) -> None:
-    """Not of pairs either that weigh nothing, because no text that was read for the weights has them in a row."""
+    """Pairs that weigh nothing count, too: no text that was read for the weights has them in a row."""
     assert EstimatingCounter(vocabulary).count(text * 64_000) >= 64_000 * len(text) // characters - 1
 
 
