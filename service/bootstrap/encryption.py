@@ -12,7 +12,6 @@ from abridged.eventlog.encryption.backend import EncryptedBackend, KeyPlace
 from abridged.eventlog.encryption.contents import Contents
 from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
 from abridged.eventlog.encryption.key_file import KeyFile
-from abridged.eventlog.encryption.probe import NEWEST
 from abridged.eventlog.encryption.salvage import encrypted_meaning
 from abridged.eventlog.errors import KeysUnusable
 from abridged.eventlog.rows import StoredRows
@@ -27,6 +26,9 @@ from abridged.service.conversations.table import ConversationTable
 from abridged.service.models.settings import text_of
 
 T = TypeVar("T")
+
+LOOKED_AT_ONCE = 64
+"""Events that are read at once, from the end on."""
 
 
 def encrypted(place: StoredBackend, settings: Settings) -> EncryptedBackend:
@@ -102,11 +104,15 @@ def _looked_at(settings: Settings, look: Callable[[LogVerification, StoredRows[R
 
 
 def _newest_key(log: LogVerification) -> bytes:
-    """The id of a data key that the log needs, empty if it needs none."""
-    # The last events may be erasures, which are in clear, and the first ones may be older than the encryption.
-    last = log.read_all(after=max(0, log.event_count() - NEWEST), limit=NEWEST)
-    found = (event.payload for event in (*reversed(last), *log.read_all(after=0, limit=1)))
-    return next((key_id_of(payload) for payload in found if is_encrypted(payload)), b"")
+    """The id of the data key of the newest event but those that nobody encrypts; empty if that is in clear."""
+    end = log.event_count()
+    while end > 0:
+        start = max(0, end - LOOKED_AT_ONCE)
+        for event in reversed(log.read_all(after=start, limit=end - start)):
+            if not CLEAR.have(event.type, event.payload):
+                return key_id_of(event.payload) if is_encrypted(event.payload) else b""
+        end = start
+    return b""
 
 
 def _require_no_archives(log: LogVerification, rows: StoredRows[Row]) -> None:

@@ -28,8 +28,8 @@ from abridged.service.models.settings import SettingUnusable
 from abridged.service.telemetry.commits import CommitReport
 
 ARCHIVED = (
-    "encryption.key: the log has archived conversations, such as {}, and an encrypted log has no archives; see Encryption "
-    "in docs/production.md"
+    "encryption.key: the log has archived conversations, such as {}, and an encrypted log has no archives; see "
+    "Encryption in docs/production.md"
 )
 
 _log = structlog.get_logger()

@@ -57,8 +57,8 @@ RESTORE_OR_SALVAGE = "restore a backup, or run `abridged log salvage`, see docs/
 
 GIVE_KEY = "set encryption.key or encryption.key_file to the operator's key: docs/production.md"
 CHECK_KEYS = (
-    "check encryption.key or encryption.key_file, and set encryption.keys_path to the log's data keys, which no copy of the "
-    "log has beside it: docs/production.md"
+    "check encryption.key or encryption.key_file, and set encryption.keys_path to the log's data keys, which no copy "
+    "of the log has beside it: docs/production.md"
 )
 
 CHECK_DATABASE = "check log.url, its role and password, and that the server runs: docs/production.md"
