@@ -70,7 +70,8 @@ def meaning_with_keys(meaning: Meaning, settings: Settings) -> Iterator[Meaning]
 def require_keys(settings: Settings) -> None:
     """Raise KeysUnusable if the log of `settings` is encrypted, and its data keys are not in their place."""
     place = key_place(settings)
-    if not place.exists() and _looked_at(settings, lambda log, _: _newest_key(log)):
+    needed = b"" if place.exists() else _looked_at(settings, _newest_key)
+    if needed:
         raise KeysUnusable(f"there are no data keys at {place.name}, and the log is encrypted")
 
 
@@ -84,7 +85,8 @@ def keys_of(settings: Settings) -> str:
         return f"data keys at {place.name} will be made"
     keys = place.opened()
     try:
-        if needed := _looked_at(settings, lambda log, _: _newest_key(log)):
+        needed = _looked_at(settings, _newest_key)
+        if needed:
             keys.of(needed)
         return (
             f"data keys at {place.name}, {'' if keys.is_rewrapped else 'not all '}wrapped with the first operator's key"
@@ -103,7 +105,7 @@ def _looked_at(settings: Settings, look: Callable[[LogVerification, StoredRows[R
         return look(log, rows)
 
 
-def _newest_key(log: LogVerification) -> bytes:
+def _newest_key(log: LogVerification, _rows: StoredRows[Row]) -> bytes:
     """The id of the data key of the newest event but those that nobody encrypts; empty if that is in clear."""
     end = log.event_count()
     while end > 0:

@@ -18,7 +18,7 @@ from abridged.v1.conversation_service_pb2 import ArchiveConversationsResponse
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _HINTS = {
     "CONVERSATION_OPEN": "`abridged close` closes it",
-    "CONVERSATION_HAS_FORKS": "forks are folded from it, so it stays while there are any",
+    "CONVERSATION_HAS_FORKS": "forks are folded from it",
 }
 
 
@@ -69,16 +69,22 @@ def archive(
         return await client.archive_closed(closed_for_s=closed_for or 0.0, dry_run=dry_run)
 
     counted = call(invocation, lambda client: archived(client, dry_run=True), hints=_HINTS)
+    due = counted.conversations
     if not dry_run:
         if counted.conversations and not yes and not click.confirm(f"Archive {_counts(counted)}?", err=True):
             raise CommandFailed("nothing was archived")
         counted = call(invocation, lambda client: archived(client, dry_run=False), hints=_HINTS)
     if as_json_:
         say(as_json(counted))
-    elif not counted.conversations:
-        say("nothing to archive")
-    else:
+    elif counted.conversations:
         say(f"{'would archive' if dry_run else 'archived'} {_counts(counted)}")
+    elif not due:
+        say("nothing to archive")
+    if conversation is None and (skipped := due - counted.conversations) > 0:
+        raise CommandFailed(
+            f"{number_of(skipped, 'conversation')} could not be archived",
+            hint="the sidecar logs the reason of each, as archive.skipped",
+        )
 
 
 @click.command(short_help="Put an archived conversation back.")
@@ -93,11 +99,12 @@ def unarchive(invocation: Invocation, *, conversation: str, as_json_: bool) -> N
     `admin`.
     """
     shown = call(invocation, lambda client: client.unarchive(conversation))
-    say(
-        as_json(shown)
-        if as_json_
-        else f"{shown.id} is back, and closed, with {number_of(shown.message_version, 'message')}"
-    )
+    if as_json_:
+        say(as_json(shown))
+    elif shown.closed:  # it may have been in the log before
+        say(f"{shown.id} is in the log, and closed, with {number_of(shown.message_version, 'message')}")
+    else:
+        say(f"{shown.id} is open, and was not archived")
 
 
 def _counts(counted: ArchiveConversationsResponse) -> str:

@@ -34,7 +34,7 @@ from abridged.service.models.openai.provider import OpenAI
 from abridged.service.models.openai.settings import OpenAIGroup
 from abridged.service.models.provider import Provider
 from abridged.service.models.scripted.provider import Scripted
-from abridged.service.models.settings import Seconds, Secret, SettingsGroup
+from abridged.service.models.settings import OptionalPath, Seconds, Secret, SettingsGroup
 
 EXTRACTIVE_PREFIX = "extractive"
 """Stands for a provider in the name of a summarizer that asks no model."""
@@ -248,9 +248,9 @@ class LogSettings(SettingsGroup):
         description="Seconds without an event after which a conversation is erased for good, its forks too; 0 for "
         "never. The sidecar looks once an hour.",
     )
-    archive_dir: Path | None = Field(
+    archive_dir: OptionalPath = Field(
         default=None,
-        description="The folder for archives, made 0700: one file with all text of each archived conversation. Each "
+        description="The folder for archives, made with mode 0700 unless it is there: one file with all text of each archived conversation. Each "
         "sidecar of a database needs the same one.",
     )
     archive_after_s: Annotated[float, Field(ge=0)] = Field(
@@ -311,7 +311,7 @@ class EncryptionSettings(SettingsGroup):
         description="File that contains the key, or one a line. It is read anew when `abridged log rewrap` has "
         "wrapped with a new one, without a restart.",
     )
-    keys_path: Path | None = Field(
+    keys_path: OptionalPath = Field(
         default=None,
         description="The file of the wrapped data keys, by default `<log.path>.keys`. Without it nothing that is "
         "encrypted can be read; whoever has it, the key and an old backup can read what was erased since.",
@@ -368,8 +368,9 @@ class SummarizerSettings(SettingsGroup):
     after_chat: bool = Field(
         default=False,
         description="Ask a chat's own model after the chat's own messages, as they were last sent, so that its server "
-        "has them in its cache. For chats with the first of `models` on the same server, without tools; with Ollama, "
-        "`ollama.num_ctx` must be the chat's. The messages are not framed as quotations.",
+        "has them in its cache. For chats with the first of `models` on the same server; with Ollama, `ollama.num_ctx` "
+        "must be the chat's. Best for chats without tools, whose definitions the pass does not send. The messages are "
+        "not framed as quotations.",
     )
     temperature: float = Field(default=0.2, ge=0, le=2, description="Sampling temperature.")
     num_predict: Annotated[int, AfterValidator(_room_for_an_answer)] = Field(
@@ -459,10 +460,10 @@ class RecallSettings(SettingsGroup):
         description="What is indexed: nothing, `words`, or `both` words and meaning, which needs the package extra "
         "`recall`.",
     )
-    path: Path | None = Field(
+    path: OptionalPath = Field(
         default=None,
         description="The index's file, of one sidecar alone; by default `<log.path>-recall`. It holds message text, "
-        "and can be deleted while no sidecar runs. With `log.url` there is no index unless this is set.",
+        "and can be deleted while no sidecar runs. With `log.url` or encryption there is no index unless this is set.",
     )
     embedder: Annotated[str, AfterValidator(_embedder)] = Field(
         default="wordllama",

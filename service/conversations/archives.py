@@ -165,7 +165,7 @@ class Archives:
 
     async def _require_no_forks(self, key: StreamId) -> None:
         if forks := await asyncio.to_thread(self._table.forks_of, key):
-            raise ConversationHasForks(forks=len(forks))
+            raise ConversationHasForks(forks=len(forks), advice="it stays in the log while there are any")
 
     async def _unarchived(self, key: StreamId) -> None:
         # The way back goes on if a purge cannot: the content may be in the log all the same, or be blanked once more.

@@ -70,8 +70,9 @@ class ConversationIsErased(DomainError):
 class ConversationHasForks(DomainError):
     """Others were forked from the conversation, and have its text too. `forks` is their number."""
 
-    def __init__(self, *, forks: int) -> None:
-        super().__init__(f"{forks} conversations were forked from it and have its text; set `forks` to include them")
+    def __init__(self, *, forks: int, advice: str = "set `forks` to include them") -> None:
+        those = "1 conversation was" if forks == 1 else f"{forks} conversations were"
+        super().__init__(f"{those} forked from it and {'has' if forks == 1 else 'have'} its text; {advice}")
         self.forks = forks
 
 

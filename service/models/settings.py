@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
@@ -15,6 +16,7 @@ def _none_if_empty(value: Any) -> Any:
     return value or None
 
 
+OptionalPath = Annotated[Path | None, BeforeValidator(_none_if_empty)]
 Secret = Annotated[SecretStr | None, BeforeValidator(_none_if_empty)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 

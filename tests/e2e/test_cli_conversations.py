@@ -154,10 +154,21 @@ def test_an_archiving_counts_asks_and_comes_back(tmp_path):
             "archived",
             "open",
         ]
-        assert cli("unarchive", "two").out == "two is back, and closed, with 1 message\n"
+        assert cli("unarchive", "two").out == "two is in the log, and closed, with 1 message\n"
+        assert cli("unarchive", "open").out == "open is open, and was not archived\n"
+        cli("fork", "two", "fork")
+        forked = cli("archive", "two")
+        assert (forked.code, "1 conversation was forked from it" in forked.err, "set `" in forked.err) == (1, True, False)
         assert cli("archive").code == cli("archive", "one", "--closed-for", "1d").code == 2
         assert cli("archive", "--closed-for", "1w").code == 2
-    (file,) = folder.iterdir()
+        (file,) = folder.iterdir()
+        folder.rename(tmp_path / "moved")
+        folder.touch()
+        cli("append", "three", "hello")
+        cli("close", "three")
+        skipped = cli("archive", "--closed-for", "0s", "--yes")
+        assert (skipped.code, "1 conversation could not be archived" in skipped.err, skipped.out) == (1, True, "")
+    file = tmp_path / "moved" / file.name
     taken = abridged("log", "import", str(file), str(tmp_path / "served.db"))
     assert (taken.code, "`abridged unarchive`" in taken.err) == (1, True)
 

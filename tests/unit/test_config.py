@@ -451,6 +451,7 @@ def test_what_belongs_to_a_database_goes_where_its_url_goes(tmp_path: Path):
 
 def test_archives_need_a_folder():
     """A sidecar that could write none does not start."""
+    assert load({"ABRIDGED_LOG__ARCHIVE_DIR": ""}).settings.log.archive_dir is None
     with pytest.raises(ConfigError, match=r"log\.archive_after_s.*set log\.archive_dir"):
         load({}, flags={"log.archive_after_s": 60})
     assert load({}, flags={"log.archive_after_s": 60, "log.archive_dir": "archive"}).settings.log.archive_after_s == 60
