@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from abridged.eventlog.encryption.key_store import KeyStore
     from abridged.eventlog.sqlite.backend import SqliteBackend
 
-NO_CRYPTOGRAPHY = "encryption needs the package extra `encryption`: pip install 'abridged[encryption]'"
-NOT_INSTALLED = "a log in PostgreSQL needs the package extra `postgres`: pip install 'abridged[postgres]'"
+NO_CRYPTOGRAPHY = (
+    "encryption needs the package extra `encryption`: scripts/install encryption, or pip install 'PATH[encryption]'"
+)
+NOT_INSTALLED = (
+    "a log in PostgreSQL needs the package extra `postgres`: scripts/install postgres, or pip install 'PATH[postgres]'"
+)
 
 
 def backend_of(settings: Settings) -> Backend:

@@ -252,6 +252,9 @@ def _encryption(settings: Settings) -> Iterator[Finding]:
         yield Finding(FAIL, f"encryption: {error}", CHECK_KEYS)
     except SettingUnusable as error:
         yield Finding(FAIL, f"encryption: {error}", "unarchive them before you switch encryption on")
+    path = settings.encryption.key_file
+    if path is not None and path.is_file() and (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
+        yield Finding(WARN, f"encryption: {path}: mode {mode:04o} lets others read the key", f"chmod 600 {path}")
     if index_bytes(settings):
         yield Finding(WARN, "encryption: there is a search index, which has the words in clear", FORGET_INDEX)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from abridged.client import SidecarError
 
 HINTS_BY_REASON = {
+    "CONVERSATION_ARCHIVED": "`abridged unarchive` puts it back",
     "CONVERSATION_NOT_FOUND": "check the id, and that the token belongs to the conversation's namespace",
     "CURSOR_OUT_OF_RANGE": "start over: the conversation is in another log, or was restored from a backup",
     "DEADLINE_EXCEEDED": "run the command again; a message with an --id is never added twice",

@@ -364,7 +364,7 @@ def rewrap(invocation: Invocation, place: LogSettings | None, name: str | None) 
 
     Sidecars may go on: those with encryption.key_file read it anew. Replace the operator's key in three steps: put the
     new one before the old one in that file, run this, and take the old one out. The log itself does not change. Exits
-    with 1 if encryption is off.
+    with 2 if encryption is off.
     """
     settings = configuration(invocation).settings
     if not settings.encryption.is_on:

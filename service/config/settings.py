@@ -250,8 +250,8 @@ class LogSettings(SettingsGroup):
     )
     archive_dir: OptionalPath = Field(
         default=None,
-        description="The folder for archives, made with mode 0700 unless it is there: one file with all text of each archived conversation. Each "
-        "sidecar of a database needs the same one.",
+        description="The folder for archives, made with mode 0700 unless it is there: one file with all text of each "
+        "archived conversation. Each sidecar of a database needs the same one.",
     )
     archive_after_s: Annotated[float, Field(ge=0)] = Field(
         default=0.0,

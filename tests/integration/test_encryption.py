@@ -393,6 +393,10 @@ def missing_keys_are_named(folder: Path) -> None:
     assert "ok    encryption: data keys at" in run("doctor", "--no-speed", *log).out
     assert "encryption.keys_path" in run("log", "export", backup).err
     assert run("log", "export", backup, "--set", f"encryption.keys_path={folder / KEYS}").code == 0
+    (folder / "operator.key").write_text(OLD)
+    (folder / "operator.key").chmod(0o644)
+    ran = run("doctor", "--no-speed", *log, "--set", f"encryption.key_file={folder / 'operator.key'}", key="")
+    assert "mode 0644 lets others read the key" in ran.out
     (folder / KEYS).rename(folder / "moved.keys")
 
     ran = run("doctor", "--no-speed", *log)
