@@ -491,6 +491,9 @@ async def test_the_client_of_an_event_loop_makes_the_same_calls(tmp_path):
     blocking, awaited = calls(Conversations), calls(AsyncConversations)
     assert set(blocking) <= set(awaited)
     assert set(awaited) - set(blocking) == {"is_serving", "summarize_text"}
+    with Conversations("127.0.0.1:9") as bound:
+        assert next(iter(inspect.signature(bound.search).parameters)) == "conversation_id"
+        assert [*inspect.signature(bound.archive_closed).parameters] == ["closed_for_s", "dry_run"]
 
 
 def test_the_package_needs_grpc_and_protobuf_alone(tmp_path):

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import grpc
 
 from abridged.client import calls
-from abridged.client.calls import Call, Listing
+from abridged.client.calls import Call, Listing, method_signature
 from abridged.client.connection import ADDRESS, HEALTH, OPTIONS, PAGES_MAX, SERVING, Connection, stubs
 from abridged.client.errors import DEFAULT_PATIENCE, Patience, SidecarError, error_of_refusal
 from abridged.v1.conversation_pb2 import ConversationSettings
@@ -32,6 +32,7 @@ def _called(make: Callable[P, Call[R]]) -> Callable[Concatenate[Conversations, P
     def method(self: Conversations, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._run(make(*args, **kwargs))
 
+    method.__signature__ = method_signature(make)  # type: ignore[attr-defined]  # inspect reads it
     return method
 
 
@@ -40,6 +41,7 @@ def _listed(make: Callable[P, Listing[R]]) -> Callable[Concatenate[Conversations
     def method(self: Conversations, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
         return self._items(make(*args, **kwargs))
 
+    method.__signature__ = method_signature(make)  # type: ignore[attr-defined]  # inspect reads it
     return method
 
 

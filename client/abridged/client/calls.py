@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,6 +67,13 @@ class Dumpable(Protocol):
 
 
 R = TypeVar("R")
+
+
+def method_signature(make: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a method that makes this call, for `help` and editors: with `self` before its parameters."""
+    signature = inspect.signature(make)
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    return signature.replace(parameters=[own, *signature.parameters.values()])
 
 
 @dataclass(frozen=True, slots=True)
