@@ -178,7 +178,7 @@ def _first_request(append: Append, state: StreamState, key: bytes) -> tuple[byte
     content = request_hash(key, append.request.content)
     first = state.requests.get(append.request.key)
     if first is not None and _is_other(first.content_hash, content):
-        raise RequestKeyConflict("the request key is known with other content")
+        raise RequestKeyConflict(first.last_position)
     return content, first
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
@@ -41,7 +41,15 @@ class StreamKeys(Protocol):
 
     def erased_later(self) -> list[StreamId]:
         """The streams that were erased by events which the log, a copy of an earlier one, does not have. Each is
-        returned until it is erased again."""
+        returned until it is erased again or settled."""
+        ...
+
+    def settle(self, streams: Collection[StreamId]) -> None:
+        """Of these there is nothing to erase, until another copy of an earlier log is restored."""
+        ...
+
+    def has_key(self, stream: StreamId) -> bool:
+        """Whether the stream has a key that was not erased."""
         ...
 
 

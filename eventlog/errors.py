@@ -64,7 +64,11 @@ class KnownEvents(EventLogError):
 
 
 class RequestKeyConflict(EventLogError):
-    """A request key was used before with other content."""
+    """A request key was used before with other content; `position` is that of the last event written for it."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__("the request key is known with other content")
+        self.position = position
 
 
 class EventTooLarge(EventLogError):

@@ -7,9 +7,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from abridged.eventlog.backend import Backend, Kept, Notice, Opened, StoredBackend
-from abridged.eventlog.encryption.contents import ClearTypes, Contents
+from abridged.eventlog.encryption.contents import Contents
 from abridged.eventlog.encryption.data_keys import DataKeys
-from abridged.eventlog.encryption.framing import key_id_of
+from abridged.eventlog.encryption.framing import ClearTypes, key_id_of
 from abridged.eventlog.encryption.key_store import KeyStore
 from abridged.eventlog.encryption.log import EncryptedEventLog
 from abridged.eventlog.encryption.operator_keys import OperatorKeys
@@ -77,7 +77,7 @@ class EncryptedBackend:
                 failing.callback(keys.close)
             opened = self._place.open(rows.stored, clock_us=clock_us, hook=hook, on_fatal=on_fatal)
             failing.callback(opened.log.close)
-            if newest := newest_encrypted(opened.log):
+            if newest := newest_encrypted(opened.log, self._clear):
                 if keys is None:
                     raise KeysUnusable(f"there are no data keys at {self._keys.name}, and the log is encrypted")
                 keys.of(key_id_of(newest.payload))

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from abridged.eventlog.encryption.data_key import DataKey, NotDecrypted, place_of_event
 from abridged.eventlog.encryption.data_keys import DataKeys
-from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
+from abridged.eventlog.encryption.framing import ClearTypes, is_encrypted, key_id_of
 from abridged.eventlog.errors import StreamCorrupt
 from abridged.eventlog.event import RecordedEvent, StreamId
 
 STREAMS_MAX: Final = 4_096
 """Streams whose keys are remembered; the events of another tell which is its own."""
-
-
-class ClearTypes(NamedTuple):
-    """The events that nobody encrypts, because they are read when the keys are erased: those of `types`, and any whose
-    payload is `erased`."""
-
-    types: Collection[str]
-    erased: bytes
 
 
 class Contents:
@@ -32,10 +24,27 @@ class Contents:
         self.clear = clear
         self._lock = threading.Lock()
         self._of_stream: dict[StreamId, DataKey] = {}
+        self._writing: dict[StreamId, tuple[DataKey, int]] = {}
 
     def known_key(self, stream: StreamId) -> DataKey | None:
-        """The stream's key, if it is remembered."""
-        return self._of_stream.get(stream)
+        """The stream's key, if an append is being written with it or it is remembered."""
+        writing = self._writing.get(stream)
+        return self._of_stream.get(stream) if writing is None else writing[0]
+
+    def hold(self, stream: StreamId, key: DataKey) -> DataKey:
+        """Return the key for an append to the stream: that of an append which is being written, else `key`. It is known
+        until it is released, however many streams are remembered meanwhile: the append's row needs it, too."""
+        with self._lock:
+            key, appends = self._writing.get(stream, (key, 0))
+            self._writing[stream] = key, appends + 1
+        return key
+
+    def release(self, stream: StreamId) -> None:
+        """An append that held the stream's key is written, or refused."""
+        with self._lock:
+            key, appends = self._writing.pop(stream)
+            if appends > 1:
+                self._writing[stream] = key, appends - 1
 
     def remember(self, stream: StreamId, key: DataKey) -> None:
         """Remember the stream's key."""
@@ -52,13 +61,9 @@ class Contents:
         with self._lock:
             self._of_stream.pop(stream, None)
 
-    def is_clear(self, event_type: str, payload: bytes) -> bool:
-        """Whether the event is written as it is."""
-        return event_type in self.clear.types or payload == self.clear.erased
-
     def encrypted(self, key: DataKey, event_type: str, payload: bytes, place: bytes) -> bytes:
         """The payload as it is stored."""
-        return payload if self.is_clear(event_type, payload) else key.encrypted(payload, place)
+        return payload if self.clear.have(event_type, payload) else key.encrypted(payload, place)
 
     def opened(self, event: RecordedEvent) -> RecordedEvent:
         """The event in clear; as an erased one if its key was erased. Raises StreamCorrupt for one that is not what was

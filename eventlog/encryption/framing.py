@@ -1,11 +1,12 @@
-"""The frame of encrypted bytes, by which a reader without a key tells them from others.
+"""The frame of encrypted bytes, by which a reader without a key tells them from others, and what is left in clear.
 
 No message of protobuf begins with the byte 0, and no encoded state does.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Collection
+from typing import Final, NamedTuple
 
 MARK: Final = b"\x00"
 """The first byte: version 0 of the frame, AES-256 in GCM."""
@@ -19,6 +20,18 @@ FRAME_BYTES: Final = len(MARK) + KEY_ID_BYTES + NONCE_BYTES + TAG_BYTES
 
 _NONCE_AT: Final = len(MARK) + KEY_ID_BYTES
 TEXT_AT: Final = _NONCE_AT + NONCE_BYTES
+
+
+class ClearTypes(NamedTuple):
+    """The events that nobody encrypts, because they are read when the keys are erased: those of `types`, and any whose
+    payload is `erased`."""
+
+    types: Collection[str]
+    erased: bytes
+
+    def have(self, event_type: str, payload: bytes) -> bool:
+        """Whether the event is one of them."""
+        return event_type in self.types or payload == self.erased
 
 
 def is_encrypted(stored: bytes) -> bool:

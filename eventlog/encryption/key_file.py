@@ -42,9 +42,13 @@ _ADD = "INSERT INTO data_keys (id, wrapper, wrapped) VALUES (?, ?, ?)"
 _GET = "SELECT id, wrapper, wrapped FROM data_keys WHERE id = ?"
 _DROP = "DELETE FROM data_keys WHERE id = ?"
 _ERASE = "UPDATE data_keys SET wrapper = zeroblob(length(wrapper)), wrapped = zeroblob(length(wrapped)) WHERE id = ?"
-_ERASED = "INSERT OR REPLACE INTO erasures (log_id, position, namespace, name) VALUES (?, ?, ?, ?)"
+_ERASED: Final = """
+INSERT INTO erasures (log_id, position, namespace, name) VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET position = max(position % ?, excluded.position)
+"""
 _ERASED_AFTER = "SELECT namespace, name FROM erasures WHERE log_id = ? AND position > ? ORDER BY position"
 _DUE = "UPDATE erasures SET position = position + ? WHERE log_id = ? AND position > ? AND position < ?"
+_SETTLED = "UPDATE erasures SET position = position % ? WHERE log_id = ? AND namespace = ? AND name = ?"
 _WRAPPERS = "SELECT DISTINCT wrapper FROM data_keys"
 _OTHERS = "SELECT number, id, wrapper, wrapped FROM data_keys WHERE number > ? AND wrapper <> ? ORDER BY number LIMIT ?"
 _REWRAP = "UPDATE data_keys SET wrapper = ?, wrapped = ? WHERE id = ?"
@@ -104,7 +108,7 @@ class KeyFile:
     def erase(self, key_ids: Collection[bytes], log_id: str, stream: StreamId, position: int) -> None:
         with self._transaction() as connection:
             connection.executemany(_ERASE, [(key_id,) for key_id in key_ids])
-            connection.execute(_ERASED, (log_id, position, *stream))
+            connection.execute(_ERASED, (log_id, position, *stream, DUE))
 
     def erased_after(self, log_id: str, position: int) -> list[StreamId]:
         with self._transaction() as connection:
@@ -112,6 +116,10 @@ class KeyFile:
             if found:
                 connection.execute(_DUE, (DUE, log_id, position, DUE))
         return found
+
+    def settle(self, log_id: str, streams: Collection[StreamId]) -> None:
+        with self._transaction() as connection:
+            connection.executemany(_SETTLED, [(DUE, log_id, *stream) for stream in streams])
 
     def rewrap(self, wrapper: bytes, rewrapped: Callable[[StoredKey], StoredKey], done: Callable[[int], None]) -> int:
         with self._transaction() as connection:

@@ -56,12 +56,17 @@ class KeyStore(Protocol):
         ...
 
     def erase(self, key_ids: Collection[bytes], log_id: str, stream: StreamId, position: int) -> None:
-        """Overwrite data keys with zeros, and note that the event at this position of a log erased the stream."""
+        """Overwrite data keys with zeros, and note that the event at this position of a log erased the stream. A later
+        position that is noted stays: there may be copies of the log that end between both."""
         ...
 
     def erased_after(self, log_id: str, position: int) -> list[StreamId]:
         """The streams of a log that events after this position erased, in their order. Each is returned again, whatever
-        the position, until it is erased again."""
+        the position, until it is erased again or settled."""
+        ...
+
+    def settle(self, log_id: str, streams: Collection[StreamId]) -> None:
+        """Return these streams of a log for what is noted of them alone."""
         ...
 
     def rewrap(self, wrapper: bytes, rewrapped: Callable[[StoredKey], StoredKey], done: Callable[[int], None]) -> int:

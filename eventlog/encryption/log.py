@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
+from types import MappingProxyType
 from typing import Any
 
 from abridged.eventlog.encryption.contents import Contents, keys_named
@@ -54,16 +55,15 @@ class EncryptedEventLog:
     def post(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
         try:
             key = self.key_of(append.stream)
-            if key is None and all(self._contents.is_clear(event.type, event.payload) for event in append.events):
+            if key is None and all(self._contents.clear.have(event.type, event.payload) for event in append.events):
                 # Of an erased stream: a new key would be in its row, and no event would name it.
                 self._log.post(append, ticket, completions)
                 return
-            key = key or self._first_key(append.stream)
-            encrypted = self._encrypted(append, key)
+            key = self._contents.hold(append.stream, key or self._contents.keys.taken())
         except EventLogError as error:
             completions.deliver([(ticket, error)])
             return
-        self._log.post(encrypted, (ticket, append, key, completions), self._outcomes)
+        self._log.post(self._encrypted(append, key, of_request=key), (ticket, append, key, completions), self._outcomes)
 
     def read_stream(
         self,
@@ -98,7 +98,7 @@ class EncryptedEventLog:
         if key is None:
             return self._log.known(append)
         try:
-            return self._log.known(self._encrypted(append, key))
+            return self._log.known(self._encrypted(append, key, of_request=key))
         except (EventIdConflict, RequestKeyConflict) as conflict:
             again = self.as_first_written(append, key, conflict)
             if again is None:
@@ -167,26 +167,37 @@ class EncryptedEventLog:
         """The streams that were erased by events which the log, a copy of an earlier one, does not have."""
         return self._contents.keys.store.erased_after(self.log_id, self.head())
 
-    def as_first_written(self, append: Append, key: DataKey, conflict: _Conflict) -> Append | None:
-        """The append with each known content hashed as its event was, in clear before encryption, or by another process
-        with another key; None if `key` hashed all of them."""
-        stream = append.stream
-        own = self._found_key(stream)
-        hashed_by: dict[bytes, DataKey | None] = {}
-        if isinstance(conflict, EventIdConflict):
-            for event_id, version in conflict.versions.items():
-                for sealed in self._log.read_sealed(stream, after=version - 1, limit=1):
-                    stored = sealed.event.payload
-                    hashed_by[event_id] = self._contents.keys.of(key_id_of(stored)) if is_encrypted(stored) else None
-        of_request = None if own is key and isinstance(conflict, RequestKeyConflict) else own
-        if own is key and of_request is key and all(each is key for each in hashed_by.values()):
-            return None
-        return self._encrypted(append, own or key, hashed_by, of_request=of_request)
+    def settle(self, streams: Collection[StreamId]) -> None:
+        """See StreamKeys."""
+        self._contents.keys.store.settle(self.log_id, streams)
 
-    def _first_key(self, stream: StreamId) -> DataKey:
-        key = self._contents.keys.taken()
-        self._contents.remember(stream, key)
-        return key
+    def has_key(self, stream: StreamId) -> bool:
+        """See StreamKeys."""
+        return self.key_of(stream) is not None
+
+    def as_first_written(self, append: Append, key: DataKey, conflict: _Conflict) -> Append | None:
+        """The append with each known content hashed as it was first, in clear before encryption, or by another process
+        with another key; None if `key` hashed all of them."""
+        ids = [event.event_id for event in append.events]
+        known = self._log.known_ids(append.stream, ids)
+        hashed_by = {event_id: self._key_at(position) for event_id, position in known.items()}
+        of_request = self._key_at(conflict.position) if isinstance(conflict, RequestKeyConflict) else key
+        if all(each is not None and each.id == key.id for each in (of_request, *hashed_by.values())):
+            return None
+        return self._encrypted(append, key, hashed_by, of_request=of_request)
+
+    def written(self, stream: StreamId, key: DataKey, outcome: Outcome) -> None:
+        """Go on with the key of an append that was written. Another one's may be no event's."""
+        if isinstance(outcome, AppendResult) and not outcome.already_appended:
+            self._contents.remember(stream, key)
+        else:
+            self._contents.forget(stream)
+        self._contents.release(stream)
+
+    def _key_at(self, position: int) -> DataKey | None:
+        """The key of an event; None of one in clear."""
+        (event,) = self._log.read_all(after=position - 1, limit=1)
+        return self._contents.keys.of(key_id_of(event.payload)) if is_encrypted(event.payload) else None
 
     def _found_key(self, stream: StreamId) -> DataKey | None:
         """The key of the newest of the stream's events that is encrypted."""
@@ -205,22 +216,22 @@ class EncryptedEventLog:
         self,
         append: Append,
         key: DataKey,
-        hashed_by: Mapping[bytes, DataKey | None] | None = None,
+        hashed_by: Mapping[bytes, DataKey | None] = MappingProxyType({}),
         *,
-        of_request: DataKey | None = None,
+        of_request: DataKey | None,
     ) -> Append:
         events: list[NewEvent] = []
         for event in append.events:
             content = event.payload if event.content is None else event.content
-            by = hashed_by.get(event.event_id, key) if hashed_by is not None else key
-            if not self._contents.is_clear(event.type, event.payload) and by is not None:
+            by = hashed_by.get(event.event_id, key)
+            if not self._contents.clear.have(event.type, event.payload) and by is not None:
                 content = by.hashed(content)
             place = place_of_event(append.stream, event)
             payload = self._contents.encrypted(key, event.type, event.payload, place)
             events.append(event._replace(payload=payload, content=content))
         request = append.request
-        if request is not None and (by := key if hashed_by is None else of_request) is not None:
-            request = request._replace(content=by.hashed(request.content))
+        if request is not None and of_request is not None:
+            request = request._replace(content=of_request.hashed(request.content))
         return append._replace(events=events, request=request)
 
     def again(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
@@ -243,6 +254,7 @@ class _Outcomes:
                 append, ticket, key, completions, outcome
             ):
                 continue
+            self._log.written(append.stream, key, outcome)
             of_queue = delivered.setdefault(id(completions), (completions, []))[1]
             of_queue.append((ticket, _in_clear(append, outcome)))
         for completions, of_queue in delivered.values():
@@ -257,20 +269,21 @@ class _Outcomes:
             return False
         if again is None:
             return False
-        self._log.again(again, ticket, _Second(append, completions))
+        self._log.again(again, (ticket, append, key, completions), _Second(self._log))
         return True
 
 
 class _Second:
     """Passes the outcome of a second attempt on."""
 
-    def __init__(self, append: Append, completions: CompletionQueue) -> None:
-        self._append = append
-        self._completions = completions
+    def __init__(self, log: EncryptedEventLog) -> None:
+        self._log = log
 
-    def deliver(self, outcomes: Sequence[tuple[Any, Outcome]]) -> None:
+    def deliver(self, outcomes: Sequence[tuple[_Ticket, Outcome]]) -> None:
         """See CompletionQueue."""
-        self._completions.deliver([(ticket, _in_clear(self._append, outcome)) for ticket, outcome in outcomes])
+        for (ticket, append, key, completions), outcome in outcomes:
+            self._log.written(append.stream, key, outcome)
+            completions.deliver([(ticket, _in_clear(append, outcome))])
 
 
 def _in_clear(append: Append, outcome: Outcome) -> Outcome:

@@ -47,14 +47,19 @@ _ERASE = (
     "UPDATE data_keys SET wrapper = decode(repeat('00', length(wrapper)), 'hex'), "
     "wrapped = decode(repeat('00', length(wrapped)), 'hex') WHERE id = ANY (%s)"
 )
-_ERASED = (
-    "INSERT INTO data_keys_erasures VALUES (%s, %s, %s, %s) "
-    "ON CONFLICT (log_id, namespace, name) DO UPDATE SET position = excluded.position"
-)
+_ERASED: Final = """
+INSERT INTO data_keys_erasures AS e VALUES (%s, %s, %s, %s) ON CONFLICT (log_id, namespace, name)
+DO UPDATE SET position = greatest(mod(e.position, %s), excluded.position)
+"""
 _ERASED_AFTER = "SELECT namespace, name FROM data_keys_erasures WHERE log_id = %s AND position > %s ORDER BY position"
 _SET_DUE = (
     "UPDATE data_keys_erasures SET position = position + %s WHERE log_id = %s AND position > %s AND position < %s"
 )
+_SETTLED: Final = """
+UPDATE data_keys_erasures AS e SET position = mod(e.position, %s)
+FROM unnest(%s::text[], %s::text[]) AS s (namespace, name)
+WHERE e.log_id = %s AND e.namespace = s.namespace AND e.name = s.name
+"""
 _OTHERS = (
     "SELECT number, id, wrapper, wrapped FROM data_keys WHERE number > %s AND wrapper <> %s "
     "ORDER BY number LIMIT %s FOR UPDATE"
@@ -121,7 +126,7 @@ class PostgresKeyStore:
     def erase(self, key_ids: Collection[bytes], log_id: str, stream: StreamId, position: int) -> None:
         with self._transaction() as connection:
             connection.execute(_ERASE, (list(key_ids),))
-            connection.execute(_ERASED, (log_id, *stream, position))
+            connection.execute(_ERASED, (log_id, *stream, position, DUE))
 
     def erased_after(self, log_id: str, position: int) -> list[StreamId]:
         with self._transaction() as connection:
@@ -129,6 +134,11 @@ class PostgresKeyStore:
             if found:
                 connection.execute(_SET_DUE, (DUE, log_id, position, DUE))
         return found
+
+    def settle(self, log_id: str, streams: Collection[StreamId]) -> None:
+        namespaces, names = [each.namespace for each in streams], [each.name for each in streams]
+        with self._transaction() as connection:
+            connection.execute(_SETTLED, (DUE, namespaces, names, log_id))
 
     def rewrap(self, wrapper: bytes, rewrapped: Callable[[StoredKey], StoredKey], done: Callable[[int], None]) -> int:
         with self._transaction() as connection:

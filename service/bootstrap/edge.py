@@ -88,7 +88,7 @@ class Sidecar:
                 http_address = f"{self.server.http_listen.rpartition(':')[0]}:{port}"
             await rebuild_if_due(self.core.rebuild)
             if self.core.keys is not None:
-                await erase_again(self.core.keys, self.core.log, self.core.conversations, new_id)
+                await erase_again(self.core.keys, self.core.conversations, new_id)
             attention = await asyncio.to_thread(self.core.table.attention)
             self.core.models.remember(await asyncio.to_thread(self.core.table.calibrations))
             # The first count loads the vocabulary, and no client should wait for that.

@@ -8,19 +8,15 @@ from pathlib import Path
 
 from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.encryption.backend import EncryptedBackend, KeyPlace
-from abridged.eventlog.encryption.contents import ClearTypes, Contents
+from abridged.eventlog.encryption.contents import Contents
 from abridged.eventlog.encryption.key_file import KeyFile
 from abridged.eventlog.encryption.salvage import encrypted_meaning
 from abridged.eventlog.errors import KeysUnusable
 from abridged.eventlog.salvage import Meaning
 from abridged.service.bootstrap.backends import keys_in_database
-from abridged.service.codec.events import ERASED
+from abridged.service.codec.events import CLEAR
 from abridged.service.config.settings import EncryptionSettings, Settings
-from abridged.service.domain.events import ConversationErased, TextPurged
 from abridged.service.models.settings import text_of
-
-CLEAR = ClearTypes(frozenset({ConversationErased.__name__, TextPurged.__name__}), ERASED)
-"""The events that are read when a conversation's keys are erased; none has a word of anybody."""
 
 
 def encrypted(place: StoredBackend, settings: Settings) -> EncryptedBackend:

@@ -14,6 +14,7 @@ from abridged.eventlog.encryption.probe import require_clear
 from abridged.eventlog.errors import LogGone
 from abridged.eventlog.leases import Leases
 from abridged.eventlog.log import EventLog
+from abridged.service.codec.events import CLEAR
 from abridged.service.conversations.policies import Policies
 from abridged.service.conversations.rebuild import Rebuild
 from abridged.service.conversations.row import READ_TABLE
@@ -73,7 +74,7 @@ def open_log(
     )
     resources.callback(log.close)
     if keys is None:
-        require_clear(log)
+        require_clear(log, CLEAR)
     log.on_commit(report.committed)
     for notice in notices:
         _log.info("log.notice", code=notice.code, hint=notice.message)

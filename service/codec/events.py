@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as Proto
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from abridged.eventlog.encryption.framing import ClearTypes
 from abridged.service.codec.enums import DRAFT_FORMS, ERROR_CLASSES, RATINGS, SKIP_REASONS, TOKEN_SOURCES, TRIGGERS
 from abridged.service.codec.message_map import Conversion, Field, Form, MessageMap
 from abridged.service.codec.records import FINDS, RECEIPT, RECORD, RULE_FINDS, RULE_NAME
@@ -40,6 +41,9 @@ COUNTS_KEPT = 4_096
 
 ERASED = event_pb2.ErasedContent(erased=True).SerializeToString()
 """The payload of an event whose content was erased or archived, whatever its type."""
+
+CLEAR = ClearTypes(frozenset({domain.ConversationErased.__name__, domain.TextPurged.__name__}), ERASED)
+"""The events that are read when a conversation's keys are erased; none has a word of anybody."""
 
 _NUMBER = tag(event_pb2.MessageAppended.NUMBER_FIELD_NUMBER, VARINT)
 _MESSAGE = tag(event_pb2.MessageAppended.MESSAGE_FIELD_NUMBER, LENGTH_DELIMITED)

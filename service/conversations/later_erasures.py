@@ -12,8 +12,6 @@ import structlog
 
 from abridged.eventlog.backend import StreamKeys
 from abridged.eventlog.errors import LogCorrupt
-from abridged.eventlog.event import StreamId
-from abridged.eventlog.log import EventLog
 from abridged.service.conversations.conversations import Conversations
 from abridged.service.conversations.purges import nothing_required
 from abridged.service.domain.commands import EraseConversation
@@ -22,23 +20,24 @@ from abridged.service.domain.errors import ConversationNotFound
 _log = structlog.get_logger()
 
 
-async def erase_again(keys: StreamKeys, log: EventLog, conversations: Conversations, new_id: Callable[[], str]) -> None:
+async def erase_again(keys: StreamKeys, conversations: Conversations, new_id: Callable[[], str]) -> None:
     """Erase what later events erased. Called at a start before anything is appended; purges follow."""
     streams = await asyncio.to_thread(keys.erased_later)
     command = EraseConversation(new_id(), len(streams), None)
+    settled, repeated = [], 0
     for stream in streams:
         try:
-            events = await conversations.end(stream, command, require=nothing_required)
+            is_another = await asyncio.to_thread(keys.has_key, stream)  # begun after an earlier restore
+            events = [] if is_another else await conversations.end(stream, command, require=nothing_required)
         except ConversationNotFound:
             events = []
         except LogCorrupt as error:
             _log.error("erasure.not_repeated", conversation_id=stream.name, hint=str(error))
             continue
-        if not events:  # it is not in this log, or another sidecar was as fast
-            await asyncio.to_thread(_settled, keys, log, stream)
-    if streams:
-        _log.info("erasure.repeated", conversations=len(streams))
-
-
-def _settled(keys: StreamKeys, log: EventLog, stream: StreamId) -> None:
-    keys.erase(stream, log.head())
+        repeated += bool(events)
+        if not events:  # it is not in this log, it is erased, or another sidecar was as fast
+            settled.append(stream)
+    if settled:
+        await asyncio.to_thread(keys.settle, settled)
+    if repeated:
+        _log.info("erasure.repeated", conversations=repeated)

@@ -98,6 +98,28 @@ async def test_a_backup_from_before_has_nothing_of_what_was_erased_since(tmp_pat
     assert "not read" not in ran.out
 
 
+async def test_whichever_backup_is_restored_after_another_one_what_was_erased_is_gone(tmp_path):
+    """Also from a later one than the first. A conversation that is begun again under an erased one's name lives."""
+    log, copies = tmp_path / FILE, [tmp_path / "first.db", tmp_path / "second.db"]
+    for name, copy in zip((KEPT, GONE), copies, strict=True):
+        async with sidecar(tmp_path, ON) as s:
+            await s.chat(name).append(said(1, CANARY))
+        assert run("log", "backup", log, copy).code == 0
+    async with sidecar(tmp_path, ON) as s:
+        await erased(s, GONE)
+        await s.chat(KEPT).append(said(2, CANARY))
+
+    assert run("log", "restore", copies[0], log, "--replace").code == 0
+    for number in (1, 2):
+        async with sidecar(tmp_path, ON) as s:
+            await s.chat(GONE).append(said(number, f"Another {CANARY}."))
+    log.with_name(f"{FILE}.replaced").unlink()
+    assert run("log", "restore", copies[1], log, "--replace").code == 0
+    async with sidecar(tmp_path, ON) as s:
+        await gone(s, GONE)
+        assert [each.id for each in await listed(s)] == [KEPT]
+
+
 @pytest.fixture(scope="module")
 def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a log that nobody has open, with an erased conversation beside the others."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.encryption.backend import EncryptedBackend, KeyPlace
-from abridged.eventlog.encryption.contents import ClearTypes
+from abridged.eventlog.encryption.framing import ClearTypes
 from abridged.eventlog.encryption.key_file import KeyFile
 from abridged.eventlog.sqlite.backend import SqliteBackend
 from tests.support.postgres_server import database_url

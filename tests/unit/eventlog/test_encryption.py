@@ -101,7 +101,8 @@ def test_an_erased_key_takes_the_contents_out_of_every_copy(tmp_path):
 
 
 def test_an_erasure_is_named_until_the_log_has_it(kept: Callable[..., KeyPlace]):
-    """Also when the log has grown meanwhile; another log's is not."""
+    """Also when the log has grown meanwhile; another log's is not. A later copy, which is restored after an earlier
+    one, has it neither."""
     assert not kept().exists()
     with closing(kept().open()) as store:
         assert kept().exists()
@@ -114,6 +115,10 @@ def test_an_erasure_is_named_until_the_log_has_it(kept: Callable[..., KeyPlace])
         assert store.erased_after(LOG, 8) == [B, A]
         store.erase([], LOG, B, 8)
         assert store.erased_after(LOG, 8) == [A]
+        store.settle(LOG, [A])
+        assert store.erased_after(LOG, 7) == [B]
+        store.erase([], LOG, A, 3)
+        assert store.erased_after(LOG, 6) == [A, B]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +213,7 @@ def test_a_log_is_refused_without_its_keys(tmp_path):
     log.close()
 
     with closing(opened(SqliteBackend(path)).log) as plain, pytest.raises(LogEncrypted):
-        require_clear(plain)
+        require_clear(plain, CLEAR)
     with pytest.raises(KeysUnusable, match="is not among those given"):
         opened(EncryptedBackend(SqliteBackend(path), key_place(keys, NEW), CLEAR))
     keys.rename(tmp_path / "away")

@@ -1,0 +1,92 @@
+"""Which key is a stream's: while its first append is written, when that is refused, and where it has several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from abridged.eventlog.encryption.contents import STREAMS_MAX, Contents
+from abridged.eventlog.encryption.log import EncryptedEventLog
+from abridged.eventlog.encryption.probe import require_clear
+from abridged.eventlog.errors import LogEncrypted, WrongExpectedVersion
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.log import RequestKey
+from abridged.eventlog.sqlite.backend import SqliteBackend
+from tests.support.encryption import CLEAR, ERASED, encrypted_backend
+from tests.support.event_logs import NOTES, A, B, Clock, Note, append, event
+from tests.unit.eventlog.test_encryption import CANARY, keys_of, opened
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[tuple[EncryptedEventLog, EncryptedEventLog]]:
+    """Two processes on one log, of which the second has chosen a key for a stream that the first one begins."""
+    shared = opened(SqliteBackend(tmp_path / "log.db")).log
+    own, late = (Contents(keys_of(tmp_path / "keys"), CLEAR) for _ in range(2))
+    late.remember(A, late.keys.taken())
+    with closing(shared), closing(own.keys), closing(late.keys):
+        yield EncryptedEventLog(shared, own), EncryptedEventLog(shared, late)
+
+
+def test_a_log_is_known_as_encrypted_however_many_erasures_are_its_last_events(tmp_path: Path):
+    """Also when its first event was erased: whoever starts without a key would append in clear."""
+    path = tmp_path / "log.db"
+    with closing(opened(encrypted_backend(path)).log) as log:
+        log.submit(append(event(1, CANARY))).result()
+        log.submit(append(event(1, CANARY), to=B)).result()
+        for number in range(2, 70):
+            log.submit(append(event(number)._replace(type="closed"))).result()
+        log.blank(A, {1: ERASED})
+
+    with closing(opened(SqliteBackend(path)).log) as plain, pytest.raises(LogEncrypted):
+        require_clear(plain, CLEAR)
+
+
+def test_a_row_is_encrypted_however_many_streams_are_read_while_its_first_event_is_written(tmp_path: Path):
+    """The key is no event's yet, so that nobody could find it again."""
+    place = encrypted_backend(tmp_path / "log.db")
+    rows = place.rows(NOTES)
+    other = Contents(keys_of(tmp_path / "other"), CLEAR)
+
+    def hook(transaction: Any, _: Any) -> None:
+        for number in range(STREAMS_MAX):
+            log._contents.remember(StreamId("read", str(number)), key)
+        rows.put(transaction, [Note(*A, 1, data=CANARY)])
+
+    with closing(other.keys):
+        key = other.keys.taken()
+        opening: Any = place.open(rows, clock_us=Clock(), hook=hook, on_fatal=lambda _: None)
+        with closing(opening.log) as log:
+            log.submit(append(event(1, CANARY))).result()
+            assert not [each.name for each in tmp_path.iterdir() if CANARY in each.read_bytes()]
+
+
+def test_a_repeat_is_known_by_every_process_whichever_key_hashed_it(two: tuple[EncryptedEventLog, EncryptedEventLog]):
+    """Of a stream that has the keys of both."""
+    first, second = two
+    appends = [
+        append(event(number, CANARY, content=b"yes"), request=RequestKey(f"r{number}", b"asked")) for number in (1, 2)
+    ]
+    for log, written in zip(two, appends, strict=True):
+        log.submit(written).result()
+
+    for log in (first, second, first):
+        for written in appends:
+            assert log.submit(written).result().already_appended
+            assert len(log.known(written)) == 1
+
+
+def test_a_key_of_an_append_that_is_refused_is_not_the_streams(two: tuple[EncryptedEventLog, EncryptedEventLog]):
+    """A snapshot that had it could be read after an erasure, which finds the keys of events."""
+    first, second = two
+    first.submit(append(event(1, CANARY))).result()
+    with pytest.raises(WrongExpectedVersion):
+        second.submit(append(event(2, CANARY), expected=0)).result()
+
+    keys = [log.key_of(A) for log in two]
+    assert keys[0] is not None
+    assert keys[1] is not None
+    assert keys[0].id == keys[1].id
