@@ -38,6 +38,12 @@ PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {FORMAT};
 COMMIT;
 """
+_PRAGMAS: Final = (
+    "PRAGMA secure_delete = ON",
+    "PRAGMA journal_mode = TRUNCATE",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA fullfsync = 1",
+)
 _ADD = "INSERT INTO data_keys (id, wrapper, wrapped) VALUES (?, ?, ?)"
 _GET = "SELECT id, wrapper, wrapped FROM data_keys WHERE id = ?"
 _DROP = "DELETE FROM data_keys WHERE id = ?"
@@ -66,11 +72,11 @@ class KeyFile:
                 os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         with _translating(path):
             self._connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
-            self._connection.execute("PRAGMA secure_delete = ON")
-            self._connection.execute("PRAGMA journal_mode = TRUNCATE")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.execute("PRAGMA fullfsync = 1")
-            self._require_own()
+            is_made = self._require_own()
+            for pragma in _PRAGMAS:
+                self._connection.execute(pragma)
+            if not is_made:
+                self._connection.executescript(_MAKE)
         self._inode = path.stat().st_ino
 
     def __str__(self) -> str:
@@ -142,17 +148,17 @@ class KeyFile:
         with self._lock:
             self._connection.close()
 
-    def _require_own(self) -> None:
-        """Make the tables of an empty file. Raises KeysUnusable for another one."""
+    def _require_own(self) -> bool:
+        """Return whether the tables are there; an empty file has none. Raises KeysUnusable for another file, of which
+        nothing is changed."""
         (found,) = self._connection.execute("PRAGMA application_id").fetchone()
         (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        if not found and not tables:
-            self._connection.executescript(_MAKE)
-        elif found != APPLICATION_ID:
+        if found != APPLICATION_ID and (found or tables):
             raise KeysUnusable(f"{self._path} is no file of data keys")
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version > FORMAT:
             raise KeysUnusable(f"a newer version wrote {self._path}")
+        return bool(tables)
 
     @contextmanager
     def _transaction(self, *, writes: bool = True) -> Iterator[sqlite3.Connection]:

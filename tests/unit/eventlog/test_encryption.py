@@ -287,6 +287,17 @@ def test_no_key_is_kept_in_a_file_that_is_not_in_its_place(tmp_path):
         [keys.taken() for _ in range(BATCH + 1)]
 
 
+def test_a_database_of_something_else_is_left_as_it_is(tmp_path):
+    """Its journal, too: the log's own file may be named by mistake."""
+    path = tmp_path / "log.db"
+    opened(SqliteBackend(path)).log.close()
+    before = path.read_bytes()
+
+    with pytest.raises(KeysUnusable, match="is no file of data keys"):
+        keys_of(path)
+    assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize("text", ["", "short", "AAAA", OLD[:-4], f"{OLD} AAAA", OLD.replace("=", "")])
 def test_an_operators_key_is_32_bytes_in_base64(text: str):
     """Whatever else is refused, all of it."""
