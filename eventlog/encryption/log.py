@@ -54,9 +54,10 @@ class EncryptedEventLog:
 
     def post(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
         try:
-            key = self.key_of(append.stream)
-            if key is None and all(self._contents.clear.have(event.type, event.payload) for event in append.events):
-                # Of an erased stream: a new key would be in its row, and no event would name it.
+            is_clear = all(self._contents.clear.have(event.type, event.payload) for event in append.events)
+            key = None if is_clear and append.request is None else self.key_of(append.stream)
+            if is_clear and key is None:
+                # A new key would be in the row of an erased stream, and no event would name it.
                 self._log.post(append, ticket, completions)
                 return
             key = self._contents.hold(append.stream, key or self._contents.keys.taken())
@@ -200,17 +201,25 @@ class EncryptedEventLog:
         return self._contents.keys.of(key_id_of(event.payload)) if is_encrypted(event.payload) else None
 
     def _found_key(self, stream: StreamId) -> DataKey | None:
-        """The key of the newest of the stream's events that is encrypted."""
-        first = self._log.read_sealed(stream, limit=1)
-        named = [sealed.event.payload for sealed in first if is_encrypted(sealed.event.payload)]
-        before = 0
-        while first and not named and (page := self._log.read_stream(stream, after=before, backward=True)):
-            named = [event.payload for event in page if is_encrypted(event.payload)]
-            before = page[-1].version
-        key = self._contents.keys.of(key_id_of(named[0])) if named else None
+        telling = self._telling(stream)
+        if telling is None or not is_encrypted(telling.payload):
+            return None
+        key = self._contents.keys.of(key_id_of(telling.payload))
         if key is not None:
             self._contents.remember(stream, key)
         return key
+
+    def _telling(self, stream: StreamId) -> RecordedEvent | None:
+        """The event that tells of the stream's key: the first one, if it is encrypted or was erased, and with it all
+        others; else the newest that is not left in clear, since the stream was begun before encryption."""
+        for first in (sealed.event for sealed in self._log.read_sealed(stream, limit=1)):
+            if is_encrypted(first.payload) or first.payload == self._contents.clear.erased:
+                return first
+            for limit in (1, PAGE_EVENTS_MAX):
+                for event in self._log.read_stream(stream, limit=limit, backward=True):
+                    if not self._contents.clear.have(event.type, event.payload):
+                        return event
+        return None
 
     def _encrypted(
         self,

@@ -18,7 +18,8 @@ _LENGTH: Final = Struct(">I")
 
 
 class EncryptedRows(Generic[R]):
-    """The StoredRows in `stored`. Those of streams without a key are in clear, as their events are.
+    """The StoredRows in `stored`. Those of streams without a key are in clear, as their events are, and
+    those without contents.
 
     Before `through` gives it keys, rows are as they are stored.
     """
@@ -82,6 +83,8 @@ class EncryptedRows(Generic[R]):
         return self.stored.tally(mark)
 
     def _encrypted(self, row: R) -> R:
+        if all(getattr(row, column) == empty for column, empty in self._empty.items()):
+            return row
         key = self._key_of(StreamId(row[0], row[1]))
         if key is None:
             return row

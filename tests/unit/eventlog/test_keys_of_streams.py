@@ -13,12 +13,39 @@ from abridged.eventlog.encryption.contents import STREAMS_MAX, Contents
 from abridged.eventlog.encryption.log import EncryptedEventLog
 from abridged.eventlog.encryption.probe import require_clear
 from abridged.eventlog.errors import LogEncrypted, WrongExpectedVersion
-from abridged.eventlog.event import StreamId
+from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.log import RequestKey
+from abridged.eventlog.memory import MemoryEventLog
 from abridged.eventlog.sqlite.backend import SqliteBackend
 from tests.support.encryption import CLEAR, ERASED, encrypted_backend
 from tests.support.event_logs import NOTES, A, B, Clock, Note, append, event
 from tests.unit.eventlog.test_encryption import CANARY, keys_of, opened
+
+
+class CountedLog(MemoryEventLog):
+    """A log in memory that counts the events of a stream that are read."""
+
+    def __init__(self) -> None:
+        super().__init__(clock_us=Clock())
+        self.read = 0
+
+    def read_stream(self, *args: Any, **kwargs: Any) -> list[RecordedEvent]:
+        page = super().read_stream(*args, **kwargs)
+        self.read += len(page)
+        return page
+
+    def read_sealed(self, *args: Any, **kwargs: Any) -> list[SealedEvent]:
+        page = super().read_sealed(*args, **kwargs)
+        self.read += len(page)
+        return page
+
+
+@pytest.fixture
+def counted(tmp_path: Path) -> Iterator[tuple[CountedLog, EncryptedEventLog]]:
+    """A log, and the encrypted one above it."""
+    with closing(keys_of(tmp_path / "keys")) as keys:
+        log = CountedLog()
+        yield log, EncryptedEventLog(log, Contents(keys, CLEAR))
 
 
 @pytest.fixture
@@ -90,3 +117,46 @@ def test_a_key_of_an_append_that_is_refused_is_not_the_streams(two: tuple[Encryp
     assert keys[0] is not None
     assert keys[1] is not None
     assert keys[0].id == keys[1].id
+
+
+def test_an_erased_stream_is_not_searched_for_a_key(counted: tuple[CountedLog, EncryptedEventLog]):
+    """However long it is: its first event tells, and an event that is left in clear needs none."""
+    stored, log = counted
+    log.submit(append(*(event(number) for number in range(1, 21)))).result()
+    log.erase(A, 21)
+    log.blank(A, dict.fromkeys(range(1, 21), ERASED))
+
+    stored.read = 0
+    log.submit(append(event(21)._replace(type="closed"))).result()
+    assert stored.read == 0
+    assert log.key_of(A) is None
+    assert stored.read == 1
+
+
+def test_a_stream_that_was_begun_in_clear_is_told_by_its_newest_events(counted: tuple[CountedLog, EncryptedEventLog]):
+    """Those that nobody encrypts tell nothing; one in clear, that none is encrypted."""
+    stored, log = counted
+    stored.submit(append(*(event(number) for number in range(1, 21)))).result()
+    stored.read = 0
+    assert log.key_of(A) is None
+    assert stored.read == 2
+
+    log.submit(append(event(21))).result()
+    log.submit(append(*(event(number)._replace(type="closed") for number in range(22, 26)))).result()
+    known = log.key_of(A)
+    log._contents.forget(A)
+    found = log.key_of(A)
+    assert known is not None
+    assert found is not None
+    assert found.id == known.id
+
+
+def test_a_row_without_contents_needs_no_key(tmp_path: Path):
+    """An erased stream's is written in a transaction that others wait for."""
+    rows = encrypted_backend(tmp_path / "log.db").rows(NOTES)
+    asked: list[StreamId] = []
+    with closing(keys_of(tmp_path / "keys")) as keys:
+        rows.through(Contents(keys, CLEAR), asked.append)
+        written = [rows._encrypted(Note(*A, 1)), rows._encrypted(Note(*B, 1, data=CANARY))]
+
+    assert (written[0], asked) == (Note(*A, 1), [B])
