@@ -105,5 +105,9 @@ def keys_named(payloads: Sequence[bytes]) -> set[bytes]:
     return {key_id_of(payload) for payload in payloads if is_encrypted(payload)}
 
 
+class KeyErased(Exception):
+    """A stream's key was erased, so that nothing may be kept beside it any more."""
+
+
 Found = Callable[[StreamId], DataKey | None]
-"""Finds a stream's key in its events; None if none of them is encrypted."""
+"""Finds a stream's key in its events; None if none of them is encrypted. Raises KeyErased."""

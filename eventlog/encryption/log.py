@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from types import MappingProxyType
 from typing import Any
 
-from abridged.eventlog.encryption.contents import Contents, keys_named
+from abridged.eventlog.encryption.contents import Contents, KeyErased, keys_named
 from abridged.eventlog.encryption.data_key import DataKey, place_of_event
 from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
 from abridged.eventlog.errors import EventIdConflict, EventLogError, RequestKeyConflict
@@ -117,13 +117,14 @@ class EncryptedEventLog:
         return self._log.stream_version(stream)
 
     def blank(self, stream: StreamId, payloads: Mapping[int, bytes]) -> None:
-        first, last = min(payloads), max(payloads)
-        key, encrypted, after = self.key_of(stream), dict(payloads), first - 1
-        while key and after < last and (page := self._log.read_sealed(stream, after=after)):
-            for event in (sealed.event for sealed in page if sealed.event.version in payloads):
-                place = place_of_event(stream, event)
-                encrypted[event.version] = self._contents.encrypted(key, event.type, payloads[event.version], place)
+        left = {version for version, payload in payloads.items() if payload != self._contents.clear.erased}
+        encrypted = dict(payloads)
+        after = min(left, default=1) - 1
+        while left and (page := self._log.read_sealed(stream, after=after)):
+            for event in (sealed.event for sealed in page if sealed.event.version in left):
+                encrypted[event.version] = self._blanked(event, payloads[event.version])
             after = page[-1].event.version
+            left = {version for version in left if version > after}
         self._log.blank(stream, encrypted)
 
     def purge(self) -> bool:
@@ -152,6 +153,13 @@ class EncryptedEventLog:
         """The stream's key; None if no event of it is encrypted, or its key was erased."""
         key = self._contents.known_key(stream)
         return key if key is not None else self._found_key(stream)
+
+    def key_beside(self, stream: StreamId) -> DataKey | None:
+        """The stream's key; None if no event of it is encrypted. Raises KeyErased."""
+        key = self.key_of(stream)
+        if key is None and self._is_erased(stream):
+            raise KeyErased
+        return key
 
     def erase(self, stream: StreamId, position: int) -> None:
         """Erase every key that an event of the stream names: no copy of the log has its contents any more. The event at
@@ -199,6 +207,24 @@ class EncryptedEventLog:
         """The key of an event; None of one in clear."""
         (event,) = self._log.read_all(after=position - 1, limit=1)
         return self._contents.keys.of(key_id_of(event.payload)) if is_encrypted(event.payload) else None
+
+    def _blanked(self, event: RecordedEvent, payload: bytes) -> bytes:
+        """The payload as it is stored in the place of an event's own, with its own key."""
+        if self._contents.clear.have(event.type, payload):
+            return payload
+        if is_encrypted(event.payload):
+            key, is_erased = self._contents.keys.of(key_id_of(event.payload)), True
+        else:
+            key = self.key_of(event.stream)
+            is_erased = key is None and self._is_erased(event.stream)
+        if key is not None:
+            return key.encrypted(payload, place_of_event(event.stream, event))
+        return self._contents.clear.erased if is_erased else payload
+
+    def _is_erased(self, stream: StreamId) -> bool:
+        """Whether a stream that has no key had one."""
+        telling = self._telling(stream)
+        return telling is not None and (is_encrypted(telling.payload) or telling.payload == self._contents.clear.erased)
 
     def _found_key(self, stream: StreamId) -> DataKey | None:
         telling = self._telling(stream)

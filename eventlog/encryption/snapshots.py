@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from abridged.eventlog.encryption.contents import Contents, Found
+from abridged.eventlog.encryption.contents import Contents, Found, KeyErased
 from abridged.eventlog.encryption.data_key import place_in_stream
 from abridged.eventlog.errors import LogCorrupt
 from abridged.eventlog.event import StreamId
@@ -16,7 +16,8 @@ _ENCRYPTED: Final = "encrypted:"
 
 
 class EncryptedSnapshots:
-    """The Snapshots in `stored`. Those of streams without a key are in clear, as their events are."""
+    """The Snapshots in `stored`. Those of streams without a key are in clear, as their events are; of one whose key was
+    erased there are none."""
 
     def __init__(self, stored: Snapshots, contents: Contents, key_of: Found) -> None:
         self._stored = stored
@@ -42,7 +43,9 @@ class EncryptedSnapshots:
         return self._stored.version_of(key)
 
     def put(self, snapshot: StoredSnapshot, *, unless: Callable[[], bool] = lambda: False) -> None:
-        self._stored.put(self._encrypted(snapshot), unless=unless)
+        encrypted = self._encrypted(snapshot)
+        if encrypted is not None:
+            self._stored.put(encrypted, unless=unless)
 
     def set_aside(self, key: StreamId, newer: StoredSnapshot | None = None) -> int:
         return self._stored.set_aside(key, None if newer is None else self._encrypted(newer))
@@ -56,8 +59,11 @@ class EncryptedSnapshots:
     def drop_proven(self, proven: Mapping[StreamId, int]) -> int:
         return self._stored.drop_proven(proven)
 
-    def _encrypted(self, snapshot: StoredSnapshot) -> StoredSnapshot:
-        key = self._key_of(snapshot.stream)
+    def _encrypted(self, snapshot: StoredSnapshot) -> StoredSnapshot | None:
+        try:
+            key = self._key_of(snapshot.stream)
+        except KeyErased:
+            return None
         if key is None:
             return snapshot
         state = key.encrypted(snapshot.state, _place(snapshot))

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from abridged.eventlog.encryption.contents import STREAMS_MAX, Contents
+from abridged.eventlog.encryption.framing import key_id_of
 from abridged.eventlog.encryption.log import EncryptedEventLog
 from abridged.eventlog.encryption.probe import require_clear
 from abridged.eventlog.errors import LogEncrypted, WrongExpectedVersion
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.log import RequestKey
 from abridged.eventlog.memory import MemoryEventLog
+from abridged.eventlog.snapshots import StoredSnapshot
 from abridged.eventlog.sqlite.backend import SqliteBackend
 from tests.support.encryption import CLEAR, ERASED, encrypted_backend
 from tests.support.event_logs import NOTES, A, B, Clock, Note, append, event
@@ -160,3 +162,43 @@ def test_a_row_without_contents_needs_no_key(tmp_path: Path):
         written = [rows._encrypted(Note(*A, 1)), rows._encrypted(Note(*B, 1, data=CANARY))]
 
     assert (written[0], asked) == (Note(*A, 1), [B])
+
+
+def test_what_takes_the_place_of_an_event_has_its_key(two: tuple[EncryptedEventLog, EncryptedEventLog]):
+    """An erasure, which finds the keys that events name, would miss one that no other event has."""
+    first, second = two
+    first.submit(append(event(1, CANARY))).result()
+    second.submit(append(event(2, CANARY))).result()
+    before = [key_id_of(sealed.event.payload) for sealed in first.read_sealed(A)]
+
+    first.blank(A, {1: b"left", 2: b"left"})
+
+    assert [key_id_of(sealed.event.payload) for sealed in first.read_sealed(A)] == before
+    assert len(set(before)) == 2
+    assert [each.payload for each in second.read_stream(A)] == [b"left"] * 2
+
+
+def test_nothing_is_written_in_clear_of_a_stream_whose_key_is_erased(tmp_path: Path):
+    """Neither in the place of an event, of one that was in clear neither, nor in a row or a snapshot: another process
+    may have erased it."""
+    path = tmp_path / "log.db"
+    with closing(opened(SqliteBackend(path)).log) as plain:
+        plain.submit(append(event(1, b"before"))).result()
+    place = encrypted_backend(path)
+    rows = place.rows(NOTES)
+
+    def hook(transaction: Any, _: Any) -> None:
+        rows.put(transaction, [Note(*A, 1, data=CANARY)])
+
+    opening: Any = place.open(rows, clock_us=Clock(), hook=hook, on_fatal=lambda _: None)
+    with closing(opening.log) as log:
+        log.submit(append(event(2, CANARY))).result()
+        opening.keys.erase(A, 3)
+        log.submit(append(event(3)._replace(type="closed"))).result()
+        log.blank(A, {1: CANARY, 2: CANARY})
+        opening.kept.snapshots.put(StoredSnapshot(A, 1, 1, b"chain", "codec", CANARY))
+
+        assert [each.payload for each in log.read_stream(A, limit=2)] == [ERASED] * 2
+        assert opening.kept.snapshots.of(A) is None
+        assert rows.row(A) == Note(*A, 1)
+        assert not [each.name for each in tmp_path.iterdir() if CANARY in each.read_bytes()]
