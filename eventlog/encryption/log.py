@@ -55,7 +55,12 @@ class EncryptedEventLog:
     def post(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
         try:
             is_clear = all(self._contents.clear.have(event.type, event.payload) for event in append.events)
-            key = None if is_clear and append.request is None else self.key_of(append.stream)
+            if is_clear and append.request is None:
+                key = None
+            elif append.expected == 0:  # there are no events to look at, which would cost this thread a read
+                key = self._contents.known_key(append.stream)
+            else:
+                key = self.key_of(append.stream)
             if is_clear and key is None:
                 # A new key would be in the row of an erased stream, and no event would name it.
                 self._log.post(append, ticket, completions)

@@ -7,6 +7,7 @@ from typing import Final
 
 from abridged.eventlog.encryption.contents import Contents, Found, KeyErased
 from abridged.eventlog.encryption.data_key import place_in_stream
+from abridged.eventlog.encryption.framing import key_id_of
 from abridged.eventlog.errors import LogCorrupt
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.snapshots import Snapshots, StoredSnapshot
@@ -34,7 +35,11 @@ class EncryptedSnapshots:
             state = self._contents.opened_beside(found.state, key, _place(found))
         except LogCorrupt:
             return None
-        return None if state is None else found._replace(state=state)
+        if state is None:
+            return None
+        if (own := self._contents.keys.of(key_id_of(found.state))) is not None:
+            self._contents.remember(key, own)  # for the next append: the events may not be read
+        return found._replace(state=state)
 
     def is_damaged(self, key: StreamId) -> bool:
         return self._stored.is_damaged(key)

@@ -13,6 +13,7 @@ from abridged.eventlog.encryption.contents import STREAMS_MAX, Contents
 from abridged.eventlog.encryption.framing import key_id_of
 from abridged.eventlog.encryption.log import EncryptedEventLog
 from abridged.eventlog.encryption.probe import require_clear
+from abridged.eventlog.encryption.snapshots import EncryptedSnapshots
 from abridged.eventlog.errors import LogEncrypted, WrongExpectedVersion
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.log import RequestKey
@@ -25,7 +26,7 @@ from tests.unit.eventlog.test_encryption import CANARY, keys_of, opened
 
 
 class CountedLog(MemoryEventLog):
-    """A log in memory that counts the events of a stream that are read."""
+    """A log in memory that counts the events of a stream that are read, a look at none as one."""
 
     def __init__(self) -> None:
         super().__init__(clock_us=Clock())
@@ -33,12 +34,12 @@ class CountedLog(MemoryEventLog):
 
     def read_stream(self, *args: Any, **kwargs: Any) -> list[RecordedEvent]:
         page = super().read_stream(*args, **kwargs)
-        self.read += len(page)
+        self.read += len(page) or 1
         return page
 
     def read_sealed(self, *args: Any, **kwargs: Any) -> list[SealedEvent]:
         page = super().read_sealed(*args, **kwargs)
-        self.read += len(page)
+        self.read += len(page) or 1
         return page
 
 
@@ -202,3 +203,19 @@ def test_nothing_is_written_in_clear_of_a_stream_whose_key_is_erased(tmp_path: P
         assert opening.kept.snapshots.of(A) is None
         assert rows.row(A) == Note(*A, 1)
         assert not [each.name for each in tmp_path.iterdir() if CANARY in each.read_bytes()]
+
+
+def test_the_log_is_not_read_for_an_append_to_a_new_stream_or_after_a_snapshot(tmp_path: Path, counted: Any):
+    """Appends are posted by a thread that nothing may hold up."""
+    stored, log = counted
+    log.submit(append(event(1), expected=0)).result()
+    assert stored.read == 0
+
+    opening = opened(SqliteBackend(tmp_path / "log.db"))
+    with closing(opening.log):
+        snapshots = EncryptedSnapshots(opening.kept.snapshots, log._contents, log.key_beside)
+        snapshots.put(StoredSnapshot(A, 1, 1, b"chain", "codec", CANARY))
+        log._contents.forget(A)
+        assert snapshots.of(A) is not None
+        log.submit(append(event(2), expected=1)).result()
+    assert stored.read == 0
