@@ -71,7 +71,10 @@ class DataKeys:
     def make_ahead(self) -> None:
         """Make keys in a thread of its own, unless one does."""
         if self._making.acquire(blocking=False):
-            threading.Thread(target=self._made_ahead, daemon=True).start()
+            try:
+                threading.Thread(target=self._made_ahead, daemon=True).start()
+            except RuntimeError:  # the machine has no thread left: whoever needs a key makes it
+                self._making.release()
 
     def erase(self, key_ids: Collection[bytes], log_id: str, stream: StreamId, position: int) -> None:
         """Erase keys for good, all of which are the stream's, for the event at this position of the log."""
