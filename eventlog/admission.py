@@ -156,8 +156,8 @@ def _admit_one(
             raise KnownEvents({event_id: event.version for event_id, event in known.items()})
         result = _first_result(known)
     else:
-        if append.expected not in (None, state.version):
-            raise WrongExpectedVersion(expected=append.expected, actual=state.version)
+        if append.expected is not None:
+            require_expected(append.expected, state.version)
         before_us = state.time_us
         sealed = _seal(append, hashes, state, head, append.time_us or time_us, salts)
         events = tuple(row.event for row in sealed)
@@ -169,6 +169,12 @@ def _admit_one(
         state.requests[append.request.key] = request
         admitted.requests.append((append.stream, append.request.key, request))
     return result
+
+
+def require_expected(expected: int, actual: int) -> None:
+    """Raise WrongExpectedVersion for another version of the stream."""
+    if actual != expected:
+        raise WrongExpectedVersion(expected=expected, actual=actual)
 
 
 def _first_request(append: Append, state: StreamState, key: bytes) -> tuple[bytes, KnownRequest | None]:

@@ -45,11 +45,11 @@ class StreamKeys(Protocol):
         ...
 
     def settle(self, streams: Collection[StreamId]) -> None:
-        """Of these there is nothing to erase, until another copy of an earlier log is restored."""
+        """Say that nothing of these is left to erase, until somebody restores another copy of an earlier log."""
         ...
 
     def has_key(self, stream: StreamId) -> bool:
-        """Whether the stream has a key that was not erased."""
+        """Return whether the stream has a key that was not erased."""
         ...
 
 

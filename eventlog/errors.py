@@ -16,6 +16,7 @@ EventLogError
 │   ├── LogNewer           a newer version wrote the file, or a table beside the log
 │   ├── LogEncrypted       the contents are encrypted, and there is no key
 │   └── KeysUnusable       the keys of the contents are not there, or cannot be read with the keys that are given
+│       └── KeyLost        one of them is not there, or is not what was stored; others are
 ├── LogFailed              an I/O error left the file in doubt; the process must stop, a new one recovers
 ├── LogGone                the log is not in its place; nothing is acknowledged into a file that is still open
 └── LogCorrupt             a row or a file is not what was written; never served, never retried
@@ -119,6 +120,10 @@ class LogEncrypted(LogUnsafe):
 
 class KeysUnusable(LogUnsafe):
     """The keys of an encrypted log are missing, another log's, damaged, or wrapped with a key that is not given."""
+
+
+class KeyLost(KeysUnusable):
+    """A key of a stream is not there, or is not what was stored: what it encrypted cannot be read, and all else can."""
 
 
 class LogFailed(EventLogError):

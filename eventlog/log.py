@@ -204,20 +204,20 @@ class EventLog(Protocol):
         ...
 
     def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
-        """Events of one stream with their seals, unchecked. Their payloads are as they are stored: of an encrypted log
-        they are ciphertext."""
+        """Events of one stream with their seals, unchecked. Payloads are as they are stored: ciphertext in an encrypted
+        log."""
         ...
 
     def stream_version(self, stream: StreamId) -> int:
         """Number of events in the stream; 0 if it does not exist."""
         ...
 
-    def blank(self, stream: StreamId, payloads: Mapping[int, bytes]) -> None:
+    def blank(self, stream: StreamId, payloads: Mapping[int, bytes], *, expected_version: int | None = None) -> None:
         """Put these payloads, by version, in the places of those of the stream's events, which nobody can read then.
 
         The events keep their envelopes and their seals. Repeats are known by their ids, and those of a request that
-        wrote any of them by its key, whatever they contain. The payloads are on disk when it returns, all or none;
-        raises what an append would, and LogCorrupt for an event that is not there.
+        wrote any of them by its key, whatever they contain. On disk when it returns, all or none; raises what an append
+        would, WrongExpectedVersion too, and LogCorrupt for an event that is not there.
         """
         ...
 

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from itertools import islice
 from typing import Any
 
-from abridged.eventlog.admission import Admitted, StreamState, admit, check_size, recall
+from abridged.eventlog.admission import Admitted, StreamState, admit, check_size, recall, require_expected
 from abridged.eventlog.chain import LogIdentity, blanked, genesis
 from abridged.eventlog.errors import EventTooLarge, LogClosed
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
@@ -170,8 +170,10 @@ class MemoryEventLog:
         with self._reading():
             return len(self._by_stream.get(stream, ()))
 
-    def blank(self, stream: StreamId, payloads: Mapping[int, bytes]) -> None:
+    def blank(self, stream: StreamId, payloads: Mapping[int, bytes], *, expected_version: int | None = None) -> None:
         with self._reading():
+            if expected_version is not None:
+                require_expected(expected_version, len(self._by_stream.get(stream, ())))
             kept = self._streams.get(stream, StreamState(0, b""))
             places = {sealed.event.version: sealed for sealed in self._by_stream.get(stream, ())}
             rows = blanked(places.values(), stream, payloads)

@@ -138,9 +138,9 @@ class StoredEventLog(ABC, Generic[W, R]):
     def stream_version(self, stream: StreamId) -> int:
         return self._reading().stream_version(stream)
 
-    def blank(self, stream: StreamId, payloads: Mapping[int, bytes]) -> None:
+    def blank(self, stream: StreamId, payloads: Mapping[int, bytes], *, expected_version: int | None = None) -> None:
         rows = blanked(self._between(stream, min(payloads), max(payloads)), stream, payloads)
-        self._put_blanked([(row.event.payload, row.salt, row.event.position) for row in rows])
+        self._put_blanked([(row.event.payload, row.salt, row.event.position) for row in rows], expected_version)
 
     def _between(self, stream: StreamId, first: int, last: int) -> Iterator[SealedEvent]:
         after = first - 1
@@ -151,8 +151,9 @@ class StoredEventLog(ABC, Generic[W, R]):
             after = page[-1].event.version
 
     @abstractmethod
-    def _put_blanked(self, rows: Sequence[tuple[bytes, bytes, int]]) -> None:
-        """Write payloads and salts of events by position, in one transaction, and take away their content hashes."""
+    def _put_blanked(self, rows: Sequence[tuple[bytes, bytes, int]], expected_version: int | None) -> None:
+        """Write payloads and salts of a stream's events by position, in one transaction, and take away their content
+        hashes."""
 
     @abstractmethod
     def purge(self) -> bool:

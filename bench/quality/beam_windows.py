@@ -1,7 +1,7 @@
 """Windows of BEAM's chats at the end of each chat: which answers and standing instructions still stand in them.
 
-The sidecar gets each chat an exchange an append, and its passes are made by extraction. Beside it stand the newest
-messages of the same size.
+The bench appends each chat to a sidecar, one exchange an append, and the sidecar's passes summarize by extraction. The
+newest messages of the same size are counted beside the window.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ KEPT: Final = (WINDOW, NEWEST)
 
 @dataclass(slots=True)
 class Held:
-    """The counts of a category in a half, by what was kept: answers that stand there, and instructions that do."""
+    """The counts of a category in a half, by the text that was kept: answers and instructions that stand in it."""
 
     answers: dict[str, Share] = field(default_factory=lambda: defaultdict(Share))
     rules: dict[str, Share] = field(default_factory=lambda: defaultdict(Share))
 
 
 async def held(folder: Path, progress: Callable[[str], None]) -> dict[tuple[str, str], Held]:
-    """Fill a window with each chat of a folder; the counts by half and category."""
+    """Fill a window with each chat of a folder, and return the counts by half and category."""
     counts: dict[tuple[str, str], Held] = defaultdict(Held)
     with TemporaryDirectory(prefix="abridged-bench-") as place, sidecar_child(Path(place), "beam", SETTINGS) as child:
         async with SidecarCalls.connected(child.address) as sidecar:

@@ -1,4 +1,4 @@
-"""A place for a log whose contents are encrypted: another place, and the place of its keys."""
+"""A place for an encrypted log: the place of the log itself, and the place of its data keys."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class KeyPlace(NamedTuple):
 
     Attributes:
         name: The place, for people.
-        exists: Tells whether data keys are there.
+        exists: Returns whether data keys are there.
         open: Opens them, and makes a place for them if it is missing.
-        operator_keys: Returns the text of the operator's keys, which may be another one later.
+        operator_keys: Returns the text of the operator's keys, which may change while the process runs.
     """
 
     name: str
@@ -39,7 +39,7 @@ class KeyPlace(NamedTuple):
     operator_keys: Callable[[], str]
 
     def opened(self) -> DataKeys:
-        """The keys. Raises KeysUnusable."""
+        """Open the place and return its keys. Raises KeysUnusable."""
         store = self.open()
         try:
             return DataKeys(store, OperatorKeys(self.operator_keys))
@@ -49,7 +49,7 @@ class KeyPlace(NamedTuple):
 
 
 class EncryptedBackend:
-    """A StoredBackend: the log in `place`, with the keys in `keys`. `clear` are the events that are not encrypted."""
+    """A StoredBackend: the log in `place`, with the keys in `keys`. `clear` names the events that stay in clear."""
 
     def __init__(self, place: StoredBackend, keys: KeyPlace, clear: ClearTypes) -> None:
         self._place = place
@@ -70,7 +70,7 @@ class EncryptedBackend:
         hook: AppendHook,
         on_fatal: Callable[[Exception], None] = lambda _: None,
     ) -> Opened:
-        """See Backend. Raises KeysUnusable, too."""
+        """See Backend. Raises KeysUnusable besides."""
         with ExitStack() as failing:
             keys = self._keys.opened() if self._keys.exists() else None
             if keys is not None:
@@ -108,7 +108,7 @@ class EncryptedBackend:
 
     @contextmanager
     def verification(self, rows: EncryptedRows[Any], *, is_owned: bool = True) -> Iterator[LogVerification]:
-        """See StoredBackend. Without data keys contents are as they are stored."""
+        """See StoredBackend. The check reads contents as they are stored if there are no data keys."""
         with self._place.verification(rows.stored, is_owned=is_owned) as log, ExitStack() as resources:
             if not self._keys.exists():
                 yield log

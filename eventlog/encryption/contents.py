@@ -1,4 +1,4 @@
-"""The contents of a log, in clear above and encrypted below: which key is whose, and what becomes of it without one."""
+"""Encrypts the contents of a log on their way in, decrypts them on their way out, and remembers each stream's key."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Final
 from abridged.eventlog.encryption.data_key import DataKey, NotDecrypted, place_of_event
 from abridged.eventlog.encryption.data_keys import DataKeys
 from abridged.eventlog.encryption.framing import ClearTypes, is_encrypted, key_id_of
-from abridged.eventlog.errors import StreamCorrupt
+from abridged.eventlog.errors import KeyLost, StreamCorrupt
 from abridged.eventlog.event import RecordedEvent, StreamId
 
 STREAMS_MAX: Final = 4_096
-"""Streams whose keys are remembered; the events of another tell which is its own."""
+"""The number of streams whose keys are remembered; the events of any other name its key."""
 
 
 class Contents:
@@ -40,7 +40,7 @@ class Contents:
         return key
 
     def release(self, stream: StreamId) -> None:
-        """An append that held the stream's key is written, or refused."""
+        """Say that an append which held the stream's key was written, or refused."""
         with self._lock:
             key, appends = self._writing.pop(stream)
             if appends > 1:
@@ -66,23 +66,27 @@ class Contents:
         return payload if self.clear.have(event_type, payload) else key.encrypted(payload, place)
 
     def opened(self, event: RecordedEvent) -> RecordedEvent:
-        """The event in clear; as an erased one if its key was erased. Raises StreamCorrupt for one that is not what was
-        encrypted, and KeysUnusable."""
+        """The event in clear, or with the payload of an erased one if its key was erased. Raises KeysUnusable, and
+        StreamCorrupt if the payload does not decrypt."""
         found = self.opened_if_readable(event)
         return event._replace(payload=self.clear.erased) if found is None else found
 
     def opened_if_readable(self, event: RecordedEvent) -> RecordedEvent | None:
-        """The event in clear; None if its key was erased. Raises what `opened` raises."""
+        """The event in clear; None if its key was erased. Raises the errors of `opened`."""
         if not is_encrypted(event.payload):
             return event
         key = self.keys.of(key_id_of(event.payload))
         return None if key is None else self._decrypted(key, event)
 
     def opened_beside(self, stored: bytes, stream: StreamId, place: bytes) -> bytes | None:
-        """Return what is kept beside a stream, in clear; None if its key was erased."""
+        """Decrypt bytes that are kept beside a stream. Return None if their key was erased, or is lost, so that callers
+        can list the others, and erase it. Raises the errors of `opened`."""
         if not is_encrypted(stored):
             return stored
-        key = self.keys.of(key_id_of(stored))
+        try:
+            key = self.keys.of(key_id_of(stored))
+        except KeyLost:
+            return None
         if key is None:
             return None
         try:
@@ -101,13 +105,13 @@ class Contents:
 
 
 def keys_named(payloads: Sequence[bytes]) -> set[bytes]:
-    """The ids of the keys that encrypted any of these."""
+    """The ids of the keys that encrypted any of these payloads."""
     return {key_id_of(payload) for payload in payloads if is_encrypted(payload)}
 
 
 class KeyErased(Exception):
-    """A stream's key was erased, so that nothing may be kept beside it any more."""
+    """A stream's key was erased, or is lost: nothing may be kept beside the stream any more."""
 
 
 Found = Callable[[StreamId], DataKey | None]
-"""Finds a stream's key in its events; None if none of them is encrypted. Raises KeyErased."""
+"""Returns a stream's key; None if no event of it is encrypted. Raises KeyErased."""

@@ -20,11 +20,11 @@ _OF_CONTENT: Final = b"content"
 
 
 class NotDecrypted(Exception):
-    """The bytes are not what was encrypted with this key, or not for this place."""
+    """The bytes were not encrypted with this key for this place."""
 
 
 class DataKey:
-    """Encrypts each time under a new nonce at random: a key may do so four thousand million times."""
+    """Encrypts each payload under a new random nonce: one key may encrypt four thousand million of them."""
 
     __slots__ = ("_aead", "_content_key", "_frame", "id")
 
@@ -35,7 +35,7 @@ class DataKey:
         self._content_key = blake2b(key=secret, digest_size=SECRET_BYTES, person=_OF_CONTENT).digest()
 
     def encrypted(self, plain: bytes, place: bytes) -> bytes:
-        """The bytes as they are stored in `place`, and read nowhere else."""
+        """The bytes as they are stored in `place`; they decrypt nowhere else."""
         nonce = os.urandom(NONCE_BYTES)
         return b"".join((self._frame, nonce, self._aead.encrypt(nonce, plain, place)))
 
@@ -47,12 +47,12 @@ class DataKey:
             raise NotDecrypted from error
 
     def hashed(self, content: bytes) -> bytes:
-        """The hash that idempotency compares in the place of a content, which nobody without the key can guess at."""
+        """The hash that idempotency compares instead of a content: only the key can test a guess against it."""
         return blake2b(content, key=self._content_key, digest_size=_CONTENT_BYTES).digest()
 
 
 def place_of_event(stream: StreamId, event: NewEvent | RecordedEvent) -> bytes:
-    """The place of an event's payload: all that is known before it is written."""
+    """The place of an event's payload: stream, id, type and schema version, which are known before it is written."""
     return b"".join((event.event_id, event.schema_version.to_bytes(4, "big"), envelope_names(stream, event.type, "")))
 
 

@@ -1,6 +1,6 @@
-"""The data keys of one log in one process: new ones made ahead, those in use in memory.
+"""The data keys of one log in one process: makes new ones ahead, and keeps those in use in memory.
 
-A new key is on disk before anything is encrypted with it. Only the events of a stream tell which keys are its own.
+A new key is on disk before it encrypts anything. Only a stream's events name the keys of the stream.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from abridged.eventlog.encryption.data_key import SECRET_BYTES, DataKey
 from abridged.eventlog.encryption.framing import KEY_ID_BYTES
 from abridged.eventlog.encryption.key_store import KeyStore, StoredKey
 from abridged.eventlog.encryption.operator_keys import OperatorKeys
-from abridged.eventlog.errors import EventLogError, KeysUnusable, LogUnavailable
+from abridged.eventlog.errors import EventLogError, KeyLost, LogUnavailable
 from abridged.eventlog.event import StreamId
 
 BATCH: Final = 128
-"""Keys that are made with one flush of the disk."""
+"""The number of keys that one flush of the disk stores."""
 
 KEPT_MAX: Final = 4_096
-"""Keys in memory, each of about a thousand bytes: more than conversations have their states there."""
+"""The number of keys in memory, of about a thousand bytes each: fewer conversations have their states there."""
 
 ATTEMPTS_MAX: Final = 3
 
@@ -30,7 +30,7 @@ class DataKeys:
     """The keys in `store`. Methods may be called in any thread."""
 
     def __init__(self, store: KeyStore, operator_keys: OperatorKeys) -> None:
-        """Raises KeysUnusable when a key of the store is wrapped with none of the operator's."""
+        """Raises KeysUnusable if the key that wraps a data key of the store is not among the operator's."""
         self.store = store
         self._operator_keys = operator_keys
         for wrapper in store.wrappers():
@@ -42,19 +42,20 @@ class DataKeys:
         self._closed = False
 
     def of(self, key_id: bytes) -> DataKey | None:
-        """The key with this id; None if it was erased. Raises KeysUnusable if the store does not have it."""
+        """The key with this id; None if it was erased. Raises KeyLost if the store does not have it, or not as it was
+        stored, and KeysUnusable."""
         with self._lock:
             if key_id in self._kept:
                 return self._kept[key_id]
         stored = self.store.get(key_id)
         if stored is None:
-            raise KeysUnusable(f"{self.store} does not have data key {key_id.hex()}")
+            raise KeyLost(f"{self.store} does not have data key {key_id.hex()}")
         key = None if stored.is_erased else DataKey(key_id, self._operator_keys.unwrapped(stored))
         self._keep(key_id, key)
         return key
 
     def taken(self) -> DataKey:
-        """A new key, which nobody else gets. It is on disk."""
+        """A new key, which is on disk and which no other caller gets."""
         with self._lock:
             key = self._new.pop() if self._new else None
             is_low = len(self._new) < BATCH // 2
@@ -69,7 +70,7 @@ class DataKeys:
         return key
 
     def make_ahead(self) -> None:
-        """Make keys in a thread of its own, unless one does."""
+        """Start a thread that makes keys, unless one is at work."""
         if self._making.acquire(blocking=False):
             try:
                 threading.Thread(target=self._made_ahead, daemon=True).start()
@@ -77,18 +78,19 @@ class DataKeys:
                 self._making.release()
 
     def erase(self, key_ids: Collection[bytes], log_id: str, stream: StreamId, position: int) -> None:
-        """Erase keys for good, all of which are the stream's, for the event at this position of the log."""
+        """Erase these keys of the stream for good, and note that the event at this position of the log erased it."""
         self.store.erase(key_ids, log_id, stream, position)
         for key_id in key_ids:
             self._keep(key_id, None)
 
     @property
     def is_rewrapped(self) -> bool:
-        """Whether the operator's first key wraps every key."""
+        """True if the operator's first key wraps every data key."""
         return self.store.wrappers() <= {self._operator_keys.first.id}
 
     def rewrap(self, done: Callable[[int], None]) -> int:
-        """Wrap every key with the operator's first; returns how many were not. Sidecars may go on meanwhile."""
+        """Wrap every data key with the operator's first key, and return the number of those that another key wrapped.
+        Sidecars may go on meanwhile. Calls `done` with the number so far."""
         first = self._operator_keys.first
 
         def rewrapped(stored: StoredKey) -> StoredKey:
@@ -106,7 +108,7 @@ class DataKeys:
                 if unused:
                     self.store.drop(unused)
             except EventLogError:
-                pass  # they are no more than rows that nothing names
+                pass  # the keys stay as rows that no event names
             self.store.close()
 
     def _made_ahead(self) -> None:
@@ -114,7 +116,7 @@ class DataKeys:
             if not self._closed:
                 self._make()
         except EventLogError:
-            return  # whoever needs one makes it, and learns why it cannot be made
+            return  # the caller who needs a key makes it, and gets the error
         finally:
             self._making.release()
 

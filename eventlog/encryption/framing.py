@@ -1,6 +1,7 @@
 """The frame of encrypted bytes, by which a reader without a key tells them from others, and what is left in clear.
 
-No message of protobuf begins with the byte 0, and no encoded state does.
+No protobuf message begins with the byte 0. The state of a snapshot may, so the name of its codec says whether it is
+encrypted.
 """
 
 from __future__ import annotations
@@ -16,26 +17,26 @@ NONCE_BYTES: Final = 12
 TAG_BYTES: Final = 16
 
 FRAME_BYTES: Final = len(MARK) + KEY_ID_BYTES + NONCE_BYTES + TAG_BYTES
-"""Bytes by which encrypted contents are longer."""
+"""The number of bytes that encryption adds to a content."""
 
 _NONCE_AT: Final = len(MARK) + KEY_ID_BYTES
 TEXT_AT: Final = _NONCE_AT + NONCE_BYTES
 
 
 class ClearTypes(NamedTuple):
-    """The events that nobody encrypts, because they are read when the keys are erased: those of `types`, and any whose
+    """The events that stay in clear, because they are read after the keys are erased: those of `types`, and any whose
     payload is `erased`."""
 
     types: Collection[str]
     erased: bytes
 
     def have(self, event_type: str, payload: bytes) -> bool:
-        """Whether the event is one of them."""
+        """Return whether the event is one of them."""
         return event_type in self.types or payload == self.erased
 
 
 def is_encrypted(stored: bytes) -> bool:
-    """Whether these bytes are ciphertext."""
+    """Return whether these bytes are ciphertext."""
     return stored[:1] == MARK
 
 
@@ -50,5 +51,5 @@ def nonce_of(stored: bytes) -> bytes:
 
 
 def content_bytes(stored: bytes) -> int:
-    """The size of what these bytes are in clear."""
+    """The size of these bytes in clear."""
     return len(stored) - FRAME_BYTES if is_encrypted(stored) else len(stored)

@@ -1,7 +1,7 @@
-"""Wrapped data keys in a file of their own, which no backup of the log has.
+"""Wrapped data keys in a file of their own, which no backup of the log contains.
 
-A key is erased by writing zeros over it in its place: a row keeps its size, so SQLite moves nothing and leaves no copy.
-The journal is emptied by each commit and flushed, so that an erased key does not come back with it.
+An erasure writes zeros over a key in its place: the row keeps its size, so SQLite moves nothing and leaves no copy.
+Each commit empties and flushes the journal, so that an erased key does not come back from it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class KeyFile:
     """A KeyStore in the file `path`."""
 
     def __init__(self, path: Path) -> None:
-        """Raises KeysUnusable for another file than one of keys."""
+        """Raises KeysUnusable if the file is not one of data keys."""
         self._path = path
         self._lock = threading.Lock()
         if not path.exists():

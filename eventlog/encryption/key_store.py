@@ -1,4 +1,4 @@
-"""The contract of a place that wrapped data keys are kept in, apart from the log and its backups."""
+"""The contract of a store for wrapped data keys, apart from the log and its backups."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Final, NamedTuple, Protocol
 from abridged.eventlog.event import StreamId
 
 REWRAPPED_AT_ONCE: Final = 256
-"""Keys that one transaction of a rotation wraps anew: a sidecar's own transactions wait for it."""
+"""The number of keys that one transaction of a rotation wraps anew, while the transactions of sidecars wait for it."""
 
 DUE: Final = 1 << 62
-"""Added to the position of an erasure that the log does not have: beyond that of any event."""
+"""The number that is added to the position of an erasure that the log does not have: it leads beyond any event."""
 
 
 class StoredKey(NamedTuple):
-    """A data key as it is stored: `wrapped` by the operator's key with the id `wrapper`. Both are zeros of an erased
-    one."""
+    """A data key as it is stored, `wrapped` by the operator's key with the id `wrapper`. An erased one has zeros for
+    both."""
 
     id: bytes
     wrapper: bytes
@@ -24,19 +24,19 @@ class StoredKey(NamedTuple):
 
     @property
     def is_erased(self) -> bool:
-        """Whether nobody can unwrap it any more."""
+        """True if the data key is erased, so that nobody can unwrap it any more."""
         return not any(self.wrapper)
 
 
 class KeyStore(Protocol):
     """Data keys by id. Every method may run in any thread and is a transaction of its own, on disk when it returns.
 
-    Methods raise KeysUnusable for something else than a store, or one that is no longer in its place, and
-    LogUnavailable or LogFull where trying again can help.
+    Methods raise KeysUnusable if the place has no store of keys, or no longer has this one, and LogUnavailable or
+    LogFull if another attempt can help.
     """
 
     def current(self) -> bytes:
-        """The id of the operator's key that wraps new data keys; empty before the first."""
+        """The id of the operator's key that wraps new data keys; empty before the first of them."""
         ...
 
     def wrappers(self) -> set[bytes]:
@@ -44,15 +44,15 @@ class KeyStore(Protocol):
         ...
 
     def add(self, keys: Sequence[StoredKey]) -> bool:
-        """Keep new data keys, unless their wrapper is not `current`: returns whether it kept them."""
+        """Keep new data keys if their wrapper is `current`; the first ones make it so. Return whether it kept them."""
         ...
 
     def get(self, key_id: bytes) -> StoredKey | None:
-        """The data key with this id; None if it was never kept here."""
+        """The data key with this id; None if the store does not have it."""
         ...
 
     def drop(self, key_ids: Collection[bytes]) -> None:
-        """Forget data keys that encrypted nothing."""
+        """Delete data keys that encrypted nothing."""
         ...
 
     def erase(self, key_ids: Collection[bytes], log_id: str, stream: StreamId, position: int) -> None:
@@ -61,17 +61,17 @@ class KeyStore(Protocol):
         ...
 
     def erased_after(self, log_id: str, position: int) -> list[StreamId]:
-        """The streams of a log that events after this position erased, in their order. Each is returned again, whatever
-        the position, until it is erased again or settled."""
+        """The streams of a log that events after this position erased, in the order of those events. Later calls return
+        each of them again, for any position, until it is erased again or settled."""
         ...
 
     def settle(self, log_id: str, streams: Collection[StreamId]) -> None:
-        """Return these streams of a log for what is noted of them alone."""
+        """Undo, for these streams of a log, that `erased_after` returns them for any position."""
         ...
 
     def rewrap(self, wrapper: bytes, rewrapped: Callable[[StoredKey], StoredKey], done: Callable[[int], None]) -> int:
-        """Make `wrapper` current, and put what `rewrapped` returns in the place of each data key with another one; a
-        few in each transaction. `done` is called with their number so far; returns it."""
+        """Make `wrapper` current, and replace each data key of another wrapper by the one that `rewrapped` returns for
+        it, REWRAPPED_AT_ONCE in a transaction. Calls `done` with their number so far, and returns it."""
         ...
 
     def close(self) -> None:

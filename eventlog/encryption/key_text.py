@@ -1,4 +1,4 @@
-"""The operator's keys as a text, which is read where no key is used, too."""
+"""Parses the text of the operator's keys, for the settings too, which use no key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ KEY_BYTES: Final = 32
 
 
 def parsed_keys(text: str) -> list[bytes]:
-    """The keys of a text, with white space between, of which the first is current. Raises ValueError."""
+    """The keys of a text, which white space separates; the first is current. Raises ValueError for any other text."""
     try:
         keys = [b64decode(word, validate=True) for word in text.split()]
     except binascii.Error:

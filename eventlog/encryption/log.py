@@ -1,7 +1,7 @@
-"""An EventLog whose contents are encrypted above another one: that one's hashes, chains and files are of ciphertext.
+"""An EventLog that encrypts contents above another log, whose hashes, chains and files are therefore of ciphertext.
 
-A stream's first append takes a new key, which its events name, and later ones go on with it. Contents that idempotency
-compares are hashed under the key first, so that no copy of the log tells whether a guess is right.
+A stream's first append takes a new key, which its events name, and later appends go on with it. The key hashes the
+contents that idempotency compares first, so that no copy of the log tells whether a guess is right.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from abridged.eventlog.encryption.contents import Contents, KeyErased, keys_named
 from abridged.eventlog.encryption.data_key import DataKey, place_of_event
 from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
-from abridged.eventlog.errors import EventIdConflict, EventLogError, RequestKeyConflict
+from abridged.eventlog.errors import EventIdConflict, EventLogError, KeyLost, RequestKeyConflict
 from abridged.eventlog.event import NewEvent, RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.futures import submit
 from abridged.eventlog.log import (
@@ -53,16 +53,16 @@ class EncryptedEventLog:
         return submit(self, append)
 
     def post(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
+        is_clear = all(self._contents.clear.have(event.type, event.payload) for event in append.events)
         try:
-            is_clear = all(self._contents.clear.have(event.type, event.payload) for event in append.events)
             if is_clear and append.request is None:
                 key = None
             elif append.expected == 0:  # there are no events to look at, which would cost this thread a read
                 key = self._contents.known_key(append.stream)
             else:
-                key = self.key_of(append.stream)
+                key = self.key_unless_lost(append.stream) if is_clear else self.key_of(append.stream)
             if is_clear and key is None:
-                # A new key would be in the row of an erased stream, and no event would name it.
+                # An erased stream gets no new key: it would be in the stream's row, and no event would name it.
                 self._log.post(append, ticket, completions)
                 return
             key = self._contents.hold(append.stream, key or self._contents.keys.taken())
@@ -115,13 +115,13 @@ class EncryptedEventLog:
         return self._log.known_ids(stream, event_ids)
 
     def read_sealed(self, stream: StreamId, *, after: int = 0, limit: int = PAGE_EVENTS_MAX) -> list[SealedEvent]:
-        """See EventLog: as they are stored, which is what their seals bind."""
+        """See EventLog. Payloads are as they are stored, because the seals bind ciphertext."""
         return self._log.read_sealed(stream, after=after, limit=limit)
 
     def stream_version(self, stream: StreamId) -> int:
         return self._log.stream_version(stream)
 
-    def blank(self, stream: StreamId, payloads: Mapping[int, bytes]) -> None:
+    def blank(self, stream: StreamId, payloads: Mapping[int, bytes], *, expected_version: int | None = None) -> None:
         left = {version for version, payload in payloads.items() if payload != self._contents.clear.erased}
         encrypted = dict(payloads)
         after = min(left, default=1) - 1
@@ -130,7 +130,7 @@ class EncryptedEventLog:
                 encrypted[event.version] = self._blanked(event, payloads[event.version])
             after = page[-1].event.version
             left = {version for version in left if version > after}
-        self._log.blank(stream, encrypted)
+        self._log.blank(stream, encrypted, expected_version=expected_version)
 
     def purge(self) -> bool:
         return self._log.purge()
@@ -159,16 +159,23 @@ class EncryptedEventLog:
         key = self._contents.known_key(stream)
         return key if key is not None else self._found_key(stream)
 
+    def key_unless_lost(self, stream: StreamId) -> DataKey | None:
+        """Return the stream's key, if it has one and that is not lost."""
+        try:
+            return self.key_of(stream)
+        except KeyLost:
+            return None
+
     def key_beside(self, stream: StreamId) -> DataKey | None:
-        """The stream's key; None if no event of it is encrypted. Raises KeyErased."""
-        key = self.key_of(stream)
+        """Return the key for what is kept beside a stream; None if no event of it is encrypted. Raises KeyErased."""
+        key = self.key_unless_lost(stream)
         if key is None and self._is_erased(stream):
             raise KeyErased
         return key
 
     def erase(self, stream: StreamId, position: int) -> None:
-        """Erase every key that an event of the stream names: no copy of the log has its contents any more. The event at
-        this position says that they are erased."""
+        """Erase every key that an event of the stream names, so that nobody can read its contents in any copy of the
+        log. The event at this position says that they are erased."""
         named: set[bytes] = set()
         after = 0
         while page := self._log.read_sealed(stream, after=after):
@@ -178,7 +185,7 @@ class EncryptedEventLog:
         self._contents.forget(stream)
 
     def erased_later(self) -> list[StreamId]:
-        """The streams that were erased by events which the log, a copy of an earlier one, does not have."""
+        """The streams that were erased after this copy of the log was made, by events that it does not have."""
         return self._contents.keys.store.erased_after(self.log_id, self.head())
 
     def settle(self, streams: Collection[StreamId]) -> None:
@@ -201,7 +208,7 @@ class EncryptedEventLog:
         return self._encrypted(append, key, hashed_by, of_request=of_request)
 
     def written(self, stream: StreamId, key: DataKey, outcome: Outcome) -> None:
-        """Go on with the key of an append that was written. Another one's may be no event's."""
+        """Remember the key of an append that was written; no event may name that of another one."""
         if isinstance(outcome, AppendResult) and not outcome.already_appended:
             self._contents.remember(stream, key)
         else:
@@ -209,7 +216,7 @@ class EncryptedEventLog:
         self._contents.release(stream)
 
     def _key_at(self, position: int) -> DataKey | None:
-        """The key of an event; None of one in clear."""
+        """Return the key of the event at a position; None if it is in clear."""
         (event,) = self._log.read_all(after=position - 1, limit=1)
         return self._contents.keys.of(key_id_of(event.payload)) if is_encrypted(event.payload) else None
 
@@ -280,8 +287,8 @@ class EncryptedEventLog:
 
 
 class _Outcomes:
-    """Passes outcomes on with the events in clear, and has an append tried once more whose known contents were hashed
-    with another key."""
+    """Passes outcomes on with the events in clear, and tries an append once more if its known contents were hashed with
+    another key."""
 
     def __init__(self, log: EncryptedEventLog) -> None:
         self._log = log

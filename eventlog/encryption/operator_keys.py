@@ -14,13 +14,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from abridged.eventlog.encryption.framing import KEY_ID_BYTES, NONCE_BYTES
 from abridged.eventlog.encryption.key_store import StoredKey
 from abridged.eventlog.encryption.key_text import parsed_keys
-from abridged.eventlog.errors import KeysUnusable
+from abridged.eventlog.errors import KeyLost, KeysUnusable
 
 _OF_WRAPPER: Final = b"wrapper"
 
 
 class OperatorKey:
-    """One key of the operator's. Its id tells which it is, and nothing of it."""
+    """One of the operator's keys. The id identifies the key and reveals nothing of it."""
 
     def __init__(self, key: bytes) -> None:
         self.id = blake2b(key=key, digest_size=KEY_ID_BYTES, person=_OF_WRAPPER).digest()
@@ -32,15 +32,16 @@ class OperatorKey:
         return StoredKey(key_id, self.id, nonce + self._aead.encrypt(nonce, secret, key_id))
 
     def unwrapped(self, stored: StoredKey) -> bytes:
-        """The data key's secret. Raises KeysUnusable for one that is not as it was stored."""
+        """The data key's secret. Raises KeyLost for one that is not as it was stored."""
         try:
             return self._aead.decrypt(stored.wrapped[:NONCE_BYTES], stored.wrapped[NONCE_BYTES:], stored.id)
         except (InvalidTag, ValueError) as error:
-            raise KeysUnusable(f"data key {stored.id.hex()} is not what was stored") from error
+            raise KeyLost(f"data key {stored.id.hex()} is not what was stored") from error
 
 
 class OperatorKeys:
-    """The keys of one process, read anew when a data key is met that none of them wraps: after a rotation."""
+    """The operator's keys in one process, which reads them anew when it meets a data key of another one, as after a
+    rotation."""
 
     def __init__(self, read: Callable[[], str]) -> None:
         """`read` returns the text of the keys, which `parsed_keys` accepts."""
@@ -49,11 +50,11 @@ class OperatorKeys:
 
     @property
     def first(self) -> OperatorKey:
-        """The key that a rotation wraps with, and the first data keys are wrapped with."""
+        """The key that wraps the first data keys, and all of them in a rotation."""
         return self._keys[0]
 
     def named(self, key_id: bytes) -> OperatorKey:
-        """The key with this id. Raises KeysUnusable without one."""
+        """The key with this id. Raises KeysUnusable if the operator gave no such key."""
         key = self._of(key_id)
         if key is None:
             self._refresh()
@@ -67,7 +68,7 @@ class OperatorKeys:
         return self.named(stored.wrapper).unwrapped(stored)
 
     def _refresh(self) -> None:
-        """Read the keys anew; those that are known stay where what is read now cannot be used."""
+        """Read the keys anew; keep the known ones if the new text cannot be used."""
         with suppress(KeysUnusable, OSError):
             self._keys = self._parsed()
 

@@ -1,4 +1,4 @@
-"""Rows beside the events, whose private columns are encrypted together in the last of them, with their stream's key."""
+"""Rows beside the events. The private columns are encrypted together, into the last of them, with the stream's key."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _LENGTH: Final = Struct(">I")
 
 
 class EncryptedRows(Generic[R]):
-    """The StoredRows in `stored`. Those of streams without a key are in clear, as their events are, and
-    those without contents.
+    """The StoredRows in `stored`. Rows of streams without a key are in clear, like their events, and so are those
+    without contents.
 
-    Before `through` gives it keys, rows are as they are stored.
+    Rows are as they are stored until `through` gives the keys.
     """
 
     def __init__(self, stored: StoredRows[R], table: RowTable[R]) -> None:

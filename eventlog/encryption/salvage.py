@@ -14,9 +14,9 @@ from abridged.eventlog.salvage import Meaning, Rest
 
 
 def encrypted_meaning(meaning: Meaning, contents: Contents) -> Meaning:
-    """Return the meaning of events whose contents are encrypted. Those whose key was erased stay as they are.
+    """Return the meaning of events whose contents are encrypted. Events whose key was erased stay as they are.
 
-    A stream's name is not told by its first payload, which only the name decrypts.
+    A stream's first payload does not reveal the stream's name, because only the name decrypts it.
     """
     stored = _Stored(meaning, contents)
     return meaning._replace(
@@ -30,13 +30,13 @@ def encrypted_meaning(meaning: Meaning, contents: Contents) -> Meaning:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """The meaning of events as they are stored, by that of events in clear."""
+    """The meaning of events as they are stored, made from the meaning of events in clear."""
 
     meaning: Meaning
     contents: Contents
 
     def content(self, event: RecordedEvent) -> bytes:
-        """See Meaning: hashed with the event's own key, as when it was written."""
+        """See Meaning. The event's own key hashes the content, as it did when the event was written."""
         clear = self._in_clear(event)
         if clear is None:
             return b""
@@ -71,5 +71,5 @@ class _Stored:
     def _in_clear(self, event: RecordedEvent) -> RecordedEvent | None:
         try:
             return self.contents.opened_if_readable(event)
-        except StreamCorrupt:  # the fold says so
+        except StreamCorrupt:  # the fold reports it
             return None

@@ -13,12 +13,12 @@ from abridged.eventlog.event import StreamId
 from abridged.eventlog.snapshots import Snapshots, StoredSnapshot
 
 _ENCRYPTED: Final = "encrypted:"
-"""Before the codec of a state that is: its first byte may be any."""
+"""The prefix of the codec of an encrypted state: the first byte of a state in clear may be any."""
 
 
 class EncryptedSnapshots:
-    """The Snapshots in `stored`. Those of streams without a key are in clear, as their events are; of one whose key was
-    erased there are none."""
+    """The Snapshots in `stored`. Snapshots of streams without a key are in clear, like their events; of a stream whose
+    key was erased there are none."""
 
     def __init__(self, stored: Snapshots, contents: Contents, key_of: Found) -> None:
         self._stored = stored
@@ -26,7 +26,7 @@ class EncryptedSnapshots:
         self._key_of = key_of
 
     def of(self, key: StreamId) -> StoredSnapshot | None:
-        """See Snapshots: None, too, if its key was erased, or it is not what was encrypted."""
+        """See Snapshots. Returns None, too, if the key was erased, or the state does not decrypt."""
         found = self._stored.of(key)
         if found is None or not found.codec.startswith(_ENCRYPTED):
             return found

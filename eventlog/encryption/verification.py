@@ -1,4 +1,4 @@
-"""A check of an encrypted log that has its keys: contents are read in clear, all else as it is stored."""
+"""A check of an encrypted log with its keys: reads contents in clear, and everything else as it is stored."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from abridged.eventlog.encryption.contents import Contents
 from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
 from abridged.eventlog.encryption.snapshots import EncryptedSnapshots
+from abridged.eventlog.errors import KeyLost
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.rows import Fault
 from abridged.eventlog.snapshots import Snapshots
@@ -82,10 +83,13 @@ class EncryptedVerification:
         return self._log.known_ids(stream, event_ids)
 
     def in_clear(self, event: RecordedEvent) -> RecordedEvent | None:
-        return self.contents.opened_if_readable(event)
+        try:
+            return self.contents.opened_if_readable(event)
+        except KeyLost:
+            return None
 
     def has_content(self, sealed: SealedEvent, content: bytes) -> bool:
-        """See LogVerification: an event's own key has hashed its content, if it has one."""
+        """See LogVerification. The event's own key, if it has one, hashes the content."""
         stored = sealed.event.payload
         key = self.contents.keys.of(key_id_of(stored)) if is_encrypted(stored) else None
         return self._log.has_content(sealed, content if key is None else key.hashed(content))

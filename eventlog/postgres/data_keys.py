@@ -1,6 +1,6 @@
-"""Wrapped data keys in a PostgreSQL database, which has no log: whoever dumps a log's own would have the keys with it.
+"""Wrapped data keys in a PostgreSQL database that has no log: a dump of the log's own database would contain the keys.
 
-What an UPDATE leaves of an erased key's old row is the server's until it is vacuumed, and so are its archives.
+The server keeps the old row that an UPDATE leaves of an erased key until the table is vacuumed, and in its archives.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class PostgresKeyStore:
 
     @classmethod
     def exists(cls, url: str) -> bool:
-        """Whether there are data keys in the database."""
+        """Return whether the database has data keys."""
         with translating(), closing(Address(url).connect()) as connection:
             return _is_true(connection.execute(_HAS_KEYS))
 
@@ -163,7 +163,7 @@ class PostgresKeyStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        """A transaction of the one connection, which is made anew if it broke."""
+        """Yield the one connection in a transaction, and connect anew if it broke."""
         with self._lock, translating():
             if self._connection is None or self._connection.closed:
                 self._connection = self._address.connect()

@@ -11,11 +11,12 @@ from typing import Self, TypeVar
 
 import psycopg
 
+from abridged.eventlog.admission import require_expected
 from abridged.eventlog.backend import Notice
 from abridged.eventlog.errors import LogUnavailable
 from abridged.eventlog.log import AppendHook
 from abridged.eventlog.postgres import sql
-from abridged.eventlog.postgres.connections import Address, Connection, Readers, arrays
+from abridged.eventlog.postgres.connections import Address, Connection, Readers, arrays, ask
 from abridged.eventlog.postgres.database import (
     OPENING_LIMITS,
     StoredLog,
@@ -139,10 +140,16 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
             self._reading()
             self._writer.confirm()
 
-    def _put_blanked(self, rows: Sequence[tuple[bytes, bytes, int]]) -> None:
+    def _put_blanked(self, rows: Sequence[tuple[bytes, bytes, int]], expected_version: int | None) -> None:
         parameters = {"log": self.number, **arrays(("payload", "salt", "position"), rows)}
 
         def written(connection: Connection) -> None:
+            if expected_version is not None:
+                # Under the log's lock no process appends.
+                ask(connection, sql.LOCK, {"log": self.number})
+                at = {"log": self.number, "position": rows[0][2]}
+                ((version,),) = ask(connection, sql.VERSION_AT, at).fetchall()
+                require_expected(expected_version, version)
             connection.execute(sql.BLANK, parameters)
             connection.execute(sql.BLANK_REQUESTS, parameters)
 

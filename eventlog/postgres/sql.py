@@ -97,6 +97,11 @@ FROM unnest(%(payload)b::bytea[], %(salt)b::bytea[], %(position)b::bigint[]) AS 
 WHERE e.log = %(log)b AND e.position = blanked.position
 """
 
+VERSION_AT = """
+SELECT max(version) FROM events WHERE log = %(log)b
+AND stream = (SELECT stream FROM events WHERE log = %(log)b AND position = %(position)b)
+"""
+
 BLANK_REQUESTS = """
 UPDATE requests AS r SET content_hash = ''
 FROM (SELECT min(position) AS first, max(position) AS last FROM unnest(%(position)b::bigint[]) AS position) AS blanked

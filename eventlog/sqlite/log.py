@@ -15,6 +15,7 @@ from typing import Self, TypeVar
 
 from sqlalchemy import Connection, Engine
 
+from abridged.eventlog.admission import require_expected
 from abridged.eventlog.backend import Notice
 from abridged.eventlog.chain import LogIdentity
 from abridged.eventlog.errors import LogFull
@@ -49,6 +50,7 @@ from abridged.eventlog.stored_log import StoredEventLog
 T = TypeVar("T")
 
 _BLANK = "UPDATE events SET payload = ?, salt = ?, content_hash = x'' WHERE position = ?"
+_VERSION_AT = "SELECT max(version) FROM events WHERE stream = (SELECT stream FROM events WHERE position = ?)"
 _BLANK_REQUESTS = (
     "UPDATE requests SET content_hash = x'' WHERE last_position >= ? AND first_position <= ? "
     "AND stream = (SELECT stream FROM events WHERE position = ?)"
@@ -161,11 +163,14 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
             self._reading()
             return self._writer.write(query)
 
-    def _put_blanked(self, rows: Sequence[tuple[bytes, bytes, int]]) -> None:
+    def _put_blanked(self, rows: Sequence[tuple[bytes, bytes, int]], expected_version: int | None) -> None:
         positions = [position for *_, position in rows]
 
         def written(connection: Connection) -> None:
             driver = driver_of(connection)
+            if expected_version is not None:
+                ((version,),) = driver.execute(_VERSION_AT, (positions[0],))
+                require_expected(expected_version, version)
             driver.executemany(_BLANK, rows)
             driver.execute(_BLANK_REQUESTS, (positions[0], positions[-1], positions[0]))
 

@@ -113,8 +113,8 @@ class Tenant:
         return self.lane.read(receive)
 
     def take(self, receive: Callable[[], Awaitable[Received]]) -> Coroutine[Any, Any, Received]:
-        """As `read`, and the bytes of the request are held until `room.let_go`. It keeps its place until there is room
-        for them: what cannot be served stays with its sender."""
+        """Do as `read` does, and hold the bytes of the request until `room.let_go`. The read keeps its place until
+        there is room for them: a request that cannot be served stays with its sender."""
         return self.lane.read(receive, self.room)
 
     async def skip(self, receive: Callable[[], Awaitable[Received]]) -> None:

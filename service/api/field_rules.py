@@ -1,7 +1,7 @@
 """The contract's field rules, compiled from the options of its descriptors: docs/adr/0079-rules-are-compiled.md.
 
-Their names, numbers and meaning are protovalidate's, as far as proto/buf/validate/validate.proto declares them. A rule
-that is not known here raises KeyError when the rules of its message are compiled.
+Names, numbers and meaning of the rules are protovalidate's, as far as proto/buf/validate/validate.proto declares them.
+The compilation of a message's rules raises KeyError for a rule that is not known here.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _Options = Mapping[int, Sequence[Any]]
 """The values of an encoded message by field number, undecoded."""
 
 _Comparison = tuple[Callable[[Any, Any], bool], str]
-"""A comparison, and how it is put in words."""
+"""A comparison, and its words."""
 
 _RulesOf = Callable[[FieldDescriptor, _Options], "Iterator[_Rule]"]
 """Makes the rules of a single value."""
@@ -60,7 +60,7 @@ class _Rule(NamedTuple):
 
 
 class _Checks(NamedTuple):
-    """The checks of a value: `holds` is quick, and `broken` yields what is wrong with the value at a path."""
+    """The checks of a value: `holds` is quick, and `broken` yields the violations of the value at a path."""
 
     holds: Callable[[Any], object]
     broken: Callable[[Any, str], Iterator[Violation]]
@@ -80,7 +80,7 @@ class MessageRules:
     """The rules of one message type, with those of the messages in it."""
 
     def __init__(self, descriptor: Descriptor, known: dict[str, MessageRules]) -> None:
-        """`known` has the rules of other types by name, and gets those that this one needs."""
+        """`known` has the rules of other types by name, and gets the rules that this type needs."""
         known[descriptor.full_name] = self
         fields = (_field(field, known) for field in descriptor.fields)
         self._fields = [field for field in fields if field is not None]
@@ -90,11 +90,11 @@ class MessageRules:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the type has no rule."""
+        """True if the type has no rule."""
         return not self._fields and not self._oneofs
 
     def holds(self, message: Message) -> bool:
-        """Whether the message breaks no rule."""
+        """Return whether the message breaks no rule."""
         checks = self._holds
         for field, value in message.ListFields():
             holds = checks.get(field.number)
@@ -106,7 +106,7 @@ class MessageRules:
         return all(message.WhichOneof(name) for name in self._oneofs)
 
     def broken(self, message: Any, path: str = "") -> Iterator[Violation]:
-        """Yield what is wrong with the message: with its oneofs, then with its fields, in their order."""
+        """Yield the violations of the message: of its oneofs, then of its fields, in their order."""
         prefix = f"{path}." if path else ""
         for name in self._oneofs:
             if not message.WhichOneof(name):
@@ -254,7 +254,7 @@ def _most_length(limit: int) -> _Rule:
 def _pattern(encoded: bytes) -> _Rule:
     pattern = encoded.decode()
     assert (pattern[0], pattern[-1]) == ("^", "$"), "it is for the whole text"
-    # Without its ends: Python's `$` would let a line end pass.
+    # The ends are cut off: Python's `$` would let a line end pass.
     matches, words = re.compile(pattern[1:-1]).fullmatch, PATTERNS[pattern]
     return _Rule(matches, lambda text: f"must be {words}" if text else MUST_BE_SET)
 
@@ -271,12 +271,12 @@ def _defined(field: FieldDescriptor, _values: frozenset[int]) -> _Rule:
 
 
 def _not_in(_field: FieldDescriptor, values: frozenset[int]) -> _Rule:
-    # A value that is not to be sent counts as none.
+    # A value that callers may not send counts as unset.
     return _Rule(lambda value: value not in values, lambda _: MUST_BE_SET)
 
 
 def _range_rules(kinds: Mapping[int, _Comparison], limit_of: Callable[[Any], _Limit]) -> _RulesOf:
-    """The rule of a number or a moment: between bounds of these `kinds`, by their numbers; `limit_of` decodes one."""
+    """Make the rule that bounds a number or a moment, with comparisons by number; `limit_of` decodes a bound."""
 
     def rules(_field: FieldDescriptor, own: _Options) -> Iterator[_Rule]:
         limits = [(kinds[name], limit_of(limit)) for name, (limit,) in sorted(own.items(), reverse=True)]

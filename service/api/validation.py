@@ -12,7 +12,8 @@ from abridged.service.api.errors import InvalidRequest
 from abridged.service.api.field_rules import MessageRules
 
 ALL_LISTED_FIELDS_MAX = 128
-"""Of a request with more fields the first violation is named, not every one: a response has no room for thousands."""
+"""The most fields of a request whose violations are all named. A larger request gets the first violation alone: a
+response has no room for thousands."""
 
 
 class Validation:
@@ -22,8 +23,8 @@ class Validation:
         self._rules: dict[str, MessageRules] = {}
 
     def check(self, request: Message, *, fields: Callable[[], int]) -> None:
-        """Raise InvalidRequest that names every field which breaks a rule, or of many `fields` the first; these are
-        counted when one does."""
+        """Raise InvalidRequest that names every field which breaks a rule, or only the first if the request has more
+        `fields` than ALL_LISTED_FIELDS_MAX. Counts them only when a field breaks a rule."""
         descriptor: Any = request.DESCRIPTOR
         rules = self._rules.get(descriptor.full_name) or MessageRules(descriptor, self._rules)
         if not rules.holds(request):

@@ -1,4 +1,4 @@
-"""The keys of an encrypted log, as the settings say."""
+"""The keys of an encrypted log, by the settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def key_place(settings: Settings) -> KeyPlace:
 
 
 def keys_path(log_path: Path) -> Path:
-    """Where the data keys of a log's file are, unless the settings name another place."""
+    """The path of the data keys of a log's file, unless the settings name another one."""
     return log_path.with_name(f"{log_path.name}.keys")
 
 
@@ -56,7 +56,7 @@ def meaning_with_keys(meaning: Meaning, settings: Settings) -> Iterator[Meaning]
 
 
 def keys_of(settings: Settings) -> str:
-    """Describe the data keys of the log of `settings` in a line. Raises KeysUnusable for those that cannot be used."""
+    """Describe the data keys of the log of `settings` in a line. Raises KeysUnusable."""
     place = key_place(settings)
     if not place.exists():
         return f"data keys at {place.name} will be made"
@@ -70,8 +70,8 @@ def keys_of(settings: Settings) -> str:
 
 
 def rewrapped(settings: Settings, progress: Callable[[int, int], None]) -> tuple[int, bool]:
-    """Wrap the data keys of the log of `settings` with the operator's first key. Return how many were not, and whether
-    all are now. Raises KeysUnusable."""
+    """Wrap the data keys of the log of `settings` with the operator's first key. Return the number of those that
+    another key wrapped, and whether the first now wraps all. Raises KeysUnusable."""
     place = key_place(settings)
     if not place.exists():
         raise KeysUnusable(f"there are no data keys at {place.name}")

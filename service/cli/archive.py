@@ -28,7 +28,7 @@ class _Time(click.ParamType[float]):
     name = "time"
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Refuse what is no number with a unit."""
+        """Return the seconds of a number with a unit, and refuse any other text."""
         if isinstance(value, float):
             return value
         found = re.fullmatch(r"(\d{1,9})([smhd])", value)
@@ -57,8 +57,8 @@ def archive(
     """Move the content of CONVERSATION, or of all that have been closed for a time, from the log into the sidecar's
     folder for archives (`log.archive_dir`), a file each.
 
-    It counts first and asks. Ids, titles and labels stay in lists; `abridged unarchive` puts the content back. What
-    others were forked from stays. Needs the scope `admin`.
+    The command counts first and asks. Ids, titles and labels stay in lists; `abridged unarchive` puts the content back.
+    Conversations from which others were forked stay. Needs the scope `admin`.
     """
     if (conversation is None) is (closed_for is None):
         raise click.UsageError("name one conversation, or --closed-for")

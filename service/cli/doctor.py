@@ -242,7 +242,7 @@ def _database(backend: StoredBackend, serving: str) -> Finding:
 def _encryption(settings: Settings) -> Iterator[Finding]:
     """Check the keys of an encrypted log, and what is in clear beside it."""
     try:
-        # Only whoever encrypts has the library for it.
+        # Only an operator who encrypts has the library for it.
         from abridged.service.bootstrap.encryption import keys_of
 
         yield Finding(OK, f"encryption: {keys_of(settings)}")

@@ -359,9 +359,9 @@ def restore(invocation: Invocation, *, file: Path, place: LogSettings | None, na
 def rewrap(invocation: Invocation, place: LogSettings | None, name: str | None) -> None:
     """Wrap every data key of LOG, or of the configured one, with the first of the operator's keys.
 
-    Sidecars may go on: those with encryption.key_file read it anew. To replace the operator's key, put the new one
-    before the old one in that file, run this, and then take the old one out. Nothing of the log is changed. Exits with
-    1 if encryption is off.
+    Sidecars may go on: those with encryption.key_file read it anew. Replace the operator's key in three steps: put the
+    new one before the old one in that file, run this, and take the old one out. The log itself does not change. Exits
+    with 1 if encryption is off.
     """
     settings = configuration(invocation).settings
     if not settings.encryption.is_on:

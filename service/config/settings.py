@@ -298,8 +298,7 @@ def _operator_keys(value: SecretStr | None) -> SecretStr | None:
 
 
 class EncryptionSettings(SettingsGroup):
-    """Encryption of what the log keeps, with a data key for each conversation, so that to erase it erases
-    each copy."""
+    """Encryption of the log's contents, with a data key for each conversation: erasing the key erases every copy."""
 
     key: Annotated[Secret, AfterValidator(_operator_keys)] = Field(
         default=None,
@@ -325,7 +324,7 @@ class EncryptionSettings(SettingsGroup):
 
     @property
     def is_on(self) -> bool:
-        """Whether there is a key."""
+        """True if there is a key."""
         return self.key is not None
 
 

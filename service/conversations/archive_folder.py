@@ -1,7 +1,7 @@
 """The folder of archives: one file for each archived conversation, with the lines of an export of it alone.
 
-A file gets its name when it is on disk and has been read back, and was found to have every event of the log. Equal
-events make equal files, so whoever writes one again writes the same.
+A file gets its name once it is on disk and was read back, and has every event of the conversation. Equal events make
+equal files, so a process that writes one again writes the same bytes.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ class Archive(NamedTuple):
 
 
 class ArchiveFolder:
-    """The archives of one log. Every method works on the disk: call it in a thread. Raises ArchiveUnusable for whatever
-    stands in the way, and where no folder is set."""
+    """The archives of one log. Every method works on the disk: call it in a thread. Methods raise ArchiveUnusable if
+    the folder or a file cannot be used; all but `remove` do so, too, if no folder is set."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
 
     @property
     def is_set(self) -> bool:
-        """Return whether there is a folder."""
+        """True if the settings name a folder."""
         return self._path is not None
 
     def write(self, log: EventLog, key: StreamId, events: int) -> Archive:
-        """Write the first `events` of a conversation, which are all of it, unless their file is there already."""
+        """Write the first `events` of a conversation, all that it has, unless their file is there already."""
         name = f"{_prefix(log.log_id, key)}{events}.jsonl"
         with self._reporting(name) as folder:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with suppress(ArchiveUnusable, OSError):  # a folder of this name is in the way of the next one, too
+            with suppress(ArchiveUnusable, OSError):  # a folder of this name is in the way of the new file, too
                 return _checked(folder / name, log, key, events)
             new = folder / f"{name}.{secrets.token_hex(4)}.new"
             try:
@@ -96,7 +96,7 @@ class ArchiveFolder:
             return not (folder / name).stat().st_size
 
     def events(self, log: EventLog, key: StreamId, archived: ConversationArchived) -> Iterator[RecordedEvent]:
-        """Yield the events of the file in the places that the log has for them, after a look at all of it."""
+        """Check the whole file, then yield its events in the places that the log has for them."""
         with self._opened(archived) as file:
             _require_own(file, log, key, archived)
             _require_same(file, archived)
@@ -104,21 +104,32 @@ class ArchiveFolder:
             file.readline()
             known = part_id(log.log_id, {key: archived.events})
             for recorded in islice(recorded_events(log, key), archived.events):
-                event, _ = event_of_line(file.readline().decode(), log_id=known)
+                try:
+                    event, _ = event_of_line(file.readline().decode(), log_id=known)
+                except ValueError as error:  # of a file that is removed meanwhile
+                    raise ArchiveUnusable(f"line {recorded.version + 1} is no event", file=archived.file) from error
                 if event._replace(position=recorded.position, payload=recorded.payload) != recorded:
                     raise ArchiveUnusable(f"line {recorded.version + 1} is no event of the log", file=archived.file)
                 yield event._replace(position=recorded.position)
 
-    def remove(self, log_id: str, key: StreamId, *, but: str = "") -> None:
-        """Overwrite and remove the files of a conversation, and what an unfinished write left, all `but` one."""
+    def remove(self, log_id: str, key: StreamId, *, before: int | None = None, but: str = "") -> None:
+        """Overwrite and remove the files of a conversation, and what an unfinished write left, all `but` one: of fewer
+        events than `before`, or all. A later one may be of another process, which has archived it anew."""
         if self._path is None or not self._path.exists():
             return
         prefix = _prefix(log_id, key)
         with self._reporting(prefix) as folder:
-            found = [entry.path for entry in os.scandir(folder) if entry.name.startswith(prefix) and entry.name != but]
+            found = [
+                entry.path
+                for entry in os.scandir(folder)
+                if entry.name.startswith(prefix)
+                and entry.name != but
+                and (before is None or _events_of(entry.name, prefix) < before)
+            ]
             for path in found:
-                _overwrite(path)
-                os.unlink(path)
+                with suppress(FileNotFoundError):  # another process is as fast
+                    _overwrite(path)
+                    os.unlink(path)
             if found:
                 _flush(folder)
 
@@ -144,10 +155,16 @@ _ABSENT = "it is not in {}: put it back there; if it is gone for good, an empty 
 
 
 def _prefix(log_id: str, key: StreamId) -> str:
-    """How the names of a conversation's files begin: readable as far as it is safe, and its own by a hash."""
+    """The beginning of the names of a conversation's files: a readable part, and a hash of the conversation's own."""
     own = blake2b("\0".join((log_id, *key)).encode(), digest_size=_ID_BYTES).hexdigest()
     namespace, name = (re.sub(r"[^A-Za-z0-9_-]", "_", part)[:_SLUG_CHARS] for part in key)
     return f"{namespace}.{name}.{own}."
+
+
+def _events_of(name: str, prefix: str) -> int:
+    """The number of events in the name of a conversation's file, 0 if it has none."""
+    number = name.removeprefix(prefix).partition(".")[0]
+    return int(number) if number.isdecimal() else 0
 
 
 def _lines(log: EventLog, key: StreamId, events: int) -> Iterator[bytes]:
@@ -162,7 +179,7 @@ def _lines(log: EventLog, key: StreamId, events: int) -> Iterator[bytes]:
 
 
 def _checked(path: Path, log: EventLog, key: StreamId, events: int) -> Archive:
-    """The file, which has every event of the log, each on disk."""
+    """Compare the file with the events of the log, flush it and describe it. Raises ArchiveUnusable if they differ."""
     with open(path, "rb", opener=_regular) as file:
         for number, line in enumerate(_lines(log, key, events), 1):
             if file.readline() != line:
@@ -206,7 +223,7 @@ def _overwrite(path: str) -> None:
 
 
 def _regular(path: str | Path, flags: int) -> int:
-    """Open a file of the folder itself. Raises ArchiveUnusable for a link, whose file stays, and for a pipe."""
+    """Open a regular file of the folder. Raises ArchiveUnusable for a link, whose target stays, and for a pipe."""
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

@@ -1,8 +1,8 @@
 """Archives conversations into files, and takes them back.
 
-The file is checked, then an event says that the content is there, and then the content leaves the log (`purges`). On
-the way back the content is in the log before the event says so. Whichever step a process is killed at, a repeat goes
-on.
+The file is checked, then an event says that it has the content, and then the content leaves the log (`purges`). The way
+back puts the content into the log before an event says so. A repeat goes on from any step at which a process was
+killed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from abridged.service.domain.errors import (
 from abridged.service.domain.events import ConversationArchived
 
 PAGE_BYTES = 4 << 20
-"""Payload that is put back in one transaction."""
+"""Bytes of payload that one transaction puts back."""
 
 PAGE_EVENTS = 500
 
@@ -81,8 +81,8 @@ class Archives:
         return await self._purges.carried_out(self._archived([row]))
 
     async def unchanged_since(self, time_us: int, *, namespace: str = "", dry_run: bool = False) -> Archived:
-        """Archive the closed conversations that have not changed since and have no forks, of a namespace or of all.
-        One that cannot be archived now is left for the next look. Raises an EventLogError."""
+        """Archive the closed conversations, of a namespace or of all, that have not changed since and have no forks.
+        Leaves one that cannot be archived now to the next call. Raises an EventLogError."""
         rows = await asyncio.to_thread(self._due, time_us, namespace)
         if dry_run:
             return Archived(len(rows), sum(row.message_version for row in rows))
@@ -126,21 +126,27 @@ class Archives:
         for row in rows if not is_any else done:
             await self._purges.purged(row.key)
         for row in done:
-            # Of another sidecar, which was as fast: forks are folded from it, so it comes back.
+            # Another sidecar was as fast to fork it: forks are folded from it, so it comes back.
             if await asyncio.to_thread(self._table.forks_of, row.key):
                 await self._unarchived(row.key)
                 done = [each for each in done if each != row]
         return Archived(len(done), sum(row.message_version for row in done))
 
     async def _archive(self, key: StreamId) -> bool:
-        """Write the file and let the event follow; False if another one was as fast, or the conversation changed."""
+        """Write the file, then append the event. Return False if another process was as fast, or the conversation
+        changed."""
         if (await self._row(key)).archive_file:
             return False
         await self._purges.purged(key)
         state = (await asyncio.to_thread(replayed, self._log, key)).state
         if state.archive_file:
             return False
-        archive = await asyncio.to_thread(self._folder.write, self._log, key, state.event_version)
+        try:
+            archive = await asyncio.to_thread(self._folder.write, self._log, key, state.event_version)
+        except ArchiveUnusable:
+            if (await self._row(key)).archive_file:  # by another process, which has blanked it
+                return False
+            raise
         event = ConversationArchived(
             conversation_id=key.name,
             messages=state.message_version,
@@ -153,7 +159,7 @@ class Archives:
         require = partial(self._require_no_forks, key)
         try:
             return bool(await self._conversations.end(key, ArchiveConversation(event), require=require))
-        except ConversationIsErased:  # while the file was written: its purge may have looked before
+        except ConversationIsErased:  # the purge may have looked for the file before it was written
             await asyncio.to_thread(self._folder.remove, self._log.log_id, key)
             raise
 
@@ -162,7 +168,7 @@ class Archives:
             raise ConversationHasForks(forks=len(forks))
 
     async def _unarchived(self, key: StreamId) -> None:
-        # Whatever is in the way of a purge: the content may be in the log all the same, or be blanked once more.
+        # The way back goes on if a purge cannot: the content may be in the log all the same, or be blanked once more.
         with suppress(ArchiveUnusable, LogCorrupt):
             await self._purges.purged(key)
         await self._conversations.end(key, UnarchiveConversation(), require=partial(self._back, key))
@@ -170,30 +176,37 @@ class Archives:
     async def _back(self, key: StreamId) -> Conversation | None:
         """Put the content back in the conversation's turn, in which nobody erases it, and return the state before."""
         row = await self._row(key)
-        if await asyncio.to_thread(self._is_blanked, key):
-            await asyncio.to_thread(self._put_back, key)
-        return await asyncio.to_thread(self._before, key) if row.archive_file else None
+        try:
+            if await asyncio.to_thread(self._is_blanked, key):
+                await asyncio.to_thread(self._put_back, row)
+            return await asyncio.to_thread(self._before, key) if row.archive_file else None
+        except (ArchiveUnusable, LogCorrupt):
+            # Of another process, which has erased it or taken it back meanwhile.
+            if (await self._row(key)).event_version == row.event_version:
+                raise
+            return await self._back(key)
 
     def _is_blanked(self, key: StreamId) -> bool:
         """Return whether the log lacks contents: it was purged, and no killed process has put all of them back."""
         return any(event.payload == ERASED for event in recorded_events(self._log, key))
 
-    def _put_back(self, key: StreamId) -> None:
-        """Put the contents that the file has into their places."""
-        archived = self._archiving(key)
+    def _put_back(self, row: Row) -> None:
+        """Put the contents that the file has into their places, unless another process has erased the conversation."""
+        archived = self._archiving(row.key)
         page: list[RecordedEvent] = []
         size = 0
-        for event in self._folder.events(self._log, key, archived):
+        for event in self._folder.events(self._log, row.key, archived):
             page.append(event)
             size += len(event.payload)
             if len(page) == PAGE_EVENTS or size > PAGE_BYTES:
-                self._put(key, page)
+                self._put(row, page)
                 page, size = [], 0
-        self._put(key, page)
+        self._put(row, page)
 
-    def _put(self, key: StreamId, page: Sequence[RecordedEvent]) -> None:
+    def _put(self, row: Row, page: Sequence[RecordedEvent]) -> None:
         if page:
-            self._log.blank(key, {event.version: event.payload for event in page})
+            payloads = {event.version: event.payload for event in page}
+            self._log.blank(row.key, payloads, expected_version=row.event_version)
 
     def _before(self, key: StreamId) -> Conversation:
         """The state before the archiving."""

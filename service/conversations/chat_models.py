@@ -1,8 +1,8 @@
 """Derives settings from a conversation's chat model: context length and calibration, as far as known.
 
 A conversation opens at once with what is known. Once the model's server has described the model, an event updates the
-conversations that wait for it. So does one when the model's tokenizer is ready: the estimates of the window are counted
-again, and the calibration factor becomes that of their counts.
+conversations that wait for it. Another event does so once the model's tokenizer is ready: the estimates of the window
+are counted again, and the calibration factor becomes that of their counts.
 """
 
 from __future__ import annotations

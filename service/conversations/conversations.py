@@ -212,25 +212,25 @@ class Conversations:
         """Erase, archive or unarchive a conversation, or say that it is purged: by its figures alone, because its
         events may be unreadable. Return its events, none if there was nothing to do.
 
-        `require` is called in the conversation's turn, in which nothing is forked from it, and raises what forbids it.
-        It returns the state before the archiving of one that is unarchived.
+        `require` is called in the conversation's turn, in which nothing is forked from it, and raises the error that
+        forbids the command; `require` of UnarchiveConversation returns the state before the archiving.
         Raises ConversationNotFound, or an EventLogError.
         """
         queue = self._queue(key)
         async with queue.turn:
             await queue.settled()
             for attempts_left in reversed(range(ATTEMPTS_MAX)):
-                before = await require()
-                state = await self.log.outline(key)
-                if not state.is_open:
-                    raise ConversationNotFound(key.name)
-                if before is not None:
-                    state = state._replace(before_archiving=(before,))
-                events = await self._decided(key, state, command)
-                if not events:
-                    await self._confirm()
-                    return events
                 try:
+                    before = await require()
+                    state = await self.log.outline(key)
+                    if not state.is_open:
+                        raise ConversationNotFound(key.name)
+                    if before is not None:
+                        state = state._replace(before_archiving=(before,))
+                    events = await self._decided(key, state, command)
+                    if not events:
+                        await self._confirm()
+                        return events
                     await self._commit(key, queue, state, events, _NOTHING_SENT)
                 except WrongExpectedVersion:
                     if not attempts_left:

@@ -59,7 +59,7 @@ class Counting:
         return replace(prompt, tokens=tokens.tokens, source=tokens.source)
 
     def is_exact(self, model: str) -> bool:
-        """Whether the model's own tokenizer counts its messages now."""
+        """Return whether the model's own tokenizer counts its messages now."""
         return self.counter.of(model).source_for(model) is TokenSource.TOKENIZER
 
     async def factor_of_estimates(self, window: Iterable[MessageAppended], model: str) -> float | None:

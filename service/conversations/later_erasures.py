@@ -1,6 +1,7 @@
-"""Carries erasures out again in a log that was restored from an earlier copy, whose keys were erased since.
+"""Carries erasures out again in a log that was restored from an earlier copy: the keys were erased since.
 
-Their contents cannot be read any more; this has the conversations gone for callers, too, and purged.
+Nobody can read the contents of these conversations any more. The repeated erasures end them for callers, too, and have
+them purged.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Purges what was erased, redacted or archived, after the event that says so.
 
 The keys of an erased conversation are erased, the contents of the events before it are blanked, snapshots are dropped,
-the search index has forgotten them, the log's files are purged, and another event says so. What is archived is blanked
-only while its file is there as it was written; the file of a conversation that is erased or unarchived is removed. A
-process that is killed in between leaves a mark in the read table, by which the next one goes on.
+the search index has forgotten them, the log's files are purged, and another event says so. Archived contents are
+blanked only while their file is there as it was written; the file of a conversation that is erased or unarchived is
+removed. A process that is killed in between leaves a mark in the read table, by which the next one goes on.
 """
 
 from __future__ import annotations
@@ -212,13 +212,16 @@ class Purges:
         if row is not None and row.archive_file:
             version, archived = archived_in(self._log, key)
             self.archives.require(archived)
-            any_blanked = self._put_blanks(key, version, _erased, partial(self._unchecked, key))
-            self.archives.remove(self._log.log_id, key, but=archived.file)
+            # Another process may take it back or erase it from here on; its file is the only copy.
+            unchecked = partial(self._unchecked, key)
+            any_blanked = self._put_blanks(key, version, _erased, unchecked, expected_version=row.event_version)
+            self.archives.remove(self._log.log_id, key, before=version, but=archived.file)
             return BlankedUpTo(version, any_blanked, all=True)
         blanking = Blanking.of(self._whole(key))
         left = partial(redacted_payload, blanking)
         any_blanked = self._put_blanks(key, blanking.end, left, partial(self._in_clear, key))
-        self.archives.remove(self._log.log_id, key)
+        if row is not None:
+            self.archives.remove(self._log.log_id, key, before=row.event_version)
         return BlankedUpTo(max(blanking.end, row.purge_due if row is not None else 0), any_blanked)
 
     def _whole(self, key: StreamId) -> Iterator[tuple[int, Event]]:
@@ -236,6 +239,8 @@ class Purges:
         end: int,
         left: Callable[[RecordedEvent], bytes],
         page_of: Callable[[int, int], Sequence[RecordedEvent]],
+        *,
+        expected_version: int | None = None,
     ) -> bool:
         """Put the payloads that are `left` in the places of those before version `end`. Return whether any changed.
         `page_of` reads the events after a version up to a number of them."""
@@ -244,7 +249,8 @@ class Purges:
             lefts = {event.version: left(event) for event in page}
             changed = {event.version for event in page if lefts[event.version] != event.payload}
             if changed:
-                self._log.blank(key, {version: lefts[version] for version in sorted(changed)})
+                payloads = {version: lefts[version] for version in sorted(changed)}
+                self._log.blank(key, payloads, expected_version=expected_version)
                 any_blanked = True
             after = page[-1].version
         return any_blanked
@@ -272,12 +278,14 @@ def archived_in(log: EventLog, key: StreamId) -> tuple[int, ConversationArchived
 
 def require_removable(log: EventLog, key: StreamId, archives: ArchiveFolder) -> None:
     """Raise ArchiveUnusable for an erased conversation that may still have an archive where no folder is set. Types of
-    events stay when they are blanked."""
-    last = [each.type for each in log.read_stream(key, limit=_LAST_EVENTS, backward=True)]
-    last = [name for name in last if name != ConversationErased.__name__]
+    events stay when they are blanked, and are read of damaged ones, too."""
+    if archives.is_set:
+        return
+    stored = log.read_sealed(key, after=max(0, log.stream_version(key) - _LAST_EVENTS))
+    last = [name for each in reversed(stored) if (name := each.event.type) != ConversationErased.__name__]
     purged = last[:1] == [TextPurged.__name__]
     ended = {ConversationArchived.__name__, *(() if purged else (ConversationUnarchived.__name__,))}
-    if not archives.is_set and last[purged : purged + 1] and last[purged] in ended:
+    if last[purged : purged + 1] and last[purged] in ended:
         raise ArchiveUnusable("log.archive_dir is not set", file=key.name)
 
 

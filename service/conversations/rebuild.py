@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import structlog
 
-from abridged.eventlog.errors import LogCorrupt, StreamCorrupt
+from abridged.eventlog.errors import KeyLost, LogCorrupt, StreamCorrupt
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventLog
 from abridged.eventlog.rows import StoredRows
@@ -84,7 +84,7 @@ class Rebuild:
             conversations += 1
             try:
                 row = self._row(stream)
-            except (LogCorrupt, UnknownEvent) as error:
+            except (LogCorrupt, UnknownEvent, KeyLost) as error:
                 left_out[stream] = error.version if isinstance(error, StreamCorrupt) else 0
                 report.left_out(stream, error)
                 if version := self._beside(partial(self._snapshots.set_aside, stream)):

@@ -23,8 +23,8 @@ def unchanged_rows(
 
 
 def _first_since(log: EventLog, time_us: int) -> int:
-    """The position of the first event that was written at this time or later, or the one after the last: where the
-    clock was set back, any after which all are later."""
+    """The position of the first event that was written at this time or later, or the one after the last. A clock that
+    was set back makes it any position between an earlier event and one that is not."""
     first, end = 1, log.head() + 1
     while first < end:
         middle = (first + end) // 2

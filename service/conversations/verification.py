@@ -122,7 +122,7 @@ def _require_rows(log: LogVerification, table: ConversationTable | None) -> None
 
 class _Contents:
     """The events of a stream whose content was taken out though no later event says so, and those that have theirs
-    though a later one erases it. What is archived may have its own: a process was killed while it put it back."""
+    though a later one erases it. Archived events may have theirs: a process was killed while it put them back."""
 
     def __init__(self) -> None:
         self.taken_out, self.put_back, self._readable = Ranges(RANGES_MAX), Ranges(RANGES_MAX), Ranges(RANGES_MAX)

@@ -91,22 +91,30 @@ def cut_text(text: str, *, limit: int, count: Callable[[str], int]) -> list[str]
     parts: list[str] = []
     start = 0
     while start < len(text):
-        end = _end_of_part(text, start, chars_per_part, limit=limit, count=count)
+        end, tokens = _end_of_part(text, start, chars_per_part, limit=limit, count=count)
         parts.append(text[start:end])
+        # A long thin stretch has more characters in a part than the whole has on the average.
+        chars_per_part = max(chars_per_part, _proportion(end - start, limit / max(1, tokens)))
         start = end
     return parts
 
 
-def _end_of_part(text: str, start: int, chars: int, *, limit: int, count: Callable[[str], int]) -> int:
-    """Return the end of the part from `start`: after about `chars` characters, or fewer where tokens are dense."""
+def _end_of_part(text: str, start: int, chars: int, *, limit: int, count: Callable[[str], int]) -> tuple[int, int]:
+    """Return the end of the part from `start`, after about `chars` characters or fewer where tokens are dense, and its
+    tokens."""
     while True:
         end = min(len(text), start + chars)
         if end < len(text):
             end = _boundary(text, start, end)
-        if end - start <= 1 or (tokens := count(text[start:end])) <= limit:
-            return end
-        # Slightly under the proportion, so that an even text is not cut twice.
-        chars = max(1, int((end - start) * min(1, limit / tokens) * 0.95))
+        tokens = count(text[start:end])
+        if end - start <= 1 or tokens <= limit:
+            return end, tokens
+        chars = max(1, _proportion(end - start, min(1, limit / tokens)))
+
+
+def _proportion(chars: int, times: float) -> int:
+    """Return slightly less than the characters times `times`, so that an even text is not cut twice."""
+    return int(chars * times * 0.95)
 
 
 def _boundary(text: str, start: int, end: int) -> int:

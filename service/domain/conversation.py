@@ -228,7 +228,7 @@ class Conversation(NamedTuple):
 
     @property
     def is_blanked(self) -> bool:
-        """Whether the events so far were erased or archived, and the one that says so is still to come."""
+        """True if the events so far were erased or archived, and the one that says so is still to come."""
         return self.is_open and not self.id
 
     @property

@@ -517,8 +517,8 @@ class ConversationErased:
 
 @dataclass(frozen=True, slots=True)
 class ConversationArchived:
-    """The contents of all events before this one are in a file, and leave the log. Nothing but TextPurged follows until
-    the conversation is unarchived or erased.
+    """The contents of all events before this one are in a file, and leave the log. No event but TextPurged follows
+    until the conversation is unarchived or erased.
 
     Attributes:
         conversation_id: Its id.
@@ -558,7 +558,7 @@ class TextPurged:
 
 @dataclass(frozen=True, slots=True)
 class ErasedEvent:
-    """An event whose content was erased or archived. It counts among the stream's events, and says nothing."""
+    """An event whose content was erased or archived, which counts among the stream's events and says nothing."""
 
 
 Event = (

@@ -68,8 +68,8 @@ def fold(
 ) -> Conversation:
     """The state after `events`, each with its time in microseconds, from `state` or from the beginning.
 
-    The events of a fork begin with `state` as that of the conversation that it was forked from. From an event on that
-    was erased or archived, those that follow are on their way there too: they only count, up to ConversationErased or
+    The events of a fork begin with `state` as that of the conversation that it was forked from. Events after one that
+    was erased or archived are on their way there too: they only count, up to ConversationErased or
     ConversationArchived.
 
     `originals` is called for messages that come back into the window, and for no others.
@@ -80,7 +80,7 @@ def fold(
     joining_us = 0
     for event, at_us in events:
         ends = isinstance(event, ConversationErased | ConversationArchived)
-        # Of an earlier archive, whose events a later one has blanked from the first on.
+        # The way back from an earlier archive, whose events a later one has blanked from the first on.
         lacking = isinstance(event, ConversationUnarchived) and not state.before_archiving
         erased = not ends and (erased or lacking or isinstance(event, ErasedEvent))
         if erased:

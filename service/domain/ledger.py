@@ -59,8 +59,8 @@ NOISE_SHARE: Final = 0.5
 _RECENT_WEIGHT: Final = 0.7
 _LONG_CHARS: Final = 8
 _SHORT_CHARS: Final = 4
-"""Of 1,237 values in the chats of `bench/written/seen` one in three of eight characters or more is a fact that their
-writers noted, and one in seventeen of less than four."""
+"""The bounds of long and short values. Writers of the chats of `bench/written/seen` noted as facts one in three of the
+values of eight characters or more, and one in seventeen of those of fewer than four, of 1,237 values in all."""
 
 KIND_WEIGHTS: Final[Mapping[IdentifierKind, float]] = MappingProxyType(
     {
@@ -334,7 +334,7 @@ def _fitted(
     records beside the ledger say, or another entry, are not shown twice.
     """
     newest = max((entry.numbers[-1] for entry in entries), default=1)
-    # Of equals the newer one, one that says more, and then the alphabet's: never the order in which they were found.
+    # The newer of equals comes first, then the longer, then the alphabet's: never the order in which they were found.
     ranked = sorted(entries, key=lambda entry: (-_need(entry, newest), -entry.numbers[-1], -len(entry.rest), entry.key))
     shown: list[LedgerEntry] = []
     others: list[LedgerEntry] = []
@@ -422,7 +422,7 @@ _PATHS: Final = frozenset({IdentifierKind.PATH, IdentifierKind.FILE})
 
 
 def _is_noise(entry: LedgerEntry) -> bool:
-    """Return whether only a tool's result names it, once; of a quantity any number of rows may have the same by
+    """Return whether only a tool's result names the entry, and once; any number of rows may have the same quantity by
     chance."""
     return entry.use is Use.TOOL and (entry.times == 1 or entry.kind in MEASURED)
 

@@ -1,4 +1,4 @@
-"""The messages that a chat's model was last sent, as far as a pass reads: its server may have them in its cache."""
+"""The messages that a chat's model got last, up to the last that a pass reads: its server may have them cached."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _OF_A_CHAT = frozenset({FormName.FACETS, FormName.TEXT})
 
 
 def sent_up_to(state: Conversation, plan: PassPlan) -> tuple[Message, ...]:
-    """The window as it is sent, up to the last message that the plan reads; empty if it is not all that the plan reads.
+    """The window as it is sent, up to the last message that the plan reads; empty if the plan reads anything else.
 
-    It is not for a remake or a rebase, whose messages have left the window, for cleared tool results, for records of
-    episodes, nor beside records that the plan does not continue.
+    A plan does so in a remake or a rebase, whose messages have left the window, with cleared tool results, for records
+    of episodes, and beside records that it does not continue.
     """
     last = max((r.last for r in plan.source), default=0)
     inside, _ = partitioned(state.window, plan.source)

@@ -68,7 +68,7 @@ class TokenCounter(Protocol):
 
     @property
     def name(self) -> str:
-        """The counter's name in the settings, such as `estimate` or `bpe:o200k`."""
+        """The counter's name, such as `estimate:o200k` or `bpe:o200k`."""
         ...
 
     def source_for(self, model: str) -> TokenSource:

@@ -10,7 +10,7 @@ from abridged.service.models.model import CompletionRequest
 def messages_of(request: CompletionRequest, rendering: str) -> list[Any]:
     """The system text, the messages of the chat that the question is about, if it has any, and the question.
 
-    A chat's messages are, value for value, those that GetContext renders for the API.
+    The chat's messages equal, value for value, those that GetContext renders for the API.
     """
     messages: list[Any] = [{"role": "system", "content": request.system}] if request.system else []
     if request.chat:

@@ -18,10 +18,7 @@ from abridged.service.conversations.conversations import Conversations
 from abridged.service.conversations.table import Attention
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.errors import (
-    ConversationIsArchived,
-    ConversationIsErased,
     DomainError,
-    PassSuperseded,
     TooManyPasses,
 )
 from abridged.service.domain.events import (
@@ -37,7 +34,7 @@ from abridged.service.passes.commits import TRANSIENT, CommitPauses, PassCommits
 from abridged.service.passes.lookout import Lookout, MarkedTable
 from abridged.service.passes.preparations import Preparations
 from abridged.service.passes.queue import Backlog, PassQueue
-from abridged.service.passes.run import PassRun, PassRunner, failed_by_bug
+from abridged.service.passes.run import UNWANTED, PassRun, PassRunner, failed_by_bug
 from abridged.service.passes.source import PassSource
 from abridged.service.passes.wakeups import Wakeups
 from abridged.service.summarizer.summarizer import Summarizers
@@ -226,7 +223,7 @@ class Reactor:
             run = self._running[key] = PassRun()
             try:
                 await self._run(key, run, queue)
-            except (PassSuperseded, ConversationIsErased, ConversationIsArchived):
+            except UNWANTED:
                 _log.info("pass.superseded", conversation_id=key.name)
                 await self._leave(key)
             except TRANSIENT as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -17,7 +17,7 @@ from abridged.eventlog.event import StreamId
 from abridged.observability.facts import PreparationOutcome
 from abridged.service.conversations.conversations import Conversations
 from abridged.service.domain.conversation import Conversation
-from abridged.service.domain.errors import PassSuperseded
+from abridged.service.domain.errors import ConversationIsArchived, ConversationIsErased, PassSuperseded
 from abridged.service.domain.events import (
     ErrorClass,
     PassPlan,
@@ -40,6 +40,9 @@ from abridged.service.turn import run_off_loop
 
 CLAIMS_MAX = 3
 """A pass that was claimed this often and never ended probably kills the process, so it is failed instead."""
+
+UNWANTED: Final = (PassSuperseded, ConversationIsErased, ConversationIsArchived)
+"""The ends of a pass whose record nobody wants any more."""
 
 _log = structlog.get_logger()
 
@@ -159,7 +162,7 @@ class PassRunner:
                 await self._commits.release(claim)
                 await self._claims.release(claim)
             raise
-        except (PassSuperseded, *TRANSIENT):
+        except (*UNWANTED, *TRANSIENT):
             report.cancelled()
             raise
         except Exception:

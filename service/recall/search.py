@@ -2,9 +2,9 @@
 
 An exchange is found by the best of its messages, in each order before the orders are fused: a long reply has more
 pieces than the question before it, and would stand in several places. Records that later ones have superseded are not
-found. Beside words and meaning there are two orders: by words, what users say alone, because a short message tells
-what a long reply is about; and, in one conversation, the messages that lay down a standing rule or state a preference,
-among themselves, because they hold for questions that share no word with them.
+found. Two more orders join those by words and by meaning: the messages of users alone, by words, because a short
+message tells what a long reply is about; and, in one conversation, the messages that lay down a standing rule or state
+a preference, among themselves, because they hold for questions that share no word with them.
 
 All are fused by rank alone, since a rank says the same in each order and a score does not: a score is the sum of
 weight / (FUSION_K + rank) over the orders that have it (Cormack, Clarke and Buettcher, Reciprocal Rank Fusion
@@ -51,7 +51,7 @@ SAID_MAX = 3
 fewer of the answers that a tool or an assistant gave."""
 
 SAID_WEIGHT = 0.7
-"""That order's part in a score. docs/adr/0075-rules-and-preferences-are-found.md has the figures of both."""
+"""The weight of that order in a score. docs/adr/0075-rules-and-preferences-are-found.md has the figures of both."""
 
 NEAR_MAX = 200
 """Pieces whose signs are nearest, which are then put in order by their steps."""

@@ -1,8 +1,8 @@
-"""Keeps which messages of a conversation lay down a standing rule or state a preference.
+"""Remembers the messages of a conversation that lay down a standing rule or state a preference.
 
-Such a message holds for many questions that share no word with it, so that a search ranks them among themselves, too.
-The index reads what a user said when the reply has come: the reply is evidence of a rule. A rule that a later message
-ends, or that a caller drops, stands no longer.
+A standing message holds for many questions that share no word with it, so a search ranks these among themselves, too.
+The index reads a user's messages once the reply has come, because the reply is evidence of a rule. A rule stands until
+a later message ends it or a caller drops it.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from abridged.service.recall.file import Connection
 from abridged.service.text.standing import states_preference
 
 RUN_MAX = 16
-"""Messages that a user may say in a row before a reply; of more, the last are read."""
+"""The most messages in a row before a reply that the index reads of a user: the last ones."""
 
 COMPARED_MAX = 64
-"""The newest rules of a conversation, which a new one may end."""
+"""The number of the newest rules of a conversation that a new one may end."""
 
 STANDING_MAX = 256
-"""The newest messages of a conversation that a search ranks as such."""
+"""The number of the newest standing messages of a conversation that a search ranks."""
 
 STANDING = (
     "SELECT DISTINCT entry AS rowid FROM standing WHERE conversation = ? AND NOT ended_by"
     f" ORDER BY entry DESC LIMIT {STANDING_MAX}"
 )
-"""The entries of a conversation that lay down a rule which stands, or state a preference."""
+"""Selects the entries of a conversation that lay down a rule which stands, or state a preference."""
 
 
 class Said(NamedTuple):
@@ -43,7 +43,7 @@ class Said(NamedTuple):
 
 
 def keep_standing(connection: Connection, conversation: int, asked: Sequence[Said], reply: MessageAppended) -> None:
-    """Keep the rules and preferences of what a user said before a reply, and end the rules that these take back."""
+    """Keep the rules and preferences of a user's messages before a reply, and end the rules that they take back."""
     known = connection.execute(
         "SELECT s.rule, e.first FROM standing s JOIN entries e ON e.id = s.entry"
         " WHERE s.conversation = ? AND s.rule <> '' AND NOT s.ended_by ORDER BY s.entry DESC LIMIT ?",
@@ -66,7 +66,7 @@ def drop_standing(connection: Connection, conversation: int, rule: RuleName) -> 
 
 
 def forget_standing(connection: Connection, conversation: int, entry: int) -> None:
-    """Forget what an entry says; the rules that it ended stand again."""
+    """Forget an entry's rules and preferences; the rules that it ended stand again."""
     connection.execute("DELETE FROM standing WHERE conversation = ? AND entry = ?", (conversation, entry))
     connection.execute(
         "UPDATE standing SET ended_by = 0 WHERE conversation = ? AND ended_by = ?", (conversation, entry)

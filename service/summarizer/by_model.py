@@ -28,8 +28,8 @@ from abridged.service.turn import at_length
 class ModelSummarizer:
     """A Summarizer that asks `model`, within its context, for a draft of the plan's form.
 
-    `window_default` is the context of a model that does not report one, in tokens. With `after_chat` the model of a
-    chat is asked after the chat's own messages, which its server may have in its cache.
+    `window_default` is the context of a model that does not report one, in tokens. `after_chat` has a chat's own model
+    asked after the chat's messages, which its server may have in its cache.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class ModelSummarizer:
         return replace(summary, attempts=asker.attempts, tried=asker.tried)
 
     def _is_model_of(self, work: PassWork) -> bool:
-        """Whether the chat is with this model: by the name with its provider, or without."""
+        """Return whether the chat is with this model, by the name with its provider or without."""
         return work.chat_model in (self._model.name, self._model.name.partition(":")[2])
 
     async def has_time(self) -> bool:

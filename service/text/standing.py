@@ -145,7 +145,7 @@ def statements(text: str, reply: str = "") -> Iterator[Statement]:
 
 
 def states_preference(text: str) -> bool:
-    """Whether a message says what its writer likes better. Linear in the text."""
+    """Return whether a message states a preference of its writer. Linear in the text."""
     return len(text) <= SAID_CHARS_MAX and has_phrase_in_lower(_plain(" ".join(text.split("```")[::2])), Phrase.LIKES)
 
 

@@ -72,7 +72,7 @@ class EmbeddedCounter:
 
 
 def is_embedded(vocabulary: str) -> bool:
-    """Whether the vocabulary can be counted with here: it is in the library, and its extra is installed."""
+    """Return whether the vocabulary can be counted with here: the library has it, and its extra is installed."""
     return vocabulary in VOCABULARIES and find_spec("bpe_openai") is not None
 
 

@@ -16,7 +16,7 @@ TOKENIZER_BYTES_MAX: Final = 64_000_000
 
 
 def reads_tokenizers() -> bool:
-    """Whether the extra is installed."""
+    """Return whether the extra is installed."""
     return find_spec("tokenizers") is not None
 
 

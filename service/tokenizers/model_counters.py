@@ -80,7 +80,7 @@ class ModelCounters:
 
     @property
     def counts_exactly(self) -> bool:
-        """Whether any model may be counted by its own tokenizer."""
+        """True if any model may be counted by its own tokenizer."""
         return bool(self._files) or self._fetch is not None or self._embedded
 
     def of(self, model: str) -> TokenCounter:

@@ -1,4 +1,4 @@
-"""The vocabulary that a chat model has, by its name: models of one family share one."""
+"""Finds the vocabulary of a chat model by the model's name: models of one family share a vocabulary."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _MODELS: Final = {
     "smollm": "smollm* gpt2* starcoder*",
     "llama2": "llama2* llama-2* mistral mistral-7b* mixtral* codellama* tinyllama* vicuna* zephyr* phi3* phi-3*",
 }
-"""Globs on names, without provider and path, by vocabulary. For OpenAI's the source is tiktoken's table."""
+"""Globs on the names of models, without provider and path, by vocabulary. OpenAI's are taken from tiktoken's table."""
 
 _NAMES_KEPT: Final = 1_000
-"""Clients choose the names of models."""
+"""The most names that are remembered, because clients choose the names of models."""
 
 
 @lru_cache(_NAMES_KEPT)
 def vocabulary_of(model: str) -> str:
-    """The vocabulary of the model, on any server; empty if its name does not say."""
+    """The vocabulary of the model, on any server; empty if the model's name does not say."""
     name = model.lower().rpartition("/")[2].removeprefix("ollama:").removeprefix("openai:")
     names = (name, name.partition(":")[2], name.partition(":")[0])
     return next(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from abridged.eventlog.chain import is_blanked
-from abridged.eventlog.errors import RequestKeyConflict, StreamCorrupt
+from abridged.eventlog.errors import RequestKeyConflict, StreamCorrupt, WrongExpectedVersion
 from abridged.eventlog.event import SealedEvent
 from abridged.eventlog.log import RequestKey
 from tests.support.event_logs import BACKENDS, A, B, Trial, append, event, trial, verify_stream
@@ -75,6 +75,17 @@ def test_an_event_that_is_not_there_changes_none(at: Trial):
         at.log.blank(A, {2: b"gone", 9: b"gone"})
 
     assert at.payloads() == [b"nothing", b"2"]
+
+
+def test_nothing_is_blanked_of_a_stream_that_has_gone_on(at: Trial):
+    """A stream of the version that the caller has seen is blanked."""
+    with pytest.raises(WrongExpectedVersion):
+        at.log.blank(A, {2: b"gone"}, expected_version=1)
+    assert at.payloads() == [b"nothing", b"2"]
+
+    at.log.blank(A, {2: b"gone"}, expected_version=2)
+
+    assert at.payloads() == [b"nothing", b"gone"]
 
 
 def test_many_events_are_blanked_over_pages(at: Trial):

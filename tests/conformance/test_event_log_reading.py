@@ -283,7 +283,7 @@ def heavy(at: Trial) -> Trial:
 
 
 def test_no_page_is_larger_than_its_bytes_allow(heavy: Trial):
-    """Whatever the limit: memory is bounded, in both directions and of every kind of read."""
+    """Memory is bounded for any limit, in both directions and for every kind of read."""
     fitting = PAGE_BYTES_MAX // (PAYLOAD_BYTES_MAX + heavy.backend.frame_bytes)
 
     assert _positions(heavy.log.read_all()) == list(range(1, fitting + 1))

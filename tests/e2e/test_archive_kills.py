@@ -1,4 +1,4 @@
-"""Kill -9 in the middle of archiving and on the way back: nothing is lost, and nothing is in two places afterwards."""
+"""Kill -9 in the middle of archiving and on the way back loses no content, and leaves none in two places."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_kills_leave_no_archiving_half_done():
 @pytest.mark.crash_long
 @pytest.mark.timeout(1_800)
 async def test_two_hundred_kills_leave_no_archiving_half_done(capsys):
-    """A repeat ends what a process has lived to do."""
+    """A repeated call finishes the work of a killed process."""
     met = await struck(kills=200, seed=32)
 
     with capsys.disabled():

@@ -417,7 +417,7 @@ def test_standing_rules_are_listed_and_dropped(cli):
 
 @pytest.mark.parametrize("named", ["summary-depth:1", "summary-0123", "nothing"])
 def test_an_unknown_summary_says_which_ids_there_are_and_where_to_see_them(cli, summarized, named):
-    """The mark `summary-depth:1` of a context looks like an id and is none."""
+    """The mark `summary-depth:1` of a context looks like an id without being one."""
     expanded = cli("expand", summarized, named)
     rated = cli("rate", summarized, named, "good")
     revoked = cli("revoke", summarized, named)

@@ -22,8 +22,8 @@ from tests.support.patience import PATIENCE_S
 
 
 async def test_a_kill_between_the_event_and_the_keys_leaves_an_erasure_that_goes_on():
-    """Whoever holds the file of keys meanwhile holds the erasure there: its event is on disk, and its keys are whole.
-    Once they are erased, and nothing is blanked, the log is in order, and the next process goes on as well."""
+    """A lock on the file of keys holds the erasure there: its event is on disk, and its keys are whole. The log is also
+    in order once the keys are erased and no content is blanked, and the next process goes on from either."""
     for are_erased in (False, True):
         with sidecar_process() as sidecar:
             sidecar.environ = {"ABRIDGED_ENCRYPTION__KEY": operator_key()}

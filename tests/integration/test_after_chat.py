@@ -58,7 +58,7 @@ async def sent(chat: Chat, dialect: str) -> list[Any]:
 
 @pytest.mark.parametrize("dialect", sorted(MODELS))
 async def test_a_pass_asks_after_the_messages_that_were_sent(tmp_path, dialect):
-    """Value for value, the record of the first pass among them in the second; the question is the last message."""
+    """The question follows the messages, which are equal value for value; the second has the record of the first."""
     async with served(dialect, tmp_path) as (s, asked):
         chat = s.chat(model=MODELS[dialect])
         await talked(chat)
@@ -92,7 +92,7 @@ async def test_a_chat_with_another_model_is_quoted(tmp_path, model):
 
 
 async def test_a_chat_that_does_not_fit_one_call_is_read_in_parts(tmp_path):
-    """In the quoted form, whose parts can be cut."""
+    """The pass quotes the messages, because only the quoted form can be cut into parts."""
     async with served("ollama", tmp_path, **{"policy.max_input_tokens": 1_000}) as (s, asked):
         chat = s.chat(model=MODELS["ollama"])
         await talked(chat)

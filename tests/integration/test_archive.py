@@ -168,7 +168,7 @@ async def gone_and_kept(s: Sidecar, folder: Path, to: Path, *numbers: int) -> No
 
 
 async def test_a_file_that_is_not_what_was_written_changes_nothing(tmp_path):
-    """Each is refused with its reason; the right one still comes back."""
+    """The sidecar refuses each file with a reason; the right one still comes back."""
     foreign, first, second = (tmp_path / name for name in ("foreign", "first", "second"))
     async with sidecar(tmp_path, {"log.path": str(tmp_path / "b.db"), "log.archive_dir": str(tmp_path / "b")}) as s:
         await gone_and_kept(s, tmp_path / "b", foreign, 1, 2)
@@ -230,7 +230,7 @@ async def test_erasing_an_archived_conversation_takes_its_file_along(tmp_path):
 
 
 async def test_an_erasure_needs_the_folder_of_its_archive(tmp_path):
-    """Where the setting is gone, nothing is erased."""
+    """The sidecar erases nothing while the setting is gone."""
     async with sidecar(tmp_path, archiving(tmp_path)) as s:
         await s.chat().append(singing(1))
         await closed(s)
@@ -269,7 +269,7 @@ async def test_forks_keep_what_they_were_forked_from_in_the_log(tmp_path):
 
 
 async def test_a_fork_that_begins_while_its_parent_is_archived_stays_whole_or_is_refused(tmp_path):
-    """The first of both wins: nobody is left with a conversation whose beginning is gone."""
+    """The first call wins: no fork is left without its beginning."""
     async with sidecar(tmp_path, archiving(tmp_path)) as s:
         for number in range(8):
             parent, fork = f"parent-{number}", f"fork-{number}"
@@ -284,8 +284,8 @@ async def test_a_fork_that_begins_while_its_parent_is_archived_stays_whole_or_is
 
 
 async def test_a_log_with_archives_is_whole_wherever_it_goes(tmp_path):
-    """A verification, a rebuild of the read table, a copy by lines and a salvage cope with what is archived, what came
-    back, and what was archived twice; the file makes a log of its own."""
+    """A verification, a rebuild of the read table, a copy by lines and a salvage cope with conversations that are
+    archived, came back, or were archived twice; the file makes a log of its own."""
     log, folder = tmp_path / "abridged.db", tmp_path / "archive"
     async with sidecar(tmp_path, archiving(tmp_path)) as s:
         for name in ("away", "back", "twice"):
@@ -356,7 +356,7 @@ def lose(path: Path) -> None:
 
 
 async def test_a_salvage_keeps_an_archived_conversation_of_which_events_are_lost(tmp_path):
-    """It is listed still, and says where its content is; its file makes a log of its own."""
+    """The conversation stays in lists and names its file, which makes a log of its own."""
     async with sidecar(tmp_path, archiving(tmp_path)) as s:
         await s.chat().append(said(1), said(2), said(3))
         await closed(s)

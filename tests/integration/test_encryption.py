@@ -60,8 +60,8 @@ async def gone(s: Sidecar, conversation_id: str) -> None:
 
 
 async def test_no_file_has_a_word_of_a_conversation_that_lives(tmp_path):
-    """Message, name, tool call, label, title, system prompt, summary, ledger and rule: while it is written, read and
-    listed, after a stop with its snapshots, and after a start."""
+    """Message, name, tool call, label, title, system prompt, summary, ledger and rule stay out of every file while they
+    are written, read and listed, after a stop with its snapshots, and after a start."""
     async with sidecar(tmp_path, ON) as s:
         chat = await sung(s, KEPT, turns=60)
         assert await chat.summaries()
@@ -77,7 +77,7 @@ async def test_no_file_has_a_word_of_a_conversation_that_lives(tmp_path):
 
 
 async def test_a_backup_from_before_has_nothing_of_what_was_erased_since(tmp_path):
-    """Restored beside the data keys, it erases again what was erased since; the others are whole, and go on."""
+    """A log that is restored beside the data keys repeats later erasures; its other conversations are whole."""
     async with sidecar(tmp_path, ON) as s:
         await talked(s)
     assert run("log", "backup", tmp_path / FILE, tmp_path / "before.db").code == 0
@@ -99,7 +99,7 @@ async def test_a_backup_from_before_has_nothing_of_what_was_erased_since(tmp_pat
 
 
 async def test_whichever_backup_is_restored_after_another_one_what_was_erased_is_gone(tmp_path):
-    """Also from a later one than the first. A conversation that is begun again under an erased one's name lives."""
+    """Callers are told so of a later backup, too. A conversation that is begun again under an erased name lives."""
     log, copies = tmp_path / FILE, [tmp_path / "first.db", tmp_path / "second.db"]
     for name, copy in zip((KEPT, GONE), copies, strict=True):
         async with sidecar(tmp_path, ON) as s:
@@ -143,7 +143,7 @@ def folder(encrypted: Path, tmp_path: Path) -> Path:
 
 
 def test_a_log_is_checked_without_its_keys_as_far_as_it_can_be(folder: Path):
-    """Chains, positions and indexes; with the keys also every content, and the same damage is found by both."""
+    """The check covers chains, positions and indexes, and with the keys every content; both find the same damage."""
     without = run("log", "verify", folder / FILE, key="")
     assert (without.code, "contents of 3 were not read" in without.out) == (0, True), without.err
     whole = run("log", "verify", folder / FILE)
@@ -160,7 +160,7 @@ def test_a_log_is_checked_without_its_keys_as_far_as_it_can_be(folder: Path):
 
 
 def test_a_log_goes_by_its_lines_to_another_one_with_keys_of_its_own(folder: Path):
-    """An export is in clear and needs the keys, an import encrypts; what was erased stays so, and stats count it."""
+    """An export is in clear and needs the keys, an import encrypts; erased events stay erased, and stats count them."""
     refusal = run("log", "export", folder / FILE, key="")
     assert (refusal.code, "the log is encrypted" in refusal.err) == (1, True)
     lines, new = folder / "lines", folder / "new" / FILE
@@ -179,7 +179,7 @@ def test_a_log_goes_by_its_lines_to_another_one_with_keys_of_its_own(folder: Pat
 
 
 def test_a_damaged_log_is_salvaged_with_its_keys_alone(folder: Path):
-    """What follows the damage is named, what is erased stays so, and repeats are known; without keys it is refused."""
+    """The salvage names the lost positions, keeps erasures and knows repeats; it is refused without the keys."""
     with closing(sqlite3.connect(folder / FILE)) as file, file:
         last, payload = file.execute("SELECT max(position), payload FROM events AS e WHERE stream = 1").fetchone()
     damaged, at = folder / FILE, (folder / FILE).read_bytes().index(payload[-32:])
@@ -209,7 +209,7 @@ def test_a_damaged_log_is_salvaged_with_its_keys_alone(folder: Path):
     ids=["no key", "another key", "malformed key", "no data keys", "other data keys"],
 )
 def test_a_start_without_the_keys_says_which_setting_it_needs(folder: Path, spoil: Any, key: str, what: str):
-    """And changes nothing."""
+    """The refused start changes no file."""
     spoil(folder)
     before = {each.name: each.read_bytes() for each in folder.iterdir()}
 
@@ -221,8 +221,44 @@ def test_a_start_without_the_keys_says_which_setting_it_needs(folder: Path, spoi
     assert {name: (folder / name).read_bytes() for name in before} == before
 
 
+@pytest.mark.parametrize(
+    "spoil", ["DELETE FROM data_keys WHERE id = ?", "UPDATE data_keys SET wrapped = randomblob(60) WHERE id = ?"]
+)
+async def test_a_key_that_is_lost_takes_its_conversation_alone(folder: Path, spoil: str):
+    """A check counts it, and a rebuild leaves it out and names it."""
+    with closing(sqlite3.connect(folder / FILE)) as file:
+        first = "SELECT payload FROM events JOIN streams ON streams.id = stream WHERE version = 1 AND name = ?"
+        (payload,) = file.execute(first, (KEPT,)).fetchone()
+    with closing(sqlite3.connect(folder / KEYS)) as keys, keys:
+        assert keys.execute(spoil, (payload[1:9],)).rowcount == 1
+
+    verified = run("log", "verify", folder / FILE)
+    assert (verified.code, "contents of 1 were not read" in verified.out) == (0, True), verified.err
+    rebuilt = await asyncio.to_thread(run, "log", "rebuild", folder / FILE)
+    assert (rebuilt.code, f"left out  default/{KEPT}" in rebuilt.out) == (1, True), rebuilt.err
+    assert "1 of 4 conversations cannot be read" in rebuilt.err
+
+
+async def test_a_conversation_whose_key_is_lost_is_listed_and_erased(folder: Path):
+    """Callers see it without title and labels, cannot go on with it, and read the others."""
+    with closing(sqlite3.connect(folder / FILE)) as file:
+        first = "SELECT payload FROM events JOIN streams ON streams.id = stream WHERE version = 1 AND name = ?"
+        (payload,) = file.execute(first, (KEPT,)).fetchone()
+    with closing(sqlite3.connect(folder / KEYS)) as keys, keys:
+        keys.execute("DELETE FROM data_keys WHERE id = ?", (payload[1:9],))
+
+    async with sidecar(folder, ON) as s:
+        assert [each.id for each in await listed(s)] == [FORK, GONE, KEPT]
+        async with refused("UNAVAILABLE", "LOG_UNAVAILABLE"):
+            await s.chat(KEPT).append(said(11, CANARY))
+        await erased(s, KEPT)
+        await gone(s, KEPT)
+        assert CANARY in str((await s.chat(FORK).context()).messages)
+    assert found_in(folder) == []
+
+
 async def test_the_operators_key_is_replaced_under_load_and_no_call_fails(tmp_path):
-    """Calls that begin conversations, go on with them and read them, while all data keys are wrapped anew, twice."""
+    """Calls begin conversations, go on with them and read them while all data keys are wrapped anew, twice."""
     file = tmp_path / "operator.key"
     file.write_text(OLD)
     rotated = asyncio.Event()
@@ -258,7 +294,7 @@ async def test_the_operators_key_is_replaced_under_load_and_no_call_fails(tmp_pa
 
 
 async def test_a_search_index_is_made_only_where_its_file_is_named(tmp_path):
-    """It has the words in clear, of which doctor tells; an erasure reaches it."""
+    """The index has the words in clear, and doctor says so; an erasure reaches it."""
     async with sidecar(tmp_path, {**WORDS, **ON}) as s:
         await sung(s, turns=10)
         assert found_in(tmp_path) == []
@@ -288,8 +324,8 @@ async def test_a_redaction_reaches_the_log_and_no_backup(tmp_path):
 
 
 async def test_sidecars_that_share_a_log_share_its_keys(tmp_path):
-    """What one has encrypted the other reads, and goes on with; what one erases is gone for both. Keys in a database
-    with a log, and none, are refused."""
+    """One sidecar reads and continues conversations that the other encrypted, and an erasure by one holds for both. A
+    start refuses a missing place for the keys, and a database that has a log."""
     log, keys = schema_url(tmp_path), database_url(tmp_path)
     shared = {"log.url": log, "encryption.keys_url": keys, **ON}
     async with sidecar(tmp_path, shared) as one, sidecar(tmp_path, shared) as two:
@@ -327,7 +363,7 @@ async def test_sidecars_that_share_a_log_share_its_keys(tmp_path):
     ],
 )
 def test_settings_that_do_not_go_with_a_key_are_refused_by_name(tmp_path: Path, setting: str, what: str):
-    """Archives are in clear, and a place for keys that is none would lose them."""
+    """Archives are in clear, and a place that cannot keep the keys would lose them."""
     ran = run("serve", "--set", f"log.path={tmp_path / FILE}", "--set", setting)
 
     assert (ran.code, what in ran.err, (tmp_path / FILE).exists()) == (2, True, False), ran.err

@@ -311,16 +311,18 @@ async def test_an_erasure_goes_on_without_its_caller(tmp_path):
 async def test_damage_to_one_conversation_is_not_in_the_way_of_another(tmp_path):
     """The erasure of the damaged one ends, and is not tried again and again."""
     async with sidecar(tmp_path) as s:
-        await sung(s, "damaged", turns=10)
-        await sung(s, "whole", turns=10)
+        for name in ("damaged", "late", "whole"):
+            await sung(s, name, turns=10)
     with closing(sqlite3.connect(tmp_path / "abridged.db")) as database, database:
         database.execute(
             "DELETE FROM events WHERE version = 4 AND stream = (SELECT id FROM streams WHERE name = 'damaged')"
         )
+        late = "(SELECT max(position) FROM events WHERE stream = (SELECT id FROM streams WHERE name = 'late'))"
+        database.execute(f"UPDATE events SET payload = x'0a' WHERE position = {late}")
 
     async with sidecar(tmp_path) as s:
-        assert (await erased(s, "whole")).conversations == 1
-        assert (await erased(s, "damaged")).conversations == 1
+        for name in ("whole", "late", "damaged"):
+            assert (await erased(s, name)).conversations == 1
         assert (await erased(s, "damaged")).conversations == 0
     assert found_in(tmp_path) == []
 

@@ -75,7 +75,7 @@ async def recounted(chat: Chat) -> conversation_pb2.TokenUsage:
 
 
 async def test_a_restart_counts_again_what_was_estimated_before_it(tmp_path):
-    """Also of a conversation that got no message since the tokenizer was ready: its next one has it counted."""
+    """The next message has a conversation counted that got none since the tokenizer was ready, too."""
     async with FakeOllama(models=[fake()]) as ollama:
         async with sidecar(tmp_path, on_ollama(ollama) | NOT_EXACT) as s:
             await s.chat("c1", model=MODEL).append(said(1, TEXT))

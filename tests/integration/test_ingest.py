@@ -139,7 +139,7 @@ async def test_what_a_cancelled_stream_has_appended_is_known_when_it_is_sent_aga
 
 async def test_a_stop_gives_what_was_read_its_result_and_then_ends_the_stream(tmp_path):
     """UNAVAILABLE, with a reason that says to come back."""
-    async with sidecar(tmp_path) as s:
+    async with sidecar(tmp_path, {"server.shutdown_grace_s": PATIENCE_S}) as s:
         call = s.conversations.IngestMessages(timeout=PATIENCE_S)
         for number in range(1, 11):
             await call.write(item("c1", number))

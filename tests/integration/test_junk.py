@@ -41,7 +41,7 @@ COMPLETED_BY_CODE = (
     "the first message of forty alone",
     *("the earlier record unchanged", "the earlier record unchanged, incident", "the earlier record reordered"),
     *("the earlier record unchanged, German", "the earlier record unchanged, Chinese"),
-    *("the earlier decisions wiped", "the earlier decisions wiped, Chinese"),
+    *("the earlier decisions wiped", "the earlier decisions wiped, German", "the earlier decisions wiped, Chinese"),
     *("the earlier record lost to a loop", "loop in Chinese"),
 )
 """Pieces that are true as far as they go: code adds the parts that they omit."""

@@ -146,7 +146,7 @@ async def test_a_log_in_memory_needs_no_disk(tmp_path):
 
 
 async def test_a_start_has_nothing_to_warn_of(tmp_path):
-    """The log reports a risk that is none here as a notice: an operator whom warnings wake sleeps on."""
+    """The log reports a risk that does not exist here as a notice: an operator whom warnings wake sleeps on."""
     async with sidecar(tmp_path) as s:
         notices = [line for line in s.logs if line["event"] == "log.notice"]
 

@@ -38,7 +38,7 @@ class Prometheus:
         self._base = f"http://127.0.0.1:{port}/api/v1/"
 
     async def ask(self, path: str, **parameters: str | float) -> Any:
-        """The `data` of one answer; None while there is none."""
+        """The `data` of one answer; None if the server does not answer."""
 
         def read() -> Any:
             try:

@@ -32,7 +32,7 @@ async def passed(chat: Chat, count: int, *, tokens: int = 60) -> None:
 
 
 async def test_s0_thresholds_past_200_tokens_and_with_5_new_exchanges_a_pass_is_due(tmp_path):
-    """The first with 5 exchanges and more than 200 tokens; the next with 5 more. The 5th question alone is none."""
+    """The first with 5 exchanges and more than 200 tokens; the next with 5 more. A question alone is no exchange."""
     async with sidecar(tmp_path, POLICY) as s:
         few = s.chat("few")
         await few.talk(9, tokens=100)

@@ -20,8 +20,8 @@ ARCHIVED_DAYS = 10
 
 
 class Year:
-    """A clock whose days pass when somebody sleeps, each with a new conversation and with a message to an old one. On
-    every other day the new one is closed, and closed ones are archived every day."""
+    """A clock whose days pass when somebody sleeps, each with a new conversation and with a message to an old one. The
+    new one is closed every other day, and closed ones are archived every day."""
 
     def __init__(self) -> None:
         self.now_us = time_ns() // 1_000
@@ -58,7 +58,7 @@ class Year:
 
 async def test_a_year_leaves_what_changed_within_its_time(tmp_path):
     """An open conversation lives for its time after its last message, a closed one after it was archived on its tenth
-    day; then its file is gone, too. What a fork still needs lives on, and is never archived."""
+    day; then its file is gone, too. A conversation that a fork still needs lives on, and is never archived."""
     year = Year()
     folder = tmp_path / "archive"
     async with below_grpc(tmp_path, {"log.archive_dir": str(folder)}, now_us=year) as year.sidecar:

@@ -76,7 +76,7 @@ async def pass_on(engine: Engine, s: Sidecar, model: str, name: str) -> tuple[in
 
 @pytest.mark.parametrize("dialect", ["ollama", "openai"])
 async def test_a_server_has_read_what_it_is_asked_after(tmp_path, engine, dialect, capsys):
-    """At least 85 % of the prompt comes from its cache; of a transcript, next to nothing."""
+    """The cache has at least 85 % of the prompt that follows the chat, and next to nothing of a transcript."""
     told: dict[bool, tuple[int, float]] = {}
     async with FakeOllama(models=[ENGINE_MODEL], responder=engine.respond, loaded=False) as ollama:
         given: dict[str, Any] = on_ollama(ollama, ENGINE_MODEL.name)

@@ -1,7 +1,7 @@
 """An audit of a log after kills: it compares the log with the clients' messages and the acknowledged ones.
 
 The audit sees facts, not a sidecar: events in the order of the log, and a ledger of the clients. A violation is a
-sentence; there is none if all promises were kept.
+sentence; kept promises leave no sentence.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def key_place(path: Path, *keys: str) -> KeyPlace:
 
 
 def key_place_in_database(path: Path, *keys: str) -> KeyPlace:
-    """The same in a database. Skips the test where there is no server."""
+    """The same in a database. Skips the test if there is no server."""
     url = database_url(path)
     from abridged.eventlog.postgres.data_keys import PostgresKeyStore
 

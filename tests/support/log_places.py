@@ -74,7 +74,7 @@ class _File:
         return Flip(self._bytes.index(what, self.root(tree)) + len(what) - 1, 1)
 
     def free_page(self) -> int:
-        """Return the offset of the first page of the list of free ones; 0 when there is none."""
+        """Return the offset of the first page of the list of free ones; 0 if the list is empty."""
         page = int.from_bytes(self._bytes[32:36], "big")
         return max(0, page - 1) * _PAGE_SIZE
 

@@ -25,7 +25,7 @@ class HttpRequest:
 
     @property
     def json(self) -> Any:
-        """The body as JSON, an empty object when there is none."""
+        """The body as JSON; an empty object for an empty body."""
         return json.loads(self.body) if self.body else {}
 
 

@@ -232,7 +232,7 @@ class FakeOllama:
         await reply.json(200, {"model": model.name, "embeddings": vectors, "prompt_eval_count": tokens})
 
     async def _find(self, request: HttpRequest, reply: HttpReply) -> FakeModel | None:
-        """The model that the request names; replies with the error when there is none."""
+        """The model that the request names; replies with an error, and returns None, if it names no known one."""
         if refusal := body_refusal(request.body):
             await _refuse(reply, refusal)
             return None

@@ -161,7 +161,7 @@ class PostgresServer:
 
 @cache
 def server_url() -> str:
-    """The URL of the server that the tests of this process share. Skips the test where there is none."""
+    """The URL of the server that the tests of this process share. Skips the test without a server."""
     if named := os.environ.get(_KEPT, ""):
         return named
     server = PostgresServer()

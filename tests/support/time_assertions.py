@@ -164,7 +164,7 @@ def _expects_the_end(node: ast.AST) -> bool:
 
 
 def _limit_s(call: ast.Call) -> float:
-    """The literal limit of a call that waits; without end where there is none."""
+    """The literal limit of a call that waits; infinity without such a limit."""
     name = ast.unparse(call.func)
     method = name.rpartition(".")[2]
     candidates: list[ast.expr] = []

@@ -1,4 +1,4 @@
-"""The contract's rules as we compile them, beside protovalidate, which reads the same ones."""
+"""The contract's rules as the sidecar compiles them, beside protovalidate, which reads the same rules."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TYPES = [
     for name in module.DESCRIPTOR.message_types_by_name
 ]
 RULES = {kind.DESCRIPTOR.full_name: MessageRules(kind.DESCRIPTOR, {}) for kind in TYPES}
-"""Of every type: a rule that is not known fails here."""
+"""The rules of every type: a rule that is not known fails here."""
 TYPES_AT_ONCE = 12
 LENGTHS = (0, 1, 63, 64, 128, 129, 255, 256, 257, 1_000, 1_001)
 TEXTS = (
@@ -54,12 +54,12 @@ WORDS = {
     "required": "must be set",
     "string.min_len": "must be set",
 }
-"""Where protovalidate's own words are for a programmer of rules."""
+"""The sidecar's words in place of protovalidate's, which are for a programmer of rules."""
 
 
 @given(st.randoms())
 def test_what_breaks_a_rule_is_what_protovalidate_says(chance):
-    """Every type of the contract: the same fields, in the same words, and quickly the same verdict."""
+    """Both name the same fields of every type in the same words, and the quick check gives the same verdict."""
     for kind in chance.sample([kind for kind in TYPES if not RULES[kind.DESCRIPTOR.full_name].is_empty], TYPES_AT_ONCE):
         message = kind.FromString(filled(kind(), chance).SerializeToString())
         rules = RULES[kind.DESCRIPTOR.full_name]
@@ -88,7 +88,7 @@ def test_the_fields_of_a_request_are_named_in_their_order():
 
 
 def test_a_choice_that_nobody_made_is_named():
-    """Of a request that is right otherwise."""
+    """The request is right otherwise."""
     with pytest.raises(InvalidRequest) as refused:
         Validation().check(ExpandSummaryRequest(conversation_id="c"), fields=lambda: ALL_LISTED_FIELDS_MAX)
 
@@ -140,7 +140,7 @@ def value_of(field: FieldDescriptor, chance: random.Random) -> Any:
 
 
 def in_words(violation: Any) -> tuple[str, str]:
-    """A violation of protovalidate as we put it."""
+    """A violation of protovalidate in the sidecar's words."""
     said = violation.proto
     text = WORDS.get(said.rule_id, said.message)
     if said.rule_id == "string.pattern":

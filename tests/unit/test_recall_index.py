@@ -708,7 +708,7 @@ class Wavering:
         return np.array([[len(text), text.count("e"), *range(1, self.width - 1)] for text in texts], dtype=np.float32)
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """Release nothing."""
 
 
 RULE = "From now on write all dates in the form 2024-03-05."
@@ -741,7 +741,7 @@ async def standing(log: EventLog, path: Path) -> set[int]:
 
 @pytest.mark.parametrize("mode", [Mode.WORDS, Mode.BOTH])
 async def test_a_rule_and_a_preference_are_found_before_better_words(log, tmp_path, mode):
-    """In its conversation, unless a phrase must occur, and not by meaning alone."""
+    """The search finds them so in their conversation, unless a phrase must occur, and not by meaning alone."""
     said(log, *["the dates of the home desk and the reading of dates at home"] * 20, RULE, PREFERENCE)
 
     async with indexed(log, tmp_path / "index", embedder=WordLlamaEmbedder(256)) as recall:

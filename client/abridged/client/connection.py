@@ -70,7 +70,7 @@ class Connection:
         return (("authorization", f"Bearer {self.token}"),) if self.token else ()
 
     def pause_s(self, attempt: int, error: SidecarError) -> float:
-        """Seconds until the next attempt. Raises the error when there is none."""
+        """Seconds until the next attempt. Raises the error if no attempt follows."""
         pause_s = self.patience.pause_s(attempt, error)
         if pause_s is None:
             raise error

@@ -122,7 +122,7 @@ class GetServerInfoResponse(_message.Message):
     namespace: _builtins.str
     """The namespace of the caller's credential."""
     counter: _builtins.str
-    """The counter for models without a tokenizer of their own, such as `estimate`."""
+    """The counter for models without a tokenizer of their own, such as `estimate:o200k`."""
     counts_exactly: _builtins.bool
     """Whether chat models may be counted by their own tokenizers; CountTokens says whether one is."""
     @_builtins.property

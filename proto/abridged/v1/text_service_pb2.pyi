@@ -281,7 +281,7 @@ class CountTokensResponse(_message.Message):
     total_tokens: _builtins.int
     """The sum of all."""
     counter: _builtins.str
-    """The counter, such as `estimate`."""
+    """The counter, such as `estimate:o200k`."""
     calibration_factor: _builtins.float
     """The factor that ReportUsage has taught the caller's namespace about `model`; 1 without any report."""
     estimate_reason: _builtins.str

@@ -110,7 +110,7 @@ async def test_every_question_with_sources_is_asked_in_each_way(folder):
 
 
 async def test_a_window_is_asked_for_answers_and_for_instructions(folder):
-    """Of a real sidecar, beside the newest messages of the same size."""
+    """The window is a real sidecar's, beside the newest messages of the same size."""
     page = windows(await held(folder, lambda _: None))
 
     assert "chats only scored, goals 0.75 of all and 0.9 of instructions" in page

@@ -420,7 +420,7 @@ def test_only_what_was_set_is_set(overrides):
 
 @given(MESSAGES)
 def test_a_message_comes_back_as_it_was(message):
-    """A count of zero is a count; no count is none."""
+    """A count of zero is a count, and differs from a missing one."""
     for counted in (message, message._replace(token_count=0), message._replace(token_count=None)):
         assert message_from_proto(message_to_proto(counted)) == counted
 

@@ -1,4 +1,4 @@
-"""Archives over a log in memory, into whose steps others come."""
+"""Archives over a log in memory, while other calls come between their steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from abridged.service.codec.events import ERASED, encode
 from abridged.service.conversations.archive_folder import Archive, ArchiveFolder
 from abridged.service.conversations.archives import Archived, Archives
 from abridged.service.conversations.erasures import Erased, Erasures
-from abridged.service.conversations.purges import Purges
+from abridged.service.conversations.purges import Purges, archived_in
 from abridged.service.conversations.replay import replayed
 from abridged.service.conversations.table import Projected
 from abridged.service.domain.commands import CloseConversation, EraseConversation
@@ -32,8 +32,8 @@ SECRET = "the launch code is tangerine"
 class Archiving(Bench):
     """A closed conversation that can be archived. `purging` is called between blanking and the purge of files."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
+    def __init__(self, folder: Path, *, is_shared: bool = False, beside: Bench | None = None) -> None:
+        super().__init__(is_shared=is_shared, beside=beside)
         self.folder = ArchiveFolder(folder)
         self.path = folder
         self.purges = Purges(self.log, self.conversations, self.table, self.folder)
@@ -72,7 +72,7 @@ async def test_nothing_is_blanked_whose_file_is_not_what_was_written(tmp_path, i
 
 
 async def test_a_conversation_that_changes_meanwhile_stays(tmp_path):
-    """The file is older than it; it is written anew when the time comes, and the old one goes then."""
+    """The file is older than the conversation; the next archiving writes a new one and removes the old one."""
     bench = Archiving(tmp_path)
     await bench.closed()
     state = await bench.conversations.state(KEY)
@@ -111,7 +111,7 @@ async def test_a_conversation_comes_back_if_another_process_forks_it_meanwhile(t
 
 
 async def test_what_a_slow_process_blanks_again_is_put_back_once_more(tmp_path):
-    """The file stays until the content is back, whoever was in between."""
+    """The file stays until the content is back, even if another process blanks it in between."""
     bench = Archiving(tmp_path)
     await bench.closed()
     before = (await bench.conversations.state(KEY)).window
@@ -131,7 +131,7 @@ async def test_what_a_slow_process_blanks_again_is_put_back_once_more(tmp_path):
 
 
 async def test_content_that_was_put_back_before_a_kill_needs_no_file(tmp_path):
-    """A process was killed before its event; the conversation is archived until a repeat says that it is back."""
+    """A process was killed before its event; the conversation is archived until a repeat appends the event."""
     bench = Archiving(tmp_path)
     await bench.closed()
     contents = {event.version: event.payload for event in bench.log.read_stream(KEY)}
@@ -146,7 +146,7 @@ async def test_content_that_was_put_back_before_a_kill_needs_no_file(tmp_path):
 
 
 async def test_an_erasure_is_not_confirmed_where_the_folder_is_gone(tmp_path):
-    """The setting went between the erasure and its purge: the file may still be there."""
+    """The setting was removed between the erasure and its purge: the file may still be there."""
     bench = Archiving(tmp_path)
     await bench.closed()
     await bench.archives.of(KEY, dry_run=False)
@@ -191,14 +191,47 @@ async def test_a_file_takes_the_place_of_what_is_none(tmp_path, plant: Callable[
     file.rename(tmp_path / "outside")
     plant(file)
 
+    (tmp_path / f"{written.file}.0.new").write_bytes(b"of a killed process")
+
     assert await bench.archives.of(KEY, dry_run=False) == Archived(1, 2)
 
+    assert sorted(tmp_path.iterdir()) == sorted([file, tmp_path / "outside"])
     assert file.is_file()
     assert not file.is_symlink()
 
 
+async def test_two_processes_remove_the_same_files(tmp_path):
+    """Both leave none, whoever was faster."""
+    bench = Archiving(tmp_path)
+    await bench.closed()
+    written = bench.folder.write(bench.log, KEY, 3)
+    for number in range(400):
+        (tmp_path / f"{written.file}.{number}.new").write_bytes(b"x")
+
+    removals = [asyncio.to_thread(bench.folder.remove, bench.log.log_id, KEY) for _ in range(2)]
+    await asyncio.gather(*removals)
+
+    assert not [*tmp_path.iterdir()]
+
+
+async def test_a_file_that_is_removed_while_it_is_read_is_unusable(tmp_path):
+    """Another process overwrites it first, behind the look at its digest."""
+    bench = Archiving(tmp_path)
+    await bench.append(1, 2, text=SECRET * 1_000)
+    await bench.conversations.execute(KEY, lambda _: CloseConversation())
+    await bench.archives.of(KEY, dry_run=False)
+    _, archived = archived_in(bench.log, KEY)
+    reading = bench.folder.events(bench.log, KEY, archived)
+    next(reading)
+
+    bench.folder.remove(bench.log.log_id, KEY)
+
+    with pytest.raises(ArchiveUnusable, match="is no event"):
+        list(reading)
+
+
 class Late(ArchiveFolder):
-    """A folder behind whose writing others come."""
+    """A folder that lets other calls end after each write."""
 
     def __init__(self, path: Path, others: Callable[[], Coroutine[Any, Any, object]]) -> None:
         super().__init__(path)
@@ -228,8 +261,108 @@ async def test_an_erasure_while_a_file_is_written_leaves_none(tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
+class Slow(ArchiveFolder):
+    """The folder of a slow process: others come once, behind its look at the state, the file, the row or the events, or
+    before it removes files."""
+
+    def __init__(self, path: Path, *, behind: str, others: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        super().__init__(path)
+        self._behind = behind
+        self._others = others
+        self._loop = asyncio.get_running_loop()
+
+    def write(self, log: EventLog, key: StreamId, events: int) -> Archive:
+        """See ArchiveFolder."""
+        self._come("state")
+        return super().write(log, key, events)
+
+    def require(self, archived: ConversationArchived) -> None:
+        """See ArchiveFolder."""
+        super().require(archived)
+        self._come("require")
+
+    def remove(self, log_id: str, key: StreamId, *, before: int | None = None, but: str = "") -> None:
+        """See ArchiveFolder."""
+        self._come("remove")
+        super().remove(log_id, key, before=before, but=but)
+
+    def events(self, log: EventLog, key: StreamId, archived: ConversationArchived) -> Iterator[RecordedEvent]:
+        """See ArchiveFolder."""
+        self._come("row")
+        found = [*super().events(log, key, archived)]
+        self._come("events")
+        return iter(found)
+
+    def _come(self, call: str) -> None:
+        if call == self._behind:
+            self._behind = ""
+            asyncio.run_coroutine_threadsafe(self._others(), self._loop).result()
+
+
+def two(tmp_path: Path) -> tuple[Archiving, Archiving]:
+    """Two processes on one log and one folder."""
+    slow = Archiving(tmp_path, is_shared=True)
+    return slow, Archiving(tmp_path, is_shared=True, beside=slow)
+
+
+async def test_a_slow_process_blanks_nothing_that_another_has_taken_back(tmp_path):
+    """The slow process has found the file in its place, and lets go of the content when there is no file any more."""
+    slow, quick = two(tmp_path)
+    await slow.closed()
+    before = (await slow.conversations.state(KEY)).window
+    slow.purges.archives = Slow(tmp_path, behind="require", others=lambda: quick.archives.unarchive(KEY))
+
+    await slow.archives.of(KEY, dry_run=False)
+
+    assert (await quick.archives.unarchive(KEY)).window == before
+    assert slow.contents() == list(range(1, slow.log.stream_version(KEY) + 1))
+    assert not [*tmp_path.iterdir()]
+
+
+async def test_a_slow_process_is_told_that_another_has_archived_the_conversation(tmp_path):
+    """The content that it was to write is blanked; nothing is wrong with the file."""
+    slow, quick = two(tmp_path)
+    await slow.closed()
+    slow.archives._folder = Slow(tmp_path, behind="state", others=lambda: quick.archives.of(KEY, dry_run=False))
+
+    assert await slow.archives.of(KEY, dry_run=False) == Archived()
+
+
+async def test_a_slow_process_removes_no_file_of_a_later_archive(tmp_path):
+    """The slow process has found the content back, and removes files when it has been archived again."""
+    slow, quick = two(tmp_path)
+    await slow.closed()
+    before = (await slow.conversations.state(KEY)).window
+    await slow.archives.of(KEY, dry_run=False)
+    slow.purges.archives = Slow(tmp_path, behind="remove", others=lambda: quick.archives.of(KEY, dry_run=False))
+
+    with suppress(ConversationIsArchived):
+        await slow.archives.unarchive(KEY)
+
+    assert len([*tmp_path.iterdir()]) == 1
+    assert (await quick.archives.unarchive(KEY)).window == before
+
+
+@pytest.mark.parametrize("behind", ["row", "events"])
+async def test_a_slow_process_puts_nothing_back_behind_an_erasure_by_another(tmp_path, behind: str):
+    """The content that it has read from the file stays out of the log; without the file it looks again."""
+    slow, quick = two(tmp_path)
+    await slow.closed()
+    await slow.archives.of(KEY, dry_run=False)
+    erasures = Erasures(quick.log, quick.conversations, quick.table, quick.purges, new_id=lambda: "e")
+    erase = lambda: erasures.of(KEY, forks=False, dry_run=False)  # noqa: E731 - as short as the others
+    slow.archives = Archives(slow.log, slow.conversations, slow.table, slow.purges)
+    slow.archives._folder = Slow(tmp_path, behind=behind, others=erase)
+
+    with pytest.raises(ConversationIsErased):
+        await slow.archives.unarchive(KEY)
+
+    assert not any(SECRET.encode() in event.payload for event in slow.log.read_stream(KEY))
+    assert not [*tmp_path.iterdir()]
+
+
 class Interrupted(ArchiveFolder):
-    """A folder in whose reading the event loop takes `turns`, from `begin` on."""
+    """A folder whose reads let the event loop call `begin` and take `turns` turns first."""
 
     def __init__(self, path: Path, begin: Callable[[], object], turns: int) -> None:
         super().__init__(path)
@@ -246,7 +379,7 @@ class Interrupted(ArchiveFolder):
 
 
 async def test_an_erasure_beside_the_way_back_leaves_nothing(tmp_path):
-    """It waits until the content is back, so that none is put back behind it."""
+    """The erasure waits until the content is back, so that no content is put back after it."""
     bench = Archiving(tmp_path)
     await bench.closed()
     await bench.archives.of(KEY, dry_run=False)

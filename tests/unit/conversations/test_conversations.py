@@ -59,7 +59,7 @@ class Bench:
         self.log: ReadLog = beside.log if beside else ReadLog(self.table)
         self.caught_up: list[int] = []
         self.rival: Callable[[], Any] = lambda: None
-        ids = count(1)
+        ids = count(1_000 if beside else 1)
 
         def new_id() -> str:
             self.rival()

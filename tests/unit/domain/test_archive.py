@@ -70,7 +70,7 @@ def test_a_fold_reaches_the_same_state_at_every_step_of_the_blanking(seed: int):
 
 
 def test_what_is_archived_takes_nothing_but_its_way_back_and_its_erasure():
-    """Nothing is written that its fold would refuse."""
+    """No command decides on an event that the fold would refuse."""
     log, before = closed(1)
     state = folded([*log, *archived(before)])
 
@@ -102,7 +102,7 @@ def test_only_a_closed_conversation_that_has_not_changed_is_archived():
 
 
 def test_a_title_in_the_event_goes_with_the_records_that_it_may_be_of():
-    """A redaction after the way back finds it."""
+    """A redaction after the way back finds the title."""
     log, before = closed(2)
     log += [*archived(before), (ConversationUnarchived(), NOW_US)]
     record = before.records[0]

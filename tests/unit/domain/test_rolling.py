@@ -127,7 +127,7 @@ def test_an_emergency_waits_for_no_number_of_messages():
 
 
 def test_in_a_small_context_the_ratio_triggers_before_the_threshold():
-    """A window of 4,000 tokens is none for a budget of 2,000."""
+    """A window of 4,000 tokens does not fit a budget of 2,000."""
     chat = Chat(context_length=2_000)
 
     (plan,) = requested(chat.said(16))

@@ -248,7 +248,7 @@ def test_a_look_whether_items_are_deferred_loads_none():
 
 
 def test_a_sequence_continues_what_it_grew_from():
-    """Several items may lie between; a sequence that only looks alike is none that it grew from."""
+    """Several items may lie between; it did not grow from a sequence that only looks alike."""
     first = Sequence([1, 2])
     grown = first.append(3).append(4)
     other = first.append(5)

@@ -1,4 +1,4 @@
-"""The keys of an encrypted log, and what they protect."""
+"""The keys of an encrypted log, and the contents that they protect."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def payload_of(path: Path, position: int = 1) -> bytes:
 
 
 def test_a_file_has_no_byte_of_what_its_log_says(tmp_path):
-    """Neither in an event, nor in a row or a snapshot, while all of them are read in clear."""
+    """No event, row or snapshot leaves one there, while all of them are read in clear."""
     path = tmp_path / "log.db"
     place = encrypted_backend(path)
     rows = place.rows(NOTES)
@@ -78,7 +78,7 @@ def test_a_file_has_no_byte_of_what_its_log_says(tmp_path):
 
 
 def test_an_erased_key_takes_the_contents_out_of_every_copy(tmp_path):
-    """Those of other streams are read as before; of the key itself no byte is left in its file."""
+    """The contents of other streams are read as before; the file of keys has no byte left of the erased key."""
     path, copy = tmp_path / "log.db", tmp_path / "copy.db"
     opening = opened(encrypted_backend(path))
     log = opening.log
@@ -102,8 +102,8 @@ def test_an_erased_key_takes_the_contents_out_of_every_copy(tmp_path):
 
 
 def test_an_erasure_is_named_until_the_log_has_it(kept: Callable[..., KeyPlace]):
-    """Also when the log has grown meanwhile; another log's is not. A later copy, which is restored after an earlier
-    one, has it neither."""
+    """The store names it even if the log has grown meanwhile, and again for a copy that is restored after an earlier
+    one, and does not name another log's."""
     assert not kept().exists()
     with closing(kept().open()) as store:
         assert kept().exists()
@@ -131,7 +131,7 @@ def test_an_erasure_is_named_until_the_log_has_it(kept: Callable[..., KeyPlace])
     ],
 )
 def test_ciphertext_that_is_not_in_its_place_is_refused(tmp_path, statement: str, what: str):
-    """Cut, or another stream's own, with valid seals of the log: its key binds it to stream, event and type."""
+    """A payload that is cut, or another stream's, is refused despite valid seals: its key binds it to its event."""
     path = tmp_path / "log.db"
     log = opened(encrypted_backend(path)).log
     log.submit(append(event(1, CANARY))).result()
@@ -144,7 +144,7 @@ def test_ciphertext_that_is_not_in_its_place_is_refused(tmp_path, statement: str
 
 
 def resealed(path: Path, statement: str) -> None:
-    """Change the first event's payload, and blank it with what takes its place, as whoever knows the file may."""
+    """Change the first event's payload, and blank it with the changed one, as anybody who knows the file may."""
     with closing(sqlite3.connect(path, isolation_level=None)) as file:
         file.execute(statement.format(seal="salt = salt") + " WHERE position = 1")
         changed = bytes(file.execute("SELECT payload FROM events WHERE position = 1").fetchone()[0])
@@ -153,7 +153,7 @@ def resealed(path: Path, statement: str) -> None:
 
 
 def test_a_repeat_is_known_by_a_content_that_no_copy_lets_anybody_guess(tmp_path):
-    """What the log compares is hashed under the stream's key: its own secret, which every copy has, is not enough."""
+    """The log compares hashes under the stream's key: its own secret, which every copy has, is not enough."""
     path = tmp_path / "log.db"
     log = opened(encrypted_backend(path)).log
     request = RequestKey("r", b"asked")
@@ -173,7 +173,7 @@ def test_a_repeat_is_known_by_a_content_that_no_copy_lets_anybody_guess(tmp_path
 
 
 def test_a_log_in_clear_goes_on_encrypted(tmp_path):
-    """What was written before is read, and known when it is repeated; what comes is encrypted."""
+    """Earlier events are read, and known when they are repeated; new events are encrypted."""
     path = tmp_path / "log.db"
     request = RequestKey("r", b"asked")
     before = append(event(1, b"before", content=b"yes"), request=request)
@@ -192,7 +192,7 @@ def test_a_log_in_clear_goes_on_encrypted(tmp_path):
 
 
 def test_a_stream_that_two_processes_begin_has_one_of_their_keys(tmp_path):
-    """Who comes second repeats the first one's append, or goes on after it."""
+    """The second process repeats the first one's append, or goes on after it."""
     shared = opened(SqliteBackend(tmp_path / "log.db")).log
     own, late = (Contents(keys_of(tmp_path / "keys"), CLEAR) for _ in range(2))
     late.remember(A, late.keys.taken())
@@ -207,7 +207,7 @@ def test_a_stream_that_two_processes_begin_has_one_of_their_keys(tmp_path):
 
 
 def test_a_log_is_refused_without_its_keys(tmp_path):
-    """Without a key, with another one, without the file of data keys, and with that of another log."""
+    """A start fails without a key, with another key, without the file of data keys, and with that of another log."""
     path, keys = tmp_path / "log.db", tmp_path / "log.db.keys"
     log = opened(encrypted_backend(path)).log
     log.submit(append(event(1, CANARY))).result()
@@ -255,7 +255,7 @@ def test_keys_are_wrapped_anew_while_they_are_used(kept: Callable[..., KeyPlace]
 
 
 def test_a_process_that_keeps_the_old_key_goes_on_under_the_new_one(kept: Callable[..., KeyPlace]):
-    """Whoever cannot read the keys anew is given both before the rotation."""
+    """A process that cannot read the keys anew has both before the rotation."""
     with closing(kept(OLD, NEW).opened()) as keys:
         keys.taken()
         with closing(kept(NEW, OLD).opened()) as rotating:
@@ -276,7 +276,7 @@ def test_keys_are_made_where_no_thread_can_be(tmp_path: Path):
 
 
 def test_keys_that_encrypted_nothing_are_dropped_at_the_end(kept: Callable[..., KeyPlace]):
-    """So that a start costs no room; one that was taken stays."""
+    """A start therefore costs no room; a key that was taken stays."""
     keys = kept().opened()
     taken = keys.taken()
     keys.close()
@@ -287,7 +287,7 @@ def test_keys_that_encrypted_nothing_are_dropped_at_the_end(kept: Callable[..., 
 
 
 def test_no_key_is_kept_in_a_file_that_is_not_in_its_place(tmp_path):
-    """Whoever restores the log would not have it."""
+    """An operator who restores the log would not have the key."""
     path = tmp_path / "keys"
     keys = keys_of(path)
     for _ in range(BATCH):
@@ -299,7 +299,7 @@ def test_no_key_is_kept_in_a_file_that_is_not_in_its_place(tmp_path):
 
 
 def test_a_database_of_something_else_is_left_as_it_is(tmp_path):
-    """Its journal, too: the log's own file may be named by mistake."""
+    """The journal's mode is left, too: a mistake may name the log's own file."""
     path = tmp_path / "log.db"
     opened(SqliteBackend(path)).log.close()
     before = path.read_bytes()
@@ -311,7 +311,7 @@ def test_a_database_of_something_else_is_left_as_it_is(tmp_path):
 
 @pytest.mark.parametrize("text", ["", "short", "AAAA", OLD[:-4], f"{OLD} AAAA", OLD.replace("=", "")])
 def test_an_operators_key_is_32_bytes_in_base64(text: str):
-    """Whatever else is refused, all of it."""
+    """Any other text is refused as a whole."""
     with pytest.raises(ValueError, match="32 bytes"):
         parsed_keys(text)
     assert parsed_keys(f"{OLD}\n{NEW}\n") == [bytes([1]) * 32, bytes([2]) * 32]

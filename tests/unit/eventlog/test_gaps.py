@@ -89,7 +89,7 @@ def test_gaps_are_zeroed_and_no_other_byte_changes(tmp_path, page_bytes, auto_va
 
 
 def test_only_the_pages_that_are_named_are_looked_at(tmp_path):
-    """A page past the end is none."""
+    """A page past the end is ignored."""
     path = tmp_path / "file.db"
     _database(path, page_bytes=4_096)
     before = path.read_bytes()

@@ -1,4 +1,4 @@
-"""Which key is a stream's: while its first append is written, when that is refused, and where it has several."""
+"""The key that is a stream's: while its first append is written, when that is refused, and where it has several."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def two(tmp_path: Path) -> Iterator[tuple[EncryptedEventLog, EncryptedEventLog]]
 
 
 def test_a_log_is_known_as_encrypted_however_many_erasures_are_its_last_events(tmp_path: Path):
-    """Also when its first event was erased: whoever starts without a key would append in clear."""
+    """The first event may be erased, too. Whoever starts without a key would append in clear."""
     path = tmp_path / "log.db"
     with closing(opened(encrypted_backend(path)).log) as log:
         log.submit(append(event(1, CANARY))).result()
@@ -95,7 +95,7 @@ def test_a_row_is_encrypted_however_many_streams_are_read_while_its_first_event_
 
 
 def test_a_repeat_is_known_by_every_process_whichever_key_hashed_it(two: tuple[EncryptedEventLog, EncryptedEventLog]):
-    """Of a stream that has the keys of both."""
+    """The stream has the keys of both."""
     first, second = two
     appends = [
         append(event(number, CANARY, content=b"yes"), request=RequestKey(f"r{number}", b"asked")) for number in (1, 2)

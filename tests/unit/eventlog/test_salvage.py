@@ -492,7 +492,7 @@ def test_a_log_that_a_process_owns_is_left_alone(tmp_path: Path):
 
 
 def test_nothing_is_made_beside_the_damaged_log(tmp_path: Path):
-    """The salvage does not even make a lock, where there is none."""
+    """The salvage does not even make a missing lock."""
     whole = log_at(tmp_path / "log.db", *TWO_STREAMS)
     alone = tmp_path / "alone" / "log.db"
     alone.parent.mkdir()

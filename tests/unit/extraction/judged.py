@@ -4,8 +4,8 @@
 the cues were written, `held` was only counted; so a failure tells counts by category, and no sentence.
 
 An extract has no list of rules, so a rule is read rightly if no list has it. Owners and dates are compared by their
-words, without the article or preposition before them. A sentence of fewer than eight letters is none to extraction, so
-no split expects one.
+words, without the article or preposition before them. Extraction ignores a sentence of fewer than eight letters, so no
+split expects one.
 """
 
 from __future__ import annotations

@@ -255,7 +255,7 @@ def test_gauges_follow_what_they_are_told() -> None:
 
 
 def test_what_nothing_holds_any_longer_is_0_again_and_what_is_unknown_is_no_0():
-    """A reason that is missing from a count is counted as none; a count that is missing is none at all."""
+    """A reason that is missing from a count has 0; a count that is missing has no figure at all."""
     metrics = opened()
     metrics.conversations_counted(ConversationsCounted(over_budget=2, held={HeldBy.COOLDOWN: 5}))
     metrics.log_measured(LogMeasured(size_bytes=10, free_bytes=20))

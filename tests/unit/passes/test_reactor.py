@@ -13,6 +13,7 @@ from abridged.service.codec.values import canonical, message_to_proto
 from abridged.service.conversations.append_request import AppendRequest
 from abridged.service.conversations.table import Attention
 from abridged.service.domain.commands import StartPass
+from abridged.service.domain.errors import ConversationIsArchived
 from abridged.service.domain.events import (
     Settings,
     SummarizationCompleted,
@@ -169,6 +170,28 @@ async def test_a_skip_before_any_pass_is_counted_without_a_trigger():
 
     (counted,) = [s for f in bench.metrics.collect() for s in f.samples if "trigger" in s.labels and s.value]
     assert (counted.labels["outcome"], counted.labels["trigger"], counted.value) == ("skipped", "none", 1)
+
+
+async def test_a_pass_of_what_was_archived_meanwhile_is_no_bug():
+    """Nobody has to look for one; its metric counts it as cancelled."""
+    bench = ReactorBench(pauses=CommitPauses(first_s=0.0, max_s=0.0))
+
+    def archived(key: StreamId, kind: str) -> EventLogError | None:
+        if (key, kind) == (A, "SummarizationCompleted"):
+            raise ConversationIsArchived(A.name, file="f")
+        return None
+
+    bench.refuse = archived
+    bench.reactor.start(())
+    with capture_logs() as lines:
+        await bench.trigger(A)
+        await bench.trigger(B)
+        await bench.until_completed(B)
+    await bench.reactor.stop(grace_s=1.0)
+
+    told = [line["event"] for line in lines if line.get("conversation_id") == A.name]
+    assert "pass.superseded" in told
+    assert "pass.failed" not in told
 
 
 async def test_a_fallback_that_asked_no_model_is_logged():

@@ -12,7 +12,7 @@ SENTENCE = "The importer reads the table of orders at four. "
 
 @pytest.mark.parametrize("period", [1, 2, 49, 50, 51, 300, PERIOD_MAX])
 def test_a_loop_is_the_same_characters_often_enough(period):
-    """Four times, and 200 characters; one character less of either is none yet."""
+    """Four times, and 200 characters; one character less of either is no loop yet."""
     phrase = "".join(chr(0x4E00 + n) for n in range(period))
     enough = max(CHARS_MIN, TIMES * period)
     text = (phrase * enough)[-enough:]

@@ -254,7 +254,7 @@ def test_a_rule_with_another_number_is_laid_down_anew():
     ],
 )
 def test_a_preference_is_told_in_every_language(text):
-    """As its writer states it."""
+    """The writer of the message states it."""
     assert states_preference(text)
 
 

@@ -21,7 +21,7 @@ SAMPLES = json.loads((Path(__file__).parent / "samples.json").read_text(encoding
 """Short texts of every script class, each with its count of the o200k vocabulary."""
 
 COUNTED = json.loads((Path(__file__).parents[2] / "golden/token_counts.json").read_text(encoding="utf-8"))
-"""Their counts by older vocabularies."""
+"""Counts of the same texts by older vocabularies."""
 
 
 def errors() -> dict[str, float]:
@@ -58,7 +58,7 @@ def test_the_empty_text_has_no_tokens() -> None:
 
 @pytest.mark.parametrize("vocabulary", ["llama2", "smollm2"])
 def test_a_models_name_says_which_vocabulary_is_estimated(vocabulary: str) -> None:
-    """Of an older one, which has up to four tokens for one of a newer."""
+    """An older vocabulary has up to four tokens for one of a newer vocabulary."""
     estimate = ESTIMATE.of(f"ollama:{vocabulary}:1b")
     errors = [estimate.count(SAMPLES[name]["text"]) / real - 1 for name, real in COUNTED[vocabulary].items()]
 
@@ -79,12 +79,21 @@ def test_a_count_is_what_the_tables_say(characters: list[str], repeated: int) ->
         for front, behind in zip(classes, classes[way.distance :], strict=False)
     )
 
-    assert ESTIMATE.count(text) == max(1, min(-(-hundredths // 100), 4 * len(text)))
+    assert ESTIMATE.count(text) == max(1, min(-(-hundredths // 100), 4 * len(text)), estimated._fewest(text))
+
+
+@pytest.mark.parametrize("vocabulary", estimated.estimated_vocabularies())
+@pytest.mark.parametrize(
+    ("text", "characters"), [(" $", 8), (":a", 8), ("\u0420", 8), ("s", 8), ("ع", 8), ("}", 64), (" ", 64)]
+)
+def test_no_long_text_counts_as_next_to_nothing(vocabulary: str, text: str, characters: int) -> None:
+    """Pairs that weigh nothing count, too: no text that was read for the weights has them in a row."""
+    assert EstimatingCounter(vocabulary).count(text * 64_000) >= 64_000 * len(text) // characters - 1
 
 
 @given(st.text(st.characters(), max_size=50))
 def test_a_unit_has_the_class_of_its_character(text: str) -> None:
-    """Whatever stands beside it: choosing by whole texts is choosing one by one."""
+    """No neighbour changes it: choosing by whole texts is choosing one by one."""
     tables = estimated._tables()
 
     assert tables.classes("é" + text) == b"".join(
