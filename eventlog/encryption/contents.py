@@ -48,7 +48,8 @@ class Contents:
 
     def remember(self, stream: StreamId, key: DataKey) -> None:
         """Remember the stream's key."""
-        if self._of_stream.get(stream) is key:
+        known = self._of_stream.get(stream)
+        if known is not None and known.id == key.id:
             return
         with self._lock:
             self._of_stream.pop(stream, None)
