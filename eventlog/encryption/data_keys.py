@@ -96,7 +96,13 @@ class DataKeys:
         def rewrapped(stored: StoredKey) -> StoredKey:
             return first.wrapped(stored.id, self._operator_keys.unwrapped(stored))
 
-        return self.store.rewrap(first.id, rewrapped, done)
+        self.store.set_current(first.id)
+        after = count = 0
+        while (some := self.store.rewrap_some(first.id, rewrapped, after=after)) is not None:
+            after, replaced = some
+            count += replaced
+            done(count)
+        return count
 
     def close(self) -> None:
         """Forget the keys that were made ahead, and release the store."""
