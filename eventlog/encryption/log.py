@@ -234,7 +234,7 @@ class EncryptedEventLog:
         return self._contents.clear.erased if is_erased else payload
 
     def _is_erased(self, stream: StreamId) -> bool:
-        """Whether a stream that has no key had one."""
+        """Return True if a stream that has no key had one."""
         telling = self._telling(stream)
         return telling is not None and (is_encrypted(telling.payload) or telling.payload == self._contents.clear.erased)
 

@@ -17,8 +17,8 @@ _ENCRYPTED: Final = "encrypted:"
 
 
 class EncryptedSnapshots:
-    """The Snapshots in `stored`. Snapshots of streams without a key are in clear, like their events; of a stream whose
-    key was erased there are none."""
+    """The Snapshots in `stored`. Snapshots of streams without a key are in clear, like their events; there
+    are no snapshots of a stream whose key was erased."""
 
     def __init__(self, stored: Snapshots, contents: Contents, key_of: Found) -> None:
         self._stored = stored

@@ -266,7 +266,7 @@ def test_a_process_that_keeps_the_old_key_goes_on_under_the_new_one(kept: Callab
 
 
 def test_keys_are_made_where_no_thread_can_be(tmp_path: Path):
-    """By whoever needs one."""
+    """The thread that needs a key makes it."""
     with closing(keys_of(tmp_path / "keys")) as keys:
         size = threading.stack_size(1 << 50)  # more than there are addresses
         try:

@@ -123,7 +123,7 @@ def test_a_key_of_an_append_that_is_refused_is_not_the_streams(two: tuple[Encryp
 
 
 def test_an_erased_stream_is_not_searched_for_a_key(counted: tuple[CountedLog, EncryptedEventLog]):
-    """However long it is: its first event tells, and an event that is left in clear needs none."""
+    """The first event tells, however long the stream is, and an event that is left in clear needs no key."""
     stored, log = counted
     log.submit(append(*(event(number) for number in range(1, 21)))).result()
     log.erase(A, 21)
@@ -137,7 +137,7 @@ def test_an_erased_stream_is_not_searched_for_a_key(counted: tuple[CountedLog, E
 
 
 def test_a_stream_that_was_begun_in_clear_is_told_by_its_newest_events(counted: tuple[CountedLog, EncryptedEventLog]):
-    """Those that nobody encrypts tell nothing; one in clear, that none is encrypted."""
+    """Events that nobody encrypts tell nothing; one in clear tells that the stream has no key."""
     stored, log = counted
     stored.submit(append(*(event(number) for number in range(1, 21)))).result()
     stored.read = 0
@@ -155,7 +155,7 @@ def test_a_stream_that_was_begun_in_clear_is_told_by_its_newest_events(counted: 
 
 
 def test_a_row_without_contents_needs_no_key(tmp_path: Path):
-    """An erased stream's is written in a transaction that others wait for."""
+    """The row of an erased stream is written in a transaction that others wait for."""
     rows = encrypted_backend(tmp_path / "log.db").rows(NOTES)
     asked: list[StreamId] = []
     with closing(keys_of(tmp_path / "keys")) as keys:
@@ -180,8 +180,7 @@ def test_what_takes_the_place_of_an_event_has_its_key(two: tuple[EncryptedEventL
 
 
 def test_nothing_is_written_in_clear_of_a_stream_whose_key_is_erased(tmp_path: Path):
-    """Neither in the place of an event, of one that was in clear neither, nor in a row or a snapshot: another process
-    may have erased it."""
+    """Another process may have erased it: events, also those that were in clear, rows and snapshots stay empty."""
     path = tmp_path / "log.db"
     with closing(opened(SqliteBackend(path)).log) as plain:
         plain.submit(append(event(1, b"before"))).result()
