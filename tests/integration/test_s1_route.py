@@ -228,7 +228,7 @@ async def test_s1_edge_4_tool_output_does_not_bloat_the_summary(tmp_path, model)
 @pytest.mark.parametrize(
     ("mode", "rows"),
     [
-        (conversation.TOOL_OUTPUT_FULL, 1_200),
+        (conversation.TOOL_OUTPUT_FULL, 1_800),
         (conversation.TOOL_OUTPUT_CAPPED, 30),
         (conversation.TOOL_OUTPUT_OMITTED, 0),
     ],
@@ -243,7 +243,7 @@ async def test_s1_edge_4_tool_output_is_filtered_as_the_policy_says(tmp_path, mo
         sidecar(tmp_path, on_ollama(ollama) | ANY_DRAFT) as s,
     ):
         chat = s.chat(context_length=30_000, policy={"tool_output": mode})
-        output = "\n".join(f"row {n}: shipped" for n in range(1_200))
+        output = "\n".join(f"row {n}: shipped" for n in range(1_800))
         await chat.append(said(1), call(2, "a"), tool_result(3, "a", output), *(said(n) for n in range(4, 13)))
 
         await chat.summarize()
@@ -251,7 +251,7 @@ async def test_s1_edge_4_tool_output_is_filtered_as_the_policy_says(tmp_path, mo
         prompts = "".join(body["messages"][-1]["content"] for body in ollama.asked())
         assert prompts.count("shipped") <= rows
         assert ("row 0: shipped" in prompts) == (rows > 0)
-        assert ("row 1199: shipped" in prompts) == (rows > 0)
+        assert ("row 1799: shipped" in prompts) == (rows > 0)
         original = await chat.context(view=api.CONTEXT_VIEW_ORIGINAL)
         assert original.messages[2].message.content == output
         assert original.messages[2].message.role == message_pb2.ROLE_TOOL
