@@ -355,7 +355,7 @@ def _chat_models(
     resources.push_async_callback(close)
     resources.push_async_callback(lengths.close)
     models = ChatModels(lengths, conversations.counting, on_exact=learned)
-    counter.on_ready = learned
+    counter.tell(learned)
     return models
 
 
