@@ -30,7 +30,6 @@ from abridged.service.domain.commands import ArchiveConversation, UnarchiveConve
 from abridged.service.domain.conversation import Conversation, initial_state
 from abridged.service.domain.errors import (
     ArchiveUnusable,
-    ConversationHasForks,
     ConversationIsErased,
     ConversationIsOpen,
     ConversationNotFound,
@@ -75,7 +74,7 @@ class Archives:
         row = await self._row(key)
         if not row.closed:
             raise ConversationIsOpen(key.name)
-        await self._require_no_forks(key)
+        await asyncio.to_thread(self._table.require_no_forks, key)
         if dry_run:
             return Archived() if row.archive_file else Archived(1, row.message_version)
         return await self._purges.carried_out(self._archived([row]))
@@ -150,16 +149,12 @@ class Archives:
             title=state.shown_title,
             forked_from=state.ancestors[0].conversation_id if state.ancestors else "",
         )
-        require = partial(self._require_no_forks, key)
+        require = partial(asyncio.to_thread, self._table.require_no_forks, key)
         try:
             return bool(await self._conversations.end(key, ArchiveConversation(event), require=require))
         except ConversationIsErased:  # while the file was written: its purge may have looked before
             await asyncio.to_thread(self._folder.remove, self._log.log_id, key)
             raise
-
-    async def _require_no_forks(self, key: StreamId) -> None:
-        if forks := await asyncio.to_thread(self._table.forks_of, key):
-            raise ConversationHasForks(forks=len(forks))
 
     async def _unarchived(self, key: StreamId) -> None:
         # Whatever is in the way of a purge: the content may be in the log all the same, or be blanked once more.
