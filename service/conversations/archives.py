@@ -21,7 +21,7 @@ from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import EventLog
 from abridged.service.codec.events import ERASED, UnknownEvent
 from abridged.service.conversations.conversations import Conversations
-from abridged.service.conversations.purges import Purges, archived_in
+from abridged.service.conversations.purges import Purges, archived_in, nothing_required
 from abridged.service.conversations.replay import evolved, recorded_events, replayed
 from abridged.service.conversations.row import Row
 from abridged.service.conversations.table import ConversationTable
@@ -160,7 +160,9 @@ class Archives:
         # Whatever is in the way of a purge: the content may be in the log all the same, or be blanked once more.
         with suppress(ArchiveUnusable, LogCorrupt):
             await self._purges.purged(key)
-        await self._conversations.end(key, UnarchiveConversation(), require=partial(self._back, key))
+        await self._conversations.end(
+            key, UnarchiveConversation(), require=nothing_required, before_archiving=partial(self._back, key)
+        )
 
     async def _back(self, key: StreamId) -> Conversation | None:
         """Put the content back in the conversation's turn, in which nobody erases it, and return the state before."""
