@@ -88,10 +88,10 @@ class EncryptedBackend:
             failing.pop_all()
         contents = Contents(keys, self._clear)
         log = EncryptedEventLog(opened.log, contents)
-        rows.through(contents, log.key_unless_lost)
+        rows.through(contents, log.key_beside)
         kept = opened.kept
         if kept is not None:
-            kept = Kept(rows, EncryptedSnapshots(kept.snapshots, contents, log.key_of))
+            kept = Kept(rows, EncryptedSnapshots(kept.snapshots, contents, log.key_beside))
         return opened._replace(log=log, kept=kept, keys=log)
 
     def names(self) -> list[str]:

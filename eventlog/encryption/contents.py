@@ -48,7 +48,8 @@ class Contents:
 
     def remember(self, stream: StreamId, key: DataKey) -> None:
         """Remember the stream's key."""
-        if self._of_stream.get(stream) is key:
+        known = self._of_stream.get(stream)
+        if known is not None and known.id == key.id:
             return
         with self._lock:
             self._of_stream.pop(stream, None)
@@ -109,5 +110,9 @@ def keys_named(payloads: Sequence[bytes]) -> set[bytes]:
     return {key_id_of(payload) for payload in payloads if is_encrypted(payload)}
 
 
+class KeyErased(Exception):
+    """A stream's key was erased, or is lost: nothing may be kept beside the stream any more."""
+
+
 Found = Callable[[StreamId], DataKey | None]
-"""Returns a stream's key; None if no event of it is encrypted, or its key was erased."""
+"""Returns a stream's key; None if no event of it is encrypted. Raises KeyErased."""

@@ -72,7 +72,10 @@ class DataKeys:
     def make_ahead(self) -> None:
         """Start a thread that makes keys, unless one is at work."""
         if self._making.acquire(blocking=False):
-            threading.Thread(target=self._made_ahead, daemon=True).start()
+            try:
+                threading.Thread(target=self._made_ahead, daemon=True).start()
+            except RuntimeError:  # the machine has no thread left: whoever needs a key makes it
+                self._making.release()
 
     def erase(self, key_ids: Collection[bytes], log_id: str, stream: StreamId, position: int) -> None:
         """Erase these keys of the stream for good, and note that the event at this position of the log erased it."""
@@ -93,7 +96,13 @@ class DataKeys:
         def rewrapped(stored: StoredKey) -> StoredKey:
             return first.wrapped(stored.id, self._operator_keys.unwrapped(stored))
 
-        return self.store.rewrap(first.id, rewrapped, done)
+        self.store.set_current(first.id)
+        after = count = 0
+        while (some := self.store.rewrap_some(first.id, rewrapped, after=after)) is not None:
+            after, replaced = some
+            count += replaced
+            done(count)
+        return count
 
     def close(self) -> None:
         """Forget the keys that were made ahead, and release the store."""

@@ -69,9 +69,16 @@ class KeyStore(Protocol):
         """Undo, for these streams of a log, that `erased_after` returns them for any position."""
         ...
 
-    def rewrap(self, wrapper: bytes, rewrapped: Callable[[StoredKey], StoredKey], done: Callable[[int], None]) -> int:
-        """Make `wrapper` current, and replace each data key of another wrapper by the one that `rewrapped` returns for
-        it, REWRAPPED_AT_ONCE in a transaction. Calls `done` with their number so far, and returns it."""
+    def set_current(self, wrapper: bytes) -> None:
+        """Have the operator's key with this id wrap new data keys."""
+        ...
+
+    def rewrap_some(
+        self, wrapper: bytes, rewrapped: Callable[[StoredKey], StoredKey], *, after: int
+    ) -> tuple[int, int] | None:
+        """Replace the next REWRAPPED_AT_ONCE data keys of another wrapper, those after a number, by what `rewrapped`
+        returns for each that is not erased. Returns the last one's number and how many were replaced, or None at the
+        end."""
         ...
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from types import MappingProxyType
 from typing import Any
 
-from abridged.eventlog.encryption.contents import Contents, keys_named
+from abridged.eventlog.encryption.contents import Contents, KeyErased, keys_named
 from abridged.eventlog.encryption.data_key import DataKey, place_of_event
 from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
 from abridged.eventlog.errors import EventIdConflict, EventLogError, KeyLost, RequestKeyConflict
@@ -55,8 +55,13 @@ class EncryptedEventLog:
     def post(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
         is_clear = all(self._contents.clear.have(event.type, event.payload) for event in append.events)
         try:
-            key = self.key_unless_lost(append.stream) if is_clear else self.key_of(append.stream)
-            if key is None and is_clear:
+            if is_clear and append.request is None:
+                key = None
+            elif append.expected == 0:  # there are no events to look at, which would cost this thread a read
+                key = self._contents.known_key(append.stream)
+            else:
+                key = self.key_unless_lost(append.stream) if is_clear else self.key_of(append.stream)
+            if is_clear and key is None:
                 # An erased stream gets no new key: it would be in the stream's row, and no event would name it.
                 self._log.post(append, ticket, completions)
                 return
@@ -117,14 +122,14 @@ class EncryptedEventLog:
         return self._log.stream_version(stream)
 
     def blank(self, stream: StreamId, payloads: Mapping[int, bytes], *, expected_version: int | None = None) -> None:
-        first, last = min(payloads), max(payloads)
-        is_erasure = all(payload == self._contents.clear.erased for payload in payloads.values())
-        key, encrypted, after = None if is_erasure else self.key_of(stream), dict(payloads), first - 1
-        while key and after < last and (page := self._log.read_sealed(stream, after=after)):
-            for event in (sealed.event for sealed in page if sealed.event.version in payloads):
-                place = place_of_event(stream, event)
-                encrypted[event.version] = self._contents.encrypted(key, event.type, payloads[event.version], place)
+        left = {version for version, payload in payloads.items() if payload != self._contents.clear.erased}
+        encrypted = dict(payloads)
+        after = min(left, default=1) - 1
+        while left and (page := self._log.read_sealed(stream, after=after)):
+            for event in (sealed.event for sealed in page if sealed.event.version in left):
+                encrypted[event.version] = self._blanked(event, payloads[event.version])
             after = page[-1].event.version
+            left = {version for version in left if version > after}
         self._log.blank(stream, encrypted, expected_version=expected_version)
 
     def purge(self) -> bool:
@@ -160,6 +165,13 @@ class EncryptedEventLog:
             return self.key_of(stream)
         except KeyLost:
             return None
+
+    def key_beside(self, stream: StreamId) -> DataKey | None:
+        """Return the key for what is kept beside a stream; None if no event of it is encrypted. Raises KeyErased."""
+        key = self.key_unless_lost(stream)
+        if key is None and self._is_erased(stream):
+            raise KeyErased
+        return key
 
     def erase(self, stream: StreamId, position: int) -> None:
         """Erase every key that an event of the stream names, so that nobody can read its contents in any copy of the
@@ -208,19 +220,44 @@ class EncryptedEventLog:
         (event,) = self._log.read_all(after=position - 1, limit=1)
         return self._contents.keys.of(key_id_of(event.payload)) if is_encrypted(event.payload) else None
 
+    def _blanked(self, event: RecordedEvent, payload: bytes) -> bytes:
+        """The payload as it is stored in the place of an event's own, with its own key."""
+        if self._contents.clear.have(event.type, payload):
+            return payload
+        if is_encrypted(event.payload):
+            key, is_erased = self._contents.keys.of(key_id_of(event.payload)), True
+        else:
+            key = self.key_of(event.stream)
+            is_erased = key is None and self._is_erased(event.stream)
+        if key is not None:
+            return key.encrypted(payload, place_of_event(event.stream, event))
+        return self._contents.clear.erased if is_erased else payload
+
+    def _is_erased(self, stream: StreamId) -> bool:
+        """Return True if a stream that has no key had one."""
+        telling = self._telling(stream)
+        return telling is not None and (is_encrypted(telling.payload) or telling.payload == self._contents.clear.erased)
+
     def _found_key(self, stream: StreamId) -> DataKey | None:
-        """The key of the stream's first event, or of the newest encrypted one if the first is in clear; None without an
-        encrypted one, or if the key was erased."""
-        first = self._log.read_sealed(stream, limit=1)
-        named = [sealed.event.payload for sealed in first if is_encrypted(sealed.event.payload)]
-        before = 0
-        while first and not named and (page := self._log.read_stream(stream, after=before, backward=True)):
-            named = [event.payload for event in page if is_encrypted(event.payload)]
-            before = page[-1].version
-        key = self._contents.keys.of(key_id_of(named[0])) if named else None
+        telling = self._telling(stream)
+        if telling is None or not is_encrypted(telling.payload):
+            return None
+        key = self._contents.keys.of(key_id_of(telling.payload))
         if key is not None:
             self._contents.remember(stream, key)
         return key
+
+    def _telling(self, stream: StreamId) -> RecordedEvent | None:
+        """The event that tells of the stream's key: the first one, if it is encrypted or was erased, and with it all
+        others; else the newest that is not left in clear, since the stream was begun before encryption."""
+        for first in (sealed.event for sealed in self._log.read_sealed(stream, limit=1)):
+            if is_encrypted(first.payload) or first.payload == self._contents.clear.erased:
+                return first
+            for limit in (1, PAGE_EVENTS_MAX):
+                for event in self._log.read_stream(stream, limit=limit, backward=True):
+                    if not self._contents.clear.have(event.type, event.payload):
+                        return event
+        return None
 
     def _encrypted(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from struct import Struct, error
 from typing import Any, Final, Generic
 
-from abridged.eventlog.encryption.contents import Contents, Found
+from abridged.eventlog.encryption.contents import Contents, Found, KeyErased
 from abridged.eventlog.encryption.data_key import place_in_stream
 from abridged.eventlog.encryption.framing import is_encrypted
 from abridged.eventlog.errors import StreamCorrupt
@@ -18,7 +18,8 @@ _LENGTH: Final = Struct(">I")
 
 
 class EncryptedRows(Generic[R]):
-    """The StoredRows in `stored`. Rows of streams without a key are in clear, like their events.
+    """The StoredRows in `stored`. Rows of streams without a key are in clear, like their events, and so are those
+    without contents.
 
     Rows are as they are stored until `through` gives the keys.
     """
@@ -82,7 +83,12 @@ class EncryptedRows(Generic[R]):
         return self.stored.tally(mark)
 
     def _encrypted(self, row: R) -> R:
-        key = self._key_of(StreamId(row[0], row[1]))
+        if all(getattr(row, column) == empty for column, empty in self._empty.items()):
+            return row
+        try:
+            key = self._key_of(StreamId(row[0], row[1]))
+        except KeyErased:
+            return self._with(row, self._empty)
         if key is None:
             return row
         values = [_bytes_of(getattr(row, column)) for column in self._private]

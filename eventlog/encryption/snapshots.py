@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from abridged.eventlog.encryption.contents import Contents, Found
+from abridged.eventlog.encryption.contents import Contents, Found, KeyErased
 from abridged.eventlog.encryption.data_key import place_in_stream
+from abridged.eventlog.encryption.framing import key_id_of
 from abridged.eventlog.errors import LogCorrupt
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.snapshots import Snapshots, StoredSnapshot
@@ -16,7 +17,8 @@ _ENCRYPTED: Final = "encrypted:"
 
 
 class EncryptedSnapshots:
-    """The Snapshots in `stored`. Snapshots of streams without a key are in clear, like their events."""
+    """The Snapshots in `stored`. Snapshots of streams without a key are in clear, like their events; there
+    are no snapshots of a stream whose key was erased."""
 
     def __init__(self, stored: Snapshots, contents: Contents, key_of: Found) -> None:
         self._stored = stored
@@ -33,7 +35,11 @@ class EncryptedSnapshots:
             state = self._contents.opened_beside(found.state, key, _place(found))
         except LogCorrupt:
             return None
-        return None if state is None else found._replace(state=state)
+        if state is None:
+            return None
+        if (own := self._contents.keys.of(key_id_of(found.state))) is not None:
+            self._contents.remember(key, own)  # for the next append: the events may not be read
+        return found._replace(state=state)
 
     def is_damaged(self, key: StreamId) -> bool:
         return self._stored.is_damaged(key)
@@ -42,7 +48,9 @@ class EncryptedSnapshots:
         return self._stored.version_of(key)
 
     def put(self, snapshot: StoredSnapshot, *, unless: Callable[[], bool] = lambda: False) -> None:
-        self._stored.put(self._encrypted(snapshot), unless=unless)
+        encrypted = self._encrypted(snapshot)
+        if encrypted is not None:
+            self._stored.put(encrypted, unless=unless)
 
     def set_aside(self, key: StreamId, newer: StoredSnapshot | None = None) -> int:
         return self._stored.set_aside(key, None if newer is None else self._encrypted(newer))
@@ -56,8 +64,11 @@ class EncryptedSnapshots:
     def drop_proven(self, proven: Mapping[StreamId, int]) -> int:
         return self._stored.drop_proven(proven)
 
-    def _encrypted(self, snapshot: StoredSnapshot) -> StoredSnapshot:
-        key = self._key_of(snapshot.stream)
+    def _encrypted(self, snapshot: StoredSnapshot) -> StoredSnapshot | None:
+        try:
+            key = self._key_of(snapshot.stream)
+        except KeyErased:
+            return None
         if key is None:
             return snapshot
         state = key.encrypted(snapshot.state, _place(snapshot))

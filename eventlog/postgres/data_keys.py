@@ -140,21 +140,19 @@ class PostgresKeyStore:
         with self._transaction() as connection:
             connection.execute(_SETTLED, (DUE, namespaces, names, log_id))
 
-    def rewrap(self, wrapper: bytes, rewrapped: Callable[[StoredKey], StoredKey], done: Callable[[int], None]) -> int:
+    def set_current(self, wrapper: bytes) -> None:
         with self._transaction() as connection:
             connection.execute(_SET_CURRENT, (wrapper,))
-        after = count = 0
-        while True:
-            with self._transaction() as connection:
-                rows = connection.execute(_OTHERS, (after, wrapper, REWRAPPED_AT_ONCE)).fetchall()
-                old = [StoredKey(*map(bytes, row[1:])) for row in rows]
-                new = [rewrapped(key) for key in old if not key.is_erased]
-                connection.execute(_REWRAP, _columns(new))
-            if not rows:
-                return count
-            after = rows[-1][0]
-            count += len(new)
-            done(count)
+
+    def rewrap_some(
+        self, wrapper: bytes, rewrapped: Callable[[StoredKey], StoredKey], *, after: int
+    ) -> tuple[int, int] | None:
+        with self._transaction() as connection:
+            rows = connection.execute(_OTHERS, (after, wrapper, REWRAPPED_AT_ONCE)).fetchall()
+            old = [StoredKey(*map(bytes, row[1:])) for row in rows]
+            new = [rewrapped(key) for key in old if not key.is_erased]
+            connection.execute(_REWRAP, _columns(new))
+        return (rows[-1][0], len(new)) if rows else None
 
     def close(self) -> None:
         with self._lock:

@@ -41,6 +41,21 @@ _EXTENSION: Final = 1159
 _REPEATED, _MAP, _REQUIRED, _IGNORE = 18, 19, 25, 27
 """The numbers of FieldRules; those of the rules of single values are in _RULES_OF."""
 
+_ONEOF_REQUIRED = 1
+"""The number of OneofRules."""
+
+_MIN_ITEMS, _MAX_ITEMS, _ITEMS = 1, 2, 4
+"""The numbers of RepeatedRules."""
+
+_MAX_PAIRS, _KEYS, _VALUES = 2, 4, 5
+"""The numbers of MapRules."""
+
+_MIN_LEN, _MAX_LEN, _PATTERN = 2, 3, 6
+"""The numbers of StringRules."""
+
+_DEFINED_ONLY, _NOT_IN = 2, 4
+"""The numbers of EnumRules."""
+
 Violation = tuple[str, str]
 """The path of a field, as BadRequest has it, and what it must be."""
 
@@ -86,7 +101,7 @@ class MessageRules:
         self._fields = [field for field in fields if field is not None]
         self._holds = {field.number: field.checks.holds for field in self._fields}
         self._needed = [field for field in self._fields if field.must_be_set]
-        self._oneofs = [o.name for o in descriptor.oneofs if _option(_rules(o), 1, default=0)]
+        self._oneofs = [o.name for o in descriptor.oneofs if _option(_rules(o), _ONEOF_REQUIRED, default=0)]
 
     @property
     def is_empty(self) -> bool:
@@ -121,6 +136,7 @@ class MessageRules:
 def _field(field: FieldDescriptor, known: dict[str, MessageRules]) -> _Field | None:
     options = _rules(field)
     required = bool(_option(options, _REQUIRED, default=0))
+    assert field.has_presence or not required, f"{field.full_name} has no presence, so that it cannot be required"
     checks = _checks(field, options, known)
     if checks is None and not required:
         return None
@@ -136,8 +152,9 @@ def _checks(field: FieldDescriptor, options: _Options, known: dict[str, MessageR
     if not field.is_repeated:
         return _joined(_of_scalar(field, options), inside)
     own = _fields(_option(options, _REPEATED, default=b""))
-    items = _joined(_of_scalar(field, _fields(_option(own, 4, default=b""))), inside)
-    bounds = [{1: _fewest_items, 2: _most_items}[name](limit) for name, (limit,) in own.items() if name != 4]
+    items = _joined(_of_scalar(field, _fields(_option(own, _ITEMS, default=b""))), inside)
+    kinds = {_MIN_ITEMS: _fewest_items, _MAX_ITEMS: _most_items}
+    bounds = [kinds[name](limit) for name, (limit,) in own.items() if name != _ITEMS]
     return _of_list(bounds, items) if bounds or items else None
 
 
@@ -204,9 +221,9 @@ def _of_map(entry: Descriptor, options: _Options) -> _Checks | None:
     own = _fields(_option(options, _MAP, default=b""))
     if not own:
         return None
-    keys = _of_scalar(entry.fields_by_name["key"], _fields(_option(own, 4, default=b""))) or _of_value(())
-    values = _of_scalar(entry.fields_by_name["value"], _fields(_option(own, 5, default=b""))) or _of_value(())
-    bounds = [{2: _most_pairs}[name](limit) for name, (limit,) in own.items() if name not in (4, 5)]
+    keys = _of_scalar(entry.fields_by_name["key"], _fields(_option(own, _KEYS, default=b""))) or _of_value(())
+    values = _of_scalar(entry.fields_by_name["value"], _fields(_option(own, _VALUES, default=b""))) or _of_value(())
+    bounds = [{_MAX_PAIRS: _most_pairs}[name](limit) for name, (limit,) in own.items() if name not in (_KEYS, _VALUES)]
 
     def holds(pairs: Any) -> bool:
         return all(bound.holds(pairs) for bound in bounds) and all(
@@ -237,7 +254,11 @@ def _most_pairs(limit: int) -> _Rule:
 
 
 def _string_rules(_field: FieldDescriptor, own: _Options) -> Iterator[_Rule]:
-    kinds: dict[int, Callable[[Any], _Rule]] = {2: _least_length, 3: _most_length, 6: _pattern}
+    kinds: dict[int, Callable[[Any], _Rule]] = {
+        _MIN_LEN: _least_length,
+        _MAX_LEN: _most_length,
+        _PATTERN: _pattern,
+    }
     for name, (limit,) in own.items():
         yield kinds[name](limit)
 
@@ -261,7 +282,7 @@ def _pattern(encoded: bytes) -> _Rule:
 
 def _enum_rules(field: FieldDescriptor, own: _Options) -> Iterator[_Rule]:
     for name, values in own.items():
-        yield {2: _defined, 4: _not_in}[name](field, frozenset(values))
+        yield {_DEFINED_ONLY: _defined, _NOT_IN: _not_in}[name](field, frozenset(values))
 
 
 def _defined(field: FieldDescriptor, _values: frozenset[int]) -> _Rule:

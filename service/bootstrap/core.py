@@ -332,8 +332,8 @@ def _chat_models(
     tasks: set[asyncio.Task[None]] = set()
 
     async def update(key: StreamId) -> None:
-        factor = await models.recounted(await conversations.state(key))
-        await conversations.execute(key, lambda state: ChangeSettings(models.updated(state.settings, factor)))
+        recount = await models.recounted(await conversations.state(key))
+        await conversations.execute(key, lambda state: ChangeSettings(models.updated(state.settings, recount)))
 
     def learned(model: str) -> None:
         task = asyncio.get_running_loop().create_task(models.learned(model, update))
@@ -355,7 +355,7 @@ def _chat_models(
     resources.push_async_callback(close)
     resources.push_async_callback(lengths.close)
     models = ChatModels(lengths, conversations.counting, on_exact=learned)
-    counter.on_ready = learned
+    counter.tell(learned)
     return models
 
 

@@ -140,9 +140,11 @@ def assembled(
     if core.conversations.is_shared:
         _follow(core, resources)
     if settings.log.time_to_live_s:
-        _keep_up(partial(erase_unchanged, core.erasures), settings.log.time_to_live_s, core, started, resources)
+        _start_retention(partial(erase_unchanged, core.erasures), settings.log.time_to_live_s, core, started, resources)
     if settings.log.archive_after_s:
-        _keep_up(partial(archive_unchanged, core.archives), settings.log.archive_after_s, core, started, resources)
+        _start_retention(
+            partial(archive_unchanged, core.archives), settings.log.archive_after_s, core, started, resources
+        )
     server, validation = settings.server, Validation()
     admission = admission_of(settings)
     recall = open_recall(settings, core.log, core.conversations.state, resources)
@@ -184,7 +186,7 @@ def _follow(core: Core, resources: AsyncExitStack) -> None:
     resources.callback(asyncio.create_task(following.run()).cancel)
 
 
-def _keep_up(
+def _start_retention(
     retention: Callable[..., Awaitable[None]],
     after_s: float,
     core: Core,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.encryption.backend import EncryptedBackend, KeyPlace
 from abridged.eventlog.encryption.contents import Contents
+from abridged.eventlog.encryption.data_keys import DataKeys
 from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
 from abridged.eventlog.encryption.key_file import KeyFile
 from abridged.eventlog.encryption.salvage import encrypted_meaning
@@ -54,17 +55,17 @@ def _operator_keys(encryption: EncryptionSettings) -> str:
     return encryption.key_file.read_text("utf-8") if encryption.key_file else text_of(encryption.key)
 
 
+def _existing(place: KeyPlace) -> closing[DataKeys]:
+    if not place.exists():
+        raise KeysUnusable(f"there are no data keys at {place.name}: encryption.keys_path names those of the log")
+    return closing(place.opened())
+
+
 @contextmanager
 def meaning_with_keys(meaning: Meaning, settings: Settings) -> Iterator[Meaning]:
     """Yield the meaning of the events of an encrypted log. Raises KeysUnusable without its data keys."""
-    place = key_place(settings)
-    if not place.exists():
-        raise KeysUnusable(f"there are no data keys at {place.name}: encryption.keys_path names those of the log")
-    keys = place.opened()
-    try:
+    with _existing(key_place(settings)) as keys:
         yield encrypted_meaning(meaning, Contents(keys, CLEAR))
-    finally:
-        keys.close()
 
 
 def require_keys(settings: Settings) -> None:
@@ -83,16 +84,12 @@ def keys_of(settings: Settings) -> str:
     _looked_at(settings, _require_no_archives)
     if not place.exists():
         return f"data keys at {place.name} will be made"
-    keys = place.opened()
-    try:
+    with _existing(place) as keys:
         needed = _looked_at(settings, _newest_key)
         if needed:
             keys.of(needed)
-        return (
-            f"data keys at {place.name}, {'' if keys.is_rewrapped else 'not all '}wrapped with the first operator's key"
-        )
-    finally:
-        keys.close()
+        share = "" if keys.is_rewrapped else "not all "
+    return f"data keys at {place.name}, {share}wrapped with the first operator's key"
 
 
 def _looked_at(settings: Settings, look: Callable[[LogVerification, StoredRows[Row]], T]) -> T | None:
@@ -125,12 +122,5 @@ def _require_no_archives(log: LogVerification, rows: StoredRows[Row]) -> None:
 def rewrapped(settings: Settings, progress: Callable[[int, int], None]) -> tuple[int, bool]:
     """Wrap the data keys of the log of `settings` with the operator's first key. Return the number of those that
     another key wrapped, and whether the first now wraps all. Raises KeysUnusable."""
-    place = key_place(settings)
-    if not place.exists():
-        raise KeysUnusable(f"there are no data keys at {place.name}")
-    keys = place.opened()
-    try:
-        done = keys.rewrap(lambda count: progress(count, count))
-        return done, keys.is_rewrapped
-    finally:
-        keys.close()
+    with _existing(key_place(settings)) as keys:
+        return keys.rewrap(lambda count: progress(count, count)), keys.is_rewrapped

@@ -7,7 +7,12 @@ import re
 import click
 
 from abridged.client import AsyncConversations
-from abridged.service.cli.erase import number_of
+from abridged.service.cli.after_count import (
+    act_after_count,
+    conversations_in_words,
+    counting_options,
+    number_of,
+)
 from abridged.service.cli.failures import CommandFailed
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import as_json
@@ -40,19 +45,16 @@ class _Time(click.ParamType[float]):
 @click.command(short_help="Move closed conversations into files.")
 @click.argument("conversation", required=False)
 @click.option("--closed-for", type=_Time(), metavar="TIME", help="Those without an event for this time, such as 90d.")
-@click.option("--dry-run", is_flag=True, help="Only count.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json_", is_flag=True, help="Print the counts as JSON.")
+@counting_options
 @sidecar_options
 @click.pass_obj
 def archive(
     invocation: Invocation,
+    /,
     *,
     conversation: str | None,
     closed_for: float | None,
-    dry_run: bool,
-    yes: bool,
-    as_json_: bool,
+    **counting: bool,
 ) -> None:
     """Move the content of CONVERSATION, or of all that have been closed for a time, from the log into the sidecar's
     folder for archives (`log.archive_dir`), a file each.
@@ -68,19 +70,10 @@ def archive(
             return await client.archive(conversation, dry_run=dry_run)
         return await client.archive_closed(closed_for_s=closed_for or 0.0, dry_run=dry_run)
 
-    counted = call(invocation, lambda client: archived(client, dry_run=True), hints=_HINTS)
-    due = counted.conversations
-    if not dry_run:
-        if counted.conversations and not yes and not click.confirm(f"Archive {_counts(counted)}?", err=True):
-            raise CommandFailed("nothing was archived")
-        counted = call(invocation, lambda client: archived(client, dry_run=False), hints=_HINTS)
-    if as_json_:
-        say(as_json(counted))
-    elif counted.conversations:
-        say(f"{'would archive' if dry_run else 'archived'} {_counts(counted)}")
-    elif not due:
-        say("nothing to archive")
-    if conversation is None and (skipped := due - counted.conversations) > 0:
+    due, done = act_after_count(
+        invocation, archived, conversations_in_words, verb="archive", for_good=False, hints=_HINTS, **counting
+    )
+    if conversation is None and (skipped := due.conversations - done.conversations) > 0:
         raise CommandFailed(
             f"{number_of(skipped, 'conversation')} could not be archived",
             hint="the sidecar logs the reason of each, as archive.skipped",
@@ -105,7 +98,3 @@ def unarchive(invocation: Invocation, *, conversation: str, as_json_: bool) -> N
         say(f"{shown.id} is in the log, and closed, with {number_of(shown.message_version, 'message')}")
     else:
         say(f"{shown.id} is open, and was not archived")
-
-
-def _counts(counted: ArchiveConversationsResponse) -> str:
-    return f"{number_of(counted.conversations, 'conversation')} with {number_of(counted.messages, 'message')}"

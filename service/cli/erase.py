@@ -5,11 +5,13 @@ from __future__ import annotations
 import click
 
 from abridged.client import AsyncConversations
-from abridged.service.cli.failures import CommandFailed
+from abridged.service.cli.after_count import (
+    act_after_count,
+    conversations_in_words,
+    counting_options,
+    number_of,
+)
 from abridged.service.cli.options import Invocation, label_of, sidecar_options
-from abridged.service.cli.plain_json import as_json
-from abridged.service.cli.sidecar import call
-from abridged.service.cli.terminal import say
 from abridged.v1.conversation_service_pb2 import Erasure, RedactMessagesResponse
 
 
@@ -18,21 +20,18 @@ from abridged.v1.conversation_service_pb2 import Erasure, RedactMessagesResponse
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Those with this label; repeatable.")
 @click.option("--user", "user_id", default="", metavar="ID", help="Those with a message of this user.")
 @click.option("--forks", is_flag=True, help="What was forked from CONVERSATION, too.")
-@click.option("--dry-run", is_flag=True, help="Only count.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json_", is_flag=True, help="Print the counts as JSON.")
+@counting_options
 @sidecar_options
 @click.pass_obj
 def erase(
     invocation: Invocation,
+    /,
     *,
     conversation: str | None,
     labels: tuple[str, ...],
     user_id: str,
     forks: bool,
-    dry_run: bool,
-    yes: bool,
-    as_json_: bool,
+    **counting: bool,
 ) -> None:
     """Erase CONVERSATION, or those with all the labels and a message of the user, and what was forked from these.
 
@@ -48,37 +47,26 @@ def erase(
             return await client.erase(conversation, forks=forks, dry_run=dry_run)
         return await client.erase_matching(labels=wanted, user_id=user_id, dry_run=dry_run)
 
-    counted = call(invocation, lambda client: erased(client, dry_run=True), hints=_HINTS_OF_ERASURE)
-    if not dry_run:
-        if counted.conversations and not yes and not click.confirm(f"Erase {_counts(counted)} for good?", err=True):
-            raise CommandFailed("nothing was erased")
-        counted = call(invocation, lambda client: erased(client, dry_run=False), hints=_HINTS_OF_ERASURE)
-    if as_json_:
-        say(as_json(counted))
-    elif not counted.conversations:
-        say("nothing to erase")
-    else:
-        say(f"{'would erase' if dry_run else 'erased'} {_counts(counted)}")
+    act_after_count(
+        invocation, erased, conversations_in_words, verb="erase", for_good=True, hints=_HINTS_OF_ERASURE, **counting
+    )
 
 
 @click.command(short_help="Take the texts of messages away for good.")
 @click.argument("conversation")
 @click.argument("numbers", type=click.IntRange(1), nargs=-1, required=True)
 @click.option("--forks", is_flag=True, help="In what was forked from CONVERSATION since, too.")
-@click.option("--dry-run", is_flag=True, help="Only count.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json_", is_flag=True, help="Print the counts as JSON.")
+@counting_options
 @sidecar_options
 @click.pass_obj
 def redact(
     invocation: Invocation,
+    /,
     *,
     conversation: str,
     numbers: tuple[int, ...],
     forks: bool,
-    dry_run: bool,
-    yes: bool,
-    as_json_: bool,
+    **counting: bool,
 ) -> None:
     """Take the texts of the messages of CONVERSATION with these NUMBERS away, and the summaries that were made of them.
 
@@ -86,41 +74,20 @@ def redact(
     Other messages keep what they say of it. Copies that were made before are not touched. Needs the scope `erase`.
     """
 
-    def redacted(*, dry_run: bool) -> RedactMessagesResponse:
-        return call(
-            invocation,
-            lambda client: client.redact(conversation, numbers, forks=forks, dry_run=dry_run),
-            hints=_HINTS_OF_REDACTION,
-        )
+    async def redacted(client: AsyncConversations, *, dry_run: bool) -> RedactMessagesResponse:
+        return await client.redact(conversation, numbers, forks=forks, dry_run=dry_run)
 
-    counted = redacted(dry_run=True)
-    if not dry_run:
-        if counted.messages and not yes and not click.confirm(f"Redact {_texts(counted)} for good?", err=True):
-            raise CommandFailed("nothing was redacted")
-        counted = redacted(dry_run=False)
-    if as_json_:
-        say(as_json(counted))
-    elif not counted.messages:
-        say("nothing to redact")
-    else:
-        say(f"{'would redact' if dry_run else 'redacted'} {_texts(counted)}")
+    act_after_count(invocation, redacted, _texts, verb="redact", for_good=True, hints=_HINTS_OF_REDACTION, **counting)
 
 
 _HINTS_OF_ERASURE = {"CONVERSATION_HAS_FORKS": "`--forks` erases them too"}
 _HINTS_OF_REDACTION = {"CONVERSATION_HAS_FORKS": "`--forks` redacts them there too"}
 
 
-def _counts(erasure: Erasure) -> str:
-    return f"{number_of(erasure.conversations, 'conversation')} with {number_of(erasure.messages, 'message')}"
-
-
 def _texts(answer: RedactMessagesResponse) -> str:
+    if not answer.messages:
+        return ""
     summaries = f"{answer.summaries:,} {'summary' if answer.summaries == 1 else 'summaries'}"
     return (
         f"{number_of(answer.messages, 'message')} and {summaries} in {number_of(answer.conversations, 'conversation')}"
     )
-
-
-def number_of(count: int, noun: str) -> str:
-    """The count with its noun."""
-    return f"{count:,} {noun}{'s' if count != 1 else ''}"

@@ -266,7 +266,6 @@ class LogSettings(SettingsGroup):
 
     @model_validator(mode="after")
     def _may_archive(self) -> Self:
-        """Archives are plain lines, so whatever else keeps plain text out of files has to be refused here."""
         if self.archive_after_s and self.archive_dir is None:
             raise PydanticCustomError("archive", "needs a folder; set log.archive_dir", {"field": "archive_after_s"})
         return self

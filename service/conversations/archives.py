@@ -21,7 +21,7 @@ from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import EventLog
 from abridged.service.codec.events import ERASED, UnknownEvent
 from abridged.service.conversations.conversations import Conversations
-from abridged.service.conversations.purges import Purges, archived_in
+from abridged.service.conversations.purges import Purges, archived_in, nothing_required
 from abridged.service.conversations.replay import evolved, recorded_events, replayed
 from abridged.service.conversations.row import Row
 from abridged.service.conversations.table import ConversationTable
@@ -30,7 +30,6 @@ from abridged.service.domain.commands import ArchiveConversation, UnarchiveConve
 from abridged.service.domain.conversation import Conversation, initial_state
 from abridged.service.domain.errors import (
     ArchiveUnusable,
-    ConversationHasForks,
     ConversationIsErased,
     ConversationIsOpen,
     ConversationNotFound,
@@ -75,7 +74,7 @@ class Archives:
         row = await self._row(key)
         if not row.closed:
             raise ConversationIsOpen(key.name)
-        await self._require_no_forks(key)
+        await asyncio.to_thread(self._table.require_no_forks, key)
         if dry_run:
             return Archived() if row.archive_file else Archived(1, row.message_version)
         return await self._purges.carried_out(self._archived([row]))
@@ -156,22 +155,20 @@ class Archives:
             title=state.shown_title,
             forked_from=state.ancestors[0].conversation_id if state.ancestors else "",
         )
-        require = partial(self._require_no_forks, key)
+        require = partial(asyncio.to_thread, self._table.require_no_forks, key)
         try:
             return bool(await self._conversations.end(key, ArchiveConversation(event), require=require))
         except ConversationIsErased:  # the purge may have looked for the file before it was written
             await asyncio.to_thread(self._folder.remove, self._log.log_id, key)
             raise
 
-    async def _require_no_forks(self, key: StreamId) -> None:
-        if forks := await asyncio.to_thread(self._table.forks_of, key):
-            raise ConversationHasForks(forks=len(forks), advice="it stays in the log while there are any")
-
     async def _unarchived(self, key: StreamId) -> None:
         # The way back goes on if a purge cannot: the content may be in the log all the same, or be blanked once more.
         with suppress(ArchiveUnusable, LogCorrupt):
             await self._purges.purged(key)
-        await self._conversations.end(key, UnarchiveConversation(), require=partial(self._back, key))
+        await self._conversations.end(
+            key, UnarchiveConversation(), require=nothing_required, before_archiving=partial(self._back, key)
+        )
 
     async def _back(self, key: StreamId) -> Conversation | None:
         """Put the content back in the conversation's turn, in which nobody erases it, and return the state before."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import structlog
 
@@ -29,6 +30,13 @@ FACTORS_MAX = 1_000
 """Most models, per namespace, whose calibration is cached: those that reported last. Namespaces do not share any."""
 
 _log = structlog.get_logger()
+
+
+class Recount(NamedTuple):
+    """The factor by which a window's estimates are what the own tokenizer of a model counts."""
+
+    model: str
+    factor: float
 
 
 class ChatModels:
@@ -67,15 +75,19 @@ class ChatModels:
         prompt = settings.system_prompt and self._counting.prompt(settings.system_prompt, settings.model)
         return replace(settings, context_length=length, context_length_source=source, system_prompt=prompt)
 
-    def updated(self, settings: Settings, factor: float | None) -> Settings:
-        """The settings as `resolved`, with the factor of recounted estimates if there is one."""
+    def updated(self, settings: Settings, recount: Recount | None) -> Settings:
+        """The settings as `resolved`, with the factor of a recount if that is of their model."""
         resolved = self.resolved(settings)
-        return resolved if factor is None else replace(resolved, calibration_factor=factor)
+        if recount is None or recount.model != settings.model:
+            return resolved
+        return replace(resolved, calibration_factor=recount.factor)
 
-    async def recounted(self, state: Conversation) -> float | None:
-        """Return the factor by which the window's estimates are what the model's own tokenizer counts; None without
-        such a tokenizer, or without estimates."""
-        return await self._counting.factor_of_estimates(state.window, state.settings.model)
+    async def recounted(self, state: Conversation) -> Recount | None:
+        """Return the recount of the window's estimates by the model's own tokenizer; None without such a tokenizer, or
+        without estimates."""
+        model = state.settings.model
+        factor = await self._counting.factor_of_estimates(state.window, model)
+        return None if factor is None else Recount(model, factor)
 
     def opening(self, namespace: str, settings: Settings) -> Settings:
         """The settings of a new conversation, including what its namespace's usage reports have taught."""

@@ -105,7 +105,7 @@ class ConversationLog:
             self._snapshots.doubted.discard(key)
             self._beyond.pop(key, None)
             self._grown(self._snapshots, key, found.state, len(found.positions))
-        return found.state._replace(before_archiving=())
+        return found.state._replace(before_archiving=None)
 
     async def caught_up(self, key: StreamId, state: Conversation) -> Conversation | None:
         """The conversation after the events that the log has beyond `state`; `state` itself without any.
@@ -452,7 +452,7 @@ class ConversationLog:
             return state
         newer = evolved(self._log, key, state, chain((first,), tail))
         # It was unarchived: what it was before, its stream alone says.
-        return None if newer.is_blanked else newer._replace(before_archiving=())
+        return None if newer.is_blanked else newer._replace(before_archiving=None)
 
     def _resumed(self, key: StreamId, row: Row) -> Replayed | None:
         """The conversation from its snapshot on; None without one that fits the log and leads to its row."""

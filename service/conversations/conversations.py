@@ -207,13 +207,19 @@ class Conversations:
             raise LogUnavailable("others keep writing the same events")
 
     async def end(
-        self, key: StreamId, command: OfFigures, *, require: Callable[[], Awaitable[Conversation | None]]
+        self,
+        key: StreamId,
+        command: OfFigures,
+        *,
+        require: Callable[[], Awaitable[None]],
+        before_archiving: Callable[[], Awaitable[Conversation | None]] | None = None,
     ) -> list[Event]:
         """Erase, archive or unarchive a conversation, or say that it is purged: by its figures alone, because its
         events may be unreadable. Return its events, none if there was nothing to do.
 
         `require` is called in the conversation's turn, in which nothing is forked from it, and raises the error that
-        forbids the command; `require` of UnarchiveConversation returns the state before the archiving.
+        forbids the command.
+        `before_archiving` is called after it, and returns the state that an archived conversation goes on from.
         Raises ConversationNotFound, or an EventLogError.
         """
         queue = self._queue(key)
@@ -221,12 +227,13 @@ class Conversations:
             await queue.settled()
             for attempts_left in reversed(range(ATTEMPTS_MAX)):
                 try:
-                    before = await require()
+                    await require()
+                    before = None if before_archiving is None else await before_archiving()
                     state = await self.log.outline(key)
                     if not state.is_open:
                         raise ConversationNotFound(key.name)
                     if before is not None:
-                        state = state._replace(before_archiving=(before,))
+                        state = state._replace(before_archiving=before)
                     events = await self._decided(key, state, command)
                     if not events:
                         await self._confirm()

@@ -73,7 +73,7 @@ class Erasures:
             raise ConversationNotFound(key.name)
         if forks:
             return await self._erase([key], dry_run=dry_run)
-        await self._require_no_forks(key)
+        await asyncio.to_thread(self._table.require_no_forks, key)
         return await self._erase([key], dry_run=dry_run, forks=Forks.REFUSE)
 
     async def matching(
@@ -172,9 +172,10 @@ class Erasures:
     async def _erase_one(self, key: StreamId, command: EraseConversation, forks: Forks) -> list[ConversationErased]:
         """Return the events of the conversation and of the forks that were erased with it."""
         found: list[ConversationErased] = []
+        require = partial(asyncio.to_thread, self._table.require_no_forks, key)
         while True:
             try:
-                events = await self._conversations.end(key, command, require=partial(self._require_no_forks, key))
+                events = await self._conversations.end(key, command, require=require)
                 break
             except ConversationHasForks:  # since the look at all forks
                 if forks is Forks.REFUSE:
@@ -190,10 +191,6 @@ class Erasures:
         forks = await asyncio.to_thread(self._table.forks_of, key)
         command = replace(command, unchanged_since_us=None)
         return [event for fork in forks for event in await self._erase_one(fork, command, Forks.ERASE)]
-
-    async def _require_no_forks(self, key: StreamId) -> None:
-        if forks := await asyncio.to_thread(self._table.forks_of, key):
-            raise ConversationHasForks(forks=len(forks))
 
     def _rows(self, keys: Iterable[StreamId], *, with_forks: bool) -> list[Row]:
         rows = map(self._table.row, those_with_forks(keys, self._table.forks()) if with_forks else keys)

@@ -20,6 +20,7 @@ from abridged.eventlog.rows import FIRST, MemoryRows, Rows
 from abridged.service.codec.values import settings_to_bytes
 from abridged.service.conversations.row import READ_TABLE, Row, label_column, label_in_column
 from abridged.service.domain.conversation import Conversation, next_remake
+from abridged.service.domain.errors import ConversationHasForks
 from abridged.service.domain.events import ConversationForked, Event, MessageAppended, Settings
 from abridged.service.domain.fold import fold
 from abridged.service.domain.profiles.profile import HeldBy
@@ -198,6 +199,11 @@ class ConversationTable:
     def forks_of(self, key: StreamId) -> list[StreamId]:
         """The conversations that were forked from this one, without those that are erased."""
         return self._rows.having("forked", key.namespace, key.name)
+
+    def require_no_forks(self, key: StreamId) -> None:
+        """Raise ConversationHasForks if the conversation has any that are not erased."""
+        if forks := self.forks_of(key):
+            raise ConversationHasForks(forks=len(forks))
 
     def forks(self) -> Mapping[StreamId, Sequence[StreamId]]:
         """The forks of each conversation that has any, without those that are erased."""

@@ -170,7 +170,7 @@ class Conversation(NamedTuple):
         redaction: Its redacted messages, and the records that were made of them.
         archive_file: The name of the file that has its contents; empty unless it is archived. An archived conversation
             has labels and a title, and no other content.
-        before_archiving: The state before it was archived, if the events that led to it are still whole; else empty.
+        before_archiving: The state before it was archived, if the events that led to it are still whole; else None.
     """
 
     event_version: int = 0
@@ -224,7 +224,7 @@ class Conversation(NamedTuple):
     purge_due: int = 0
     redaction: Redaction = NO_REDACTION
     archive_file: str = ""
-    before_archiving: tuple[Conversation, ...] = ()
+    before_archiving: Conversation | None = None
 
     @property
     def is_blanked(self) -> bool:

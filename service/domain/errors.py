@@ -70,9 +70,9 @@ class ConversationIsErased(DomainError):
 class ConversationHasForks(DomainError):
     """Others were forked from the conversation, and have its text too. `forks` is their number."""
 
-    def __init__(self, *, forks: int, advice: str = "set `forks` to include them") -> None:
+    def __init__(self, *, forks: int) -> None:
         those = "1 conversation was" if forks == 1 else f"{forks} conversations were"
-        super().__init__(f"{those} forked from it and {'has' if forks == 1 else 'have'} its text; {advice}")
+        super().__init__(f"{those} forked from it, with its text; erasing and redacting include them with `forks`")
         self.forks = forks
 
 

@@ -81,7 +81,7 @@ def fold(
     for event, at_us in events:
         ends = isinstance(event, ConversationErased | ConversationArchived)
         # The way back from an earlier archive, whose events a later one has blanked from the first on.
-        lacking = isinstance(event, ConversationUnarchived) and not state.before_archiving
+        lacking = isinstance(event, ConversationUnarchived) and state.before_archiving is None
         erased = not ends and (erased or lacking or isinstance(event, ErasedEvent))
         if erased:
             state = evolve(state, ErasedEvent(), at_us)
@@ -202,8 +202,8 @@ def _applied(state: Conversation, event: _RareEvent, at_us: int, originals: Iter
         case ConversationArchived():
             return _archived(state, event)
         case ConversationUnarchived():
-            (before,) = state.before_archiving
-            return before._replace(event_version=state.event_version, purge_due=state.event_version + 1)
+            assert state.before_archiving is not None, "a fold without it knows only that events are erased"
+            return state.before_archiving._replace(event_version=state.event_version, purge_due=state.event_version + 1)
         case TextPurged():
             return state._replace(purge_due=0) if state.purge_due <= event.event_version else state
         case _:
@@ -270,7 +270,7 @@ def _archived(state: Conversation, event: ConversationArchived) -> Conversation:
         closed=True,
         purge_due=state.event_version + 1,
         archive_file=event.file,
-        before_archiving=() if state.is_blanked or not state.is_open else (state,),
+        before_archiving=None if state.is_blanked or not state.is_open else state,
         ancestors=archived_fork(event.forked_from),
     )
 

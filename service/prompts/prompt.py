@@ -151,13 +151,15 @@ class PromptInput:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The text that a model gets, with the name and version of its template. `chat` comes before `user`."""
+    """The text that a model gets, with the name and version of its template. `chat` comes before `user`, and has
+    `chat_tokens`."""
 
     system: str
     user: str
     name: str
     version: str
     chat: tuple[Message, ...] = ()
+    chat_tokens: int = 0
 
 
 _OF_PARTS = "\n- The source is a list of partial summaries of one conversation, oldest first."
@@ -207,11 +209,13 @@ def prompt_of(template: PromptTemplate, source: PromptInput) -> Prompt:
     return Prompt(_filled(template.system, values), _filled(template.user, values), template.name, template.version)
 
 
-def prompt_after(chat: tuple[Message, ...], template: PromptTemplate, source: PromptInput) -> Prompt:
+def prompt_after(
+    chat: tuple[Message, ...], template: PromptTemplate, source: PromptInput, *, chat_tokens: int
+) -> Prompt:
     """The filled template as the one message after a chat's own, which say what its transcript and its earlier summary
     would."""
     filled = prompt_of(template, replace(source, entries=(_ABOVE,), previous=None))
-    return replace(filled, system="", user=f"{filled.system}\n\n{filled.user}", chat=chat)
+    return replace(filled, system="", user=f"{filled.system}\n\n{filled.user}", chat=chat, chat_tokens=chat_tokens)
 
 
 def repair_text(reasons: Sequence[str], again: str) -> str:

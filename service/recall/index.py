@@ -287,12 +287,14 @@ class Index:
             f"SELECT id, text FROM entries WHERE conversation = ? AND {which}", (conversation, *values)
         ).fetchall()
         pieces = sum(self._remove(namespace, conversation, entry, text) for entry, text in rows)
+        entries = {entry for entry, _ in rows}
+        forget_standing(self._connection, conversation, entries)
         if pieces:
-            self._unshelve(namespace, conversation, {entry for entry, _ in rows}, pieces)
+            self._unshelve(namespace, conversation, entries, pieces)
         self._forgot = True
 
     def _remove(self, namespace: int, conversation: int, entry: int, text: str) -> int:
-        """Remove an entry but for its pieces; return their number."""
+        """Remove an entry but for its pieces and what stands of it; return the number of pieces."""
         table = words_table(namespace)
         # The table keeps no text, so SQLite needs the words that are to go.
         self._connection.execute(
@@ -303,7 +305,6 @@ class Index:
         self._connection.execute("DELETE FROM vectors WHERE id >= ? AND id < ?", of_entry)
         pieces: int = self._connection.changes()
         self._connection.execute("DELETE FROM entry_labels WHERE entry = ?", (entry,))
-        forget_standing(self._connection, conversation, entry)
         self._connection.execute("DELETE FROM entries WHERE id = ?", (entry,))
         return pieces
 

@@ -215,8 +215,12 @@ class Searcher:
                 return Found((), position, words_position)
             words = [] if search.mode is Mode.MEANING else _by_words(connection, search, scope)
             near = [] if vector is None else _by_meaning(connection, search, scope, vector)
-            by = words if vector is None else vector
-            standing = [] if search.mode is Mode.MEANING else _standing(connection, search, scope, by)
+            stands = set() if search.mode is Mode.MEANING else _standing(connection, search, scope)
+            standing = (
+                [ranked for ranked in words if ranked.entry in stands]
+                if vector is None
+                else _nearest_entries(vector, _pieces_of(connection, stands))
+            )
             units, users = _units(connection, {ranked.entry for ranked in (*words, *near, *standing)})
             said = [ranked for ranked in words if ranked.entry in users]
             # Where nobody else speaks, it would be the order by words once more.
@@ -427,28 +431,27 @@ def _nearest_entries(vector: Vector, steps: Mapping[int, bytes]) -> list[_Ranked
     return list(best.values())
 
 
-def _standing(
-    connection: Connection, search: Search, scope: tuple[int, int], order: Vector | Sequence[_Ranked]
-) -> list[_Ranked]:
-    """The messages of one conversation that lay down a rule or state a preference: as near as they are to a vector, or
-    those that an order by words has.
+def _standing(connection: Connection, search: Search, scope: tuple[int, int]) -> set[int]:
+    """The entries of messages of one conversation that lay down a rule or state a preference.
 
     A search with a phrase that must occur has none, nor has one of a namespace: a rule holds for its conversation.
     """
     if search.query.phrases:
-        return []
+        return set()
     where = _where(connection, search, scope)
     found = connection.execute(
         f"SELECT w.rowid FROM ({STANDING}) w{where.join} WHERE TRUE{where.sql}", (scope[1], *where.values)
     )
-    entries = [entry for (entry,) in found]
-    if not isinstance(order, Vector):
-        return [ranked for ranked in order if ranked.entry in entries]
+    return {entry for (entry,) in found}
+
+
+def _pieces_of(connection: Connection, entries: Collection[int]) -> dict[int, bytes]:
+    """The vectors of all pieces of these entries, by the pieces' ids."""
     pieces = connection.execute(
         "SELECT v.id, v.vector FROM json_each(?) e CROSS JOIN vectors v ON v.id >= e.value AND v.id < e.value + ?",
         (json.dumps([piece_id(entry, 0) for entry in entries]), PIECES_MAX),
     )
-    return _nearest_entries(vector=order, steps=dict(pieces))
+    return dict(pieces)
 
 
 def _wanted(connection: Connection, search: Search, scope: tuple[int, int]) -> Wanted:

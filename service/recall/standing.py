@@ -7,7 +7,8 @@ a later message ends it or a caller drops it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from abridged.service.domain.events import MessageAppended
@@ -65,14 +66,17 @@ def drop_standing(connection: Connection, conversation: int, rule: RuleName) -> 
     connection.execute(f"DELETE FROM standing {_OF_RULE}", (conversation, rule.text, rule.number))
 
 
-def forget_standing(connection: Connection, conversation: int, entry: int) -> None:
-    """Forget an entry's rules and preferences; the rules that it ended stand again."""
-    connection.execute("DELETE FROM standing WHERE conversation = ? AND entry = ?", (conversation, entry))
+def forget_standing(connection: Connection, conversation: int, entries: Collection[int]) -> None:
+    """Forget the rules and preferences of entries; the rules that they ended stand again."""
+    # In two statements for all of them: no index has `ended_by`.
+    of_entries = (conversation, json.dumps([*entries]))
+    connection.execute(f"DELETE FROM standing WHERE conversation = ? AND entry IN ({_LISTED})", of_entries)
     connection.execute(
-        "UPDATE standing SET ended_by = 0 WHERE conversation = ? AND ended_by = ?", (conversation, entry)
+        f"UPDATE standing SET ended_by = 0 WHERE conversation = ? AND ended_by IN ({_LISTED})", of_entries
     )
 
 
+_LISTED = "SELECT value FROM json_each(?)"
 _OF_RULE = "WHERE conversation = ?1 AND rule = ?2 AND entry IN (SELECT id FROM entries WHERE first = ?3 AND id = entry)"
 
 

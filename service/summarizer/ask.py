@@ -14,7 +14,7 @@ from typing import Any
 from abridged.service.domain.chunks import output_tokens_max
 from abridged.service.domain.events import ErrorClass
 from abridged.service.domain.policy import Policy
-from abridged.service.domain.tokens import TokenCounter, message_tokens
+from abridged.service.domain.tokens import TokenCounter
 from abridged.service.models.figures import TokenFactor
 from abridged.service.models.model import (
     AnswerLooped,
@@ -277,8 +277,7 @@ class Asker:
             return digest_of(output, summary_tokens)
 
     def _count(self, prompt: Prompt, user: str) -> int:
-        chat = sum(message_tokens(message, self._counter, model="").tokens for message in prompt.chat)
-        return chat + self._counter.count(prompt.system) + self._counter.count(user)
+        return prompt.chat_tokens + self._counter.count(prompt.system) + self._counter.count(user)
 
     def _learn_tokens(self, *, counted: int, tokens: int) -> None:
         """Learn from the first answer of a model whose tokens are not known yet."""

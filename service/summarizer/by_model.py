@@ -87,7 +87,8 @@ class ModelSummarizer:
             token_factor=token_factor,
             redone=work.redone,
         )
-        questions = Questions(
+        questions = await at_length(
+            Questions,
             work,
             form,
             cost=cost,

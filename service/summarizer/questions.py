@@ -43,11 +43,12 @@ OVERLAP_TOKENS_MAX = 256
 @dataclass(frozen=True, slots=True)
 class Part:
     """The part of the source that one call reads: transcript entries and their messages, in the first part after the
-    overlap."""
+    overlap. A whole source may be asked about `after_chat`, in place of its transcript."""
 
     entries: tuple[str, ...]
     messages: tuple[MessageAppended, ...]
     overlap: tuple[str, ...] = ()
+    after_chat: bool = False
 
     @classmethod
     def of(cls, said: Sequence[tuple[str, MessageAppended]], overlap: tuple[str, ...] = ()) -> Self:
@@ -67,7 +68,8 @@ class Limits:
 
 
 class Questions:
-    """Prompts for one source, and what their answers are judged by. The work grows with the source.
+    """Prompts for one source, and what their answers are judged by. The work grows with the source, that of making
+    one too.
 
     `chat` are the chat's own messages, if they are to be asked about as they were sent, in place of a transcript.
     `cost` returns the tokens of a draft in the window; `window_tokens` is what the model holds of prompt and answer,
@@ -153,10 +155,9 @@ class Questions:
             # An answer is judged by the text that it was made from.
             cut.extend((text, message if len(texts) == 1 else _with_text(message, text)) for text in texts)
         groups = grouped([count(entry) for entry, _ in cut], limit=limit)
-        parts = [Part.of(cut[start:end], () if start else self._overlap) for start, end in groups]
-        if len(parts) > 1 or self._chat_tokens > limits.whole:
-            self._chat = ()
-        return parts or [Part((), (), self._overlap)]
+        if len(groups) > 1:
+            return [Part.of(cut[start:end], () if start else self._overlap) for start, end in groups]
+        return [replace(Part.of(cut, self._overlap), after_chat=0 < self._chat_tokens <= limits.whole)]
 
     def of_whole(self, part: Part, room: Room) -> tuple[Prompt, Source]:
         """The question about a source in one part."""
@@ -167,7 +168,7 @@ class Questions:
             room.content_tokens,
             part.overlap,
             self._statements,
-            chat=self._chat,
+            after_chat=part.after_chat,
         )
         return prompt, self._source(part.messages, prompt.system or prompt.user, skeleton=self.skeleton)
 
@@ -254,7 +255,8 @@ class Questions:
         summary_tokens: int,
         overlap: tuple[str, ...] = (),
         statements: tuple[str, ...] = (),
-        chat: tuple[Message, ...] = (),
+        *,
+        after_chat: bool = False,
     ) -> Prompt:
         source = PromptInput(
             entries=entries,
@@ -266,7 +268,9 @@ class Questions:
             overlap=overlap,
             statements=statements,
         )
-        return prompt_after(chat, template, source) if chat else prompt_of(template, source)
+        if after_chat:
+            return prompt_after(self._chat, template, source, chat_tokens=self._chat_tokens)
+        return prompt_of(template, source)
 
     def _source(
         self,

@@ -50,11 +50,8 @@ class ModelCounters:
     """`default`, and in its place the own tokenizer of each model that has one.
 
     `files` are paths of tokenizer.json by globs on models' names, and come before an `embedded` vocabulary, which comes
-    before `fetch`. `want` and `close` are called on the event loop, the rest in any thread.
+    before `fetch`. `want`, `tell` and `close` are called on the event loop, the rest in any thread.
     """
-
-    on_ready: Callable[[str], None] = staticmethod(lambda _model: None)
-    """Called on the event loop with a model whose tokenizer has been learned."""
 
     def __init__(
         self,
@@ -76,6 +73,7 @@ class ModelCounters:
         self._known: dict[str, TokenCounter] = {}
         self._learning: dict[str, asyncio.Task[None]] = {}
         self._reasons: dict[str, tuple[str, float]] = {}
+        self._on_ready: list[Callable[[str], None]] = []
         self._building = asyncio.Semaphore(1)
 
     @property
@@ -110,6 +108,10 @@ class ModelCounters:
             return
         self._learning[key] = asyncio.create_task(self._learn(model, path), name=f"tokenizer {key}")
 
+    def tell(self, on_ready: Callable[[str], None]) -> None:
+        """Have `on_ready` called, on the event loop, with each model whose tokenizer is learned from now on."""
+        self._on_ready.append(on_ready)
+
     async def close(self) -> None:
         """Learn no more."""
         for task in self._learning.values():
@@ -129,7 +131,8 @@ class ModelCounters:
             self._known[key] = counter
             self._reasons.pop(key, None)
             _log.info("tokenizer.ready", model=key, counter=counter.name)
-            self.on_ready(model)
+            for on_ready in self._on_ready:
+                on_ready(model)
         finally:
             self._learning.pop(key, None)
 

@@ -20,10 +20,9 @@ from abridged.service.codec.events import decode
 from abridged.service.domain.events import MessageAppended
 from abridged.v1.event_log_service_pb2 import GetHeadRequest
 from abridged.v1.event_log_service_pb2_grpc import EventLogServiceStub
-from tests.e2e.test_crash import sidecar_process
 from tests.support.command import PROGRAM, abridged
 from tests.support.crash_audit import Ledger
-from tests.support.crash_process import CALL_S, SidecarProcess, until_answered
+from tests.support.crash_process import CALL_S, SidecarProcess, sidecar_process, until_answered
 from tests.support.crash_writers import Writers
 from tests.support.flipped_bits import FILE
 from tests.support.patience import PATIENCE_S

@@ -168,7 +168,11 @@ def test_an_archiving_counts_asks_and_comes_back(tmp_path):
         cli("append", "three", "hello")
         cli("close", "three")
         skipped = cli("archive", "--closed-for", "0s", "--yes")
-        assert (skipped.code, "1 conversation could not be archived" in skipped.err, skipped.out) == (1, True, "")
+        assert (skipped.code, "1 conversation could not be archived" in skipped.err, skipped.out) == (
+            1,
+            True,
+            "nothing was archived\n",
+        )
     file = tmp_path / "moved" / file.name
     taken = abridged("log", "import", str(file), str(tmp_path / "served.db"))
     assert (taken.code, "`abridged unarchive`" in taken.err) == (1, True)

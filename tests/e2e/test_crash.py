@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
@@ -18,7 +16,7 @@ from abridged.v1.event_log_service_pb2_grpc import EventLogServiceStub
 from abridged.v1.server_info_service_pb2_grpc import ServerInfoServiceStub
 from tests.support.crash_audit import Audit, Ledger
 from tests.support.crash_facts import differing_rows, read_facts, verified_streams
-from tests.support.crash_process import CALL_S, SidecarProcess, until_answered
+from tests.support.crash_process import CALL_S, SidecarProcess, sidecar_process, until_answered
 from tests.support.crash_writers import Writers
 
 WRITERS = 8
@@ -97,17 +95,6 @@ async def crashed(*, cycles: int, seed: int) -> dict[str, int]:
         "kills": cycles,
         "starts": sidecar.starts,
     }
-
-
-@contextmanager
-def sidecar_process() -> Iterator[SidecarProcess]:
-    # A socket's path has a hundred characters at most, and pytest's own folders are deep.
-    with TemporaryDirectory(prefix="crash-") as folder:
-        sidecar = SidecarProcess(Path(folder))
-        try:
-            yield sidecar
-        finally:
-            sidecar.abandon()
 
 
 @asynccontextmanager

@@ -13,10 +13,9 @@ from abridged.eventlog.encryption.key_file import KeyFile
 from abridged.eventlog.event import StreamId
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1.conversation_service_pb2_grpc import ConversationServiceStub
-from tests.e2e.test_crash import sidecar_process
 from tests.integration.test_erasure import singing
 from tests.support.command import abridged
-from tests.support.crash_process import CALL_S, SidecarProcess, until_answered
+from tests.support.crash_process import CALL_S, SidecarProcess, sidecar_process, until_answered
 from tests.support.encryption import operator_key
 from tests.support.patience import PATIENCE_S
 

@@ -159,7 +159,7 @@ def test_the_image_runs_as_nobody_in_particular_and_says_whether_it_lives():
     assert 'CMD ["abridged", "doctor", "--live"]' in last
     assert 'ENTRYPOINT ["abridged"]' in last
     assert not re.search(r"^(COPY|ADD) (?!--from=build)", last, re.MULTILINE)
-    assert stages[1].count("--require-hashes") == stages[1].count("-r requirements") == 4
+    assert stages[1].count("--require-hashes") == stages[1].count("-r requirements") == 5
 
 
 def test_the_settings_of_the_image_are_settings():

@@ -314,9 +314,13 @@ async def test_a_search_index_is_made_only_where_its_file_is_named(tmp_path):
 
 
 async def test_a_redaction_reaches_the_log_and_no_backup(tmp_path):
-    """The conversation goes on with its key: what is left is encrypted, and the old file is read as before."""
+    """The conversation goes on with its key: what is left is encrypted, and an old backup is read as before."""
+    backup, text = tmp_path / "backup.db", "turn 1 must"
     async with sidecar(tmp_path, ON) as s:
-        chat = await sung(s, KEPT, turns=10)
+        await sung(s, KEPT, turns=10)
+    assert run("log", "backup", tmp_path / FILE, backup).code == 0
+    async with sidecar(tmp_path, ON) as s:
+        chat = s.chat(KEPT)
         request = api.RedactMessagesRequest(conversation_id=KEPT, numbers=[1])
         await s.conversations.RedactMessages(request, timeout=PATIENCE_S, metadata=s.metadata)
         assert len((await chat.context()).messages) >= 1
@@ -324,6 +328,8 @@ async def test_a_redaction_reaches_the_log_and_no_backup(tmp_path):
     assert found_in(tmp_path) == []
     ran = run("log", "verify", tmp_path / FILE)
     assert (ran.code, "not read" in ran.out) == (0, False), ran.out
+    assert text not in run("log", "export", tmp_path / FILE).out
+    assert text in run("log", "export", backup, "--set", f"encryption.keys_path={tmp_path / KEYS}").out
 
 
 async def test_sidecars_that_share_a_log_share_its_keys(tmp_path):

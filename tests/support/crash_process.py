@@ -8,11 +8,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 import grpc
@@ -179,3 +180,15 @@ class SidecarProcess:
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "the sidecar was started"
         return self._process
+
+
+@contextmanager
+def sidecar_process() -> Iterator[SidecarProcess]:
+    """A sidecar's process, not started yet, with a folder that goes with it."""
+    # A socket's path has a hundred characters at most, and pytest's own folders are deep.
+    with TemporaryDirectory(prefix="crash-") as folder:
+        sidecar = SidecarProcess(Path(folder))
+        try:
+            yield sidecar
+        finally:
+            sidecar.abandon()

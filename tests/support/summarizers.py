@@ -57,6 +57,7 @@ def by_model(
     window: int = 8_192,
     counter: TokenCounter | None = None,
     form: DraftForm = FORMS[FormName.FACETS],
+    after_chat: bool = False,
 ) -> ModelSummarizer:
     """The summarizer that asks `model`, once again where it does not answer."""
     return ModelSummarizer(
@@ -66,6 +67,7 @@ def by_model(
         window_default=window,
         counter=counter or EstimatingCounter(),
         timing=Timing(time.monotonic, asyncio.sleep, random.Random(1)),
+        after_chat=after_chat,
     )
 
 

@@ -12,6 +12,8 @@ from typing import Any
 import protovalidate
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +49,9 @@ REALS = (0.0, -0.0, 5e-324, 1.0, 1.0000001, 2.0, 2.5, -1.0, -1.1, math.nan, math
 ITEMS = (0, 1, 2, 9, 65, 129)
 PAIRS = (1, 2, 17, 65)
 
+REQUIRED = b"\xba\x48\x03\xc8\x01\x01"
+"""The options of a field with `(buf.validate.field).required = true`."""
+
 WORDS = {
     "enum.defined_only": "must be a value that this version knows",
     "enum.not_in": "must be set",
@@ -69,6 +74,19 @@ def test_what_breaks_a_rule_is_what_protovalidate_says(chance):
         # protovalidate names the pairs of a map in no order.
         assert sorted(named) == sorted(map(in_words, VALIDATOR.collect_violations(message)))
         assert rules.holds(message) is not bool(named)
+
+
+def test_a_field_without_presence_cannot_be_required():
+    """The compiler refuses the rule: a request without the field would be refused with no word of the reason."""
+    file = FileDescriptorProto(name="required.proto", syntax="proto3")
+    field = file.message_type.add(name="Required").field.add(name="text", number=1)
+    field.type, field.label = field.TYPE_STRING, field.LABEL_OPTIONAL
+    field.options.MergeFromString(REQUIRED)
+    pool = DescriptorPool()
+    pool.Add(file)
+
+    with pytest.raises(AssertionError, match=r"Required\.text has no presence"):
+        MessageRules(pool.FindMessageTypeByName("Required"), {})
 
 
 def test_the_fields_of_a_request_are_named_in_their_order():

@@ -768,6 +768,37 @@ async def test_what_is_standing_ends_and_comes_back(log, tmp_path):
     assert await standing(log, tmp_path / "index") == {3}
 
 
+def test_a_conversation_of_much_that_is_standing_is_forgotten_in_good_time(tmp_path):
+    """Twice as many rules and preferences cost at most about twice as much: an erasure waits for it."""
+    forgetting = []
+    for count in (50, 100):
+        log, path = MemoryEventLog(clock_us=lambda: 1), tmp_path / str(count)
+        said(log, *[PREFERENCE] * count)
+        steps_of(path, log)
+        append(log, StreamId("default", "c1"), [ConversationRewound(to=0)])
+        forgetting.append(steps_on_standing(path, log))
+
+    assert forgetting[1] < 2.5 * forgetting[0]
+
+
+def steps_on_standing(path: Path, log: MemoryEventLog) -> int:
+    """Index a log; returns the steps that SQLite took in statements on what is standing."""
+    steps = []
+
+    def profile(event: dict[str, Any]) -> None:
+        if "standing" in (event["sql"] or ""):
+            steps.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"])
+
+    connection = opened(path, log.log_id, log.head(), report=print)
+    connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, profile)
+    index = Index(connection, lambda _: ())
+    try:
+        index.apply(log.read_all(after=index.position), log.head())
+    finally:
+        index.close()
+    return sum(steps)
+
+
 @pytest.mark.parametrize("mode", [Mode.WORDS, Mode.BOTH])
 async def test_what_users_say_counts_more_by_words(log, tmp_path, mode):
     """A short message is found before long replies that have its words more often, and alike where only users speak."""

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from abridged.service.domain.render_json import Rendering
 from abridged.service.models.http.fields import count_of, name_of, seconds_of
 from abridged.service.models.http.lines import StreamedAnswer
 from abridged.service.models.messages import messages_of
@@ -43,7 +44,7 @@ def chat_body(request: CompletionRequest, *, model: str, num_ctx: int, think: bo
         "repeat_penalty": request.repeat_penalty,
     }
     body: dict[str, Any] = _common(model, num_ctx) | {
-        "messages": messages_of(request, "ollama"),
+        "messages": messages_of(request, Rendering.OLLAMA),
         "stream": True,
         "truncate": False,
         "options": options,

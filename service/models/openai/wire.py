@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from abridged.service.domain.render_json import Rendering
 from abridged.service.models.http.fields import count_of, name_of
 from abridged.service.models.http.lines import StreamedAnswer
 from abridged.service.models.messages import messages_of
@@ -45,7 +46,7 @@ def chat_body(request: CompletionRequest, *, model: str, dialect: Dialect) -> by
         optional["repeat_penalty"] = request.repeat_penalty
     body: dict[str, Any] = {
         "model": model,
-        "messages": messages_of(request, "openai"),
+        "messages": messages_of(request, Rendering.OPENAI),
         "stream": True,
         dialect.limit: request.output_tokens_max,
         **{name: value for name, value in optional.items() if name not in dialect.left_out},

@@ -6,7 +6,7 @@ import asyncio
 
 from abridged.eventlog.errors import LogUnavailable
 from abridged.eventlog.event import StreamId
-from abridged.service.conversations.chat_models import FACTORS_MAX, ChatModels
+from abridged.service.conversations.chat_models import FACTORS_MAX, ChatModels, Recount
 from abridged.service.conversations.context_lengths import (
     ASK_AGAIN_S,
     ASKING_MAX,
@@ -89,6 +89,17 @@ async def test_a_description_that_comes_before_the_first_commit_is_not_missed():
     assert world.learned == ["m", "m"]
     await world.models.learned("m", world.update)
     assert world.updated == [KEY]
+
+
+async def test_a_recount_of_one_model_is_not_the_factor_of_another():
+    """The conversation may have got another model while its window was counted."""
+    world = World()
+    recount = Recount("m", 1.5)
+
+    factors = [world.models.updated(Settings(model=model), recount).calibration_factor for model in ("m", "other")]
+
+    assert factors == [1.5, 1.0]
+    await world.lengths.close()
 
 
 async def test_a_server_that_does_not_answer_is_asked_again_only_after_a_while():

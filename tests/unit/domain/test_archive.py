@@ -49,9 +49,9 @@ def test_a_fold_reaches_the_same_state_at_every_step_of_the_blanking(seed: int):
     for cycle in (1, 2):
         log += archived(before)
         end = len(log) - 1
-        stub = folded(log)._replace(before_archiving=())
+        stub = folded(log)._replace(before_archiving=None)
         for blanked in {0, 1, 2, end // 2, end - 3, end - 1, end}:
-            assert folded(blank(log, blanked))._replace(before_archiving=()) == stub
+            assert folded(blank(log, blanked))._replace(before_archiving=None) == stub
         assert (stub.archive_file, stub.message_version, stub.event_version) == (
             "file",
             before.message_version,

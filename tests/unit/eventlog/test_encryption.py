@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
@@ -262,6 +263,16 @@ def test_a_process_that_keeps_the_old_key_goes_on_under_the_new_one(kept: Callab
         for _ in range(2 * BATCH):
             keys.taken()
         assert keys.store.wrappers() == {OperatorKeys(lambda: NEW).first.id}
+
+
+def test_keys_are_made_where_no_thread_can_be(tmp_path: Path):
+    """The thread that needs a key makes it."""
+    with closing(keys_of(tmp_path / "keys")) as keys:
+        size = threading.stack_size(1 << 50)  # more than there are addresses
+        try:
+            assert len({keys.taken().id for _ in range(BATCH + 1)}) == BATCH + 1
+        finally:
+            threading.stack_size(size)
 
 
 def test_keys_that_encrypted_nothing_are_dropped_at_the_end(kept: Callable[..., KeyPlace]):

@@ -18,7 +18,7 @@ from abridged.service.domain.record import MessageRange, Provenance
 from abridged.service.domain.tokens import TokenSource
 from abridged.service.models.model import CompletionRequest, SummaryModel
 from abridged.service.models.scripted.model import ScriptedModel, quoted_in
-from abridged.service.summarizer.summarizer import PassWork, Summary, record_of
+from abridged.service.summarizer.summarizer import PassFailed, PassWork, Summary, record_of
 from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.summarizers import Heard, by_model
 
@@ -27,13 +27,15 @@ LONG = "The importer reads table orders_{0} at 10.0.{1}.7 on host db-{0:02d}; Ma
 
 
 class _WatchedCounter(EstimatingCounter):
-    """Takes down in which threads it counts."""
+    """Takes down in which threads it counts, and what."""
 
     def __init__(self) -> None:
         super().__init__()
         self.threads: set[threading.Thread] = set()
+        self.texts: list[str] = []
 
     def count(self, text: str) -> int:
+        self.texts.append(text)
         self.threads.add(threading.current_thread())
         return super().count(text)
 
@@ -107,6 +109,24 @@ async def test_a_long_source_is_not_counted_on_the_event_loop(part_tokens):
     await summarizer.summarize(work(input_tokens_max=part_tokens), Heard())
 
     assert counter.threads
+    assert threading.current_thread() not in counter.threads
+
+
+async def test_a_chat_is_counted_once_and_not_on_the_event_loop():
+    """However often the model is asked after it."""
+    counter = _WatchedCounter()
+    model = ScriptedModel(["no record"], clock=time.monotonic, context_length=10_000_000)
+    summarizer = by_model(model, counter=counter, after_chat=True)
+    counter.threads.clear()
+    source = work(input_tokens_max=10_000_000)
+    source = replace(source, messages=source.messages[:20])
+    sent = tuple(appended.message for appended in source.messages)
+
+    with pytest.raises(PassFailed):
+        await summarizer.summarize(replace(source, chat_model=model.name, sent=lambda: sent), Heard())
+
+    assert model.asked > 1
+    assert counter.texts.count(sent[0].content) == 1
     assert threading.current_thread() not in counter.threads
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from abridged.service.tokenizers.choice import COUNTER_NAMES, counter_named
+from abridged.service.tokenizers.choice import counter_named, counter_names
 from abridged.service.tokenizers.errors import CounterError, TokenizerMissing, UnknownCounter
 
 WITHOUT_THE_EXTRA = """
@@ -33,7 +33,7 @@ def test_every_name_gives_the_counter_of_that_name() -> None:
     """The name that an event carries finds the same counter again."""
     pytest.importorskip("bpe_openai", reason="the extra `bpe` is not installed")
 
-    assert [counter_named(name).name for name in COUNTER_NAMES] == list(COUNTER_NAMES)
+    assert [counter_named(name).name for name in counter_names()] == list(counter_names())
 
 
 @pytest.mark.parametrize("name", ["", "bpe", "bpe:", "o200k", "bpe:gpt9", "estimate", "Estimate:o200k"])
