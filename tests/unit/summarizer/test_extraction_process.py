@@ -23,7 +23,7 @@ LONG = TextTask("The importer reads table orders every night. " * 20_000, 0, Pol
 
 @pytest.fixture
 async def extracted() -> AsyncIterator[ExtractionProcess]:
-    process = ExtractionProcess("estimate", deadline_s=PATIENCE_S)
+    process = ExtractionProcess("estimate:o200k", deadline_s=PATIENCE_S)
     yield process
     await process.close()
 
@@ -76,7 +76,7 @@ async def test_a_process_that_dies_fails_its_text_alone(extracted):
 
 async def test_a_text_that_takes_too_long_is_taken_back():
     """The extraction fails as a model does that does not answer in time."""
-    extracted = ExtractionProcess("estimate", deadline_s=0)
+    extracted = ExtractionProcess("estimate:o200k", deadline_s=0)
     with pytest.raises(PassFailed) as failed:
         await extracted(LONG)
     await extracted.close()
