@@ -118,7 +118,7 @@ async def test_evidence_is_judged_by_the_message_that_was_planted():
 
 async def test_an_examined_run_has_ledgers_without_secrets_and_windows_without_escapes():
     """The run's passes free something, and required identifiers are looked for after the first one."""
-    chat = generated(1, turns=60, facts=20)
+    chat = generated(1, turns=90, facts=20)
     examined = Examination.of([chat.played], [chat])
     await played([chat.played], context_length=4_096, extractive=True, on_window=examined.seen)
 
