@@ -218,7 +218,9 @@ def _continues_moment(text: str, chunks: list[_Chunk], first: int, last: int) ->
     before, after = chunks[last], chunks[last + 1]
     gap = text[before.end : after.start]
     if _DAY_GAP.fullmatch(gap) and (_MOMENT.fullmatch(after.text) or _is_day(after.text, is_marked=False)):
-        return 1
+        # Two dates are two values: a list of them is no moment.
+        is_second = _is_date(after.text) and any(_is_date(chunk.text) for chunk in chunks[first : last + 1])
+        return int(not is_second)
     is_joint = _SPACE.fullmatch(gap) and after.goes_on and len(after.text) <= _JOINT_CHARS_MAX
     if not is_joint or last + 2 >= len(chunks):
         return 0
@@ -228,6 +230,10 @@ def _continues_moment(text: str, chunks: list[_Chunk], first: int, last: int) ->
 
 def _is_of_moment(chunk: str) -> bool:
     return _CLOCK.fullmatch(chunk) is not None or _MOMENT.fullmatch(chunk) is not None or _is_month(chunk)
+
+
+def _is_date(chunk: str) -> bool:
+    return bool(_MOMENT.fullmatch(chunk)) and not (_CLOCK.fullmatch(chunk) or _YEAR.fullmatch(chunk))
 
 
 def _is_day(chunk: str, *, is_marked: bool) -> bool:

@@ -82,6 +82,12 @@ def test_a_measurement_after_a_code_is_a_value_of_its_own():
     assert [found.text for found in values("P1851 0.0007 and K7 12.5")] == ["P1851", "0.0007", "K7", "12.5"]
 
 
+def test_dates_in_a_list_are_values_of_their_own():
+    """A time of day and a year belong to the date before them, another date does not."""
+    text = "2025-08-31, 2025-02-11, 07:30; Freitag, 28.03., 10:40"
+    assert [found.text for found in values(text)] == ["2025-08-31", "2025-02-11, 07:30", "Freitag, 28.03., 10:40"]
+
+
 @pytest.mark.parametrize("unit", ["17 ", "1-", "7×", "`", "A1 ", "三", "9年", "x_", "1.", "(1"])
 def test_values_are_found_in_time_in_proportion(unit):
     """The text may be made of anything; a run is bounded."""
