@@ -53,7 +53,7 @@ func TestChat(t *testing.T) {
 		found, err := chats.GetSummary(t.Context(), &pb.GetSummaryRequest{ConversationId: chat, SummaryId: window.SummaryId})
 		require(t, err)
 		expect(t, "provenance", found.Summary.Provenance, pb.Provenance_PROVENANCE_MODEL)
-		expect(t, "messages covered", found.Summary.CoveredMessageCount, 16)
+		expect(t, "messages covered", found.Summary.CoveredMessageCount, 17)
 	})
 
 	t.Run("append", func(t *testing.T) {

@@ -51,7 +51,7 @@ def test_a_sidecar_goes_on_from_the_log(abridged: Conversations) -> None:
     assert abridged.context(chat.CHAT).messages == replay(LOG)[chat.CHAT].context.messages
     (record,) = abridged.summaries(chat.CHAT)
     assert record.provenance == PROVENANCE_MODEL
-    assert record.covered_message_count == 16
+    assert record.covered_message_count == 17
 
 
 def test_one_more_question_is_appended_once(abridged: Conversations, branch: str) -> None:
