@@ -77,7 +77,7 @@ class EncryptedBackend:
                 failing.callback(keys.close)
             opened = self._place.open(rows.stored, clock_us=clock_us, hook=hook, on_fatal=on_fatal)
             failing.callback(opened.log.close)
-            if newest := newest_encrypted(opened.log, self._clear):
+            if newest := newest_encrypted(opened.log, opened.log.head(), self._clear):
                 if keys is None:
                     raise KeysUnusable(f"there are no data keys at {self._keys.name}, and the log is encrypted")
                 keys.of(key_id_of(newest.payload))

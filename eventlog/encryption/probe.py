@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 
 from abridged.eventlog.encryption.framing import ClearTypes, is_encrypted
 from abridged.eventlog.errors import LogCorrupt, LogEncrypted
 from abridged.eventlog.event import RecordedEvent
 from abridged.eventlog.log import PAGE_EVENTS_MAX, EventLog
+from abridged.eventlog.verification import LogVerification
 
 
-def newest_encrypted(log: EventLog, clear: ClearTypes) -> RecordedEvent | None:
-    """The event that tells a log encrypted: the newest one but those that nobody encrypts, however many of erasures
-    follow it; from the beginning on the first one, if there is damage at the end."""
-    for backward in (True, False):
+def newest_encrypted(log: EventLog | LogVerification, head: int, clear: ClearTypes) -> RecordedEvent | None:
+    """Return the event that tells a log encrypted, up to the position `head`: the newest one but those that nobody
+    encrypts, however many of erasures follow it; the first such one if there is damage at the end."""
+    for look in (_newest, _first):
         with suppress(LogCorrupt):
-            return _first_encrypted(log, clear, backward=backward)
+            telling = look(log, head, clear)
+            return telling if telling is not None and is_encrypted(telling.payload) else None
     return None
 
 
 def require_clear(log: EventLog, clear: ClearTypes) -> None:
     """Raise LogEncrypted for a log that is encrypted."""
-    if newest_encrypted(log, clear) is not None:
+    if newest_encrypted(log, log.head(), clear) is not None:
         raise LogEncrypted("the log is encrypted, and encryption is off")
 
 
-def _first_encrypted(log: EventLog, clear: ClearTypes, *, backward: bool) -> RecordedEvent | None:
-    after, limit = 0, 1
-    while page := log.read_all(after=after, limit=limit, backward=backward):
-        for event in page:
-            if not clear.have(event.type, event.payload):
-                return event if is_encrypted(event.payload) else None
-        after, limit = page[-1].position, PAGE_EVENTS_MAX
+def _newest(log: EventLog | LogVerification, head: int, clear: ClearTypes) -> RecordedEvent | None:
+    end, count = head, 1
+    while end > 0:
+        start = max(0, end - count)
+        *_, telling = None, *_telling(log, start, end, clear)
+        if telling is not None:
+            return telling
+        end, count = start, PAGE_EVENTS_MAX
     return None
+
+
+def _first(log: EventLog | LogVerification, head: int, clear: ClearTypes) -> RecordedEvent | None:
+    return next(_telling(log, 0, head, clear), None)
+
+
+def _telling(log: EventLog | LogVerification, start: int, end: int, clear: ClearTypes) -> Iterator[RecordedEvent]:
+    """Yield the events with positions > `start` and <= `end` but those that nobody encrypts, in order."""
+    while start < end and (page := log.read_all(after=start, limit=min(PAGE_EVENTS_MAX, end - start))):
+        yield from (event for event in page if not clear.have(event.type, event.payload))
+        start = page[-1].position

@@ -11,8 +11,9 @@ from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.encryption.backend import EncryptedBackend, KeyPlace
 from abridged.eventlog.encryption.contents import Contents
 from abridged.eventlog.encryption.data_keys import DataKeys
-from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
+from abridged.eventlog.encryption.framing import key_id_of
 from abridged.eventlog.encryption.key_file import KeyFile
+from abridged.eventlog.encryption.probe import newest_encrypted
 from abridged.eventlog.encryption.salvage import encrypted_meaning
 from abridged.eventlog.errors import KeysUnusable
 from abridged.eventlog.rows import StoredRows
@@ -27,9 +28,6 @@ from abridged.service.conversations.table import ConversationTable
 from abridged.service.models.settings import text_of
 
 T = TypeVar("T")
-
-LOOKED_AT_ONCE = 64
-"""Events that are read at once, from the end on."""
 
 
 def encrypted(place: StoredBackend, settings: Settings) -> EncryptedBackend:
@@ -103,15 +101,9 @@ def _looked_at(settings: Settings, look: Callable[[LogVerification, StoredRows[R
 
 
 def _newest_key(log: LogVerification, _rows: StoredRows[Row]) -> bytes:
-    """The id of the data key of the newest event but those that nobody encrypts; empty if that is in clear."""
-    end = log.event_count()
-    while end > 0:
-        start = max(0, end - LOOKED_AT_ONCE)
-        for event in reversed(log.read_all(after=start, limit=end - start)):
-            if not CLEAR.have(event.type, event.payload):
-                return key_id_of(event.payload) if is_encrypted(event.payload) else b""
-        end = start
-    return b""
+    """The id of the data key of the event that tells the log encrypted; empty if it is in clear."""
+    newest = newest_encrypted(log, log.event_count(), CLEAR)
+    return b"" if newest is None else key_id_of(newest.payload)
 
 
 def _require_no_archives(log: LogVerification, rows: StoredRows[Row]) -> None:
