@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any, NamedTuple
 
 from abridged.eventlog.backend import Backend, Kept, Notice, Opened, StoredBackend
@@ -109,20 +109,17 @@ class EncryptedBackend:
     @contextmanager
     def verification(self, rows: EncryptedRows[Any], *, is_owned: bool = True) -> Iterator[LogVerification]:
         """See StoredBackend. The check reads contents as they are stored if there are no data keys."""
-        with self._place.verification(rows.stored, is_owned=is_owned) as log, ExitStack() as resources:
+        with self._place.verification(rows.stored, is_owned=is_owned) as log:
             if not self._keys.exists():
                 yield log
                 return
-            keys = self._keys.opened()
-            resources.callback(keys.close)
-            found = EncryptedVerification(log, Contents(keys, self._clear))
-            rows.through(found.contents, lambda _: None)
-            yield found
+            with closing(self._keys.opened()) as keys:
+                found = EncryptedVerification(log, Contents(keys, self._clear))
+                rows.through(found.contents, lambda _: None)
+                yield found
 
     def copy(self, log_id: str, fill: Callable[[EventLog], None], check: Callable[[Backend], None]) -> None:
-        with ExitStack() as resources:
-            keys = self._keys.opened()
-            resources.callback(keys.close)
+        with closing(self._keys.opened()) as keys:
             contents = Contents(keys, self._clear)
             self._place.copy(
                 log_id, lambda log: fill(EncryptedEventLog(log, contents)), lambda new: check(self.of(new))

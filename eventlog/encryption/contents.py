@@ -62,6 +62,11 @@ class Contents:
         with self._lock:
             self._of_stream.pop(stream, None)
 
+    def key_in(self, stored: bytes) -> DataKey | None:
+        """The key that encrypted these bytes; None if they are in clear, or it was erased. Raises the errors of
+        DataKeys.of."""
+        return self.keys.of(key_id_of(stored)) if is_encrypted(stored) else None
+
     def encrypted(self, key: DataKey, event_type: str, payload: bytes, place: bytes) -> bytes:
         """The payload as it is stored."""
         return payload if self.clear.have(event_type, payload) else key.encrypted(payload, place)

@@ -40,7 +40,7 @@ class EncryptedEventLog:
     def __init__(self, log: EventLog, contents: Contents) -> None:
         self._log = log
         self._contents = contents
-        self._outcomes = _Outcomes(self)
+        self._outcomes = _Outcomes(self, of_retry=_Outcomes(self))
 
     @property
     def log_id(self) -> str:
@@ -218,7 +218,7 @@ class EncryptedEventLog:
     def _key_at(self, position: int) -> DataKey | None:
         """Return the key of the event at a position; None if it is in clear."""
         (event,) = self._log.read_all(after=position - 1, limit=1)
-        return self._contents.keys.of(key_id_of(event.payload)) if is_encrypted(event.payload) else None
+        return self._contents.key_in(event.payload)
 
     def _blanked(self, event: RecordedEvent, payload: bytes) -> bytes:
         """The payload as it is stored in the place of an event's own, with its own key."""
@@ -281,17 +281,18 @@ class EncryptedEventLog:
             request = request._replace(content=of_request.hashed(request.content))
         return append._replace(events=events, request=request)
 
-    def again(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
+    def post_again(self, append: Append, ticket: _Ticket, outcomes: CompletionQueue) -> None:
         """Post an append that is encrypted already."""
-        self._log.post(append, ticket, completions)
+        self._log.post(append, ticket, outcomes)
 
 
 class _Outcomes:
-    """Passes outcomes on with the events in clear, and tries an append once more if its known contents were hashed with
-    another key."""
+    """Passes outcomes on with the events in clear. An append whose known contents were hashed with another key is tried
+    once more, and `of_retry` gets its outcome."""
 
-    def __init__(self, log: EncryptedEventLog) -> None:
+    def __init__(self, log: EncryptedEventLog, *, of_retry: _Outcomes | None = None) -> None:
         self._log = log
+        self._of_retry = of_retry
 
     def deliver(self, outcomes: Sequence[tuple[_Ticket, Outcome]]) -> None:
         """See CompletionQueue."""
@@ -310,27 +311,16 @@ class _Outcomes:
     def _tried_again(
         self, append: Append, ticket: Any, key: DataKey, completions: CompletionQueue, conflict: _Conflict
     ) -> bool:
+        if self._of_retry is None:
+            return False
         try:
             again = self._log.as_first_written(append, key, conflict)
         except EventLogError:
             return False
         if again is None:
             return False
-        self._log.again(again, (ticket, append, key, completions), _Second(self._log))
+        self._log.post_again(again, (ticket, append, key, completions), self._of_retry)
         return True
-
-
-class _Second:
-    """Passes the outcome of a second attempt on."""
-
-    def __init__(self, log: EncryptedEventLog) -> None:
-        self._log = log
-
-    def deliver(self, outcomes: Sequence[tuple[_Ticket, Outcome]]) -> None:
-        """See CompletionQueue."""
-        for (ticket, append, key, completions), outcome in outcomes:
-            self._log.written(append.stream, key, outcome)
-            completions.deliver([(ticket, _in_clear(append, outcome))])
 
 
 def _in_clear(append: Append, outcome: Outcome) -> Outcome:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from abridged.eventlog.encryption.contents import Contents
 from abridged.eventlog.encryption.data_key import place_of_event
-from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
 from abridged.eventlog.errors import StreamCorrupt
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.salvage import Meaning, Rest
@@ -41,7 +40,7 @@ class _Stored:
         if clear is None:
             return b""
         content = self.meaning.content(clear)
-        key = self.contents.keys.of(key_id_of(event.payload)) if is_encrypted(event.payload) else None
+        key = self.contents.key_in(event.payload)
         return content if key is None else key.hashed(content)
 
     def origin(self, event: RecordedEvent) -> tuple[StreamId, int] | None:
@@ -58,7 +57,7 @@ class _Stored:
             payload = rest.left(clear)
             if payload == clear.payload:
                 return event.payload
-            key = self.contents.keys.of(key_id_of(event.payload)) if is_encrypted(event.payload) else None
+            key = self.contents.key_in(event.payload)
             if key is None:
                 return payload
             return self.contents.encrypted(key, event.type, payload, place_of_event(stream, event))

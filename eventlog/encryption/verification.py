@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from abridged.eventlog.encryption.contents import Contents
-from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
 from abridged.eventlog.encryption.snapshots import EncryptedSnapshots
 from abridged.eventlog.errors import KeyLost
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
@@ -90,6 +89,5 @@ class EncryptedVerification:
 
     def has_content(self, sealed: SealedEvent, content: bytes) -> bool:
         """See LogVerification. The event's own key, if it has one, hashes the content."""
-        stored = sealed.event.payload
-        key = self.contents.keys.of(key_id_of(stored)) if is_encrypted(stored) else None
+        key = self.contents.key_in(sealed.event.payload)
         return self._log.has_content(sealed, content if key is None else key.hashed(content))
