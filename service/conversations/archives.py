@@ -18,7 +18,7 @@ import structlog
 
 from abridged.eventlog.errors import EventLogError, LogCorrupt
 from abridged.eventlog.event import RecordedEvent, StreamId
-from abridged.eventlog.log import EventLog
+from abridged.eventlog.log import PAGE_BYTES_MAX, PAGE_EVENTS_MAX, EventLog
 from abridged.service.codec.events import ERASED, UnknownEvent
 from abridged.service.conversations.conversations import Conversations
 from abridged.service.conversations.purges import Purges, archived_in, nothing_required
@@ -36,11 +36,6 @@ from abridged.service.domain.errors import (
     DomainError,
 )
 from abridged.service.domain.events import ConversationArchived
-
-PAGE_BYTES = 4 << 20
-"""Bytes of payload that one transaction puts back."""
-
-PAGE_EVENTS = 500
 
 _log = structlog.get_logger()
 
@@ -195,7 +190,7 @@ class Archives:
         for event in self._folder.events(self._log, row.key, archived):
             page.append(event)
             size += len(event.payload)
-            if len(page) == PAGE_EVENTS or size > PAGE_BYTES:
+            if len(page) == PAGE_EVENTS_MAX or size > PAGE_BYTES_MAX:
                 self._put(row, page)
                 page, size = [], 0
         self._put(row, page)
