@@ -17,10 +17,7 @@ from abridged.eventlog.event import StreamId
 from abridged.service.conversations.conversations import Conversations
 from abridged.service.conversations.table import Attention
 from abridged.service.domain.conversation import Conversation
-from abridged.service.domain.errors import (
-    DomainError,
-    TooManyPasses,
-)
+from abridged.service.domain.errors import DomainError, TooManyPasses
 from abridged.service.domain.events import (
     Event,
     PassPlan,

@@ -20,8 +20,8 @@ ALIVE_MAX_S = 0.4
 """A process lives up to this long after it has got the call: some are killed before its commit, some after it."""
 
 Round = Callable[[SidecarProcess, Any, int, float], Awaitable[bool]]
-"""Makes a call with a client, at a kill of this number after so many seconds, and repeats it. Returns whether the kill
-met the call under way."""
+"""A round makes a call with a client, kills the process a number of seconds later, and repeats the call. It gets the
+kill's number and the seconds, and returns whether the kill met the call under way."""
 
 
 async def struck(
