@@ -25,7 +25,7 @@ def estimated(text: str) -> int:
 
 
 async def summary_of(chat: Chat, *, counted: float | None = None) -> Any:
-    """The summary message of a chat whose caller counts so many times what we would, or nothing."""
+    """The summary message of a chat whose caller counts `counted` times our count, or nothing."""
     texts = {n: turn(n) for n in range(1, 15)}
     tokens = {n: None if counted is None else round(counted * estimated(text)) for n, text in texts.items()}
     await chat.append(*(said(n, text, tokens=tokens[n]) for n, text in texts.items()))
@@ -109,8 +109,8 @@ async def test_the_ledger_follows_the_text_and_is_counted_like_it(tmp_path):
         assert 0.9 * whole <= summary.tokens < 1.5 * whole
         bare, full = await chat.context(), await chat.context(with_ledger=True)
         assert not bare.ledger
-        first = next(entry for entry in full.ledger if entry.text == "db-01")
-        assert (list(first.numbers), first.count) == ([1], 1)
+        first = next(entry for entry in full.ledger if entry.text == "orders_1")
+        assert (list(first.numbers), first.count, first.rest) == ([1], 1, " on host db-01")
         (made,) = await chat.summaries()
         kept = await s.conversations.GetSummary(
             api.GetSummaryRequest(conversation_id=chat.id, summary_id=made.id), metadata=s.metadata
