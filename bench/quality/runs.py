@@ -118,7 +118,7 @@ def _corpus(name: str, chats: Sequence[PlayedChat]) -> Corpus:
 
 
 def joined(chats: Sequence[PlayedChat], *, messages: int = JOINED_MESSAGES) -> list[PlayedChat]:
-    """Chats one after the other, in conversations of at least so many messages; ids say which chat a message is of.
+    """Chats one after the other, in conversations of at least `messages` messages; ids say which chat a message is of.
 
     System messages are left out, since one conversation would have many.
     """

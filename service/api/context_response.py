@@ -180,8 +180,8 @@ class Answering:
     def _around(
         self, rendered: Sequence[RenderedMessage], tokens: int, digests: bytes, before: Prefixes
     ) -> tuple[bytes, Prefixes]:
-        """All but the messages themselves, which cost so many tokens and have these digests; and what `before`
-        becomes."""
+        """Return everything but the messages themselves, which cost `tokens` and have these digests, and the
+        successor of `before`."""
         state, query = self.state, self.query
         usage = usage_of(state, state.settings)
         if query.original or query.max_tokens:

@@ -187,7 +187,7 @@ def _asked_for(state: Conversation, request: _pb.ExpandSummaryRequest) -> tuple[
 def _page_within(
     messages: Sequence[MessageAppended], factor: float, max_tokens: int, count: Callable[[str], int]
 ) -> tuple[tuple[RenderedMessage, ...], tuple[RenderedMessage, ...]]:
-    """The first messages that take at most so many tokens, and those before them that do not fit even excerpted.
+    """The first messages that take at most `max_tokens`, and those before them that do not fit even excerpted.
 
     A message that takes more by itself is excerpted, on a page of its own.
     """

@@ -1,6 +1,6 @@
 """A process that indexes a log and stands still in the middle: python -m tests.support.indexing_process LOG INDEX RESTS
 
-It prints a line when it has rested so many times, and then rests for ever: whoever started it kills it.
+The process prints a line when it has rested RESTS times, and then rests until it is killed.
 """
 
 from __future__ import annotations

@@ -29,11 +29,11 @@ def json_error(status: int, text: str, headers: Mapping[str, str] | None = None)
 class Behaviour:
     """Deviations of /api/chat and /api/generate; counts are of streamed chunks.
 
-    `ping` goes out after so many pieces, `pings` times, `ping_s` apart.
+    `ping` goes out after `ping_after` pieces, `pings` times, `ping_s` apart.
 
-    `requests` limits them to the first so many requests for inference; `everywhere` extends `refusal` and `hang` to
-    every path. `loop_token` follows the answer's first words without end. `wire` goes out as it is in place of
-    an answer; `wire_again` follows it until the client leaves, or so often, and then the connection is dropped.
+    `requests` is the number of first requests for inference that they concern; `everywhere` extends `refusal` and
+    `hang` to every path. `loop_token` follows the answer's first words without end. `wire` goes out as it is in place
+    of an answer; `wire_again` follows it until the client leaves, or so often, and then the connection is dropped.
     """
 
     requests: int | None = None

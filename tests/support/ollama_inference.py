@@ -14,7 +14,7 @@ from tests.support.ollama_responder import Ask
 from tests.support.ollama_runner import Evaluation
 
 WINDOWS_PREDICTED_MAX = 10
-"""An answer without num_predict ends after so many windows."""
+"""The number of windows after which an answer without num_predict ends."""
 
 
 def refusal_of(

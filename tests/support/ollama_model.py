@@ -62,7 +62,7 @@ _CHAT = (
 
 
 def record_request(*, prompt_tokens: int | None = None, words: int = 0, **fields: Any) -> CompletionRequest:
-    """A request for the record of a short chat; `words` makes the prompt longer by so many."""
+    """A request for the record of a short chat; the prompt is longer by the number of `words`."""
     system = "Summarize the conversation as JSON."
     said = "\n".join(f'<message {n} {role} "{name}">\n{text}' for n, (name, role, text) in enumerate(_CHAT, 1))
     user = f"<transcript>\n{said}\n</transcript>" + " filler" * words

@@ -30,8 +30,8 @@ class Quirks:
 
     `formats` are the kinds of `response_format` that it accepts, `lengths` whether a schema may have them, `limit` the
     only field for the longest answer that it knows (empty for any), `refused_fields` what it does not accept besides.
-    `requests` limits `refusal` and `hang` to the first so many requests for inference. `wire` goes out in place of an
-    answer. `ping` goes out after so many pieces, `pings` times, `ping_s` apart.
+    `requests` is the number of first requests for inference that `refusal` and `hang` concern. `wire` goes out in place
+    of an answer. `ping` goes out after `ping_after` pieces, `pings` times, `ping_s` apart.
     """
 
     formats: frozenset[str] = frozenset({"json_schema", "json_object", "text"})

@@ -251,7 +251,7 @@ def test_a_rule_is_byte_equal_after_fifty_passes(rule):
 
 
 def test_a_chat_of_rules_alone_keeps_the_newest():
-    """However many a pass finds: an event has so many, and reading takes linear time."""
+    """An event has at most RULES_MAX of the rules that a pass finds, and reading takes linear time."""
     said = [f"Please never mention item {n} in mails to customers." for n in range(RULES_MAX + 40)]
     rules, revoked = found_rules(talk(*said), (), NO_RULES)
 
