@@ -49,8 +49,9 @@ def room_tokens(state: Conversation, policy: Policy) -> int:
 
 
 def ledger_tokens_expected(state: Conversation, policy: Policy) -> int:
-    """Return the tokens of the ledger for which a pass leaves room beside a longer tail; a first one is a guess."""
-    grown = int(LEDGER_GROWTH * ledger_tokens(state)) if state.completed_passes else LEDGER_WITHOUT_ROOM
+    """Return the tokens of the ledger for which a pass leaves room beside a longer tail; that of a first record is a
+    guess."""
+    grown = int(LEDGER_GROWTH * ledger_tokens(state)) if state.records else LEDGER_WITHOUT_ROOM
     return min(grown, ledger_tokens_max(state, policy))
 
 

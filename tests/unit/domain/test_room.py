@@ -16,7 +16,13 @@ from abridged.service.domain.events import Event, PassPlan
 from abridged.service.domain.message import Message
 from abridged.service.domain.policy import ROOMY_BUDGET, SUMMARY_TOKENS_MAX, Policy, ProfileName, largest_summary
 from abridged.service.domain.profiles.registry import profile_of
-from abridged.service.domain.sizes import LEDGER_WITHOUT_ROOM, ledger_limits, ledger_tokens_max, room_tokens
+from abridged.service.domain.sizes import (
+    LEDGER_WITHOUT_ROOM,
+    ledger_limits,
+    ledger_tokens_expected,
+    ledger_tokens_max,
+    room_tokens,
+)
 from abridged.service.domain.window import TailRoom, split
 from tests.support.chats import (
     OPEN,
@@ -73,6 +79,13 @@ def test_beyond_it_the_tail_is_as_long_as_there_is_room_beside_a_record_and_a_le
 
     assert planned(POLICY, events).covered == ranges((1, FULL - 26))
     assert planned(WITHOUT, events).covered == ranges((1, FULL - 6))
+
+
+def test_a_pass_that_only_cleared_results_leaves_the_guess_of_the_ledger_as_it_is():
+    """A pass without a record has made no ledger, whose size could be expected to grow."""
+    cleared = state_of(*chat(FULL, 100))._replace(completed_passes=1)
+
+    assert ledger_tokens_expected(cleared, POLICY) == LEDGER_WITHOUT_ROOM
 
 
 def test_what_is_sent_with_every_prompt_takes_of_the_room():
