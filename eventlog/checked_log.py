@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from abridged.eventlog.chain import LogIdentity, content_hash, is_blanked
@@ -36,7 +36,13 @@ class CheckedLog(ABC, Generic[R]):
         it."""
         return self.reader.verified_pages(stream, log_id=self.log_id)
 
-    def read_all(self, *, after: int, limit: int) -> list[RecordedEvent]:
+    def read_all(
+        self,
+        *,
+        after: int,
+        limit: int,
+        in_clear: Container[StreamId] | None = None,  # noqa: ARG002 - all are as they are stored
+    ) -> list[RecordedEvent]:
         """Events of the whole log by position, as EventLog reads them."""
         return self.reader.read_all(after=after, limit=limit, backward=False, head=self._head)
 

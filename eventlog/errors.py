@@ -125,6 +125,10 @@ class KeysUnusable(LogUnsafe):
 class KeyLost(KeysUnusable):
     """A key of a stream is not there, or is not what was stored: what it encrypted cannot be read, and all else can."""
 
+    def of(self, stream: StreamId) -> KeyLost:
+        """The error with the name of the stream whose contents need the key."""
+        return KeyLost(f"{stream.namespace}/{stream.name} cannot be read: {self}")
+
 
 class LogFailed(EventLogError):
     """The log does not know what is on disk after an I/O error: it acknowledges nothing more until a new process has

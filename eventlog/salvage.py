@@ -46,6 +46,8 @@ class Meaning(NamedTuple):
         vacancy: Returns type, schema version and payload of an event that tells why a position is vacant. The
             function gets the event's own stream and version, and the text.
         erasing: The types of events that take the contents of earlier ones away.
+        is_readable: Returns whether the contents of an event can be read; one whose contents cannot counts as missing.
+        require_keys: Raises KeysUnusable if contents were looked at and no key was found for any. Called once all were.
         rest: Returns what is left of the events of a stream, which need not be all; by the flag it is known to be
             erased.
         line: Returns an event of the log with this id as a line of text.
@@ -61,6 +63,8 @@ class Meaning(NamedTuple):
     origin: Callable[[RecordedEvent], tuple[StreamId, int] | None]
     vacancy: Callable[[StreamId, int, str], tuple[str, int, bytes]]
     erasing: Collection[str]
+    is_readable: Callable[[RecordedEvent], bool]
+    require_keys: Callable[[], None]
     rest: Callable[[StreamId, Iterable[RecordedEvent], bool], Rest]
     line: Callable[[str, RecordedEvent], str]
     table: RowTable[Any]
@@ -79,6 +83,7 @@ class Lost(NamedTuple):
         remnants: Events that are proven and do not follow from those that are kept. They are in a file beside the log.
         origin: The stream that this one begins from, if that has lost what it begins with.
         is_erased: True if the stream was erased: the new log has the event that says so, and none of its remnants.
+        has_lost_key: True if the key of events is lost, which count as missing.
     """
 
     stream: StreamId | int
@@ -88,6 +93,7 @@ class Lost(NamedTuple):
     remnants: int
     origin: StreamId | None = None
     is_erased: bool = False
+    has_lost_key: bool = False
 
 
 class Salvaged(NamedTuple):

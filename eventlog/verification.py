@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
@@ -139,8 +139,9 @@ class LogVerification(Protocol):
         """Bytes of each part of the log's storage, by the part's name."""
         ...
 
-    def read_all(self, *, after: int, limit: int) -> list[RecordedEvent]:
-        """Events of the whole log by position, as EventLog reads them."""
+    def read_all(self, *, after: int, limit: int, in_clear: Container[StreamId] | None = None) -> list[RecordedEvent]:
+        """Events of the whole log by position, as EventLog reads them; encrypted ones of streams that are not to be
+        `in_clear` are as they are stored. Without it all are in clear."""
         ...
 
     def read_stream(self, stream: StreamId, *, after: int, limit: int, backward: bool) -> list[RecordedEvent]:
@@ -157,7 +158,8 @@ class LogVerification(Protocol):
 
     def in_clear(self, event: RecordedEvent) -> RecordedEvent | None:
         """Return an event of `pages`, which have them as they are stored, in clear; None if its contents are encrypted,
-        and their key is not there or was erased. Raises LogCorrupt for one that is not what was encrypted."""
+        and the log is checked without keys or their key was erased. Raises KeyLost if it is not there or is damaged,
+        and LogCorrupt for an event that is not what was encrypted."""
         ...
 
     def has_content(self, sealed: SealedEvent, content: bytes) -> bool:

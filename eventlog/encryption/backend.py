@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from abridged.eventlog.backend import Backend, Kept, Notice, Opened, StoredBackend
 from abridged.eventlog.encryption.contents import Contents
 from abridged.eventlog.encryption.data_keys import DataKeys
-from abridged.eventlog.encryption.framing import ClearTypes, key_id_of
+from abridged.eventlog.encryption.framing import ClearTypes
 from abridged.eventlog.encryption.key_store import KeyStore
 from abridged.eventlog.encryption.log import EncryptedEventLog
 from abridged.eventlog.encryption.operator_keys import OperatorKeys
-from abridged.eventlog.encryption.probe import newest_encrypted
+from abridged.eventlog.encryption.probe import newest_encrypted, require_own
 from abridged.eventlog.encryption.rows import EncryptedRows
 from abridged.eventlog.encryption.snapshots import EncryptedSnapshots
 from abridged.eventlog.encryption.verification import EncryptedVerification
@@ -77,11 +77,12 @@ class EncryptedBackend:
                 failing.callback(keys.close)
             opened = self._place.open(rows.stored, clock_us=clock_us, hook=hook, on_fatal=on_fatal)
             failing.callback(opened.log.close)
-            if newest := newest_encrypted(opened.log, opened.log.head(), self._clear):
-                if keys is None:
-                    raise KeysUnusable(f"there are no data keys at {self._keys.name}, and the log is encrypted")
-                keys.of(key_id_of(newest.payload))
-            if keys is None:
+            head = opened.log.head()
+            if keys is not None:
+                require_own(keys, opened.log, head, self._clear)
+            elif newest_encrypted(opened.log, head, self._clear) is not None:
+                raise KeysUnusable(f"there are no data keys at {self._keys.name}, and the log is encrypted")
+            else:
                 keys = self._keys.opened()
                 failing.callback(keys.close)
             keys.make_ahead()

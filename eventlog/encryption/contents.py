@@ -81,7 +81,10 @@ class Contents:
         """The event in clear; None if its key was erased. Raises the errors of `opened`."""
         if not is_encrypted(event.payload):
             return event
-        key = self.keys.of(key_id_of(event.payload))
+        try:
+            key = self.keys.of(key_id_of(event.payload))
+        except KeyLost as lost:
+            raise lost.of(event.stream) from lost
         return None if key is None else self._decrypted(key, event)
 
     def opened_beside(self, stored: bytes, stream: StreamId, place: bytes) -> bytes | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 from abridged.eventlog.encryption.data_key import SECRET_BYTES, DataKey
 from abridged.eventlog.encryption.framing import KEY_ID_BYTES
@@ -26,6 +26,15 @@ KEPT_MAX: Final = 4_096
 ATTEMPTS_MAX: Final = 3
 
 
+class Rewrapped(NamedTuple):
+    """The result of a rotation: the number of data keys that were wrapped anew, the ids of those that are damaged, so
+    that no key unwraps them, and whether the operator's first key now wraps all others."""
+
+    wrapped: int
+    damaged: tuple[bytes, ...]
+    is_whole: bool
+
+
 class DataKeys:
     """The keys in `store`. Methods may be called in any thread."""
 
@@ -33,8 +42,9 @@ class DataKeys:
         """Raises KeysUnusable if the key that wraps a data key of the store is not among the operator's."""
         self.store = store
         self._operator_keys = operator_keys
-        for wrapper in store.wrappers():
-            operator_keys.named(wrapper)
+        for wrapper in store.wrappers() - operator_keys.ids:
+            if (one := store.one_of(wrapper)) is not None:
+                operator_keys.unwrapped(one)
         self._lock = threading.Lock()
         self._making = threading.Lock()
         self._kept: dict[bytes, DataKey | None] = {}
@@ -53,6 +63,10 @@ class DataKeys:
         key = None if stored.is_erased else DataKey(key_id, self._operator_keys.unwrapped(stored))
         self._keep(key_id, key)
         return key
+
+    def know(self, key_id: bytes) -> bool:
+        """Return whether the store has a key with this id, whole, damaged or erased. Raises KeysUnusable."""
+        return self.store.get(key_id) is not None
 
     def taken(self) -> DataKey:
         """A new key, which is on disk and which no other caller gets."""
@@ -88,21 +102,30 @@ class DataKeys:
         """True if the operator's first key wraps every data key."""
         return self.store.wrappers() <= {self._operator_keys.first.id}
 
-    def rewrap(self, done: Callable[[int], None]) -> int:
-        """Wrap every data key with the operator's first key, and return the number of those that another key wrapped.
-        Sidecars may go on meanwhile. Calls `done` with the number so far."""
+    def rewrap(self, done: Callable[[int], None]) -> Rewrapped:
+        """Wrap every data key with the operator's first key. Sidecars may go on meanwhile. Calls `done` with the number
+        of those that another key wrapped, so far."""
         first = self._operator_keys.first
+        count, damaged = 0, []
 
-        def rewrapped(stored: StoredKey) -> StoredKey:
-            return first.wrapped(stored.id, self._operator_keys.unwrapped(stored))
+        def rewrapped(stored: StoredKey) -> StoredKey | None:
+            nonlocal count
+            try:
+                secret = self._operator_keys.unwrapped(stored)
+            except KeyLost:
+                damaged.append(stored.id)
+                return stored._replace(wrapper=first.id)  # no start needs the old key for one that it does not unwrap
+            if stored.wrapper == first.id:
+                return None
+            count += 1
+            return first.wrapped(stored.id, secret)
 
         self.store.set_current(first.id)
-        after = count = 0
-        while (some := self.store.rewrap_some(first.id, rewrapped, after=after)) is not None:
-            after, replaced = some
-            count += replaced
+        after: int | None = 0
+        while after is not None:
+            after = self.store.rewrap_some(rewrapped, after=after)
             done(count)
-        return count
+        return Rewrapped(count, tuple(damaged), self.is_rewrapped)
 
     def close(self) -> None:
         """Forget the keys that were made ahead, and release the store."""

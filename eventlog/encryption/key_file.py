@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from abridged.eventlog.encryption.key_store import DUE, REWRAPPED_AT_ONCE, StoredKey
+from abridged.eventlog.encryption.key_store import DUE, REWRAPPED_AT_ONCE, StoredKey, replaced
 from abridged.eventlog.errors import EventLogError, KeysUnusable, LogFull, LogUnavailable
 from abridged.eventlog.event import StreamId
 
@@ -56,7 +56,8 @@ _ERASED_AFTER = "SELECT namespace, name FROM erasures WHERE log_id = ? AND posit
 _DUE = "UPDATE erasures SET position = position + ? WHERE log_id = ? AND position > ? AND position < ?"
 _SETTLED = "UPDATE erasures SET position = position % ? WHERE log_id = ? AND namespace = ? AND name = ?"
 _WRAPPERS = "SELECT DISTINCT wrapper FROM data_keys"
-_OTHERS = "SELECT number, id, wrapper, wrapped FROM data_keys WHERE number > ? AND wrapper <> ? ORDER BY number LIMIT ?"
+_ONE_OF = "SELECT id, wrapper, wrapped FROM data_keys WHERE wrapper = ? LIMIT 1"
+_NEXT = "SELECT number, id, wrapper, wrapped FROM data_keys WHERE number > ? ORDER BY number LIMIT ?"
 _REWRAP = "UPDATE data_keys SET wrapper = ?, wrapped = ? WHERE id = ?"
 
 
@@ -92,6 +93,9 @@ class KeyFile:
             found = {bytes(wrapper) for (wrapper,) in connection.execute(_WRAPPERS)}
         return {wrapper for wrapper in found if any(wrapper)}
 
+    def one_of(self, wrapper: bytes) -> StoredKey | None:
+        return self._one(_ONE_OF, wrapper)
+
     def add(self, keys: Sequence[StoredKey]) -> bool:
         with self._transaction() as connection:
             row = connection.execute("SELECT wrapper FROM current").fetchone()
@@ -103,9 +107,7 @@ class KeyFile:
         return True
 
     def get(self, key_id: bytes) -> StoredKey | None:
-        with self._transaction(writes=False) as connection:
-            row = connection.execute(_GET, (key_id,)).fetchone()
-        return StoredKey(*row) if row is not None else None
+        return self._one(_GET, key_id)
 
     def drop(self, key_ids: Collection[bytes]) -> None:
         with self._transaction() as connection:
@@ -132,19 +134,21 @@ class KeyFile:
             connection.execute("DELETE FROM current")
             connection.execute("INSERT INTO current VALUES (?)", (wrapper,))
 
-    def rewrap_some(
-        self, wrapper: bytes, rewrapped: Callable[[StoredKey], StoredKey], *, after: int
-    ) -> tuple[int, int] | None:
+    def rewrap_some(self, rewrapped: Callable[[StoredKey], StoredKey | None], *, after: int) -> int | None:
         with self._transaction() as connection:
-            rows = connection.execute(_OTHERS, (after, wrapper, REWRAPPED_AT_ONCE)).fetchall()
-            old = [StoredKey(*row[1:]) for row in rows]
-            new = [rewrapped(key) for key in old if not key.is_erased]
+            rows = connection.execute(_NEXT, (after, REWRAPPED_AT_ONCE)).fetchall()
+            new = replaced((StoredKey(*row[1:]) for row in rows), rewrapped)
             connection.executemany(_REWRAP, [(key.wrapper, key.wrapped, key.id) for key in new])
-        return (rows[-1][0], len(new)) if rows else None
+        return rows[-1][0] if rows else None
 
     def close(self) -> None:
         with self._lock:
             self._connection.close()
+
+    def _one(self, query: str, parameter: bytes) -> StoredKey | None:
+        with self._transaction(writes=False) as connection:
+            row = connection.execute(query, (parameter,)).fetchone()
+        return StoredKey(*row) if row is not None else None
 
     def _require_own(self) -> bool:
         """Return whether the tables are there; an empty file has none. Raises KeysUnusable for another file, of which

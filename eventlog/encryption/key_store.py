@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from abridged.eventlog.event import StreamId
 
 REWRAPPED_AT_ONCE: Final = 256
-"""The number of keys that one transaction of a rotation wraps anew, while the transactions of sidecars wait for it."""
+"""The number of keys that one transaction of a rotation reads and wraps anew, while the transactions of sidecars wait
+for it."""
 
 DUE: Final = 1 << 62
 """The number that is added to the position of an erasure that the log does not have: it leads beyond any event."""
@@ -25,7 +26,7 @@ class StoredKey(NamedTuple):
     @property
     def is_erased(self) -> bool:
         """True if the data key is erased, so that nobody can unwrap it any more."""
-        return not any(self.wrapper)
+        return not any(self.wrapper + self.wrapped)
 
 
 class KeyStore(Protocol):
@@ -41,6 +42,10 @@ class KeyStore(Protocol):
 
     def wrappers(self) -> set[bytes]:
         """The ids of the operator's keys that wrap any data key."""
+        ...
+
+    def one_of(self, wrapper: bytes) -> StoredKey | None:
+        """A data key that the operator's key with this id wraps; None if it wraps nothing."""
         ...
 
     def add(self, keys: Sequence[StoredKey]) -> bool:
@@ -73,14 +78,16 @@ class KeyStore(Protocol):
         """Have the operator's key with this id wrap new data keys."""
         ...
 
-    def rewrap_some(
-        self, wrapper: bytes, rewrapped: Callable[[StoredKey], StoredKey], *, after: int
-    ) -> tuple[int, int] | None:
-        """Replace the next REWRAPPED_AT_ONCE data keys of another wrapper, those after a number, by what `rewrapped`
-        returns for each that is not erased. Returns the last one's number and how many were replaced, or None at the
-        end."""
+    def rewrap_some(self, rewrapped: Callable[[StoredKey], StoredKey | None], *, after: int) -> int | None:
+        """Replace each of the next REWRAPPED_AT_ONCE data keys, those after a number, that is not erased by the one
+        that `rewrapped` returns, if any. Return the last one's number, or None at the end."""
         ...
 
     def close(self) -> None:
         """Release the store."""
         ...
+
+
+def replaced(keys: Iterable[StoredKey], rewrapped: Callable[[StoredKey], StoredKey | None]) -> list[StoredKey]:
+    """The data keys that take the places of those of `keys` that are not erased; see KeyStore.rewrap_some."""
+    return [new for key in keys if not key.is_erased and (new := rewrapped(key)) is not None]

@@ -53,6 +53,11 @@ class OperatorKeys:
         """The key that wraps the first data keys, and all of them in a rotation."""
         return self._keys[0]
 
+    @property
+    def ids(self) -> set[bytes]:
+        """The ids of the keys, as they were last read."""
+        return {key.id for key in self._keys}
+
     def named(self, key_id: bytes) -> OperatorKey:
         """The key with this id. Raises KeysUnusable if the operator gave no such key."""
         key = self._of(key_id)
@@ -64,8 +69,15 @@ class OperatorKeys:
         return key
 
     def unwrapped(self, stored: StoredKey) -> bytes:
-        """The data key's secret. Raises KeysUnusable."""
-        return self.named(stored.wrapper).unwrapped(stored)
+        """The data key's secret, whichever of the keys wraps it: the id of the wrapper may be damaged, too. Raises
+        KeyLost for a data key that is not as it was stored, and KeysUnusable if its wrapper is not among the keys."""
+        if self._of(stored.wrapper) is None:
+            self._refresh()
+        for key in sorted(self._keys, key=lambda key: key.id != stored.wrapper):
+            with suppress(KeyLost):
+                return key.unwrapped(stored)
+        self.named(stored.wrapper)
+        raise KeyLost(f"data key {stored.id.hex()} is not what was stored")
 
     def _refresh(self) -> None:
         """Read the keys anew; keep the known ones if the new text cannot be used."""

@@ -1,15 +1,19 @@
-"""Tells whether a log is encrypted, without a key."""
+"""Tells whether a log is encrypted, without a key, and whether data keys are its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from abridged.eventlog.encryption.framing import ClearTypes, is_encrypted
-from abridged.eventlog.errors import LogCorrupt, LogEncrypted
+from abridged.eventlog.encryption.framing import ClearTypes, is_encrypted, key_id_of
+from abridged.eventlog.errors import KeysUnusable, LogCorrupt, LogEncrypted
 from abridged.eventlog.event import RecordedEvent
 from abridged.eventlog.log import PAGE_EVENTS_MAX, EventLog
 from abridged.eventlog.verification import LogVerification
+
+if TYPE_CHECKING:
+    from abridged.eventlog.encryption.data_keys import DataKeys
 
 
 def newest_encrypted(log: EventLog | LogVerification, head: int, clear: ClearTypes) -> RecordedEvent | None:
@@ -20,6 +24,24 @@ def newest_encrypted(log: EventLog | LogVerification, head: int, clear: ClearTyp
             telling = look(log, head, clear)
             return telling if telling is not None and is_encrypted(telling.payload) else None
     return None
+
+
+def require_own(keys: DataKeys, log: EventLog | LogVerification, head: int, clear: ClearTypes) -> None:
+    """Raise KeysUnusable if the log is encrypted up to the position `head`, and not one key of its events is among
+    `keys`: they are those of another log. An older copy of its own has some."""
+    newest = newest_encrypted(log, head, clear)
+    if newest is None or keys.know(key_id_of(newest.payload)):
+        return
+    asked = {key_id_of(newest.payload)}
+    with suppress(LogCorrupt):
+        for event in _telling(log, 0, head, clear):
+            if is_encrypted(event.payload) and (key_id := key_id_of(event.payload)) not in asked:
+                if keys.know(key_id):
+                    return
+                asked.add(key_id)
+    raise KeysUnusable(
+        f"{keys.store} does not have data key {key_id_of(newest.payload).hex()}, or any other of the log"
+    )
 
 
 def require_clear(log: EventLog, clear: ClearTypes) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from abridged.eventlog.encryption.contents import Contents
 from abridged.eventlog.encryption.data_key import place_of_event
-from abridged.eventlog.errors import StreamCorrupt
+from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
+from abridged.eventlog.errors import KeyLost, KeysUnusable, StreamCorrupt
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.salvage import Meaning, Rest
 
@@ -22,17 +23,39 @@ def encrypted_meaning(meaning: Meaning, contents: Contents) -> Meaning:
         opens=lambda _payload: (),
         content=stored.content,
         origin=stored.origin,
+        is_readable=stored.is_readable,
+        require_keys=stored.require_keys,
         rest=stored.rest,
         line=lambda log_id, event: meaning.line(log_id, contents.opened(event)),
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Stored:
-    """The meaning of events as they are stored, made from the meaning of events in clear."""
+    """The meaning of events as they are stored, made from the meaning of events in clear. `found` and `lost` count the
+    times that an event's key was found, or was not."""
 
     meaning: Meaning
     contents: Contents
+    found: int = 0
+    lost: int = 0
+
+    def is_readable(self, event: RecordedEvent) -> bool:
+        """See Meaning. Contents whose key was erased are readable: they are those of an erased event."""
+        if not is_encrypted(event.payload):
+            return True
+        try:
+            self.contents.keys.of(key_id_of(event.payload))
+        except KeyLost:
+            self.lost += 1
+            return False
+        self.found += 1
+        return True
+
+    def require_keys(self) -> None:
+        """See Meaning."""
+        if self.lost and not self.found:
+            raise KeysUnusable(f"{self.contents.keys.store} has no key of this log")
 
     def content(self, event: RecordedEvent) -> bytes:
         """See Meaning. The event's own key hashes the content, as it did when the event was written."""
@@ -70,5 +93,5 @@ class _Stored:
     def _in_clear(self, event: RecordedEvent) -> RecordedEvent | None:
         try:
             return self.contents.opened_if_readable(event)
-        except StreamCorrupt:  # the fold reports it
+        except (StreamCorrupt, KeyLost):  # the fold reports the first, and what has no key counts as missing
             return None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 
 from abridged.eventlog.encryption.contents import Contents
 from abridged.eventlog.encryption.snapshots import EncryptedSnapshots
-from abridged.eventlog.errors import KeyLost
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.rows import Fault
 from abridged.eventlog.snapshots import Snapshots
@@ -68,8 +67,11 @@ class EncryptedVerification:
     def sizes(self) -> dict[str, int]:
         return self._log.sizes()
 
-    def read_all(self, *, after: int, limit: int) -> list[RecordedEvent]:
-        return [self.contents.opened(event) for event in self._log.read_all(after=after, limit=limit)]
+    def read_all(self, *, after: int, limit: int, in_clear: Container[StreamId] | None = None) -> list[RecordedEvent]:
+        page = self._log.read_all(after=after, limit=limit)
+        return [
+            self.contents.opened(event) if in_clear is None or event.stream in in_clear else event for event in page
+        ]
 
     def read_stream(self, stream: StreamId, *, after: int, limit: int, backward: bool) -> list[RecordedEvent]:
         page = self._log.read_stream(stream, after=after, limit=limit, backward=backward)
@@ -82,10 +84,7 @@ class EncryptedVerification:
         return self._log.known_ids(stream, event_ids)
 
     def in_clear(self, event: RecordedEvent) -> RecordedEvent | None:
-        try:
-            return self.contents.opened_if_readable(event)
-        except KeyLost:
-            return None
+        return self.contents.opened_if_readable(event)
 
     def has_content(self, sealed: SealedEvent, content: bytes) -> bool:
         """See LogVerification. The event's own key, if it has one, hashes the content."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Final
 
-from abridged.eventlog.encryption.key_store import DUE, REWRAPPED_AT_ONCE, StoredKey
+from abridged.eventlog.encryption.key_store import DUE, REWRAPPED_AT_ONCE, StoredKey, replaced
 from abridged.eventlog.errors import KeysUnusable
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.postgres.connections import Address, Connection, Cursor
@@ -60,10 +60,8 @@ UPDATE data_keys_erasures AS e SET position = mod(e.position, %s)
 FROM unnest(%s::text[], %s::text[]) AS s (namespace, name)
 WHERE e.log_id = %s AND e.namespace = s.namespace AND e.name = s.name
 """
-_OTHERS = (
-    "SELECT number, id, wrapper, wrapped FROM data_keys WHERE number > %s AND wrapper <> %s "
-    "ORDER BY number LIMIT %s FOR UPDATE"
-)
+_ONE_OF = "SELECT id, wrapper, wrapped FROM data_keys WHERE wrapper = %s LIMIT 1"
+_NEXT = "SELECT number, id, wrapper, wrapped FROM data_keys WHERE number > %s ORDER BY number LIMIT %s FOR UPDATE"
 _REWRAP = (
     "UPDATE data_keys AS k SET wrapper = n.wrapper, wrapped = n.wrapped "
     "FROM unnest(%s::bytea[], %s::bytea[], %s::bytea[]) AS n (id, wrapper, wrapped) WHERE k.id = n.id"
@@ -105,6 +103,9 @@ class PostgresKeyStore:
             found = {bytes(row[0]) for row in connection.execute(_WRAPPERS)}
         return {wrapper for wrapper in found if any(wrapper)}
 
+    def one_of(self, wrapper: bytes) -> StoredKey | None:
+        return self._one(_ONE_OF, wrapper)
+
     def add(self, keys: Sequence[StoredKey]) -> bool:
         with self._transaction() as connection:
             connection.execute(_BEGIN_CURRENT, (keys[0].wrapper,))
@@ -115,9 +116,7 @@ class PostgresKeyStore:
         return True
 
     def get(self, key_id: bytes) -> StoredKey | None:
-        with self._transaction() as connection:
-            row = connection.execute(_GET, (key_id,)).fetchone()
-        return StoredKey(*map(bytes, row)) if row is not None else None
+        return self._one(_GET, key_id)
 
     def drop(self, key_ids: Collection[bytes]) -> None:
         with self._transaction() as connection:
@@ -144,20 +143,22 @@ class PostgresKeyStore:
         with self._transaction() as connection:
             connection.execute(_SET_CURRENT, (wrapper,))
 
-    def rewrap_some(
-        self, wrapper: bytes, rewrapped: Callable[[StoredKey], StoredKey], *, after: int
-    ) -> tuple[int, int] | None:
+    def rewrap_some(self, rewrapped: Callable[[StoredKey], StoredKey | None], *, after: int) -> int | None:
         with self._transaction() as connection:
-            rows = connection.execute(_OTHERS, (after, wrapper, REWRAPPED_AT_ONCE)).fetchall()
-            old = [StoredKey(*map(bytes, row[1:])) for row in rows]
-            new = [rewrapped(key) for key in old if not key.is_erased]
+            rows = connection.execute(_NEXT, (after, REWRAPPED_AT_ONCE)).fetchall()
+            new = replaced((StoredKey(*map(bytes, row[1:])) for row in rows), rewrapped)
             connection.execute(_REWRAP, _columns(new))
-        return (rows[-1][0], len(new)) if rows else None
+        return int(rows[-1][0]) if rows else None
 
     def close(self) -> None:
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
+
+    def _one(self, query: str, parameter: bytes) -> StoredKey | None:
+        with self._transaction() as connection:
+            row = connection.execute(query.encode(), (parameter,)).fetchone()
+        return StoredKey(*map(bytes, row)) if row is not None else None
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:

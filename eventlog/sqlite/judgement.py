@@ -259,7 +259,7 @@ class Judgement:
             for version in range(first, last + 1):
                 if position := self._place_of(number, version):
                     lost.positions.add(position)
-        self.lost.append(lost)
+        self.lost.append(lost._replace(has_lost_key=lost.stream in self._proof.lost_keys))
 
     def _place_of(self, number: int, version: int) -> int:
         """The position of an event that nothing proves, as the index of versions has it; 0 if it does not."""

@@ -69,7 +69,7 @@ class Proof:
     `identity` is that of the damaged log as far as events confirm it: an id or a secret that none does is empty. The id
     of a log in which no stream begins is believed if it stands beside a secret that is confirmed. `ends` has, by the
     sealed rows of streams, the number of their events and the last position; `erased` are those streams that a row says
-    to be erased.
+    to be erased, and `lost_keys` those with events whose key is lost, which are not among the events that are found.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class Proof:
         self.streams: dict[int, StreamId] = {}
         self.ends: dict[StreamId, tuple[int, int]] = {}
         self.erased: set[StreamId] = set()
+        self.lost_keys: set[StreamId] = set()
         self.identity = LogIdentity("", b"")
         self.created_us = 0
 
@@ -204,11 +205,21 @@ class Proof:
         proven = self._proven(carved)
         if proven is None:
             return
+        if not self._meaning.is_readable(proven.sealed.event):
+            if proven.is_placed:
+                self._miss(carved, proven.sealed.event)
+            return
         if not proven.is_placed and self._needs_chain(proven.sealed):
             (position, stream, *rest), *seals = proven.sealed
             self._scratch.execute(_LOOSE, (*stream, position, *rest, *seals))
         elif proven.is_placed or (not only_placed and self._is_own(proven.sealed)):
             self._put(self._remembered(carved, proven))
+
+    def _miss(self, carved: Carved, event: RecordedEvent) -> None:
+        """Note the place of an event whose key is lost: the event counts as missing."""
+        self.lost_keys.add(event.stream)
+        self._name_first(carved, event)
+        self._scratch.execute(_PLACE, (event.position, carved.stream, event.version))
 
     def _needs_chain(self, sealed: SealedEvent) -> bool:
         """Return whether the chain alone proves an event that no directory names: a blanked one, and without the secret
@@ -285,16 +296,20 @@ class Proof:
         """The event, whose names are tried first from now on for its numbers: it is no imitation. The stream keeps the
         number that it is first found under, unless that is another's, because nothing proves numbers."""
         event = proven.sealed.event
-        names = self._streams[carved.stream]
-        if event.stream in names:
-            names.remove(event.stream)
-        names.insert(0, event.stream)
-        self._types[carved.type] = [event.type]
+        self._name_first(carved, event)
         if event.stream not in self._numbers:
             number = carved.stream if carved.stream not in self.streams else max(self.streams) + 1
             self._numbers[event.stream] = number
             self.streams[number] = event.stream
         return proven.sealed
+
+    def _name_first(self, carved: Carved, event: RecordedEvent) -> None:
+        """Try the names of the event first from now on for its numbers."""
+        names = self._streams[carved.stream]
+        if event.stream in names:
+            names.remove(event.stream)
+        names.insert(0, event.stream)
+        self._types[carved.type] = [event.type]
 
     def _readings(self, carved: Carved) -> Iterator[tuple[RecordedEvent, bool]]:
         """Yield the events that the bytes may be, the likeliest first, each with whether a directory says so."""

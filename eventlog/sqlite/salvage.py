@@ -83,6 +83,7 @@ def salvaged(
             scratch = resources.enter_context(_scratch(path.with_name(f"{path.name}.scratch")))
             proof = Proof(image, scratch, meaning, pages)
             proof.collect()
+            meaning.require_keys()
             if not proof.streams:
                 raise LogCorrupt(f"nothing in {damaged} proves to be an event of a log")
             judgement = Judgement(proof, scratch, meaning)

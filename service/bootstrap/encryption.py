@@ -10,10 +10,9 @@ from typing import TypeVar
 from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.encryption.backend import EncryptedBackend, KeyPlace
 from abridged.eventlog.encryption.contents import Contents
-from abridged.eventlog.encryption.data_keys import DataKeys
-from abridged.eventlog.encryption.framing import key_id_of
+from abridged.eventlog.encryption.data_keys import DataKeys, Rewrapped
 from abridged.eventlog.encryption.key_file import KeyFile
-from abridged.eventlog.encryption.probe import newest_encrypted
+from abridged.eventlog.encryption.probe import newest_encrypted, require_own
 from abridged.eventlog.encryption.salvage import encrypted_meaning
 from abridged.eventlog.errors import KeysUnusable
 from abridged.eventlog.rows import StoredRows
@@ -69,8 +68,7 @@ def meaning_with_keys(meaning: Meaning, settings: Settings) -> Iterator[Meaning]
 def require_keys(settings: Settings) -> None:
     """Raise KeysUnusable if the log of `settings` is encrypted, and its data keys are not in their place."""
     place = key_place(settings)
-    needed = b"" if place.exists() else _looked_at(settings, _newest_key)
-    if needed:
+    if not place.exists() and _looked_at(settings, _is_encrypted):
         raise KeysUnusable(f"there are no data keys at {place.name}, and the log is encrypted")
 
 
@@ -83,9 +81,7 @@ def keys_of(settings: Settings) -> str:
     if not place.exists():
         return f"data keys at {place.name} will be made"
     with _existing(place) as keys:
-        needed = _looked_at(settings, _newest_key)
-        if needed:
-            keys.of(needed)
+        _looked_at(settings, lambda log, _: require_own(keys, log, log.event_count(), CLEAR))
         share = "" if keys.is_rewrapped else "not all "
     return f"data keys at {place.name}, {share}wrapped with the first operator's key"
 
@@ -100,10 +96,8 @@ def _looked_at(settings: Settings, look: Callable[[LogVerification, StoredRows[R
         return look(log, rows)
 
 
-def _newest_key(log: LogVerification, _rows: StoredRows[Row]) -> bytes:
-    """The id of the data key of the event that tells the log encrypted; empty if it is in clear."""
-    newest = newest_encrypted(log, log.event_count(), CLEAR)
-    return b"" if newest is None else key_id_of(newest.payload)
+def _is_encrypted(log: LogVerification, _rows: StoredRows[Row]) -> bool:
+    return newest_encrypted(log, log.event_count(), CLEAR) is not None
 
 
 def _require_no_archives(log: LogVerification, rows: StoredRows[Row]) -> None:
@@ -111,8 +105,7 @@ def _require_no_archives(log: LogVerification, rows: StoredRows[Row]) -> None:
         require_no_archives(ConversationTable(rows))
 
 
-def rewrapped(settings: Settings, progress: Callable[[int, int], None]) -> tuple[int, bool]:
-    """Wrap the data keys of the log of `settings` with the operator's first key. Return the number of those that
-    another key wrapped, and whether the first now wraps all. Raises KeysUnusable."""
+def rewrapped(settings: Settings, progress: Callable[[int, int], None]) -> Rewrapped:
+    """Wrap the data keys of the log of `settings` with the operator's first key. Raises KeysUnusable."""
     with _existing(key_place(settings)) as keys:
-        return keys.rewrap(lambda count: progress(count, count)), keys.is_rewrapped
+        return keys.rewrap(lambda count: progress(count, count))

@@ -62,6 +62,15 @@ CHECK_KEYS = (
     "of the log has beside it: docs/production.md"
 )
 
+LOST_KEY = (
+    "put the data key back from a copy, erase the conversation, name others by --conversation, or make a log of the "
+    "others by `abridged log salvage`: docs/production.md"
+)
+MEND_KEYS = (
+    "put these data keys back from a copy, for which the operator's key of that time is needed, or erase the "
+    "conversations: docs/production.md"
+)
+
 CHECK_DATABASE = "check log.url, its role and password, and that the server runs: docs/production.md"
 
 _NO_HINTS: Mapping[str, str] = MappingProxyType({})

@@ -17,6 +17,7 @@ from pydantic import SecretStr
 
 from abridged.eventlog.errors import (
     EventLogError,
+    KeyLost,
     KeysUnusable,
     LogCorrupt,
     LogEncrypted,
@@ -34,6 +35,8 @@ from abridged.service.cli.failures import (
     CHECK_DATABASE,
     CHECK_KEYS,
     GIVE_KEY,
+    LOST_KEY,
+    MEND_KEYS,
     RESTORE,
     RESTORE_OR_SALVAGE,
     CommandFailed,
@@ -363,8 +366,9 @@ def rewrap(invocation: Invocation, place: LogSettings | None, name: str | None) 
     """Wrap every data key of LOG, or of the configured one, with the first of the operator's keys.
 
     Sidecars may go on: those with encryption.key_file read it anew. Replace the operator's key in three steps: put the
-    new one before the old one in that file, run this, and take the old one out. The log itself does not change. Exits
-    with 2 if encryption is off.
+    new one before the old one in that file, run this, and take the old one out. The log itself does not change.
+
+    Exits with 1 if a data key is damaged: it is named, and all others are wrapped. Exits with 2 if encryption is off.
     """
     settings = configuration(invocation).settings
     if not settings.encryption.is_on:
@@ -373,10 +377,18 @@ def rewrap(invocation: Invocation, place: LogSettings | None, name: str | None) 
         # This command alone works on keys.
         from abridged.service.bootstrap.encryption import rewrapped
 
-        done, is_whole = rewrapped(of_log, _Progress("data keys"))
-    if not is_whole:
+        done = rewrapped(of_log, _Progress("data keys"))
+    for key_id in done.damaged:
+        say(f"damaged  data key {key_id.hex()}")
+    if not done.is_whole:
         raise CommandFailed("a sidecar has made data keys under another key meanwhile", hint="run this again")
-    say(f"ok: {done:,} data keys")
+    if done.damaged:
+        details = (
+            f"{done.wrapped:,} others were wrapped anew; the operator's first key is enough for all of them",
+            "`abridged log verify` names the conversations that are encrypted with them",
+        )
+        raise CommandFailed(f"{len(done.damaged):,} data keys are damaged", details=details, hint=MEND_KEYS)
+    say(f"ok: {done.wrapped:,} data keys")
 
 
 @log.command()
@@ -619,6 +631,8 @@ def _explained(otherwise: Callable[[Exception], CommandFailed], at: LogSettings,
         raise CommandFailed(str(error), hint=hint) from error
     except RecallLocked as error:
         raise CommandFailed(str(error), hint="stop the sidecar, then run this again") from error
+    except KeyLost as error:
+        raise CommandFailed(str(error), hint=LOST_KEY) from error
     except (LogEncrypted, KeysUnusable) as error:
         raise CommandFailed(str(error), hint=GIVE_KEY if isinstance(error, LogEncrypted) else CHECK_KEYS) from error
     except (LogUnsafe, LogGone, LogFull, LogUnavailable) as error:

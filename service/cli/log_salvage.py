@@ -51,6 +51,8 @@ def _losses(lost: Lost, new: Path) -> str:
     if lost.missing.count:
         at = f" (positions {_numbers(lost.positions)})" if lost.positions.count else ""
         parts.append(f"events {_numbers(lost.missing)}{at}")
+    if lost.has_lost_key:
+        parts.append("its data key is lost")
     if lost.origin is not None:
         parts.append(f"it begins from {_named(lost.origin)}, which has lost what it begins with")
     if lost.is_erased:

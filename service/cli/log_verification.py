@@ -43,12 +43,18 @@ def verified(
         events = log.event_count()
         compared = ConversationTable(rows) if fault is None else None
         snapshots = ConversationSnapshots(log.snapshots) if compared and log.snapshots else None
-        unread: list[StreamId] = []
+        unread = 0
+
+        def not_read(_stream: StreamId, lost: str) -> None:
+            nonlocal unread
+            unread += 1
+            if lost:
+                found.add_unread(lost)
 
         def walked(done: int) -> None:
             progress(done, events)
 
-        for damage in damages(log, compared, snapshots, walked=walked, unread=unread.append):
+        for damage in damages(log, compared, snapshots, walked=walked, unread=not_read):
             found.add(damage)
         found.end()
         service = service_of(log, compared)
@@ -63,7 +69,7 @@ def verified(
     whole = f"{events:,} events in {conversations:,} conversations, log {log.log_id[:8]}"
     if not unread:
         return whole
-    return f"{whole}; contents of {len(unread):,} were not read, whose keys are not here or were erased"
+    return f"{whole}; contents of {unread:,} were not read, whose keys are not here or were erased"
 
 
 class _Findings:
@@ -94,6 +100,14 @@ class _Findings:
             self._unprinted += 1
         else:
             say(f"damaged  {where or 'log'}: {what}")
+
+    def add_unread(self, lost: str) -> None:
+        """Print a conversation whose data key is lost, if there is a line left for it: it is no damage of the log."""
+        self._lines_left -= 1
+        if self._lines_left < 0:
+            self._unprinted += 1
+        else:
+            say(f"unread  {lost}")
 
     def end(self) -> None:
         """Print how many findings had no line."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import structlog
 
 from abridged.eventlog.backend import StreamKeys
-from abridged.eventlog.errors import LogCorrupt
+from abridged.eventlog.errors import KeyLost, LogCorrupt
 from abridged.service.conversations.conversations import Conversations
 from abridged.service.conversations.purges import nothing_required
 from abridged.service.domain.commands import EraseConversation
@@ -32,7 +32,7 @@ async def erase_again(keys: StreamKeys, conversations: Conversations, new_id: Ca
             events = [] if is_another else await conversations.end(stream, command, require=nothing_required)
         except ConversationNotFound:
             events = []
-        except LogCorrupt as error:
+        except (LogCorrupt, KeyLost) as error:
             _log.error("erasure.not_repeated", conversation_id=stream.name, hint=str(error))
             continue
         repeated += bool(events)

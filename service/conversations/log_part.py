@@ -80,7 +80,9 @@ def lines_of_part(log: LogVerification, part: Part, walked: Walked) -> Iterator[
     count, own_id = log.event_count(), part_id(log.log_id, part.conversations)
     yield head_of_part(own_id, part.events, log.log_id, count)
     done = position = 0
-    while position < part.events and (page := log.read_all(after=done, limit=PAGE_EVENTS_MAX)):
+    while position < part.events and (
+        page := log.read_all(after=done, limit=PAGE_EVENTS_MAX, in_clear=part.conversations)
+    ):
         for event in page:
             if event.version <= part.conversations.get(event.stream, 0):
                 position += 1

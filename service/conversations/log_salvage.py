@@ -116,6 +116,8 @@ def meaning_of(namespaces: Collection[str]) -> Meaning:
         origin=_origin,
         vacancy=_vacancy,
         erasing=ERASING,
+        is_readable=lambda _event: True,
+        require_keys=lambda: None,
         rest=_rest,
         line=event_line,
         table=READ_TABLE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from abridged.eventlog.errors import KeyLost
 from abridged.eventlog.log import EventLog
 from abridged.eventlog.salvage import VACANT
 from abridged.service.conversations.row import Row
@@ -24,10 +25,15 @@ def unchanged_rows(
 
 def _first_since(log: EventLog, time_us: int) -> int:
     """The position of the first event that was written at this time or later, or the one after the last. A clock that
-    was set back makes it any position between an earlier event and one that is not."""
+    was set back makes it any position between an earlier event and one that is not, and an event whose key is lost a
+    later one."""
     first, end = 1, log.head() + 1
     while first < end:
         middle = (first + end) // 2
-        (event,) = log.read_all(after=middle - 1, limit=1)
-        first, end = (middle + 1, end) if event.time_us < time_us else (first, middle)
+        try:
+            (event,) = log.read_all(after=middle - 1, limit=1)
+            is_before = event.time_us < time_us
+        except KeyLost:
+            is_before = True
+        first, end = (middle + 1, end) if is_before else (first, middle)
     return first

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from abridged.eventlog.chain import is_blanked
 from abridged.eventlog.encryption.framing import is_encrypted
-from abridged.eventlog.errors import LogCorrupt
+from abridged.eventlog.errors import KeyLost, LogCorrupt
 from abridged.eventlog.event import SealedEvent, StreamId
 from abridged.eventlog.rows import Fault
 from abridged.eventlog.verification import FAILURES_MAX, RANGES_MAX, LogVerification, Loss, Ranges, listed
@@ -49,14 +49,14 @@ def damages(
     snapshots: ConversationSnapshots | None = None,
     *,
     walked: Callable[[int], None],
-    unread: Callable[[StreamId], None] = lambda _: None,
+    unread: Callable[[StreamId, str], None] = lambda _stream, _lost: None,
 ) -> Iterator[Damage]:
     """Every damaged conversation, usually by its first damage, and what is damaged in the log itself.
 
     `table` and `snapshots` are None if they cannot be compared, because another version made them. `walked` is called
     with the number of events after each conversation, and `unread` with each whose contents are encrypted, and whose
-    key is not there or was erased: its chain is checked, and no more. Memory holds what is served of one conversation
-    and, of each stream, its name and a few ranges.
+    key is not there or was erased: its chain is checked, and no more. The text that comes with it tells of a lost key.
+    Memory holds what is served of one conversation and, of each stream, its name and a few ranges.
     """
     try:
         for finding in log.structure():
@@ -148,7 +148,7 @@ def _of_conversation(
     snapshots: ConversationSnapshots | None,
     stream: StreamId,
     count: int,
-    unread: Callable[[StreamId], None],
+    unread: Callable[[StreamId, str], None],
 ) -> Iterator[Damage]:
     where = f"{stream.namespace}/{stream.name}"
     state = initial_state()
@@ -156,14 +156,17 @@ def _of_conversation(
     if damage:
         yield Damage(where, damage, of_table=True)
     version = position = 0
-    is_readable = True
+    is_readable, lost = True, ""
     repeatable, contents = Ranges(RANGES_MAX), _Contents()
     unknown: LogCorrupt | None = None
     try:
         for page in log.pages(stream):
             for sealed in page:
                 version, position = sealed.event.version, sealed.event.position
-                event = log.in_clear(sealed.event) if is_readable else None
+                try:
+                    event = log.in_clear(sealed.event) if is_readable else None
+                except KeyLost as error:
+                    event, lost = None, str(error)
                 if event is None:
                     is_readable = False
                     continue
@@ -184,7 +187,7 @@ def _of_conversation(
         yield Damage(where, f"{count} events are stored, and {version} can be read", is_lost=True)
         return
     if not is_readable:
-        unread(stream)
+        unread(stream, lost)
         yield from _of_row(table, stream, lambda row: _ends_at(row, version, position), version)
         return
     if repeatable.count:

@@ -14,7 +14,7 @@ import pytest
 
 from abridged.eventlog.encryption.backend import EncryptedBackend, KeyPlace
 from abridged.eventlog.encryption.contents import Contents
-from abridged.eventlog.encryption.data_keys import BATCH, DataKeys
+from abridged.eventlog.encryption.data_keys import BATCH, DataKeys, Rewrapped
 from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
 from abridged.eventlog.encryption.key_text import parsed_keys
 from abridged.eventlog.encryption.log import EncryptedEventLog
@@ -22,11 +22,13 @@ from abridged.eventlog.encryption.operator_keys import OperatorKeys
 from abridged.eventlog.encryption.probe import require_clear
 from abridged.eventlog.errors import (
     EventIdConflict,
+    KeyLost,
     KeysUnusable,
     LogEncrypted,
     RequestKeyConflict,
     StreamCorrupt,
 )
+from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import RequestKey
 from abridged.eventlog.snapshots import StoredSnapshot
 from abridged.eventlog.sqlite.backend import SqliteBackend
@@ -238,7 +240,7 @@ def test_keys_are_wrapped_anew_while_they_are_used(kept: Callable[..., KeyPlace]
         keys.erase([before[1].id], LOG, A, 1)
         with closing(kept(NEW, OLD).opened()) as rotating:
             given[:] = [NEW, OLD]
-            assert rotating.rewrap(lambda _: None) == 2 * BATCH - 1
+            assert rotating.rewrap(lambda _: None) == Rewrapped(2 * BATCH - 1, (), is_whole=True)
             assert rotating.is_rewrapped
         given[:] = [NEW]
         after = [keys.taken() for _ in range(BATCH + 1)]
@@ -252,6 +254,60 @@ def test_keys_are_wrapped_anew_while_they_are_used(kept: Callable[..., KeyPlace]
         assert first.decrypted(plain, b"place") == CANARY
     with pytest.raises(KeysUnusable):
         kept(OLD).opened()
+
+
+def test_a_rotation_goes_on_at_keys_that_are_damaged(kept: Callable[..., KeyPlace]):
+    """The rotation names those whose secret is lost, needs no old key for them afterwards, and finds the wrapper of one
+    whose name of it is damaged."""
+    with closing(kept().opened()) as keys:
+        whole, lost, misnamed = taken = [keys.taken() for _ in range(3)]
+    plain = {key.id: key.encrypted(CANARY, b"place") for key in taken}
+    with closing(kept().open()) as store:
+        old = {key.id: stored for key in taken if (stored := store.get(key.id)) is not None}
+        changed = {
+            lost.id: old[lost.id]._replace(wrapped=bytes(60)),
+            misnamed.id: old[misnamed.id]._replace(wrapper=b"misnamed"),
+        }
+        store.rewrap_some(lambda stored: changed.get(stored.id), after=0)
+
+    with closing(kept(NEW, OLD).opened()) as rotating:
+        assert rotating.rewrap(lambda _: None) == Rewrapped(2, (lost.id,), is_whole=True)
+        assert rotating.rewrap(lambda _: None) == Rewrapped(0, (lost.id,), is_whole=True)
+    with closing(kept(NEW).opened()) as keys:
+        for key in (whole, misnamed):
+            found = keys.of(key.id)
+            assert found is not None
+            assert found.decrypted(plain[key.id], b"place") == CANARY
+        with pytest.raises(KeyLost, match="is not what was stored"):
+            keys.of(lost.id)
+
+
+def test_a_log_opens_without_its_newest_key_and_not_with_those_of_another_log(kept: Callable[..., KeyPlace], tmp_path):
+    """One key of the log's is enough, whichever it is, and erased or damaged ones tell as well that all are its own."""
+    path = tmp_path / "log.db"
+    place = EncryptedBackend(SqliteBackend(path), kept(), CLEAR)
+    streams = [StreamId("default", f"stream-{number}") for number in range(3)]
+    with closing(opened(place).log) as log:
+        for number, stream in enumerate(streams, 1):
+            log.submit(append(event(number, CANARY), to=stream)).result()
+    ids = [key_id_of(payload_of(path, position)) for position in (1, 2, 3)]
+
+    def reads(stream: StreamId) -> list[bytes]:
+        with closing(opened(place).log) as log:
+            return [each.payload for each in log.read_stream(stream)]
+
+    with closing(kept().open()) as store:
+        store.drop([ids[2]])
+        assert reads(streams[0]) == [CANARY]
+        with pytest.raises(KeyLost, match="default/stream-2 cannot be read: "):
+            reads(streams[2])
+        store.drop([ids[0]])
+        assert reads(streams[1]) == [CANARY]
+        store.erase([ids[1]], LOG, streams[1], 9)
+        assert reads(streams[1]) == [ERASED]
+        store.drop([ids[1]])
+    with pytest.raises(KeysUnusable, match="or any other of the log"):
+        opened(place)
 
 
 def test_a_process_that_keeps_the_old_key_goes_on_under_the_new_one(kept: Callable[..., KeyPlace]):
@@ -282,7 +338,7 @@ def test_keys_that_encrypted_nothing_are_dropped_at_the_end(kept: Callable[..., 
     keys.close()
 
     with closing(kept(NEW, OLD).opened()) as all_keys:
-        assert all_keys.rewrap(lambda _: None) == 1
+        assert all_keys.rewrap(lambda _: None).wrapped == 1
         assert all_keys.of(taken.id) is not None
 
 

@@ -74,6 +74,8 @@ def _rest(_stream: StreamId, events: Iterable[RecordedEvent], is_erased: bool) -
 
 
 MEANING = Meaning(
+    is_readable=lambda _event: True,
+    require_keys=lambda: None,
     types=("Said", "Erased", "Hid"),
     namespaces=("default",),
     opens=lambda payload: [payload.decode(errors="replace").removeprefix("I am ")],

@@ -1,0 +1,256 @@
+"""A data key that is damaged or gone takes its conversation alone, whatever is done with the log or with the keys."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from abridged.eventlog.event import NUMBER_MAX
+from abridged.eventlog.salvage import REMNANTS
+from tests.integration.test_encryption import FILE, GONE, KEPT, KEYS, NEW, OLD, ON, gone, listed, run
+from tests.integration.test_erasure import CANARY, erased, found_in, sung
+from tests.support.below_grpc import below_grpc
+from tests.support.command import Ran
+from tests.support.event_logs import Clock
+from tests.support.refusal import refused
+from tests.support.sidecar import said, sidecar
+
+OTHER = "other"
+SPOILS = {
+    "gone": "DELETE FROM data_keys WHERE id = ?",
+    "flipped": "UPDATE data_keys SET wrapped = randomblob(60) WHERE id = ?",
+    "cut": "UPDATE data_keys SET wrapped = substr(wrapped, 1, 20) WHERE id = ?",
+    "empty": "UPDATE data_keys SET wrapped = x'' WHERE id = ?",
+}
+"""Statements that damage a data key, by kind."""
+
+
+def key_id_of(log: Path, name: str) -> bytes:
+    """The id of a conversation's data key."""
+    query = "SELECT payload FROM events JOIN streams ON streams.id = stream WHERE version = 1 AND name = ?"
+    with closing(sqlite3.connect(log)) as file:
+        (payload,) = file.execute(query, (name,)).fetchone()
+    return bytes(payload[1:9])
+
+
+def spoiled(folder: Path, name: str, spoil: str) -> bytes:
+    """Damage a conversation's data key, and return its id."""
+    key_id = key_id_of(folder / FILE, name)
+    with closing(sqlite3.connect(folder / KEYS)) as keys, keys:
+        assert keys.execute(spoil, (key_id,)).rowcount == 1
+    return key_id
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a log with three conversations, the last of which has its newest event."""
+    folder = tmp_path_factory.mktemp("whole")
+
+    async def build() -> None:
+        async with sidecar(folder, ON) as s:
+            for name in (KEPT, GONE, OTHER):
+                await sung(s, name, turns=10)
+
+    asyncio.run(build())
+    return folder
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Path:
+    for name in (FILE, KEYS):
+        shutil.copy(whole / name, tmp_path / name)
+    return tmp_path
+
+
+async def ran(*arguments: object, key: str = OLD) -> Ran:
+    """Run a command in a thread that no sidecar has shut down."""
+    with ThreadPoolExecutor(1) as threads:
+        return await asyncio.get_running_loop().run_in_executor(threads, lambda: run(*arguments, key=key))
+
+
+@pytest.mark.parametrize("kind", ["flipped", "cut", "empty"])
+async def test_a_rotation_wraps_all_keys_but_those_that_are_damaged(folder: Path, kind: str):
+    """The command names these, each time, and the old operator's key is needed no more."""
+    key_id = spoiled(folder, GONE, SPOILS[kind])
+
+    for expected in ("2 others", "0 others"):
+        rotated = await ran("log", "rewrap", folder / FILE, key=f"{NEW} {OLD}")
+        assert (rotated.code, f"damaged  data key {key_id.hex()}" in rotated.out) == (1, True), rotated.err
+        assert "1 data keys are damaged" in rotated.err
+        assert expected in rotated.err
+        assert "operator's key of that time is needed" in rotated.err
+    verified = await ran("log", "verify", folder / FILE, key=NEW)
+    assert (verified.code, f"unread  default/{GONE} cannot be read" in verified.out) == (0, True), verified.out
+    async with sidecar(folder, {"encryption.key": NEW}) as s:
+        for name in (KEPT, OTHER):
+            assert CANARY in str((await s.chat(name).context()).messages)
+        async with refused("UNAVAILABLE", "LOG_UNAVAILABLE"):
+            await s.chat(GONE).context()
+        await erased(s, GONE)
+    assert (await ran("log", "rewrap", folder / FILE, key=NEW)).code == 0
+
+
+async def test_a_key_that_comes_back_from_a_copy_is_wrapped_by_the_next_rotation(folder: Path):
+    """The copy needs the operator's key of its time, which a start says, and then nothing is lost."""
+    with closing(sqlite3.connect(folder / KEYS)) as keys:
+        row = keys.execute("SELECT wrapper, wrapped, id FROM data_keys WHERE id = ?", (key_id_of(folder / FILE, GONE),))
+        copy = row.fetchone()
+    spoiled(folder, GONE, SPOILS["flipped"])
+    assert (await ran("log", "rewrap", folder / FILE, key=f"{NEW} {OLD}")).code == 1
+    with closing(sqlite3.connect(folder / KEYS)) as keys, keys:
+        keys.execute("UPDATE data_keys SET wrapper = ?, wrapped = ? WHERE id = ?", copy)
+
+    assert "is not among those given" in (await ran("log", "rewrap", folder / FILE, key=NEW)).err
+    rotated = await ran("log", "rewrap", folder / FILE, key=f"{NEW} {OLD}")
+
+    assert (rotated.code, rotated.out) == (0, "ok: 1 data keys\n")
+    async with sidecar(folder, {"encryption.key": NEW}) as s:
+        assert CANARY in str((await s.chat(GONE).context()).messages)
+
+
+async def test_a_damaged_name_of_the_operators_key_costs_nothing(folder: Path):
+    """Whichever given key unwraps a data key is the one that wrapped it; a rotation writes its name anew."""
+    spoiled(folder, GONE, "UPDATE data_keys SET wrapper = randomblob(8) WHERE id = ?")
+    spoiled(folder, KEPT, "UPDATE data_keys SET wrapper = zeroblob(8) WHERE id = ?")
+
+    async with sidecar(folder, ON) as s:
+        for name in (KEPT, GONE, OTHER):
+            assert CANARY in str((await s.chat(name).context()).messages)
+    assert (await ran("log", "rewrap", folder / FILE)).out == "ok: 2 data keys\n"
+
+
+@pytest.mark.parametrize("kind", SPOILS)
+def test_an_export_says_whose_key_is_lost_and_a_part_of_the_others_is_whole(folder: Path, kind: str):
+    """A whole export ends there, as at a damaged event; one of other conversations does not need the key."""
+    spoiled(folder, GONE, SPOILS[kind])
+
+    whole = run("log", "export", folder / FILE)
+    assert (whole.code, f"default/{GONE} cannot be read" in whole.err) == (1, True), whole.err
+    assert "abridged log salvage" in whole.err
+    part = run(
+        "log", "export", folder / FILE, "--conversation", f"default/{KEPT}", "--conversation", f"default/{OTHER}"
+    )
+    assert part.code == 0, part.err
+    (folder / "lines").write_text(part.out, encoding="utf-8")
+    assert "2 conversations" in run("log", "import", folder / "lines", folder / "new.db").out
+    assert run("log", "export", folder / FILE, "--conversation", f"default/{GONE}").code == 1
+
+
+@pytest.mark.parametrize("kind", SPOILS)
+async def test_a_salvage_keeps_what_has_a_key_and_names_the_rest(folder: Path, kind: str):
+    """Events without a key count as missing: their positions stay vacant, and the others are served."""
+    spoiled(folder, GONE, SPOILS[kind])
+    new, place = folder / "new.db", ("--set", f"encryption.keys_path={folder / KEYS}")
+
+    salvaged = await ran("log", "salvage", folder / FILE, new, *place)
+
+    assert salvaged.code == 1
+    (line,) = salvaged.out.splitlines()
+    assert line.startswith(f"lost  default/{GONE}: events 1 to ")
+    assert line.endswith("; its data key is lost; none of its events is kept")
+    assert not new.with_name(f"{new.name}{REMNANTS}").exists()
+    assert (await ran("log", "verify", new, *place)).code == 0
+    assert (await ran("log", "export", new, *place)).code == 0
+    async with sidecar(folder, {**ON, "log.path": str(new), "encryption.keys_path": str(folder / KEYS)}) as s:
+        assert [each.id for each in await listed(s)] == [OTHER, KEPT]
+        for name in (KEPT, OTHER):
+            assert CANARY in str((await s.chat(name).context()).messages)
+        await s.chat(GONE).append(said(1, "It begins anew."))
+
+
+async def test_what_is_left_in_clear_of_a_conversation_is_kept(tmp_path: Path):
+    """A salvage keeps the first events of a conversation that was begun in clear."""
+    async with sidecar(tmp_path) as s:
+        await s.chat(KEPT).append(said(1, CANARY))
+    async with sidecar(tmp_path, ON) as s:
+        await s.chat(KEPT).append(said(2, CANARY))
+        await s.chat(OTHER).append(said(1, CANARY))
+    with closing(sqlite3.connect(tmp_path / FILE)) as log:
+        (payload,) = log.execute("SELECT payload FROM events WHERE version = 3").fetchone()
+    with closing(sqlite3.connect(tmp_path / KEYS)) as keys, keys:
+        keys.execute(SPOILS["gone"], (payload[1:9],))
+    new, place = tmp_path / "new.db", ("--set", f"encryption.keys_path={tmp_path / KEYS}")
+
+    salvaged = await ran("log", "salvage", tmp_path / FILE, new, *place)
+
+    lost = f"lost  default/{KEPT}: events 3 (positions 3); its data key is lost; its first 2 events are kept"
+    assert (salvaged.code, salvaged.out.strip()) == (1, lost)
+    async with sidecar(tmp_path, {**ON, "log.path": str(new), "encryption.keys_path": str(tmp_path / KEYS)}) as s:
+        assert len((await s.chat(KEPT).context()).messages) == 1
+
+
+def test_a_salvage_with_the_keys_of_another_log_is_refused(folder: Path):
+    """The damaged log is not taken for one that has lost all of its keys."""
+    with closing(sqlite3.connect(folder / KEYS)) as keys, keys:
+        keys.execute("DELETE FROM data_keys")
+    new = folder / "new.db"
+
+    salvaged = run("log", "salvage", folder / FILE, new, "--set", f"encryption.keys_path={folder / KEYS}")
+
+    assert (salvaged.code, "has no key of this log" in salvaged.err, new.exists()) == (1, True, False), salvaged.err
+
+
+@pytest.mark.parametrize("kind", SPOILS)
+async def test_a_log_starts_without_the_key_of_its_newest_event(folder: Path, kind: str):
+    """The conversation is refused with its reason, and erased on demand; all others are served."""
+    spoiled(folder, OTHER, SPOILS[kind])
+
+    async with sidecar(folder, ON) as s:
+        for name in (KEPT, GONE):
+            assert CANARY in str((await s.chat(name).context()).messages)
+            await s.chat(name).append(said(11, CANARY))
+        async with refused("UNAVAILABLE", "LOG_UNAVAILABLE"):
+            await s.chat(OTHER).context()
+        await erased(s, OTHER)
+        await gone(s, OTHER)
+    assert found_in(folder) == []
+
+
+async def test_erasing_by_age_does_not_need_a_key(folder: Path):
+    """The conversation whose key is lost is erased with all others that have not changed."""
+    spoiled(folder, GONE, SPOILS["gone"])
+
+    async with below_grpc(folder, ON, now_us=Clock()) as s:
+        done = await s.core.erasures.unchanged_since(NUMBER_MAX)
+
+        assert done.conversations == 3
+
+
+async def test_an_erasure_that_a_lost_key_does_not_let_repeat_keeps_no_log_from_starting(folder: Path):
+    """A log is restored from before the erasure, and the erased key is no longer there either."""
+    before, key_id = (folder / FILE).read_bytes(), key_id_of(folder / FILE, GONE)
+    async with sidecar(folder, ON) as s:
+        await erased(s, GONE)
+    (folder / FILE).write_bytes(before)
+    with closing(sqlite3.connect(folder / KEYS)) as keys, keys:
+        assert keys.execute(SPOILS["gone"], (key_id,)).rowcount == 1
+
+    for _ in range(2):
+        async with sidecar(folder, ON) as s:
+            assert CANARY in str((await s.chat(KEPT).context()).messages)
+            async with refused("UNAVAILABLE", "LOG_UNAVAILABLE"):
+                await s.chat(GONE).context()
+
+
+async def test_a_log_starts_with_a_copy_of_its_keys_from_before_its_newest_conversations(tmp_path: Path):
+    """Doctor agrees. Keys of another log are refused, also where that has a conversation of the same name."""
+    async with sidecar(tmp_path, ON) as s:
+        await s.chat(KEPT).append(said(1, CANARY))
+    copy = (tmp_path / KEYS).read_bytes()
+    async with sidecar(tmp_path, ON) as s:
+        await s.chat(GONE).append(said(1, CANARY))
+    (tmp_path / KEYS).write_bytes(copy)
+
+    doctor = await ran("doctor", "--no-speed", "--set", f"log.path={tmp_path / FILE}")
+    assert "ok    encryption: data keys at" in doctor.out, doctor.out
+    async with sidecar(tmp_path, ON) as s:
+        assert CANARY in str((await s.chat(KEPT).context()).messages)
+        async with refused("UNAVAILABLE", "LOG_UNAVAILABLE"):
+            await s.chat(GONE).context()
+        await s.chat(OTHER).append(said(1, CANARY))
