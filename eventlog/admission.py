@@ -133,6 +133,8 @@ def recall(append: Append, state: StreamState, identity: LogIdentity) -> dict[by
     hashes = _hashes(append.events, identity.key)
     known = _known(hashes, state)
     if first is not None and len(known) < len(hashes):
+        if not first.content_hash:  # it went with a blanked event, and these events are another request's
+            raise RequestKeyConflict(first.last_position)
         raise LogCorrupt("a request is known, and not all of its events")
     return {event_id: event.version for event_id, event in known.items()}
 
@@ -148,6 +150,8 @@ def _admit_one(
 ) -> AppendResult:
     request_content, first = _first_request(append, state, identity.key)
     if first is not None:
+        if not first.content_hash and not _known(_hashes(append.events, identity.key), state):
+            raise RequestKeyConflict(first.last_position)
         return AppendResult(first.first_position, first.last_position, first.last_version, already_appended=True)
     hashes = _hashes(append.events, identity.key)
     known = _known(hashes, state)

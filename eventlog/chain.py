@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from struct import Struct
+from types import MappingProxyType
 from typing import NamedTuple
 
 from abridged.eventlog.errors import StreamCorrupt
@@ -108,15 +109,28 @@ def link(previous: bytes, sealed_envelope: bytes, commitment: bytes) -> bytes:
     return digest.digest()
 
 
+NO_CONTENTS: Mapping[int, bytes] = MappingProxyType({})
+"""The contents by which repeats of blanked events are known: by their ids alone."""
+
+
 class Blanked(NamedTuple):
-    """An event with the payload that takes the place of its own, and the salt that binds both."""
+    """An event with the payload that takes the place of its own, the salt that binds both, and the hash of the content
+    by which repeats are known, or an empty one."""
 
     event: RecordedEvent
     salt: bytes
+    content_hash: bytes
 
 
-def blanked(events: Iterable[SealedEvent], stream: StreamId, payloads: Mapping[int, bytes]) -> list[Blanked]:
-    """The stream's `events` that get other payloads, by version. Raises StreamCorrupt if one is not there.
+def blanked(
+    events: Iterable[SealedEvent],
+    stream: StreamId,
+    payloads: Mapping[int, bytes],
+    contents: Mapping[int, bytes] = NO_CONTENTS,
+    key: bytes = b"",
+) -> list[Blanked]:
+    """The stream's `events` that get other payloads, by version; those with `contents` get their hash under the log's
+    `key`. Raises StreamCorrupt if one is not there.
 
     Nobody can guess any more the content that an event's own commitment binds: a new salt takes the place of the
     event's own, and the commitment to the new payload follows it.
@@ -127,7 +141,9 @@ def blanked(events: Iterable[SealedEvent], stream: StreamId, payloads: Mapping[i
         if payload is not None:
             event = sealed.event._replace(payload=payload)
             salt = secrets.token_bytes(SALT_BYTES)
-            found.append(Blanked(event, salt + commit_to(salt, envelope(event), payload)))
+            content = contents.get(event.version)
+            digest = b"" if content is None else content_hash(key, event.type, content)
+            found.append(Blanked(event, salt + commit_to(salt, envelope(event), payload), digest))
     if missing := payloads.keys() - {row.event.version for row in found}:
         raise StreamCorrupt(f"version {min(missing)} is missing", stream, min(missing))
     return found

@@ -64,6 +64,6 @@ class CheckedLog(ABC, Generic[R]):
 
     def has_content(self, sealed: SealedEvent, content: bytes) -> bool:
         """Return whether repeats of the event with this content would be recognized."""
-        if is_blanked(sealed.salt):
-            return not sealed.content_hash
+        if is_blanked(sealed.salt) and not sealed.content_hash:
+            return True
         return content_hash(self._identity.key, sealed.event.type, content) == sealed.content_hash

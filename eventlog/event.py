@@ -66,7 +66,8 @@ class RecordedEvent(NamedTuple):
 class SealedEvent(NamedTuple):
     """A recorded event with its seal.
 
-    `content_hash` is what idempotency compares, empty for a blanked event, which is known by its id alone. `salt` and
+    `content_hash` is what idempotency compares, empty for an event that is known by its id alone: it was blanked, and
+    its own content has not come back. `salt` and
     `commitment` bind envelope and payload, `chain` binds the event to all earlier events of its stream.
     """
 

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from abridged.eventlog.chain import NO_CONTENTS
 from abridged.eventlog.event import NewEvent, RecordedEvent, SealedEvent, StreamId
 
 PAYLOAD_BYTES_MAX = 1 << 20
@@ -212,12 +213,20 @@ class EventLog(Protocol):
         """Number of events in the stream; 0 if it does not exist."""
         ...
 
-    def blank(self, stream: StreamId, payloads: Mapping[int, bytes], *, expected_version: int | None = None) -> None:
+    def blank(
+        self,
+        stream: StreamId,
+        payloads: Mapping[int, bytes],
+        *,
+        contents: Mapping[int, bytes] = NO_CONTENTS,
+        expected_version: int | None = None,
+    ) -> None:
         """Put these payloads, by version, in the places of those of the stream's events, which nobody can read then.
 
-        The events keep their envelopes and their seals. Repeats are known by their ids, and those of a request that
-        wrote any of them by its key, whatever they contain. On disk when it returns, all or none; raises what an append
-        would, WrongExpectedVersion too, and LogCorrupt for an event that is not there.
+        The events keep their envelopes and their seals. Repeats are known by their ids and, where `contents` has the
+        event's by its version, that content; those of a request that wrote any of them by its key, and its events. On
+        disk when it returns, all or none; raises what an append would, WrongExpectedVersion too, and LogCorrupt for an
+        event that is not there.
         """
         ...
 

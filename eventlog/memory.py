@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from abridged.eventlog.admission import Admitted, StreamState, admit, check_size, recall, require_expected
-from abridged.eventlog.chain import LogIdentity, blanked, genesis
+from abridged.eventlog.chain import NO_CONTENTS, LogIdentity, blanked, genesis
 from abridged.eventlog.errors import EventTooLarge, LogClosed
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.futures import submit
@@ -170,23 +170,30 @@ class MemoryEventLog:
         with self._reading():
             return len(self._by_stream.get(stream, ()))
 
-    def blank(self, stream: StreamId, payloads: Mapping[int, bytes], *, expected_version: int | None = None) -> None:
+    def blank(
+        self,
+        stream: StreamId,
+        payloads: Mapping[int, bytes],
+        *,
+        contents: Mapping[int, bytes] = NO_CONTENTS,
+        expected_version: int | None = None,
+    ) -> None:
         with self._reading():
             if expected_version is not None:
                 require_expected(expected_version, len(self._by_stream.get(stream, ())))
             kept = self._streams.get(stream, StreamState(0, b""))
             places = {sealed.event.version: sealed for sealed in self._by_stream.get(stream, ())}
-            rows = blanked(places.values(), stream, payloads)
+            rows = blanked(places.values(), stream, payloads, contents, self._identity.key)
             first, last = rows[0].event.position, rows[-1].event.position
             for name, request in kept.requests.items():
                 if request.last_position >= first and request.first_position <= last:
                     kept.requests[name] = request._replace(content_hash=b"")
             for row in rows:
                 old = places[row.event.version]
-                new = old._replace(event=row.event, content_hash=b"", salt=row.salt)
+                new = old._replace(event=row.event, content_hash=row.content_hash, salt=row.salt)
                 self._events[row.event.position - 1] = self._by_stream[stream][row.event.version - 1] = new
                 known = kept.events[row.event.event_id]
-                kept.events[row.event.event_id] = known._replace(content_hash=b"")
+                kept.events[row.event.event_id] = known._replace(content_hash=row.content_hash)
 
     def purge(self) -> bool:
         """See EventLog: no byte of a blanked payload is left."""

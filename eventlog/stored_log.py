@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from typing import Any, Generic, Protocol, TypeVar
 
 from abridged.eventlog.admission import check_size, recall
-from abridged.eventlog.chain import LogIdentity, blanked
+from abridged.eventlog.chain import NO_CONTENTS, LogIdentity, blanked
 from abridged.eventlog.errors import EventLogError, EventTooLarge, LogClosed, LogFailed, LogForked, LogGone
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.event_reader import EventReader
@@ -138,9 +138,19 @@ class StoredEventLog(ABC, Generic[W, R]):
     def stream_version(self, stream: StreamId) -> int:
         return self._reading().stream_version(stream)
 
-    def blank(self, stream: StreamId, payloads: Mapping[int, bytes], *, expected_version: int | None = None) -> None:
-        rows = blanked(self._between(stream, min(payloads), max(payloads)), stream, payloads)
-        self._put_blanked([(row.event.payload, row.salt, row.event.position) for row in rows], expected_version)
+    def blank(
+        self,
+        stream: StreamId,
+        payloads: Mapping[int, bytes],
+        *,
+        contents: Mapping[int, bytes] = NO_CONTENTS,
+        expected_version: int | None = None,
+    ) -> None:
+        events = self._between(stream, min(payloads), max(payloads))
+        rows = blanked(events, stream, payloads, contents, self._identity.key)
+        self._put_blanked(
+            [(row.event.payload, row.salt, row.content_hash, row.event.position) for row in rows], expected_version
+        )
 
     def _between(self, stream: StreamId, first: int, last: int) -> Iterator[SealedEvent]:
         after = first - 1
@@ -151,9 +161,9 @@ class StoredEventLog(ABC, Generic[W, R]):
             after = page[-1].event.version
 
     @abstractmethod
-    def _put_blanked(self, rows: Sequence[tuple[bytes, bytes, int]], expected_version: int | None) -> None:
-        """Write payloads and salts of a stream's events by position, in one transaction, and take away their content
-        hashes."""
+    def _put_blanked(self, rows: Sequence[tuple[bytes, bytes, bytes, int]], expected_version: int | None) -> None:
+        """Write payloads, salts and content hashes of a stream's events by position, in one transaction, and take away
+        the hashes of their requests."""
 
     @abstractmethod
     def purge(self) -> bool:

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from types import MappingProxyType
 from typing import Any
 
+from abridged.eventlog.chain import NO_CONTENTS
 from abridged.eventlog.encryption.contents import Contents, KeyErased, keys_named
 from abridged.eventlog.encryption.data_key import DataKey, place_of_event
 from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
@@ -121,16 +122,25 @@ class EncryptedEventLog:
     def stream_version(self, stream: StreamId) -> int:
         return self._log.stream_version(stream)
 
-    def blank(self, stream: StreamId, payloads: Mapping[int, bytes], *, expected_version: int | None = None) -> None:
+    def blank(
+        self,
+        stream: StreamId,
+        payloads: Mapping[int, bytes],
+        *,
+        contents: Mapping[int, bytes] = NO_CONTENTS,
+        expected_version: int | None = None,
+    ) -> None:
         left = {version for version, payload in payloads.items() if payload != self._contents.clear.erased}
-        encrypted = dict(payloads)
+        encrypted, hashed = dict(payloads), dict(contents)
         after = min(left, default=1) - 1
         while left and (page := self._log.read_sealed(stream, after=after)):
             for event in (sealed.event for sealed in page if sealed.event.version in left):
-                encrypted[event.version] = self._blanked(event, payloads[event.version])
+                stored = encrypted[event.version] = self._blanked(event, payloads[event.version])
+                if event.version in contents and (key := self._contents.key_in(stored)) is not None:
+                    hashed[event.version] = key.hashed(contents[event.version])
             after = page[-1].event.version
             left = {version for version in left if version > after}
-        self._log.blank(stream, encrypted, expected_version=expected_version)
+        self._log.blank(stream, encrypted, contents=hashed, expected_version=expected_version)
 
     def purge(self) -> bool:
         return self._log.purge()

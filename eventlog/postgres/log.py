@@ -140,14 +140,14 @@ class PostgresEventLog(StoredEventLog[PostgresWriter, PostgresReader]):
             self._reading()
             self._writer.confirm()
 
-    def _put_blanked(self, rows: Sequence[tuple[bytes, bytes, int]], expected_version: int | None) -> None:
-        parameters = {"log": self.number, **arrays(("payload", "salt", "position"), rows)}
+    def _put_blanked(self, rows: Sequence[tuple[bytes, bytes, bytes, int]], expected_version: int | None) -> None:
+        parameters = {"log": self.number, **arrays(("payload", "salt", "content_hash", "position"), rows)}
 
         def written(connection: Connection) -> None:
             if expected_version is not None:
                 # Under the log's lock no process appends.
                 ask(connection, sql.LOCK, {"log": self.number})
-                at = {"log": self.number, "position": rows[0][2]}
+                at = {"log": self.number, "position": rows[0][-1]}
                 ((version,),) = ask(connection, sql.VERSION_AT, at).fetchall()
                 require_expected(expected_version, version)
             connection.execute(sql.BLANK, parameters)

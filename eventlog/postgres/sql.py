@@ -92,8 +92,9 @@ SELECT %(log)b, * FROM unnest(
 """
 
 BLANK = """
-UPDATE events AS e SET payload = blanked.payload, salt = blanked.salt, content_hash = ''
-FROM unnest(%(payload)b::bytea[], %(salt)b::bytea[], %(position)b::bigint[]) AS blanked (payload, salt, position)
+UPDATE events AS e SET payload = blanked.payload, salt = blanked.salt, content_hash = blanked.content_hash
+FROM unnest(%(payload)b::bytea[], %(salt)b::bytea[], %(content_hash)b::bytea[], %(position)b::bigint[])
+AS blanked (payload, salt, content_hash, position)
 WHERE e.log = %(log)b AND e.position = blanked.position
 """
 

@@ -49,7 +49,7 @@ from abridged.eventlog.stored_log import StoredEventLog
 
 T = TypeVar("T")
 
-_BLANK = "UPDATE events SET payload = ?, salt = ?, content_hash = x'' WHERE position = ?"
+_BLANK = "UPDATE events SET payload = ?, salt = ?, content_hash = ? WHERE position = ?"
 _VERSION_AT = "SELECT max(version) FROM events WHERE stream = (SELECT stream FROM events WHERE position = ?)"
 _BLANK_REQUESTS = (
     "UPDATE requests SET content_hash = x'' WHERE last_position >= ? AND first_position <= ? "
@@ -163,7 +163,7 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
             self._reading()
             return self._writer.write(query)
 
-    def _put_blanked(self, rows: Sequence[tuple[bytes, bytes, int]], expected_version: int | None) -> None:
+    def _put_blanked(self, rows: Sequence[tuple[bytes, bytes, bytes, int]], expected_version: int | None) -> None:
         positions = [position for *_, position in rows]
 
         def written(connection: Connection) -> None:

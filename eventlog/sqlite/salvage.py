@@ -154,7 +154,7 @@ class _Salvage:
         event = sealed.event
         before = self._chains.get(number) or genesis(self._identity.log_id, event.stream)
         chain = self._chains[number] = link(before, envelope(event), sealed.commitment)
-        if is_blanked(sealed.salt):
+        if is_blanked(sealed.salt) and not sealed.content_hash:
             return sealed._replace(content_hash=b"", chain=chain)
         digest = content_hash(self._identity.key, event.type, self._proof.content_of(sealed))
         return sealed._replace(content_hash=digest, chain=chain)

@@ -19,7 +19,7 @@ import structlog
 from abridged.eventlog.errors import EventLogError, LogCorrupt
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import PAGE_BYTES_MAX, PAGE_EVENTS_MAX, EventLog
-from abridged.service.codec.events import ERASED, UnknownEvent
+from abridged.service.codec.events import ERASED, UnknownEvent, content_of, decode
 from abridged.service.conversations.conversations import Conversations
 from abridged.service.conversations.purges import Purges, archived_in, nothing_required
 from abridged.service.conversations.replay import evolved, recorded_events, replayed
@@ -35,7 +35,8 @@ from abridged.service.domain.errors import (
     ConversationNotFound,
     DomainError,
 )
-from abridged.service.domain.events import ConversationArchived
+from abridged.service.domain.events import ConversationArchived, MessageAppended
+from abridged.service.domain.redaction import is_redacted
 
 _log = structlog.get_logger()
 
@@ -198,7 +199,8 @@ class Archives:
     def _put(self, row: Row, page: Sequence[RecordedEvent]) -> None:
         if page:
             payloads = {event.version: event.payload for event in page}
-            self._log.blank(row.key, payloads, expected_version=row.event_version)
+            contents = {e.version: content_of(e.type, e.payload) for e in page if _is_as_written(e)}
+            self._log.blank(row.key, payloads, contents=contents, expected_version=row.event_version)
 
     def _before(self, key: StreamId) -> Conversation:
         """The state before the archiving."""
@@ -215,3 +217,11 @@ class Archives:
                 file=archived.file,
             )
         return archived
+
+
+def _is_as_written(recorded: RecordedEvent) -> bool:
+    """Return whether repeats of the event are known by its content: of a redacted message nobody has it any more."""
+    if recorded.type != MessageAppended.__name__:
+        return True
+    event = decode(recorded.type, recorded.schema_version, recorded.payload)
+    return isinstance(event, MessageAppended) and not is_redacted(event.message)

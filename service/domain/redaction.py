@@ -154,6 +154,11 @@ def redacted_event(event: Event, redaction: Redaction) -> Event:
             return event
 
 
+def is_redacted(message: Message) -> bool:
+    """Return whether the message is what a redaction leaves of one."""
+    return message == _blanked(message)
+
+
 def as_redacted(m: MessageAppended, redaction: Redaction) -> MessageAppended:
     """The message as the window has it: a redacted one with the tokens of what is left of it."""
     if not redaction.has(m.number):

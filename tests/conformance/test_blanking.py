@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from abridged.eventlog.chain import is_blanked
-from abridged.eventlog.errors import RequestKeyConflict, StreamCorrupt, WrongExpectedVersion
+from abridged.eventlog.errors import EventIdConflict, RequestKeyConflict, StreamCorrupt, WrongExpectedVersion
 from abridged.eventlog.event import SealedEvent
 from abridged.eventlog.log import RequestKey
 from tests.support.event_logs import BACKENDS, A, B, Trial, append, event, trial, verify_stream
@@ -67,6 +67,39 @@ def test_a_request_is_known_by_its_key_whatever_its_content(at: Trial):
     assert (again.already_appended, again.last_version) == (True, 3)
     with pytest.raises(RequestKeyConflict):
         at.append(event(9), request=RequestKey("s", b"other"))
+
+
+def test_another_request_under_the_key_of_a_blanked_one_is_refused(at: Trial):
+    """The messages are not those that the key wrote, which is all that is left to tell."""
+    at.append(event(7, SECRET), request=RequestKey("r", SECRET))
+    at.log.blank(A, {3: b""})
+    other = append(event(8), request=RequestKey("r", b"8"))
+
+    with pytest.raises(RequestKeyConflict):
+        at.log.known(other)
+    with pytest.raises(RequestKeyConflict):
+        at.log.submit(other).result()
+
+
+def test_a_content_that_comes_back_is_what_repeats_are_known_by(at: Trial):
+    """Both a request's and a message's repeat are compared with it; blanking takes it away again."""
+    at.append(event(7, SECRET), request=RequestKey("r", SECRET))
+    at.log.blank(A, {3: b""})
+    at.log.blank(A, {1: SECRET, 3: b"as it is stored"}, contents={1: SECRET, 3: SECRET})
+
+    assert at.append(event(1, SECRET)).already_appended
+    assert at.append(event(7, SECRET), request=RequestKey("r", SECRET)).last_version == 3
+    assert at.log.known(append(event(7, SECRET))) == {event(7).event_id: 3}
+    for changed in (append(event(1, b"other")), append(event(7, b"other"), request=RequestKey("r", b"other"))):
+        with pytest.raises(EventIdConflict):
+            at.log.known(changed)
+        with pytest.raises(EventIdConflict):
+            at.log.submit(changed).result()
+    assert verify_stream(at.log, A).version == 3
+
+    at.log.blank(A, {1: b""})
+
+    assert at.append(event(1, b"other")).already_appended
 
 
 def test_an_event_that_is_not_there_changes_none(at: Trial):

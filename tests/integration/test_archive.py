@@ -385,3 +385,47 @@ async def test_a_sidecar_archives_by_itself_what_is_closed(tmp_path):
             while not (await shown(s, "over")).archive_file:
                 continue
         assert not (await shown(s, "open")).archive_file
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+async def test_repeats_are_judged_after_the_archive_as_before_it(tmp_path, backend: str):
+    """An equal content is a repeat, by message or by request, and a changed one is refused; while the conversation is
+    archived every append is. What was redacted before stays known by its id, whatever it contains."""
+    place = {"log.url": schema_url(tmp_path)} if backend == "postgres" else {}
+    async with sidecar(tmp_path, archiving(tmp_path, **place)) as s:
+        chat = s.chat()
+
+        async def judged(redacted_reason: str = "MESSAGE_ID_REUSED") -> None:
+            assert (await chat.append(said(1, "one"))).messages[0].already_appended
+            assert (await chat.append(said(2, "two"), request_id="r")).messages[0].already_appended
+            async with refused("ALREADY_EXISTS", "MESSAGE_ID_REUSED"):
+                await chat.append(said(1, "changed"))
+            async with refused("ALREADY_EXISTS", redacted_reason):
+                await chat.append(said(2, "changed"), request_id="r")
+            assert (await chat.append(said(3, "three"))).messages[0].already_appended
+            assert (await chat.append(said(3, "whatever"))).messages[0].already_appended
+
+        await chat.append(said(1, "one"))
+        await chat.append(said(2, "two"), request_id="r")
+        await chat.append(said(3, "three"))
+        await s.conversations.RedactMessages(api.RedactMessagesRequest(conversation_id="c1", numbers=[3]))
+        await judged("REQUEST_ID_REUSED")
+        await closed(s)
+        await archived(s)
+        for message in (said(1, "one"), said(1, "changed"), said(4)):
+            async with refused("FAILED_PRECONDITION", "CONVERSATION_ARCHIVED"):
+                await chat.append(message)
+
+        await unarchived(s)
+        await s.conversations.ReopenConversation(api.ReopenConversationRequest(conversation_id="c1"))
+
+        await judged()
+        async with refused("ALREADY_EXISTS", "REQUEST_ID_REUSED"):
+            await chat.append(said(4), request_id="r")
+    if backend == "sqlite":
+        assert (verified := await ran("log", "verify", str(tmp_path / "abridged.db"))).code == 0, verified.out
+        salvaged = await ran("log", "salvage", str(tmp_path / "abridged.db"), str(tmp_path / "new.db"))
+        assert salvaged.code == 0, salvaged.out + salvaged.err
+        async with sidecar(tmp_path, archiving(tmp_path, **{"log.path": str(tmp_path / "new.db")})) as s:
+            chat = s.chat()
+            await judged()
