@@ -121,7 +121,7 @@ class DataKeys:
             return first.wrapped(stored.id, secret)
 
         self.store.set_current(first.id)
-        after: int | None = 0
+        after: bytes | None = b""
         while after is not None:
             after = self.store.rewrap_some(rewrapped, after=after)
             done(count)

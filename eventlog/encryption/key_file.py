@@ -57,7 +57,7 @@ _DUE = "UPDATE erasures SET position = position + ? WHERE log_id = ? AND positio
 _SETTLED = "UPDATE erasures SET position = position % ? WHERE log_id = ? AND namespace = ? AND name = ?"
 _WRAPPERS = "SELECT DISTINCT wrapper FROM data_keys"
 _ONE_OF = "SELECT id, wrapper, wrapped FROM data_keys WHERE wrapper = ? LIMIT 1"
-_NEXT = "SELECT number, id, wrapper, wrapped FROM data_keys WHERE number > ? ORDER BY number LIMIT ?"
+_NEXT = "SELECT id, wrapper, wrapped FROM data_keys WHERE id > ? ORDER BY id LIMIT ?"
 _REWRAP = "UPDATE data_keys SET wrapper = ?, wrapped = ? WHERE id = ?"
 
 
@@ -90,8 +90,8 @@ class KeyFile:
 
     def wrappers(self) -> set[bytes]:
         with self._transaction(writes=False) as connection:
-            found = {bytes(wrapper) for (wrapper,) in connection.execute(_WRAPPERS)}
-        return {wrapper for wrapper in found if any(wrapper)}
+            found = {wrapper for (wrapper,) in connection.execute(_WRAPPERS)}
+        return {wrapper for wrapper in found if isinstance(wrapper, bytes) and any(wrapper)}
 
     def one_of(self, wrapper: bytes) -> StoredKey | None:
         return self._one(_ONE_OF, wrapper)
@@ -131,15 +131,16 @@ class KeyFile:
 
     def set_current(self, wrapper: bytes) -> None:
         with self._transaction() as connection:
+            connection.execute("REINDEX data_keys_by_wrapper")  # a row that it does not fit bears no change
             connection.execute("DELETE FROM current")
             connection.execute("INSERT INTO current VALUES (?)", (wrapper,))
 
-    def rewrap_some(self, rewrapped: Callable[[StoredKey], StoredKey | None], *, after: int) -> int | None:
+    def rewrap_some(self, rewrapped: Callable[[StoredKey], StoredKey | None], *, after: bytes) -> bytes | None:
         with self._transaction() as connection:
             rows = connection.execute(_NEXT, (after, REWRAPPED_AT_ONCE)).fetchall()
-            new = replaced((StoredKey(*row[1:]) for row in rows), rewrapped)
+            new = replaced(map(_stored, rows), rewrapped)
             connection.executemany(_REWRAP, [(key.wrapper, key.wrapped, key.id) for key in new])
-        return rows[-1][0] if rows else None
+        return bytes(rows[-1][0]) if rows else None
 
     def close(self) -> None:
         with self._lock:
@@ -148,7 +149,7 @@ class KeyFile:
     def _one(self, query: str, parameter: bytes) -> StoredKey | None:
         with self._transaction(writes=False) as connection:
             row = connection.execute(query, (parameter,)).fetchone()
-        return StoredKey(*row) if row is not None else None
+        return _stored(row) if row is not None else None
 
     def _require_own(self) -> bool:
         """Return whether the tables are there; an empty file has none. Raises KeysUnusable for another file, of which
@@ -175,6 +176,11 @@ class KeyFile:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
+
+
+def _stored(row: Sequence[object]) -> StoredKey:
+    """The data key of a row. What is no bytes, as a damaged page may have it, is empty, and nothing unwraps it."""
+    return StoredKey(*(value if isinstance(value, bytes) else b"" for value in row))
 
 
 @contextmanager

@@ -26,7 +26,7 @@ class StoredKey(NamedTuple):
     @property
     def is_erased(self) -> bool:
         """True if the data key is erased, so that nobody can unwrap it any more."""
-        return not any(self.wrapper + self.wrapped)
+        return bool(self.wrapper) and not any(self.wrapper + self.wrapped)
 
 
 class KeyStore(Protocol):
@@ -78,9 +78,9 @@ class KeyStore(Protocol):
         """Have the operator's key with this id wrap new data keys."""
         ...
 
-    def rewrap_some(self, rewrapped: Callable[[StoredKey], StoredKey | None], *, after: int) -> int | None:
-        """Replace each of the next REWRAPPED_AT_ONCE data keys, those after a number, that is not erased by the one
-        that `rewrapped` returns, if any. Return the last one's number, or None at the end."""
+    def rewrap_some(self, rewrapped: Callable[[StoredKey], StoredKey | None], *, after: bytes) -> bytes | None:
+        """Replace each of the next REWRAPPED_AT_ONCE data keys, by their ids and after one, that is not erased by the
+        one that `rewrapped` returns, if any. Return the last one's id, or None at the end."""
         ...
 
     def close(self) -> None:

@@ -76,7 +76,8 @@ class OperatorKeys:
         for key in sorted(self._keys, key=lambda key: key.id != stored.wrapper):
             with suppress(KeyLost):
                 return key.unwrapped(stored)
-        self.named(stored.wrapper)
+        if any(stored.wrapper):  # a name of zeros is damaged, too
+            self.named(stored.wrapper)
         raise KeyLost(f"data key {stored.id.hex()} is not what was stored")
 
     def _refresh(self) -> None:

@@ -61,7 +61,7 @@ FROM unnest(%s::text[], %s::text[]) AS s (namespace, name)
 WHERE e.log_id = %s AND e.namespace = s.namespace AND e.name = s.name
 """
 _ONE_OF = "SELECT id, wrapper, wrapped FROM data_keys WHERE wrapper = %s LIMIT 1"
-_NEXT = "SELECT number, id, wrapper, wrapped FROM data_keys WHERE number > %s ORDER BY number LIMIT %s FOR UPDATE"
+_NEXT = "SELECT id, wrapper, wrapped FROM data_keys WHERE id > %s ORDER BY id LIMIT %s FOR UPDATE"
 _REWRAP = (
     "UPDATE data_keys AS k SET wrapper = n.wrapper, wrapped = n.wrapped "
     "FROM unnest(%s::bytea[], %s::bytea[], %s::bytea[]) AS n (id, wrapper, wrapped) WHERE k.id = n.id"
@@ -143,12 +143,12 @@ class PostgresKeyStore:
         with self._transaction() as connection:
             connection.execute(_SET_CURRENT, (wrapper,))
 
-    def rewrap_some(self, rewrapped: Callable[[StoredKey], StoredKey | None], *, after: int) -> int | None:
+    def rewrap_some(self, rewrapped: Callable[[StoredKey], StoredKey | None], *, after: bytes) -> bytes | None:
         with self._transaction() as connection:
             rows = connection.execute(_NEXT, (after, REWRAPPED_AT_ONCE)).fetchall()
-            new = replaced((StoredKey(*map(bytes, row[1:])) for row in rows), rewrapped)
+            new = replaced((StoredKey(*map(bytes, row)) for row in rows), rewrapped)
             connection.execute(_REWRAP, _columns(new))
-        return int(rows[-1][0]) if rows else None
+        return bytes(rows[-1][0]) if rows else None
 
     def close(self) -> None:
         with self._lock:

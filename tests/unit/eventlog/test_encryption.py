@@ -16,6 +16,7 @@ from abridged.eventlog.encryption.backend import EncryptedBackend, KeyPlace
 from abridged.eventlog.encryption.contents import Contents
 from abridged.eventlog.encryption.data_keys import BATCH, DataKeys, Rewrapped
 from abridged.eventlog.encryption.framing import is_encrypted, key_id_of
+from abridged.eventlog.encryption.key_file import KeyFile
 from abridged.eventlog.encryption.key_text import parsed_keys
 from abridged.eventlog.encryption.log import EncryptedEventLog
 from abridged.eventlog.encryption.operator_keys import OperatorKeys
@@ -268,7 +269,7 @@ def test_a_rotation_goes_on_at_keys_that_are_damaged(kept: Callable[..., KeyPlac
             lost.id: old[lost.id]._replace(wrapped=bytes(60)),
             misnamed.id: old[misnamed.id]._replace(wrapper=b"misnamed"),
         }
-        store.rewrap_some(lambda stored: changed.get(stored.id), after=0)
+        store.rewrap_some(lambda stored: changed.get(stored.id), after=b"")
 
     with closing(kept(NEW, OLD).opened()) as rotating:
         assert rotating.rewrap(lambda _: None) == Rewrapped(2, (lost.id,), is_whole=True)
@@ -280,6 +281,51 @@ def test_a_rotation_goes_on_at_keys_that_are_damaged(kept: Callable[..., KeyPlac
             assert found.decrypted(plain[key.id], b"place") == CANARY
         with pytest.raises(KeyLost, match="is not what was stored"):
             keys.of(lost.id)
+
+
+@pytest.mark.parametrize(("place", "is_lost"), [(3, False), (11, False), (16, True), (40, True)])
+def test_a_flipped_bit_in_the_file_of_keys_costs_one_key_at_most(tmp_path: Path, place: int, is_lost: bool):
+    """A rotation goes on there, whether the bit is of the id, of the wrapper's name or of the ciphertext: the
+    index of ids tells the first, and the key that unwraps tells the second."""
+    path = tmp_path / "keys"
+    with closing(keys_of(path)) as keys:
+        hit, other = taken = [keys.taken() for _ in range(2)]
+    plain = {key.id: key.encrypted(CANARY, b"place") for key in taken}
+    with closing(KeyFile(path)) as store:
+        row = b"".join(store.get(hit.id) or ())
+    content = bytearray(path.read_bytes())
+    content[content.index(row) + place] ^= 1
+    path.write_bytes(content)
+
+    with closing(keys_of(path, NEW, OLD)) as rotating:
+        assert rotating.rewrap(lambda _: None).damaged == ((hit.id,) if is_lost else ())
+    with closing(keys_of(path, NEW)) as keys:
+        for key in (other,) if is_lost else taken:
+            found = keys.of(key.id)
+            assert found is not None
+            assert found.decrypted(plain[key.id], b"place") == CANARY
+
+
+def test_a_value_that_is_no_bytes_is_no_wrapper(tmp_path: Path):
+    """A page of zeros has such values, which a start and a rotation pass by."""
+    path = tmp_path / "keys"
+    with closing(keys_of(path)) as keys:
+        hit, other = keys.taken(), keys.taken()
+    with closing(sqlite3.connect(path)) as file:
+        file.executescript(
+            "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(replace(sql, 'NOT NULL', ''), "
+            "'STRICT', '') WHERE name = 'data_keys'"
+        )
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("UPDATE data_keys SET wrapper = NULL, wrapped = NULL WHERE id = ?", (hit.id,))
+    with closing(sqlite3.connect(path)) as file, file:
+        assert file.execute("SELECT count(*) FROM data_keys WHERE wrapper IS NULL").fetchone() == (1,)
+
+    with closing(keys_of(path)) as keys:
+        assert keys.of(other.id) is not None
+        with pytest.raises(KeyLost):
+            keys.of(hit.id)
+        assert keys.rewrap(lambda _: None).damaged == (hit.id,)
 
 
 def test_a_log_opens_without_its_newest_key_and_not_with_those_of_another_log(kept: Callable[..., KeyPlace], tmp_path):
