@@ -97,8 +97,10 @@ class EncryptedEventLog:
         backward: bool = False,
         bytes_max: int = PAGE_BYTES_MAX,
     ) -> Page:
+        """See EventLog. Events whose key is lost are as erased ones, unless their stream alone is read."""
         page = self._log.scan(after=after, limit=limit, matching=matching, backward=backward, bytes_max=bytes_max)
-        return Page(tuple(self._contents.opened(event) for event in page.events), page.cursor, page.head)
+        opened = self._contents.opened_in_passing if matching.stream is None else self._contents.opened
+        return Page(tuple(map(opened, page.events)), page.cursor, page.head)
 
     def known(self, append: Append) -> dict[bytes, int]:
         key = self.key_of(append.stream)

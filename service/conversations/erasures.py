@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import structlog
 
+from abridged.eventlog.errors import KeyLost
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventFilter, EventLog
 from abridged.service.codec.events import decode
@@ -23,6 +24,7 @@ from abridged.service.domain.commands import EraseConversation
 from abridged.service.domain.errors import ArchiveUnusable, ConversationHasForks, ConversationNotFound
 from abridged.service.domain.events import (
     ConversationErased,
+    ErasedEvent,
     MessageAppended,
 )
 
@@ -80,7 +82,8 @@ class Erasures:
         self, namespace: str, *, labels: Sequence[tuple[str, str]], user_id: str, dry_run: bool
     ) -> Erased:
         """Erase the conversations of a namespace that have all the labels and, unless it is empty, a message of the
-        user, and those that were forked from them. Raises ArchiveUnusable, or an EventLogError."""
+        user, and those that were forked from them. Raises ArchiveUnusable, or an EventLogError: KeyLost for one of them
+        that nobody can read, if a user is named."""
         keys = await asyncio.to_thread(self._matching, namespace, tuple(labels), user_id)
         return await self._erase(keys, dry_run=dry_run)
 
@@ -94,7 +97,10 @@ class Erasures:
         rows = list(self._table.listed(ListQuery(namespace, limit=ROWS_PAGE, labels=labels)))
         if not user_id:
             return [row.key for row in rows]
-        users = self._conversations_of(namespace, user_id)
+        users, unread = self._conversations_of(namespace, user_id)
+        for row in rows:
+            if row.key in unread and not row.archive_file:
+                raise KeyLost(f"{namespace}/{row.id} cannot be read, and nothing tells its users: erase it by its id")
         return [row.key for row in rows if row.key in users or (row.archive_file and self._archive_has(row, user_id))]
 
     def _unchanged(self, time_us: int) -> list[StreamId]:
@@ -114,19 +120,23 @@ class Erasures:
         )
         return any(isinstance(event, MessageAppended) and event.message.user_id == user_id for event in events)
 
-    def _conversations_of(self, namespace: str, user_id: str) -> set[StreamId]:
-        """The conversations with messages of a user, from all events: no table has users."""
+    def _conversations_of(self, namespace: str, user_id: str) -> tuple[set[StreamId], set[StreamId]]:
+        """The conversations with messages of a user, and those with messages that have no content, from all events: no
+        table has users."""
         found: set[StreamId] = set()
+        unread: set[StreamId] = set()
         matching = EventFilter(namespace=namespace, types=frozenset({MessageAppended.__name__}))
         cursor, head = 0, self._log.head()
         while cursor < head:
             page = self._log.scan(after=cursor, matching=matching)
             for event in page.events:
                 said = decode(event.type, event.schema_version, event.payload) if event.stream not in found else None
-                if isinstance(said, MessageAppended) and said.message.user_id == user_id:
+                if isinstance(said, ErasedEvent):
+                    unread.add(event.stream)
+                elif isinstance(said, MessageAppended) and said.message.user_id == user_id:
                     found.add(event.stream)
             cursor = page.cursor
-        return found
+        return found, unread
 
     async def _erase(
         self,

@@ -5,20 +5,24 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from abridged.eventlog.event import NUMBER_MAX
 from abridged.eventlog.salvage import REMNANTS
-from tests.integration.test_encryption import FILE, GONE, KEPT, KEYS, NEW, OLD, ON, gone, listed, run
-from tests.integration.test_erasure import CANARY, erased, found_in, sung
+from abridged.v1 import event_log_service_pb2
+from tests.integration.test_encryption import FILE, GONE, INDEX, KEPT, KEYS, NEW, OLD, ON, gone, listed, run
+from tests.integration.test_erasure import CANARY, erased, erased_by, found_in, sung
 from tests.support.below_grpc import below_grpc
 from tests.support.command import Ran
 from tests.support.event_logs import Clock
 from tests.support.refusal import refused
+from tests.support.searching import WORDS, searched
 from tests.support.sidecar import said, sidecar
 
 OTHER = "other"
@@ -210,6 +214,33 @@ async def test_a_log_starts_without_the_key_of_its_newest_event(folder: Path, ki
         await erased(s, OTHER)
         await gone(s, OTHER)
     assert found_in(folder) == []
+
+
+async def test_readers_of_all_conversations_pass_by_a_lost_key(folder: Path):
+    """A search index and a subscription get its events like erased ones; a reader of the conversation is refused.
+    So others are found and erased, and an erasure by user ends at the one whose users nobody can tell."""
+    spoiled(folder, GONE, SPOILS["gone"])
+
+    async with sidecar(folder, {**WORDS, **ON, "recall.path": str(folder / INDEX)}) as s:
+        assert {hit.conversation_id for hit in (await searched(s, CANARY)).hits} == {KEPT, OTHER}
+        items = s.event_log.SubscribeEvents(event_log_service_pb2.SubscribeEventsRequest())
+        assert [item async for item in until_caught_up(items)]
+        items = s.event_log.SubscribeEvents(event_log_service_pb2.SubscribeEventsRequest(conversation_id=GONE))
+        async with refused("UNAVAILABLE", "LOG_UNAVAILABLE"):
+            assert [item async for item in until_caught_up(items)]
+        async with refused("UNAVAILABLE", "LOG_UNAVAILABLE"):
+            await erased_by(s, user_id="nobody")
+        await erased(s, KEPT)
+        await erased(s, GONE)
+        assert (await erased_by(s, user_id="nobody")).conversations == 0
+        assert {hit.conversation_id for hit in (await searched(s, CANARY)).hits} == {OTHER}
+
+
+async def until_caught_up(items: Any) -> AsyncIterator[Any]:
+    async for item in items:
+        if item.HasField("caught_up"):
+            return
+        yield item
 
 
 async def test_erasing_by_age_does_not_need_a_key(folder: Path):
