@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import mul
 from typing import Final
 
 from abridged.service.domain.message import Message, Role
@@ -335,10 +336,7 @@ def _support_scores(sentences: Sequence[Terms]) -> list[float]:
     scores = [1.0] * len(sentences)
     incoming = list(zip(*shares, strict=True))
     for _ in range(_ROUNDS):
-        scores = [
-            1 - _DAMPING + _DAMPING * sum(share * score for share, score in zip(column, scores, strict=True))
-            for column in incoming
-        ]
+        scores = [1 - _DAMPING + _DAMPING * sum(map(mul, column, scores)) for column in incoming]
     return _scaled(scores)
 
 
