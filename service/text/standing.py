@@ -14,7 +14,7 @@ from itertools import islice, pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from abridged.service.text.phrases import Phrase, has_phrase_in_lower, pattern_of
+from abridged.service.text.phrases import Phrase, has_phrase, pattern_of
 from abridged.service.text.secrets import contains_secret
 from abridged.service.text.sentences import is_question, parts_of, terms_of, without_quotations
 
@@ -130,23 +130,23 @@ def statements(text: str, reply: str = "") -> Iterator[Statement]:
         return
     prose = "\n".join(text.split("```")[::2])
     answered = _plain(" ".join(islice(parts_of(reply[:SAID_CHARS_MAX]), _REPLY_SENTENCES)))
-    accepted = _ACCEPTED if has_phrase_in_lower(answered, Phrase.ACKNOWLEDGES) else 0.0
+    accepted = _ACCEPTED if has_phrase(answered, Phrase.ACKNOWLEDGES) else 0.0
     echo = _stems(answered)
     for before, sentence in pairwise(("", *parts_of(prose))):
         if len(sentence) > RULE_CHARS_MAX or sentence.startswith((">", "#")):
             continue
-        own, words = _plain(without_quotations(sentence)), _stems(sentence)
-        echoed = _ECHOED if len(words & echo) >= _SHARED_MIN else 0.0
+        own = _plain(without_quotations(sentence))
+        echoed = _ECHOED if echo and len(_stems(sentence) & echo) >= _SHARED_MIN else 0.0
         is_rule = _lays_down(own, _NEEDED - accepted - echoed) and not contains_secret(sentence)
-        takes_back = not is_question(own) and has_phrase_in_lower(own, Phrase.LIFTS_RULE)
+        takes_back = not is_question(own) and has_phrase(own, Phrase.LIFTS_RULE)
         if is_rule or takes_back:
-            names_rule = has_phrase_in_lower(own, Phrase.ANNOUNCES_RULE)
+            names_rule, words = has_phrase(own, Phrase.ANNOUNCES_RULE), _stems(sentence)
             yield Statement(sentence, is_rule, takes_back, names_rule, words, words | _stems(before))
 
 
 def states_preference(text: str) -> bool:
     """Return whether a message states a preference of its writer. Linear in the text."""
-    return len(text) <= SAID_CHARS_MAX and has_phrase_in_lower(_plain(" ".join(text.split("```")[::2])), Phrase.LIKES)
+    return len(text) <= SAID_CHARS_MAX and has_phrase(_plain(" ".join(text.split("```")[::2])), Phrase.LIKES)
 
 
 def words_of_rule(rule: str) -> frozenset[str]:
@@ -194,14 +194,14 @@ def _reaches(weights: Mapping[Phrase, float], left: float, needed: float, own: s
             return False
         left -= max(0.0, value)
         if kind not in found:
-            found[kind] = has_phrase_in_lower(own, kind)
+            found[kind] = has_phrase(own, kind)
         if found[kind]:
             weight += value
     return weight >= needed
 
 
 def _plain(text: str) -> str:
-    return text.replace("\u2019", "'").lower()
+    return text.replace("\u2019", "'")
 
 
 def _stems(text: str) -> frozenset[str]:
