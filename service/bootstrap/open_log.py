@@ -23,6 +23,7 @@ from abridged.service.conversations.snapshots import ConversationSnapshots
 from abridged.service.conversations.table import ConversationTable
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.profiles.profile import HeldBy
+from abridged.service.domain.profiles.registry import profile_of
 from abridged.service.domain.triggers import held_by
 from abridged.service.models.settings import SettingUnusable
 from abridged.service.telemetry.commits import CommitReport
@@ -65,6 +66,9 @@ def open_log(
     def held(state: Conversation) -> HeldBy | None:
         return held_by(state, policies.of(state.settings), state.updated_us)
 
+    def idle(state: Conversation) -> int:
+        return profile_of(state.settings.profile).idle_from_us(state, policies.of(state.settings))
+
     def fatal(error: Exception) -> None:
         if isinstance(error, LogGone):
             # A restart would begin a new log. This process still reads, and reports the fault on `/readyz`.
@@ -74,7 +78,7 @@ def open_log(
         loop.call_soon_threadsafe(on_fatal, error)
 
     rows = backend.rows(READ_TABLE)
-    table = ConversationTable(rows, held=held)
+    table = ConversationTable(rows, held=held, idle=idle)
     log, kept, notices, leases, keys = backend.open(
         rows, clock_us=now_us, hook=report.hook(table.project), on_fatal=fatal
     )

@@ -27,7 +27,7 @@ from abridged.v1.server_info_service_pb2 import Limits
 
 _PLACE = re.compile(r"messages\[(\d+)\]")
 _KEPT_FIELDS = ("model", "context_length", "reserved_output_tokens", "overhead_tokens")
-NOT_DUE = frozenset({HeldBy.MIN_MESSAGES, HeldBy.COOLDOWN, HeldBy.HYSTERESIS, HeldBy.FREES_LITTLE})
+NOT_DUE = frozenset({HeldBy.MIN_MESSAGES, HeldBy.COOLDOWN, HeldBy.HYSTERESIS, HeldBy.FREES_LITTLE, HeldBy.CACHE_WARM})
 """Reasons that delay a live chat's next pass for a while, and a finished chat's for ever."""
 
 

@@ -31,6 +31,7 @@ _HELP: Mapping[str, str] = {
     "min_range_tokens": "Fewest tokens worth a pass.",
     "min_gain": "Share that a summary must save to be committed.",
     "min_freed_token_ratio": "CHAIN: share of the budget that a pass has to free, or it waits; 0 for none.",
+    "defer_while_warm_s": "CHAIN: seconds for which a pass waits while its chat's prompt is cached, e.g. 240; 0: none.",
     "max_summary_chain_depth": "Most records that build on one another.",
     "on_depth_limit": "At that depth: stop, or begin a new chain, from originals if needed.",
     "rebase_calls_max": "Most model calls of a rebase that reads more than one call holds.",

@@ -310,6 +310,10 @@ class Conversations:
         context = DecisionContext(profile_of(policy.profile), policy, self._clock_us(), "")
         return await run_off_loop(self.window_weight(key), lambda: pass_ahead(state, context))
 
+    def idle_from_us(self, state: Conversation) -> int:
+        """The time at which the rules have to be asked again if nothing happens; 0 for never."""
+        return profile_of(state.settings.profile).idle_from_us(state, self._policies.of(state.settings))
+
     def now_us(self) -> int:
         """Microseconds since the epoch."""
         return self._clock_us()

@@ -30,8 +30,17 @@ from abridged.service.domain.tokens import Taught
 Held = Callable[[Conversation], HeldBy | None]
 """The reason that holds a window past its trigger, as of its last event."""
 
+Idle = Callable[[Conversation], int]
+"""The time at which the rules are asked again if nothing happens, in microseconds since the epoch; 0 for never."""
+
 SETTINGS_KEPT_MAX = 2_048
 """Conversations whose encoded settings are cached: as many as have their states in memory."""
+
+
+def idle_by_default(state: Conversation) -> int:
+    """Return the time by the defaults of the conversation's profile, for tables whose users have no other policy."""
+    profile = profile_of(state.settings.profile)
+    return profile.idle_from_us(state, profile.defaults())
 
 
 def nothing_held(_state: Conversation) -> HeldBy | None:
@@ -147,24 +156,27 @@ class ConversationTable:
     skip damaged ones, each of which is refused on request.
     """
 
-    def __init__(self, rows: Rows[Row] | None = None, *, held: Held = nothing_held) -> None:
+    def __init__(
+        self, rows: Rows[Row] | None = None, *, held: Held = nothing_held, idle: Idle = idle_by_default
+    ) -> None:
         """Rows in memory without `rows`."""
         self._rows = rows if rows is not None else MemoryRows(READ_TABLE)
         self._held = held
+        self._idle = idle
         self._encoded = EncodedSettings()
 
     def project(self, transaction: Any, committed: Sequence[Committed]) -> None:
         """Fold the committed events and write the rows; an exception rolls the commit back."""
         self._rows.require_complete()
         reached_s = time.perf_counter()
-        self._rows.put(transaction, projected_rows(committed, self._encoded, self._held))
+        self._rows.put(transaction, projected_rows(committed, self._encoded, self._held, self._idle))
         projected_s = time.perf_counter()
         for commit in committed:
             commit.projected.reached_s, commit.projected.projected_s = reached_s, projected_s
 
     def row_of(self, stream: StreamId, state: Conversation, position: int) -> Row:
         """The conversation's row as a commit would write it; `position` is its last event's."""
-        return row_of(stream, state, position, settings_to_bytes(state.settings), self._held(state))
+        return row_of(stream, state, position, settings_to_bytes(state.settings), self._held(state), self._idle)
 
     def row(self, key: StreamId) -> Row | None:
         """The conversation's row; None if there is no such conversation."""
@@ -253,7 +265,7 @@ class EncodedSettings:
         return encoded
 
 
-def projected_rows(committed: Sequence[Committed], encoded: EncodedSettings, held: Held) -> list[Row]:
+def projected_rows(committed: Sequence[Committed], encoded: EncodedSettings, held: Held, idle: Idle) -> list[Row]:
     """The newest row of each conversation in a group of appends.
 
     Raises WrongExpectedVersion for an append that was decided on a lost event, with another one in its place.
@@ -272,7 +284,7 @@ def projected_rows(committed: Sequence[Committed], encoded: EncodedSettings, hel
         projected.after = state
         latest[commit.stream] = (state, commit.events[-1].position)
     return [
-        row_of(stream, state, position, encoded.of(stream, state.settings), held(state))
+        row_of(stream, state, position, encoded.of(stream, state.settings), held(state), idle)
         for stream, (state, position) in latest.items()
     ]
 
@@ -283,7 +295,12 @@ def _read_before(projected: Projected, _ranges: object) -> Sequence[MessageAppen
 
 
 def row_of(
-    stream: StreamId, state: Conversation, position: int = 0, settings: bytes = b"", held_by: HeldBy | None = None
+    stream: StreamId,
+    state: Conversation,
+    position: int = 0,
+    settings: bytes = b"",
+    held_by: HeldBy | None = None,
+    idle: Idle = idle_by_default,
 ) -> Row:
     """A conversation's row, or without the rest its figures; `position` is that of its last event, `settings` its
     settings encoded."""
@@ -297,7 +314,7 @@ def row_of(
         ratio=state.ratio,
         labels=label_column(state.settings.labels),
         pending_pass=state.pending.pass_id if state.pending else "",
-        wait_until_us=_asked_again_us(state),
+        wait_until_us=_asked_again_us(state, idle),
         fallback=int(next_remake(state) is not None),
         model=state.settings.model,
         calibration_factor=state.settings.calibration_factor,
@@ -327,15 +344,16 @@ def row_of(
     )
 
 
-def _asked_again_us(state: Conversation) -> int:
+def _asked_again_us(state: Conversation, idle: Idle) -> int:
     """The end of the wait after failures, else that of a silence."""
     if state.failures_in_row:
         return 0 if state.closed else state.wait_until_us
-    return profile_of(state.settings.profile).idle_from_us(state)
+    return idle(state)
 
 
 def is_row_of(row: Row, state: Conversation, position: int) -> bool:
-    """Return whether the row says of a conversation what the fold of its events says; `held_by` depends on the policy,
-    too."""
+    """Return whether the row says of a conversation what the fold of its events says; `held_by` and the end of a
+    silence depend on the policy, too."""
     expected = row_of(row.key, state, position, settings_to_bytes(state.settings))
-    return row._replace(held_by="") == expected
+    waits_us = row.wait_until_us if state.failures_in_row else expected.wait_until_us
+    return row._replace(held_by="", wait_until_us=waits_us) == expected

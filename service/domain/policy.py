@@ -119,6 +119,7 @@ class Policy:
     min_range_tokens: int = _in(1, 1_000_000, 256)
     min_gain: float = _in(0, 1, 0.20, below=True)
     min_freed_token_ratio: float = _in(0, 1, 0.17, below=True)
+    defer_while_warm_s: int = _in(0, 86_400, 0)
     max_summary_chain_depth: int = _in(1, 100, 3)
     on_depth_limit: DepthLimit = DepthLimit.REBASE
     rebase_calls_max: int = _in(1, 256, 8)
@@ -181,6 +182,7 @@ CLIENT_FIELDS = frozenset(
         "min_range_tokens",
         "min_gain",
         "min_freed_token_ratio",
+        "defer_while_warm_s",
         "max_summary_chain_depth",
         "on_depth_limit",
         "force_refresh_after_messages",

@@ -81,7 +81,9 @@ def held_by(state: Conversation, policy: Policy, now_us: int) -> HeldBy | None:
         return HeldBy.DISABLED
     if state.waiting(now_us) and not may_stand_in(state, policy):
         return HeldBy.WAITING_AFTER_FAILURE
-    return profile.held_by(state, policy)
+    held = profile.held_by(state, policy)
+    has_cooled = held is HeldBy.CACHE_WARM and now_us >= profile.idle_from_us(state, policy)
+    return None if has_cooled else held
 
 
 def may_stand_in(state: Conversation, policy: Policy) -> bool:

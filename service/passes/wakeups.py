@@ -18,7 +18,6 @@ from abridged.service.domain.commands import ApplyRules, EndWait, RemakeFallback
 from abridged.service.domain.conversation import Conversation, next_remake
 from abridged.service.domain.events import Trigger
 from abridged.service.domain.policy import WAIT_S_MAX
-from abridged.service.domain.profiles.registry import profile_of
 from abridged.service.passes.commits import TRANSIENT, CommitPauses
 
 PROBE_FIRST_S = 15.0
@@ -74,7 +73,7 @@ class Wakeups:
             self.end_wait_at(key, state.wait_until_us)
         elif (armed := self._waits.pop(key, None)) is not None:
             armed.handle.cancel()
-        self.ask_after_silence(key, profile_of(state.settings.profile).idle_from_us(state))
+        self.ask_after_silence(key, self._conversations.idle_from_us(state))
         if next_remake(state) is not None:
             self.remake_later(key)
         else:
@@ -85,7 +84,8 @@ class Wakeups:
         waits = state.failures_in_row and state.wait_until_us and not state.closed
         if state.pending is None and waits and key not in self._waits:
             self.end_wait_at(key, state.wait_until_us)
-        self.ask_after_silence(key, profile_of(state.settings.profile).idle_from_us(state))
+        if asked_us := self._conversations.idle_from_us(state):
+            self.ask_after_silence(key, asked_us)
         if next_remake(state) is not None:
             self.remake_later(key)
 

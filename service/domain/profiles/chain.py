@@ -55,6 +55,8 @@ def due(
     if not past_trigger and not refresh_due:
         return None
     trigger = _trigger(state, policy, past_trigger=past_trigger, refresh_due=refresh_due)
+    if trigger is Trigger.RATIO and context.now_us < _warm_until_us(state, policy):
+        return None
     cleared = _cleared(state, context, trigger)
     if cleared is not None:
         return cleared
@@ -104,9 +106,12 @@ def closing(_state: Conversation, _context: DecisionContext, *, extractive: bool
     return
 
 
-def idle_from_us(_state: Conversation) -> int:
-    """Return 0, for never: no pass waits until the user is silent."""
-    return 0
+def idle_from_us(state: Conversation, policy: Policy) -> int:
+    """The time at which the cache has cooled that a pass waits for, if nothing else holds it."""
+    if not policy.defer_while_warm_s or not policy.enabled or state.closed or state.pending:
+        return 0
+    waits = state.ratio >= policy.trigger_token_ratio and held_by(state, policy) is HeldBy.CACHE_WARM
+    return _warm_until_us(state, policy) if waits else 0
 
 
 def ahead(state: Conversation, context: DecisionContext) -> SummarizationRequested | SummarizationCleared | None:
@@ -125,8 +130,9 @@ def ahead(state: Conversation, context: DecisionContext) -> SummarizationRequest
 
 def held_by(state: Conversation, policy: Policy) -> HeldBy | None:
     trigger = _trigger(state, policy, past_trigger=True, refresh_due=_refresh_due(state, policy))
+    held = HeldBy.CACHE_WARM if trigger is Trigger.RATIO and _warm_until_us(state, policy) else None
     if trigger in _CLEARING and marks_that_suffice(state, policy):
-        return None
+        return held
     division = _division(state, policy)
     if division is None:
         return HeldBy.IRREDUCIBLE
@@ -135,7 +141,7 @@ def held_by(state: Conversation, policy: Policy) -> HeldBy | None:
     if trigger is Trigger.RATIO and _frees_little(state, policy, division):
         return HeldBy.FREES_LITTLE
     if trigger:
-        return None
+        return held
     return _not_due(state, policy) or HeldBy.HYSTERESIS
 
 
@@ -205,6 +211,14 @@ def _trigger(state: Conversation, policy: Policy, *, past_trigger: bool, refresh
     if refresh_due:
         return Trigger.PERIODIC
     return Trigger.RATIO if past_trigger and _is_armed(state, policy) else None
+
+
+def _warm_until_us(state: Conversation, policy: Policy) -> int:
+    """The time up to which an advisable pass leaves a cached prompt as it is; 0 if none waits, and once the window is
+    halfway from its trigger to its emergency: the pass takes its time, and messages come meanwhile."""
+    has_room = state.ratio < (policy.trigger_token_ratio + policy.emergency_token_ratio) / 2
+    defers = policy.defer_while_warm_s and has_room
+    return state.updated_us + policy.defer_while_warm_s * 1_000_000 if defers else 0
 
 
 def _not_due(state: Conversation, policy: Policy) -> HeldBy | None:

@@ -72,7 +72,7 @@ def due(
     policy = context.policy
     is_emergency = state.ratio >= policy.emergency_token_ratio
     if not is_emergency and not _is_due(state, policy):
-        if not 0 < idle_from_us(state) <= context.now_us:
+        if not 0 < idle_from_us(state, policy) <= context.now_us:
             return None
         found = stretch(state, policy, tail_messages=policy.preserve_recent)
         return _rest(state, context, Trigger.PERIODIC, found, extractive=extractive)
@@ -96,7 +96,7 @@ def closing(state: Conversation, context: DecisionContext, *, extractive: bool) 
     return _rest(state, context, Trigger.PERIODIC, rest(state, context.policy), extractive=extractive)
 
 
-def idle_from_us(state: Conversation) -> int:
+def idle_from_us(state: Conversation, _policy: Policy) -> int:
     """No pass is due of a tail alone, or of a window of which an episode was tried."""
     last = state.passes[-1] if state.passes else None
     tried = last is not None and not last.record_id and last.plan.message_version == state.message_version

@@ -36,6 +36,7 @@ class HeldBy(StrEnum):
     COOLDOWN = "COOLDOWN"
     HYSTERESIS = "HYSTERESIS"
     FREES_LITTLE = "FREES_LITTLE"
+    CACHE_WARM = "CACHE_WARM"
 
 
 class Profile(Protocol):
@@ -71,7 +72,7 @@ class Profile(Protocol):
         """The pass of a conversation that closes now, of what an open one would have kept; None for none."""
         ...
 
-    def idle_from_us(self, state: Conversation, /) -> int:
+    def idle_from_us(self, state: Conversation, policy: Policy, /) -> int:
         """The time at which the rules have to be asked again if nothing happens, in microseconds since the epoch; 0 for
         never."""
         ...
@@ -84,7 +85,7 @@ class Profile(Protocol):
         ...
 
     def held_by(self, state: Conversation, policy: Policy, /) -> HeldBy | None:
-        """The rule that holds a window past its trigger; None if a pass is due."""
+        """The rule that holds a window past its trigger, CACHE_WARM until `idle_from_us`; None if a pass is due."""
         ...
 
 

@@ -114,7 +114,7 @@ def closing(_state: Conversation, _context: DecisionContext, *, extractive: bool
     return
 
 
-def idle_from_us(_state: Conversation) -> int:
+def idle_from_us(_state: Conversation, _policy: Policy) -> int:
     """Return 0, for never: no pass waits until the user is silent."""
     return 0
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from abridged.service.domain.clearing import clearable
+from abridged.service.domain.commands import ApplyRules
 from abridged.service.domain.conversation import Conversation, initial_state
 from abridged.service.domain.decide import decide
 from abridged.service.domain.events import Event, MessageAppended, SummarizationCleared, SummarizationRequested, Trigger
@@ -16,7 +17,7 @@ from abridged.service.domain.fold import evolve, fold
 from abridged.service.domain.message import Attachment, Message, Role, ToolCall
 from abridged.service.domain.policy import Policy, SummaryRole
 from abridged.service.domain.profiles import chain
-from abridged.service.domain.profiles.profile import DecisionContext
+from abridged.service.domain.profiles.profile import DecisionContext, HeldBy
 from abridged.service.domain.render import rendered_window
 from tests.support.chats import append, appended, complete, said
 
@@ -63,6 +64,18 @@ def test_old_results_give_way_to_marks_and_no_model_is_asked():
         "[Result of search cleared: message 3, 110 tokens. Expand it by its number.]"
     ]
     assert state.passes[-1].cleared
+
+
+def test_clearing_waits_while_the_chats_cache_is_warm():
+    """Marks rewrite the window as a record does; nobody waits for a cache past the emergency."""
+    policy = replace(POLICY, defer_while_warm_s=240)
+
+    state, events = after(initial_state(), *exchanges(7), policy=policy)
+    assert cleared_in(events) is None
+    assert chain.held_by(state, policy) is HeldBy.CACHE_WARM
+    cooled = decide(state, ApplyRules(), DecisionContext(chain, policy, 240_000_000, "p"))
+    assert cleared_in(cooled) is not None
+    assert cleared_in(after(initial_state(), *exchanges(9), policy=policy)[1]) is not None
 
 
 def test_marks_that_do_not_suffice_leave_it_to_a_record():

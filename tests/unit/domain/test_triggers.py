@@ -25,8 +25,10 @@ from abridged.service.domain.events import (
     Trigger,
     UsageReported,
 )
+from abridged.service.domain.fold import evolve
 from abridged.service.domain.message import Role
 from abridged.service.domain.policy import DepthLimit, Fallback, Policy
+from abridged.service.domain.profiles import chain
 from abridged.service.domain.profiles.profile import HeldBy
 from abridged.service.domain.tokens import Taught, TokenSource, calibrated_factor
 from abridged.service.domain.triggers import held_by
@@ -698,6 +700,64 @@ def test_a_window_past_its_trigger_says_what_holds_it(change, why):
 
     assert 0.8 <= state.ratio < 0.9
     assert held_by(state, replace(Policy(), **change), 0) is why
+
+
+WARM = replace(POLICY, defer_while_warm_s=240)
+
+
+def test_an_advisable_pass_waits_while_the_chats_cache_is_warm():
+    """Each message begins the wait anew. A policy that defers none has the pass at once."""
+    talk = given(OPEN, *chat(79))
+    append_last = append(appended(80))
+
+    waiting = Given(talk.when(append_last, WARM).after)
+    assert triggers(talk.when(append_last, POLICY)) == [Trigger.RATIO]
+    assert triggers(talk.when(append_last, WARM)) == []
+    assert triggers(waiting.when(ApplyRules(), WARM, now_us=240 * SECOND - 1)) == []
+    assert triggers(waiting.when(ApplyRules(), WARM, now_us=240 * SECOND)) == [Trigger.RATIO]
+    later = evolve(waiting.state, appended(81), 200 * SECOND)
+    assert triggers(Given(later).when(ApplyRules(), WARM, now_us=439 * SECOND)) == []
+    assert triggers(Given(later).when(ApplyRules(), WARM, now_us=440 * SECOND)) == [Trigger.RATIO]
+
+
+def test_a_pass_waits_for_no_cache_from_halfway_to_the_emergency():
+    """Messages come while the pass takes its time, so that the wait ends before the emergency."""
+    talk = given(OPEN, *chat(88))
+
+    below = talk.when(append(appended(89)), WARM)
+    assert triggers(below) == []
+    assert triggers(Given(below.after).when(append(appended(90)), WARM)) == [Trigger.RATIO]
+    assert triggers(talk.when(append(appended(89, 120)), WARM)) == [Trigger.EMERGENCY]
+
+
+def test_a_pass_that_is_asked_for_waits_for_no_cache():
+    """A forced one and one that is due by its messages rewrite the window at once."""
+    talk = given(OPEN, *chat(82))
+    refreshing = replace(WARM, force_refresh_after_messages=83)
+
+    assert triggers(talk.when(RequestPass(), WARM)) == [Trigger.FORCED]
+    assert triggers(talk.when(append(appended(83)), refreshing)) == [Trigger.PERIODIC]
+
+
+def test_a_window_that_waits_for_its_cache_says_so_and_when_it_ends():
+    """The rules are asked again at that time, and at none where another rule holds the window anyway."""
+    state = given(OPEN, *chat(82)).state
+    ends_us = state.updated_us + 240 * SECOND
+
+    assert held_by(state, WARM, ends_us - 1) is HeldBy.CACHE_WARM
+    assert held_by(state, WARM, ends_us) is None
+    assert chain.idle_from_us(state, WARM) == ends_us
+    assert chain.idle_from_us(state, POLICY) == 0
+    for policy in (
+        replace(WARM, enabled=False),
+        replace(WARM, min_messages=100),
+        replace(WARM, min_range_tokens=5_000),
+        replace(WARM, trigger_token_ratio=0.83),
+    ):
+        assert chain.idle_from_us(state, policy) == 0
+    assert chain.idle_from_us(state._replace(closed=True), WARM) == 0
+    assert chain.idle_from_us(given(OPEN, *chat(90)).state, WARM) == 0
+    assert chain.idle_from_us(Given(state).when(RequestPass(), WARM).after, WARM) == 0
 
 
 def test_a_pass_that_would_free_little_waits_for_more_messages_or_the_emergency():
