@@ -1,4 +1,5 @@
-"""The costs of chats at their model's API under a prompt cache: with passes, with clearing, cut to six messages, whole.
+"""The costs of chats at their model's API under a prompt cache: with passes, by LangChain's middleware, cut to six
+messages, whole.
 
 The window is a prompt before each message of the assistant; in a chat that has no assistant, before each message.
 Deterministic: tokens are estimated, the summarizer's model is scripted.
@@ -8,19 +9,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from abridged.service.cli.chat_file import FileChat, read_chats
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.message import Message, Role, ToolCall
-from abridged.service.domain.policy import Policy, SummaryRole
+from abridged.service.domain.policy import Policy
 from abridged.service.domain.profiles import chain, rolling
-from abridged.service.domain.prompt_bill import PromptBill, answered
+from abridged.service.domain.prompt_bill import ANTHROPIC, OPENAI, PromptBill, answered
 from abridged.service.domain.render import rendered_window
 from abridged.service.domain.sequence import Sequence as Window
-from bench.player import PlayedChat, played
+from abridged.service.models.model import Completion, CompletionRequest
+from bench.middleware import SummarizationMiddleware
+from bench.player import Clock, PlayedChat, played
 
 CONTEXT_LENGTH: Final = 6_144
 """Tokens. Real windows are larger and so are their chats; in this one the chats of a benchmark have passes."""
@@ -32,26 +35,77 @@ GENERATED_CHATS = 3
 GENERATED_TURNS = 40
 
 HEADINGS = (
-    "chats", "how", "prompts", "tokens", "stable", "rewritten", "over", "summarizer", "cost", "of whole",
+    "chats", "pace", "how", "prompts", "tokens", "rewritten", "over", "calls", "summarizer", "cost", "cached",
+    "of whole", "at OpenAI", "dearer than",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A way to keep a window small. `kept` counts the newest messages that stay; 0 leaves that to the policy."""
+    """A way to keep a window small: by passes of a policy, asked `after_chat` or not, by LangChain's middleware, or by
+    the newest messages alone, of which `kept` stay; 0 for all."""
 
     name: str
     policy: Policy
     kept: int = 0
+    after_chat: bool = False
+    middleware: bool = False
 
+
+_NO_PASSES = Policy(enabled=False)
+
+CACHE_S: Final = 300
+"""Seconds after its last use in which an entry of Anthropic's cache lives."""
+
+DEFER_S: Final = 240
+"""`defer_while_warm_s` for a cache of CACHE_S: the pass has a minute in which the chat is still in it."""
+
+_CHAIN = chain.defaults()
+_DEFERRED = replace(_CHAIN, defer_while_warm_s=DEFER_S)
 
 STRATEGIES = (
-    Strategy("CHAIN", replace(chain.defaults(), clearing=False)),
-    Strategy("CHAIN + clearing", chain.defaults()),
-    Strategy("ROLLING + clearing", rolling.defaults()),
-    Strategy(f"last {KEPT}", Policy(enabled=False), kept=KEPT),
-    Strategy("whole", Policy(enabled=False)),
+    Strategy("default", _CHAIN),
+    Strategy("after_chat", _CHAIN, after_chat=True),
+    Strategy("deferred", _DEFERRED),
+    Strategy("deferred, after_chat", _DEFERRED, after_chat=True),
+    Strategy("trigger at 0.9", replace(_CHAIN, trigger_token_ratio=0.9)),
+    Strategy("no clearing", replace(_CHAIN, clearing=False)),
+    Strategy("ROLLING", rolling.defaults()),
+    Strategy("LangChain", _NO_PASSES, middleware=True),
+    Strategy(f"last {KEPT}", _NO_PASSES, kept=KEPT),
+    Strategy("whole", _NO_PASSES),
 )
+
+*_, LANGCHAIN, LAST, WHOLE = (strategy.name for strategy in STRATEGIES)
+RIVALS = (LANGCHAIN, LAST)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The pauses of a chat: of ANSWER_S before each message, and before a `share` of those of users of AWAY_S."""
+
+    name: str
+    share: float = 0.0
+
+    def pauses_s(self, chats: Sequence[PlayedChat]) -> dict[str, list[float]]:
+        """Seconds before each message, by conversation; the same in every run."""
+        rng = random.Random(7)
+        return {name: [self._pause_s(m, rng) for m in messages] for name, messages in chats}
+
+    def _pause_s(self, message: Message, rng: random.Random) -> float:
+        return AWAY_S if message.role is Role.USER and rng.random() < self.share else ANSWER_S
+
+
+ANSWER_S, AWAY_S = 10, 3_600
+STEADY = Pace("steady")
+PACES = (STEADY, Pace("1 in 20 away", 0.05))
+
+
+class Billed(NamedTuple):
+    """The bill of chats, and the calls of the summarizer's model in it."""
+
+    bill: PromptBill
+    calls: int
 
 
 def chats_of(path: Path) -> list[PlayedChat]:
@@ -85,18 +139,59 @@ def _generated(rng: random.Random) -> list[Message]:
 _WORDS = ("order", "table", "host", "import", "queue", "report", "branch", "ticket", "invoice", "release")
 
 
-async def billed(chats: Sequence[PlayedChat], strategy: Strategy) -> PromptBill:
-    """Play the chats, keep their windows in this way, and return the costs."""
-    bill = PromptBill()
+async def billed(chats: Sequence[PlayedChat], strategy: Strategy, pace: Pace = STEADY) -> Billed:
+    """Play the chats at this pace, keep their windows in this way, and return the costs."""
+    clock, bill = Clock(), PromptBill()
+    cache = _Cache(bill, clock)
     prompts = {name: answered(messages) for name, messages in chats}
+    summaries = 0
+
+    def summarized(name: str, asked: int, answered: int, after: Sequence[Message] = ()) -> None:
+        nonlocal summaries
+        summaries += 1
+        cache.used(name)
+        bill.summarized(name, asked=asked, answered=answered, after=after)
+
+    middleware = SummarizationMiddleware(CONTEXT_LENGTH, summarized)
 
     def prompt(name: str, count: int, state: Conversation) -> None:
-        if count in prompts[name]:
-            bill.sent(name, rendered_window(_cut(state, strategy.kept), SummaryRole.USER), budget=CONTEXT_LENGTH)
+        if count not in prompts[name]:
+            return
+        if strategy.middleware:
+            sent = middleware.before_model(name, state)
+        else:
+            sent = rendered_window(_cut(state, strategy.kept), strategy.policy.summary_role)
+        cache.used(name)
+        bill.sent(name, sent, budget=CONTEXT_LENGTH)
 
-    costs = await played(chats, context_length=CONTEXT_LENGTH, policy=strategy.policy, on_window=prompt)
-    bill.summarizer = costs.call_tokens
-    return bill
+    def called(request: CompletionRequest, completion: Completion) -> None:
+        summarized(request.conversation_id, request.prompt_tokens, completion.output_tokens, request.chat)
+
+    await played(
+        chats,
+        context_length=CONTEXT_LENGTH,
+        policy=strategy.policy,
+        after_chat=strategy.after_chat,
+        clock=clock,
+        pauses_s=pace.pauses_s(chats),
+        on_window=prompt,
+        on_call=called,
+    )
+    return Billed(bill, summaries)
+
+
+@dataclass(slots=True)
+class _Cache:
+    """The provider's cache, which forgets a conversation that nobody has asked about for CACHE_S."""
+
+    bill: PromptBill
+    clock: Clock
+    used_us: dict[str, int] = field(default_factory=dict)
+
+    def used(self, name: str) -> None:
+        if self.clock.now_us - self.used_us.get(name, 0) > CACHE_S * 1_000_000:
+            self.bill.cooled(name)
+        self.used_us[name] = self.clock.now_us
 
 
 def _cut(state: Conversation, kept: int) -> Conversation:
@@ -116,18 +211,31 @@ def chats_in(folder: Path | None) -> dict[str, list[PlayedChat]]:
 
 
 async def rows(files: Mapping[str, Sequence[PlayedChat]]) -> list[tuple[str, ...]]:
-    """A row for each file and each strategy."""
+    """A row for each file, pace and strategy."""
     found: list[tuple[str, ...]] = []
     for name, chats in files.items():
-        bills = {strategy.name: await billed(chats, strategy) for strategy in STRATEGIES}
-        whole = bills["whole"].cost
-        found += [
-            (name, how, *_figures(bill), f"{bill.cost / whole:.2f}" if whole else "") for how, bill in bills.items()
-        ]
+        for pace in PACES:
+            bills = {strategy.name: await billed(chats, strategy, pace) for strategy in STRATEGIES}
+            found += ranked(name, pace, bills)
     return found
 
 
-def _figures(bill: PromptBill) -> tuple[str, ...]:
-    share = bill.stable / max(1, bill.tokens)
-    counts = (bill.rewritten, bill.over, bill.summarizer, round(bill.cost))
-    return (f"{bill.prompts:,}", f"{bill.tokens:,}", f"{share:.0%}", *(f"{count:,}" for count in counts))
+def ranked(name: str, pace: Pace, bills: Mapping[str, Billed]) -> list[tuple[str, ...]]:
+    """The rows of a file at one pace, by strategy: first those that are dearer than a rival."""
+    missed = {how: _missed(how, bills) for how in bills}
+    order = sorted(bills, key=lambda how: not missed[how])
+    return [(name, pace.name, how, *_figures(bills[how], bills[WHOLE].bill), missed[how]) for how in order]
+
+
+def _missed(how: str, bills: Mapping[str, Billed]) -> str:
+    """The rivals that cost less than one of the sidecar's ways; empty for their own rows."""
+    if how in (*RIVALS, WHOLE):
+        return ""
+    return ", ".join(rival for rival in RIVALS if bills[rival].bill.cost() < bills[how].bill.cost())
+
+
+def _figures(billed: Billed, whole: PromptBill) -> tuple[str, ...]:
+    bill = billed.bill
+    counts = (bill.prompts, bill.tokens, bill.rewritten, bill.over, billed.calls, bill.summarizer, round(bill.cost()))
+    shares = (bill.cost(prices) / max(1.0, whole.cost(prices)) for prices in (ANTHROPIC, OPENAI))
+    return (*(f"{count:,}" for count in counts), f"{bill.cached_share:.0%}", *(f"{share:.2f}" for share in shares))

@@ -11,7 +11,7 @@ import asyncio
 import json
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from abridged.eventlog.event import StreamId
@@ -25,6 +25,7 @@ from abridged.service.conversations.conversations import Conversations
 from abridged.service.conversations.counting import Counting
 from abridged.service.conversations.policies import Policies
 from abridged.service.conversations.table import ConversationTable
+from abridged.service.domain.commands import ApplyRules
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import Event, Settings, SummarizationCleared, SummarizationCompleted
 from abridged.service.domain.message import Message, Role
@@ -59,6 +60,7 @@ from abridged.service.tokenizers.estimated import EstimatingCounter
 
 MODEL_WINDOW = 16_384
 _DEFAULTS = Policy()
+_NO_PAUSES: Mapping[str, Sequence[float]] = {}
 PASSES_MAX = 8
 """Passes that one message may lead to."""
 
@@ -68,6 +70,20 @@ PlayedChat = tuple[str, Sequence[Message]]
 
 OnWindow = Callable[[str, int, Conversation], None]
 """Takes a conversation's id, how many of its messages were appended, and its state after the passes that followed."""
+
+OnCall = Callable[[CompletionRequest, Completion], None]
+"""Takes a question to the summarizer's model, and its answer."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """The time of the log, in microseconds since the epoch. It moves on by one whenever it is read."""
+
+    now_us: int = 1_700_000_000_000_000
+
+    def __call__(self) -> int:
+        self.now_us += 1
+        return self.now_us
 
 
 @dataclass(slots=True)
@@ -104,15 +120,19 @@ class _Chat:
         self.messages: list[Message] = []
         self.records: dict[str, SummaryRecord] = {}
 
-    def said(self, prompt: str) -> tuple[Message, ...]:
-        """The messages that a prompt quotes, as they were sent; summaries of parts as messages."""
-        quoted = quoted_in(prompt)
+    def said(self, request: CompletionRequest) -> tuple[Message, ...]:
+        """The messages that a question quotes or follows, as they were sent; summaries of parts as messages."""
+        if request.chat:
+            followed = {m.id for m in request.chat}
+            return tuple(m for m in self.messages if m.id in followed and m.role is not Role.SYSTEM)
+        quoted = quoted_in(request.user)
         partials = (Message(f"part {n}", Role.USER, text) for n, text in enumerate(quoted.partials))
         return (*partials, *(self.messages[said.number - 1] for said in quoted.messages if said.number))
 
-    def earlier(self, prompt: str) -> SummaryRecord | None:
-        """The record that a prompt quotes."""
-        return next((record for text, record in self.records.items() if text in prompt), None)
+    def earlier(self, request: CompletionRequest) -> SummaryRecord | None:
+        """The record that a question quotes or follows."""
+        followed = {m.id for m in request.chat}
+        return next((r for text, r in self.records.items() if r.id in followed or text in request.user), None)
 
     def committed(self, record: SummaryRecord) -> None:
         """A record that a later prompt may quote."""
@@ -125,8 +145,9 @@ class _Scripted:
 
     name = "scripted:costs"
 
-    def __init__(self, costs: Costs, *, away: bool, clock: Callable[[], float]) -> None:
+    def __init__(self, costs: Costs, on_call: OnCall, *, away: bool, clock: Callable[[], float]) -> None:
         self._costs = costs
+        self._on_call = on_call
         self._away = away
         self._clock = clock
         self._breaker = CircuitBreaker(BreakerPolicy(), clock=clock, on_change=lambda _: None)
@@ -140,7 +161,9 @@ class _Scripted:
         on_progress(len(text))
         written = EstimatingCounter().count(text)
         self._costs.call_tokens += request.prompt_tokens + written
-        return Completion(text, self.name, "stop", request.prompt_tokens, written, 0.0)
+        completion = Completion(text, self.name, "stop", request.prompt_tokens, written, 0.0)
+        self._on_call(request, completion)
+        return completion
 
     def _answer(self, request: CompletionRequest) -> str:
         count, tokens_max = EstimatingCounter().count, request.summary_tokens_max
@@ -149,11 +172,11 @@ class _Scripted:
             return json.dumps({"summary": extracted_digest(texts, tokens_max=tokens_max, count_tokens=count)})
         # A remake may come when the next chat has begun.
         chat = self.chats[request.conversation_id]
-        messages = chat.said(request.user)
+        messages = chat.said(request)
         if request.prompt_name == "episode":
             short, long = extracted_episode(messages, tokens_max=tokens_max, count_tokens=count)
             return json.dumps({"short_summary": short[:400], "long_summary": long})
-        earlier = chat.earlier(request.user)
+        earlier = chat.earlier(request)
         extracted = extract(messages, previous=earlier, tokens_max=tokens_max, count_tokens=count)
         plain = " ".join((extracted.summary, *extracted.key_points, *extracted.context.decisions))
         return plain if request.schema is None else _draft_json(extracted)
@@ -195,14 +218,25 @@ async def played(
     policy: Policy = _DEFAULTS,
     model: SummaryModel | None = None,
     extractive: bool = False,
+    after_chat: bool = False,
+    clock: Clock | None = None,
+    pauses_s: Mapping[str, Sequence[float]] = _NO_PAUSES,
     on_window: OnWindow = lambda *_: None,
+    on_call: OnCall = lambda *_: None,
 ) -> Costs:
     """Play every chat, a message an append, each followed by a read of its window that waits for its passes.
 
-    `model` is asked instead of the scripted one; `extractive` has extraction make every record.
+    `model` is asked instead of the scripted one; `extractive` has extraction make every record. The scripted one is
+    the chats' own if it is asked `after_chat`. `pauses_s` are the seconds before each message, by conversation.
     """
     costs = Costs()
-    player = _Player(costs, context_length, policy, on_window, away=away, model=model, extractive=extractive)
+    scripted = _Scripted(costs, on_call, away=away, clock=asyncio.get_running_loop().time)
+    player = _Player(
+        *(costs, context_length, policy, on_window, scripted, clock or Clock(), pauses_s),
+        model=model,
+        extractive=extractive,
+        after_chat=after_chat,
+    )
     player.reactor.start([])
     for chat in chats:
         await player.play(chat)
@@ -244,20 +278,24 @@ class _Player:
         context_length: int,
         policy: Policy,
         on_window: OnWindow,
+        scripted: _Scripted,
+        clock: Clock,
+        pauses_s: Mapping[str, Sequence[float]],
         *,
-        away: bool,
         model: SummaryModel | None,
         extractive: bool,
+        after_chat: bool,
     ) -> None:
         clock_s = asyncio.get_running_loop().time
         counter = EstimatingCounter()
         self._costs = costs
         self._on_window = on_window
-        self._context_length = context_length
+        self._opening = Settings(context_length=context_length, model=scripted.name if after_chat else "")
         self._ids = 0
-        self._now_us = 1_700_000_000_000_000
+        self._clock = clock
+        self._pauses_s = pauses_s
         self._changed = asyncio.Event()
-        self._scripted = _Scripted(costs, away=away, clock=clock_s)
+        self._scripted = scripted
         wanted = ModelSummarizer(
             _Counted(model, costs) if model else self._scripted,
             settings=AskerSettings(0.0, 1, 1.0, RetryPolicy(delay_base_s=0.001), 600.0),
@@ -265,20 +303,21 @@ class _Player:
             window_default=MODEL_WINDOW,
             counter=counter,
             timing=Timing(clock_s, asyncio.sleep, random.Random(1)),
+            after_chat=after_chat,
         )
         extraction = ExtractiveSummarizer(counter=counter, forms=FORMS, deadline_s=600.0)
         self._policies = Policies(lambda *_: policy, client_fields=frozenset(), source_tokens=wanted.source_tokens)
         table = ConversationTable()
         self._conversations = Conversations(
             ConversationLog(
-                MemoryEventLog(clock_us=self._clock_us, hook=table.project),
+                MemoryEventLog(clock_us=clock, hook=table.project),
                 table=table,
                 new_id=self._new_id,
                 traceparent=str,
             ),
             policies=self._policies,
             counting=Counting(counter),
-            clock_us=self._clock_us,
+            clock_us=clock,
             new_id=self._new_id,
             on_changed=self._heard,
             on_loaded=lambda _key, _state: None,
@@ -300,16 +339,29 @@ class _Player:
         name, messages = chat
         key = StreamId("default", name)
         state: Conversation | None = None
+        pauses_s = self._pauses_s.get(name, ())
         for count, message in enumerate(messages, 1):
+            if pauses_s:
+                await self._pause(key, state, pauses_s[count - 1])
             self._scripted.chats[name].messages.append(message)
             contents = {message.id: canonical(message_to_proto(message))}
-            request = AppendRequest((message,), contents, lambda: Settings(context_length=self._context_length))
+            request = AppendRequest((message,), contents, lambda: self._opening)
             await self._conversations.append(key, request)
             state = await self._window(key)
             self._on_window(name, count, state)
         assert state is not None
         self._costs.tokens += state.original_tokens
         self._costs.long_chats += state.completed_passes > 0
+
+    async def _pause(self, key: StreamId, state: Conversation | None, seconds: float) -> None:
+        """Let the time pass, and have the rules applied when they want it."""
+        ends_us = self._clock.now_us + int(1e6 * seconds)
+        asked_us = self._conversations.idle_from_us(state) if state else 0
+        if 0 < asked_us < ends_us:
+            self._clock.now_us = asked_us
+            await self._conversations.execute(key, lambda _: ApplyRules())
+            await self._window(key)
+        self._clock.now_us = ends_us
 
     async def _window(self, key: StreamId) -> Conversation:
         """The state after the passes that the message led to."""
@@ -319,7 +371,7 @@ class _Player:
             if state.due_pass is None:
                 break
             await self._changed.wait()
-        held = held_by(state, self._policies.of(state.settings), self._clock_us())
+        held = held_by(state, self._policies.of(state.settings), self._clock())
         assert state.due_pass is None or not may_stand_in(state, self._policies.of(state.settings))
         self._costs.windows += 1
         if state.ratio > 1:
@@ -341,10 +393,6 @@ class _Player:
         freed = (plan.replaced_tokens - event.record.tokens_after) / (plan.token_ratio * state.budget)
         self._costs.passes += 1
         self._costs.little_passes += freed < 0.2
-
-    def _clock_us(self) -> int:
-        self._now_us += 1
-        return self._now_us
 
     def _new_id(self) -> str:
         self._ids += 1

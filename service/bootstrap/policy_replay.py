@@ -115,4 +115,5 @@ async def _append(core: Core, chat: Chat, outcome: Outcome) -> None:
     for recorded in recorded_events(core.log, key):
         event = decode(recorded.type, recorded.schema_version, recorded.payload)
         if isinstance(event, SummarizationCompleted):
-            outcome.bill.summarizer += event.record.tokens_read + event.record.tokens_written
+            record = event.record
+            outcome.bill.summarized(chat.id, asked=record.tokens_read, answered=record.tokens_written)

@@ -513,8 +513,9 @@ def replay_(
     No sidecar runs, and no model is asked. The option --policy appends the messages once more instead, of logs and of
     chats as `abridged append --file` takes them, by the sidecar's own parts under those settings: PASSES and their
     CALLS and tokens of the SUMMARIZER; the TOKENS of all PROMPTS, the share that is STABLE under a prompt cache, the
-    COST of both in tokens at full price, of which one from the cache counts 0.1 and one written to it 1.25; and the
-    prompts OVER their budget. A script stands in for the model, and its records hold the messages' own sentences.
+    COST of both in input tokens at full price, of which one from the cache counts 0.1, one written to it 1.25 and one
+    that the summarizer writes 5; and the prompts OVER their budget. A script stands in for the model, and its records
+    hold the messages' own sentences.
 
     Exits with 1 at the first line that is not one of a whole log, or of a chat.
     """

@@ -122,7 +122,7 @@ def _line(path: Path, outcome: Outcome) -> str:
         f"{bill.tokens:,}",
         f"{bill.stable / max(1, bill.tokens):.0%}",
         f"{bill.summarizer:,}",
-        f"{bill.cost:,.0f}",
+        f"{bill.cost():,.0f}",
         bill.over,
     )
 
@@ -137,7 +137,7 @@ def _plain_outcome(path: Path, outcome: Outcome) -> dict[str, Any]:
         "promptTokens": bill.tokens,
         "stableTokens": bill.stable,
         "summarizerTokens": bill.summarizer,
-        "cost": round(bill.cost),
+        "cost": round(bill.cost()),
         "windowsOverBudget": bill.over,
         "summarizations": {
             name: [_plain(wire.ended_pass(each)) for each in passes] for name, passes in outcome.passes.items()

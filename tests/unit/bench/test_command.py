@@ -8,6 +8,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.prompt_bill import PromptBill
+from abridged.service.domain.tokens import message_tokens
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from bench import costs, rounds
 from bench.command import COST, HEADINGS, NAMES, bench
 from bench.figures import FIGURES
@@ -28,34 +32,69 @@ def test_one_measurement_is_printed_and_written(tmp_path):
     assert len(document["figures"]["disk.fdatasync_p50"]["rounds"]) == rounds.ROUNDS
 
 
-def test_costs_are_printed_for_every_way_to_keep_a_window_small():
-    """The chats are generated if nobody names a folder; their costs are counted, not timed."""
-    result = CliRunner().invoke(bench, ["--only", COST])
-
-    assert result.exit_code == 0, result.output
-    lines = result.stdout.splitlines()
-    assert [line.split(" | ")[1] for line in lines[2:]] == [strategy.name for strategy in costs.STRATEGIES]
-    assert {line.count("|") for line in lines} == {len(costs.HEADINGS) + 1}
-
-
 async def test_costs_are_the_same_in_every_run():
     """A chat whose windows the sidecar keeps small is billed alike twice."""
     chats = costs.generated_chats()[:1]
-    first, second = [await costs.billed(chats, costs.STRATEGIES[1]) for _ in range(2)]
+    first, second = [await costs.billed(chats, costs.STRATEGIES[1], costs.PACES[1]) for _ in range(2)]
 
     assert first == second
 
 
 def test_costs_are_those_of_the_chats_in_a_folder(tmp_path):
-    """One row for each file and each strategy."""
+    """One row for each file, each pace and each way to keep a window small; they are counted, not timed."""
     chat = {"conversation_id": "c1", "messages": [{"id": "m1", "role": "user", "content": "Hello."}]}
     for name in ("one", "two"):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(chat) + "\n")
 
     result = CliRunner().invoke(bench, ["--only", COST, "--data", str(tmp_path)])
 
-    named = [line.split(" | ")[0] for line in result.stdout.splitlines()[2:]]
-    assert named == [f"| {name}" for name in ("one", "two") for _ in costs.STRATEGIES]
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    named = [tuple(line.removeprefix("| ").split(" | ")[:3]) for line in lines[2:]]
+    assert named == [
+        (name, pace.name, way.name) for name in ("one", "two") for pace in costs.PACES for way in costs.STRATEGIES
+    ]
+    assert {line.count("|") for line in lines} == {len(costs.HEADINGS) + 1}
+
+
+@pytest.mark.parametrize("away", [False, True])
+async def test_a_tiny_chat_costs_as_calculated_by_hand(away):
+    """The second of two prompts reads the first from the cache, unless its user was away for longer than that holds."""
+    texts = ["Where is order 17?", "In Bern.", "And order 18, of Weber?", "In Basel."]
+    messages = [Message(f"m{n}", (Role.USER, Role.ASSISTANT)[n % 2], text) for n, text in enumerate(texts)]
+    first, second, third, _ = [message_tokens(m, EstimatingCounter(), model="").tokens for m in messages]
+    pace = costs.Pace("away", 1.0) if away else costs.STEADY
+
+    bill, calls = await costs.billed([("a", messages)], costs.STRATEGIES[0], pace)
+
+    tokens = first + (first + second + third)
+    assert (bill.prompts, bill.tokens, bill.stable, calls) == (2, tokens, 0 if away else first, 0)
+    assert bill.cost() == pytest.approx(tokens if away else min(tokens, 0.1 * first + 1.25 * (tokens - first)))
+
+
+async def test_a_question_after_the_chat_is_read_from_the_cache():
+    """All messages that it follows, while the cache holds; its record is the one of a question that quotes them."""
+    quoted, after = [
+        await costs.billed(costs.generated_chats()[:1], strategy)
+        for strategy in costs.STRATEGIES
+        if strategy.name in ("default", "after_chat")
+    ]
+
+    assert quoted.bill.asked_stable == 0
+    assert after.bill.asked_stable > 0.7 * after.bill.asked
+    assert after.bill.cost() < quoted.bill.cost()
+
+
+def test_the_ways_that_are_dearer_than_a_rival_come_first():
+    """Each of them names its rivals; a rival's own row names none."""
+    bills = {way.name: costs.Billed(PromptBill(tokens=100), 0) for way in costs.STRATEGIES}
+    bills["no clearing"] = costs.Billed(PromptBill(tokens=102), 0)
+    bills[costs.LANGCHAIN] = costs.Billed(PromptBill(tokens=101), 0)
+
+    found = costs.ranked("chats", costs.STEADY, bills)
+
+    assert [row[2] for row in found][:2] == ["no clearing", "default"]
+    assert [row[-1] for row in found if row[-1]] == [f"{costs.LANGCHAIN}, {costs.LAST}"]
 
 
 def test_costs_stand_alone():
@@ -65,17 +104,20 @@ def test_costs_stand_alone():
     assert (result.exit_code, "stands alone" in result.output) == (2, True)
 
 
-async def test_a_bill_counts_what_is_stable_rewritten_and_over_the_context():
+async def test_a_bill_counts_what_is_rewritten_and_over_the_context():
     """Whole chats only grow; cut ones lose their start with every message; windows with passes are never over."""
-    bills = {s.name: await costs.billed(costs.generated_chats()[:1], s) for s in costs.STRATEGIES}
-    whole, cut, chain, cleared = (bills[name] for name in ("whole", "last 6", "CHAIN", "CHAIN + clearing"))
+    names = (costs.WHOLE, costs.LAST, "no clearing", "default", costs.LANGCHAIN)
+    ways = {strategy.name: strategy for strategy in costs.STRATEGIES}
+    bills = [(await costs.billed(costs.generated_chats()[:1], ways[name])).bill for name in names]
+    whole, cut, chain, cleared, langchain = bills
 
     assert (whole.rewritten, whole.summarizer, cut.summarizer) == (0, 0, 0)
     assert cut.rewritten > 0.9 * cut.prompts
     assert (chain.over, cleared.over) == (0, 0)
     assert whole.over > 0
     assert 0 < cleared.summarizer < chain.summarizer
-    assert len({bill.prompts for bill in bills.values()}) == 1
+    assert langchain.summarizer > 0
+    assert len({bill.prompts for bill in bills}) == 1
 
 
 def test_the_names_to_choose_from_are_those_of_the_measurements():
