@@ -230,9 +230,10 @@ async def played(
     the chats' own if it is asked `after_chat`. `pauses_s` are the seconds before each message, by conversation.
     """
     costs = Costs()
-    scripted = _Scripted(costs, on_call, away=away, clock=asyncio.get_running_loop().time)
+    clock = clock or Clock()
+    scripted = _Scripted(costs, on_call, away=away, clock=lambda: clock.now_us / 1e6)
     player = _Player(
-        *(costs, context_length, policy, on_window, scripted, clock or Clock(), pauses_s),
+        *(costs, context_length, policy, on_window, scripted, clock, pauses_s),
         model=model,
         extractive=extractive,
         after_chat=after_chat,
