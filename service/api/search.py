@@ -125,13 +125,13 @@ _SECONDS_MAX = 253_402_300_800
 
 def _hit(hit: Hit, conversation: str) -> _pb.SearchHit:
     entry = hit.entry
-    is_message, is_episode = entry.kind is Kind.MESSAGE, entry.kind is Kind.EPISODE
+    is_episode = entry.kind is Kind.EPISODE
     return _pb.SearchHit(
         kind=_KIND_VALUES[entry.kind],
         conversation_id=conversation,
         messages=_range(MessageRange(entry.first, entry.last)),
-        message_id=entry.source if is_message else "",
-        summary_id="" if is_message else entry.source,
+        message_id=hit.message_id,
+        summary_id=entry.source,
         role=_role(entry.role),
         time=timestamp(entry.time_us),
         snippet=hit.snippet,

@@ -1,22 +1,23 @@
 """The index's file: one SQLite database beside the log, which may be deleted at any time.
 
 The file is opened through apsw, which brings an SQLite of its own: the one that Python was built with may be older than
-3.42, which cannot delete words from a full-text index for good. No other module opens this file, and this one opens no
-other.
+3.43, which cannot delete from a full-text index without its texts. No other module opens this file, and this one opens
+no other.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from abridged.service.domain.message import Role
 from abridged.service.recall.errors import RecallLocked, RecallMissing, RecallStopped
 from abridged.service.recall.passages import PIECES_MAX
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """Version of the tables, of the indexed part of a text and of its spelling. An index of another version is rebuilt."""
 
 PAGE_BYTES = 16_384
@@ -33,24 +34,35 @@ not have room for it."""
 
 _EXTRA = ("numpy", "tokenizers", "wordllama")
 
+ROLE_NUMBERS: Final[Mapping[Role | None, int]] = {
+    None: 0,
+    Role.SYSTEM: 1,
+    Role.USER: 2,
+    Role.ASSISTANT: 3,
+    Role.TOOL: 4,
+}
+"""The numbers of roles in the file; a record has none."""
+
 Connection = Any
 """An apsw.Connection; apsw is loaded with an index alone."""
 
 _TABLES = """
 CREATE TABLE made(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE namespaces(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE namespaces(
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, has_tombstones INTEGER NOT NULL DEFAULT 0
+);
 CREATE TABLE conversations(
     id INTEGER PRIMARY KEY, namespace INTEGER NOT NULL, name TEXT NOT NULL, UNIQUE(namespace, name)
 );
 CREATE TABLE entries(
     id INTEGER PRIMARY KEY, namespace INTEGER NOT NULL, conversation INTEGER NOT NULL, version INTEGER NOT NULL,
-    kind INTEGER NOT NULL, role TEXT NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+    kind INTEGER NOT NULL, role INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
     exchange INTEGER NOT NULL, source TEXT NOT NULL, time_us INTEGER NOT NULL, superseded INTEGER NOT NULL,
-    has_vectors INTEGER NOT NULL, text TEXT NOT NULL
+    has_vectors INTEGER NOT NULL, checksum INTEGER NOT NULL
 );
 CREATE INDEX entries_of_conversation ON entries(conversation, kind, exchange, first);
 CREATE INDEX entries_without_vectors ON entries(id) WHERE NOT has_vectors;
-CREATE INDEX entries_superseded ON entries(namespace, id, conversation) WHERE superseded;
+CREATE INDEX entries_superseded ON entries(id) WHERE superseded;
 CREATE TABLE entry_labels(
     name TEXT, value TEXT, entry INTEGER, PRIMARY KEY(name, value, entry)
 ) WITHOUT ROWID;
@@ -67,14 +79,15 @@ CREATE INDEX standing_of_conversation ON standing(conversation, entry);
 """
 """An entry's id is the position of its event, so that it cannot be there twice; `piece_id` is that of a vector.
 
-`exchange` is the number of the message that a message's exchange begins with, 0 of a record. `standing` has a row for
-each standing rule of a message, with the entry that ended it or 0, and one without `rule` for its preferences."""
+No table has an entry's text: the log has it, and `checksum` says whether it is still the one that was indexed.
+`source` is a record's id. `exchange` is the number of the message that a message's exchange begins with, 0 of a record.
+`has_tombstones` is 1 while FTS5 may still have words of a text that was removed. `standing` has a row for each standing
+rule of a message, with the entry that ended it or 0, and one without `rule` for its preferences."""
 
 _OF_NAMESPACE = """
 CREATE VIRTUAL TABLE words_{0} USING fts5(
-    text, scope, content='', tokenize='porter unicode61 remove_diacritics 2'
+    text, scope, content='', contentless_delete=1, tokenize='porter unicode61 remove_diacritics 2'
 );
-INSERT INTO words_{0}(words_{0}, rank) VALUES('secure-delete', 1);
 CREATE TABLE blocks_{0}(id INTEGER PRIMARY KEY, shelf INTEGER NOT NULL, rows BLOB NOT NULL);
 CREATE INDEX blocks_{0}_of_shelf ON blocks_{0}(shelf);
 """

@@ -6,13 +6,16 @@ the index, because what it says may be that a text must be forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import json
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from abridged.eventlog.event import NUMBER_MAX, RecordedEvent, StreamId
+from abridged.eventlog.log import EventLog
 from abridged.eventlog.sqlite.gaps import Gaps
 from abridged.service.codec.events import UnknownEvent, decode
 from abridged.service.domain.events import (
@@ -33,9 +36,9 @@ from abridged.service.domain.events import (
 from abridged.service.domain.message import Role
 from abridged.service.domain.ranges import ranges_of
 from abridged.service.domain.rules import RuleName
-from abridged.service.recall.file import Connection, blocks_table, create_tables_of, piece_id, words_table
-from abridged.service.recall.passages import text_of_message, text_of_record
-from abridged.service.recall.pieces import BLOCK_BYTES, Row, packed, row_bytes, shelf_of, without
+from abridged.service.recall.file import ROLE_NUMBERS, Connection, blocks_table, create_tables_of, piece_id, words_table
+from abridged.service.recall.passages import PIECES_MAX, text_of_message, text_of_record
+from abridged.service.recall.pieces import BLOCK_BYTES, Row, packed, rewritten, shelf_of
 from abridged.service.recall.query import spelled
 from abridged.service.recall.standing import RUN_MAX, Said, drop_standing, forget_standing, keep_standing
 from abridged.service.recall.vectors import Vector
@@ -63,7 +66,22 @@ class Embedding(NamedTuple):
     vectors: Mapping[int, Vector]
 
 
-def text_of(event: Event) -> str:
+def _decoded(recorded: RecordedEvent) -> Event:
+    return decode(recorded.type, recorded.schema_version, recorded.payload)
+
+
+def event_at(log: EventLog, stream: StreamId, position: int, version: int) -> Event | None:
+    """The event of an entry as the log has it now; None where the log has it no longer, as in an archive."""
+    events = log.read_stream(stream, after=version - 1, limit=1)
+    return _decoded(events[0]) if events and events[0].position == position else None
+
+
+def checksum(text: str) -> int:
+    """The number by which an entry knows its text again: 31 bits, which SQLite keeps in four bytes."""
+    return zlib.crc32(text.encode()) >> 1
+
+
+def text_of(event: Event | None) -> str:
     """Return the searchable text of an event; empty for one that says nothing."""
     match event:
         case MessageAppended():
@@ -77,13 +95,15 @@ def text_of(event: Event) -> str:
 class Index:
     """The index's only writer. One thread at a time may use it; raises apsw.Error when the file fails."""
 
-    def __init__(self, connection: Connection, read_stream: Callable[[StreamId], Iterable[RecordedEvent]]) -> None:
-        """`read_stream` returns the events of a stream, which an archive has given back."""
+    def __init__(self, connection: Connection, log: EventLog) -> None:
+        """`log` has the texts of the entries, and the events that an archive has given back."""
         self._connection = connection
-        self.read_stream = read_stream
+        self._log = log
         self._gaps = Gaps(Path(connection.filename))
         self._ids: dict[StreamId, tuple[int, int]] = {}
         self._forgot = False
+        # Texts of users in this batch that have no reply yet, by their entries: most replies are in the same batch.
+        self._unanswered: dict[int, str] = {}
 
     @property
     def position(self) -> int:
@@ -100,6 +120,7 @@ class Index:
 
         Raises UnknownEvent for an event that this version cannot place.
         """
+        self._unanswered.clear()
         try:
             with self._connection:
                 for recorded in events:
@@ -114,6 +135,7 @@ class Index:
     def purge(self) -> bool:
         """Leave no byte of what was forgotten in the file's pages and its write-ahead log; False while a reader is in
         the way. Raises as `Gaps.zero` does."""
+        self._merge()
         if not self._cut():
             return False
         self._gaps.zero()
@@ -121,17 +143,32 @@ class Index:
         self._connection.execute("PRAGMA shrink_memory").fetchall()
         return True
 
+    def _merge(self) -> None:
+        """Write the words of namespaces anew where texts were removed: a tombstone only hides those of an entry."""
+        for (namespace,) in self._connection.execute("SELECT id FROM namespaces WHERE has_tombstones").fetchall():
+            table = words_table(namespace)
+            with self._connection:
+                self._connection.execute(f"INSERT INTO {table}({table}) VALUES('optimize')")
+                self._connection.execute("UPDATE namespaces SET has_tombstones = 0 WHERE id = ?", (namespace,))
+
     def _cut(self) -> bool:
         """Cut the write-ahead log, which has the overwritten pages, to nothing; False while a reader is in the way."""
         ((busy, *_),) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         return not busy
 
     def unembedded(self, limit: int) -> list[Unembedded]:
-        """The oldest entries without vectors."""
+        """The oldest entries without vectors; one of a text that the log has no longer is empty. Raises EventLogError
+        when the log cannot be read."""
         rows = self._connection.execute(
-            "SELECT id, text FROM entries WHERE NOT has_vectors ORDER BY id LIMIT ?", (limit,)
-        )
-        return [Unembedded(*row) for row in rows]
+            "SELECT id, checksum FROM entries WHERE NOT has_vectors ORDER BY id LIMIT ?", (limit,)
+        ).fetchall()
+        found: dict[int, RecordedEvent] = {}
+        for entry, _ in rows:
+            if entry not in found:
+                # Entries follow each other closely, so that a page has most of them.
+                found |= {event.position: event for event in self._log.read_all(after=entry - 1, limit=limit)}
+        texts = [(entry, text_of(_decoded(found[entry])) if entry in found else "", known) for entry, known in rows]
+        return [Unembedded(entry, text if checksum(text) == known else "") for entry, text, known in texts]
 
     def embed(self, embeddings: Iterable[Embedding], *, embedder: str, dimension: int) -> None:
         """Keep the vectors that `embedder` made, of `dimension` numbers each."""
@@ -155,16 +192,18 @@ class Index:
         indexed = _INDEXED.get(recorded.type)
         if indexed is None:
             raise UnknownEvent(f"{recorded.type} version {recorded.schema_version}")
-        event = decode(recorded.type, recorded.schema_version, recorded.payload)
+        event = _decoded(recorded)
         if not isinstance(event, ErasedEvent):
             indexed(self, recorded, event)
 
     def _add(self, recorded: RecordedEvent, entry: _Entry) -> None:
         namespace, conversation = self._ids_of(recorded.stream)
         place = (recorded.position, namespace, conversation, recorded.version)
-        what = (*entry[:4], self._exchange_of(conversation, entry), entry.source, recorded.time_us)
+        numbers = (entry.kind, ROLE_NUMBERS[entry.role], entry.first, entry.last)
+        what = (*numbers, self._exchange_of(conversation, entry), entry.source, recorded.time_us)
         self._connection.execute(
-            "INSERT INTO entries VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?)", (*place, *what, entry.text)
+            "INSERT INTO entries VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?)",
+            (*place, *what, checksum(entry.text)),
         )
         self._connection.execute(
             f"INSERT INTO {words_table(namespace)}(rowid, text, scope) VALUES(?, ?, ?)",
@@ -186,13 +225,18 @@ class Index:
         """Keep what the user's messages right before a reply lay down."""
         _, conversation = self._ids_of(recorded.stream)
         newest = self._connection.execute(
-            "SELECT role, id, first, text FROM entries WHERE conversation = ? AND kind = ? AND id < ?"
+            "SELECT role, id, first, version FROM entries WHERE conversation = ? AND kind = ? AND id < ?"
             " ORDER BY exchange DESC, first DESC LIMIT ?",
             (conversation, Kind.MESSAGE, recorded.position, RUN_MAX),
         )
-        run = takewhile(lambda row: row[0] == Role.USER, newest)
-        if asked := [Said(*row) for _, *row in run][::-1]:
-            keep_standing(self._connection, conversation, asked, reply)
+        run = takewhile(lambda row: row[0] == ROLE_NUMBERS[Role.USER], newest)
+        asked = [Said(entry, number, self._said(recorded.stream, entry, version)) for _, entry, number, version in run]
+        if asked:
+            keep_standing(self._connection, conversation, asked[::-1], reply)
+
+    def _said(self, stream: StreamId, entry: int, version: int) -> str:
+        text = self._unanswered.pop(entry, None)
+        return text_of(event_at(self._log, stream, entry, version)) if text is None else text
 
     def _drop_rules(self, recorded: RecordedEvent, rules: Iterable[RuleName]) -> None:
         _, conversation = self._ids_of(recorded.stream)
@@ -201,23 +245,33 @@ class Index:
 
     def _supersede(self, recorded: RecordedEvent, kind: Kind, first: int, last: int) -> None:
         """Mark the earlier records of this kind whose messages the event's record, of `first` to `last`, covers."""
-        _, conversation = self._ids_of(recorded.stream)
-        self._connection.execute(
+        namespace, conversation = self._ids_of(recorded.stream)
+        changed = self._connection.execute(
             "UPDATE entries SET superseded = 1 WHERE conversation = ? AND kind = ? AND exchange = 0 AND first >= ?"
-            " AND last <= ? AND id < ? AND NOT superseded",
+            " AND last <= ? AND id < ? AND NOT superseded RETURNING id, superseded",
             (conversation, kind, first, last, recorded.position),
         )
+        self._mark(namespace, conversation, dict(changed))
 
     def _supersede_again(self, recorded: RecordedEvent) -> None:
         """Mark anew the records of the conversation whose messages a later one of their kind covers."""
-        _, conversation = self._ids_of(recorded.stream)
-        self._connection.execute(
+        namespace, conversation = self._ids_of(recorded.stream)
+        marked_anew = self._connection.execute(
             "UPDATE entries SET superseded = EXISTS(SELECT 1 FROM entries later"
             " WHERE later.conversation = entries.conversation AND later.kind = entries.kind AND later.exchange = 0"
             " AND later.first <= entries.first AND later.last >= entries.last AND later.id > entries.id)"
-            " WHERE conversation = ? AND kind IN (?, ?)",
+            " WHERE conversation = ? AND kind IN (?, ?) RETURNING id, superseded",
             (conversation, Kind.SUMMARY, Kind.EPISODE),
         )
+        self._mark(namespace, conversation, dict(marked_anew))
+
+    def _mark(self, namespace: int, conversation: int, superseded: Mapping[int, bool | None]) -> None:
+        """Mark the pieces of these records as superseded or not."""
+        ((pieces,),) = self._connection.execute(
+            "SELECT count(*) FROM json_each(?) e CROSS JOIN vectors v ON v.id >= e.value AND v.id < e.value + ?",
+            (json.dumps([piece_id(entry, 0) for entry in superseded]), PIECES_MAX),
+        ).fetchall()
+        self._rewrite(namespace, conversation, superseded, pieces)
 
     def _label(self, recorded: RecordedEvent, labels: Mapping[str, str]) -> None:
         _, conversation = self._ids_of(recorded.stream)
@@ -228,7 +282,8 @@ class Index:
     def _embed(self, embedding: Embedding) -> None:
         # An entry that was forgotten since it was read has no row, and gets no vectors.
         rows = self._connection.execute(
-            "UPDATE entries SET has_vectors = 1 WHERE id = ? RETURNING namespace, conversation, time_us, kind, role",
+            "UPDATE entries SET has_vectors = 1 WHERE id = ? RETURNING namespace, conversation, time_us, kind, role,"
+            " superseded",
             (embedding.id,),
         ).fetchall()
         for namespace, *what in rows:
@@ -249,64 +304,70 @@ class Index:
             f"SELECT id, rows FROM {table} WHERE shelf = ? ORDER BY id DESC LIMIT 1", (shelf,)
         ).fetchone()
         block, rows = last if last is not None else (first.id, b"")
-        if len(rows) >= BLOCK_BYTES:
+        more = b"".join(packed(row, vector) for row, vector in added)
+        if rows and len(rows) + len(more) > BLOCK_BYTES:
             # What an archive has given back may be older than the last block.
             block, rows = max(first.id, block + 1), b""
-        rows += b"".join(packed(row, vector) for row, vector in added)
-        self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES(?, ?, ?)", (block, shelf, rows))
+        self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES(?, ?, ?)", (block, shelf, rows + more))
 
-    def _unshelve(self, namespace: int, conversation: int, entries: Collection[int], pieces: int) -> None:
-        """Remove the pieces of these entries. Blocks of a shelf follow each other by id, as entries get vectors, but
-        for those of entries that an archive has given back: where some are missing, all blocks are looked at."""
-        bounds = piece_id(min(entries), 0), piece_id(max(entries) + 1, 0)
-        if self._unshelved(namespace, conversation, entries, *bounds) < pieces:
-            self._unshelved(namespace, conversation, entries, 0, NUMBER_MAX)
+    def _rewrite(self, namespace: int, conversation: int, entries: Mapping[int, bool | None], pieces: int) -> None:
+        """Mark the pieces of these entries as superseded or not, or remove them for None. Blocks of a shelf follow each
+        other by id, as entries get vectors, but for those of entries that an archive has given back: where some are
+        missing, all blocks are looked at."""
+        if pieces:
+            bounds = piece_id(min(entries), 0), piece_id(max(entries) + 1, 0)
+            if self._rewritten(namespace, conversation, entries, *bounds) < pieces:
+                self._rewritten(namespace, conversation, entries, 0, NUMBER_MAX)
 
-    def _unshelved(self, namespace: int, conversation: int, entries: Collection[int], first: int, end: int) -> int:
-        """Remove the pieces of these entries from the blocks from `first` to `end`; return their number."""
-        table, shelf, dimension = blocks_table(namespace), shelf_of(conversation), self.embedder[1]
+    def _rewritten(
+        self, namespace: int, conversation: int, entries: Mapping[int, bool | None], first: int, end: int
+    ) -> int:
+        """Do so in the blocks from `first` to `end`; return the number of pieces."""
+        table, dimension = blocks_table(namespace), self.embedder[1]
         blocks = self._connection.execute(
             f"SELECT id, rows FROM {table} WHERE shelf = ?1 AND id < ?3 AND id >= coalesce("
             f"(SELECT max(id) FROM {table} WHERE shelf = ?1 AND id <= ?2), 0)",
-            (shelf, first, end),
+            (shelf_of(conversation), first, end),
         ).fetchall()
-        removed = 0
+        pieces = 0
         for block, rows in blocks:
-            left = without(rows, entries, dimension=dimension)
+            left, of_entries = rewritten(rows, entries, dimension=dimension)
             if not left:
                 self._connection.execute(f"DELETE FROM {table} WHERE id = ?", (block,))
-            elif len(left) < len(rows):
+            elif left != rows:
                 self._connection.execute(f"UPDATE {table} SET rows = ? WHERE id = ?", (left, block))
-            removed += (len(rows) - len(left)) // row_bytes(dimension)
-        return removed
+            pieces += of_entries
+        return pieces
 
     def _forget(self, recorded: RecordedEvent, which: str, *values: object) -> None:
         """Remove the conversation's entries for which a condition is true: words, vectors, labels and text."""
         namespace, conversation = self._ids_of(recorded.stream)
         rows = self._connection.execute(
-            f"SELECT id, text FROM entries WHERE conversation = ? AND {which}", (conversation, *values)
-        ).fetchall()
-        pieces = sum(self._remove(namespace, conversation, entry, text) for entry, text in rows)
-        entries = {entry for entry, _ in rows}
+            f"SELECT id FROM entries WHERE conversation = ? AND {which}", (conversation, *values)
+        )
+        entries = {entry for (entry,) in rows}
+        pieces = sum(self._remove(namespace, entry) for entry in entries)
         forget_standing(self._connection, conversation, entries)
-        if pieces:
-            self._unshelve(namespace, conversation, entries, pieces)
+        if entries:
+            self._connection.execute("UPDATE namespaces SET has_tombstones = 1 WHERE id = ?", (namespace,))
+        self._rewrite(namespace, conversation, dict.fromkeys(entries), pieces)
         self._forgot = True
 
-    def _remove(self, namespace: int, conversation: int, entry: int, text: str) -> int:
+    def _remove(self, namespace: int, entry: int) -> int:
         """Remove an entry but for its pieces and what stands of it; return the number of pieces."""
-        table = words_table(namespace)
-        # The table keeps no text, so SQLite needs the words that are to go.
-        self._connection.execute(
-            f"INSERT INTO {table}({table}, rowid, text, scope) VALUES('delete', ?, ?, ?)",
-            (entry, spelled(text), f"c{conversation}"),
-        )
+        self._connection.execute(f"DELETE FROM {words_table(namespace)} WHERE rowid = ?", (entry,))
         of_entry = (piece_id(entry, 0), piece_id(entry + 1, 0))
         self._connection.execute("DELETE FROM vectors WHERE id >= ? AND id < ?", of_entry)
         pieces: int = self._connection.changes()
         self._connection.execute("DELETE FROM entry_labels WHERE entry = ?", (entry,))
         self._connection.execute("DELETE FROM entries WHERE id = ?", (entry,))
         return pieces
+
+    def _events_of(self, stream: StreamId) -> Iterator[RecordedEvent]:
+        after = 0
+        while page := self._log.read_stream(stream, after=after):
+            yield from page
+            after = page[-1].version
 
     def _ids_of(self, stream: StreamId) -> tuple[int, int]:
         if (known := self._ids.get(stream)) is not None:
@@ -335,10 +396,10 @@ IDS_KEPT_MAX = 4_096
 
 
 class _Entry(NamedTuple):
-    """The stored part of a text beside its place in the log: its columns in their order."""
+    """The stored part of a text beside its place in the log. A message has no `source`, and a record no `role`."""
 
     kind: Kind
-    role: str
+    role: Role | None
     first: int
     last: int
     source: str
@@ -351,13 +412,13 @@ def _labelled(index: Index, recorded: RecordedEvent, event: ConversationOpened |
 
 
 def _message_appended(index: Index, recorded: RecordedEvent, event: MessageAppended) -> None:
-    message = event.message
+    message, text = event.message, text_of(event)
     index._add(
         recorded,
-        _Entry(
-            Kind.MESSAGE, message.role.value, event.number, event.number, message.id, text_of(event), message.labels
-        ),
+        _Entry(Kind.MESSAGE, message.role, event.number, event.number, "", text, message.labels),
     )
+    if message.role is Role.USER:
+        index._unanswered[recorded.position] = text
     if message.role is Role.ASSISTANT:
         index._keep_standing(recorded, event)
 
@@ -370,7 +431,7 @@ def _completed(index: Index, recorded: RecordedEvent, event: SummarizationComple
     record = event.record
     first, last = min(r.first for r in record.covered), max(r.last for r in record.covered)
     kind = Kind.SUMMARY if record.episode is None else Kind.EPISODE
-    index._add(recorded, _Entry(kind, "", first, last, record.id, text_of(event)))
+    index._add(recorded, _Entry(kind, None, first, last, record.id, text_of(event)))
     index._supersede(recorded, kind, first, last)
 
 
@@ -401,7 +462,7 @@ def _archived(index: Index, recorded: RecordedEvent, _event: ConversationArchive
 def _unarchived(index: Index, recorded: RecordedEvent, _event: ConversationUnarchived) -> None:
     """Index the events again that are back in their places."""
     index._forget(recorded, "TRUE")
-    for earlier in index.read_stream(recorded.stream):
+    for earlier in index._events_of(recorded.stream):
         if earlier.version < recorded.version and earlier.type not in (
             ConversationArchived.__name__,
             ConversationUnarchived.__name__,

@@ -7,54 +7,53 @@ conversations with adjacent numbers, so that a search in one conversation reads 
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from abridged.service.domain.message import Role
 from abridged.service.recall.passages import PIECES_MAX
 from abridged.service.recall.vectors import Vector
 
 SHELF_CONVERSATIONS = 16
 """Conversations of a shelf: a search in one reads the pieces of all; the last block of each shelf may be short."""
 
-BLOCK_BYTES = 8_192
-"""A block that is as long takes no more rows. Adding a row writes its block anew."""
+BLOCK_BYTES = 16_320
+"""The most bytes of a block, so that it has a page to itself. Adding a row writes its block anew."""
 
 CHUNK_BYTES = 1 << 19
 """The bytes that are compared at a time: they stay in a processor's cache, and bound the memory of a search."""
 
-_HEAD = struct.Struct("<qqqBB6x")
+_HEAD = struct.Struct("<qqIBB?x")
 _WORD = 8
-
-_ROLES = {"": 0, Role.SYSTEM: 1, Role.USER: 2, Role.ASSISTANT: 3, Role.TOOL: 4}
-"""The numbers are in the index's file."""
 
 
 class Row(NamedTuple):
-    """A piece: its id and that of its conversation, and what can be filtered by. `role` is empty for a record."""
+    """A piece: its id and that of its conversation, and what can be filtered by."""
 
     id: int
     conversation: int
     time_us: int
     kind: int
-    role: str
+    role: int
+    superseded: bool
 
 
 class Wanted(NamedTuple):
     """Filters on rows; an empty collection or 0 filters nothing.
 
     `either` has pairs of entries and conversations: a row must be of one of them, for each pair. `entries` are those
-    that a row must be of, for each member; `unwanted` those that it must not be of.
+    that a row must be of, for each member; `unwanted` those that it must not be of. `superseded` is False for rows
+    that no later record has superseded.
     """
 
     conversation: int = 0
     kinds: Collection[int] = ()
-    roles: Collection[str] = ()
+    roles: Collection[int] = ()
     since_us: int = 0
     until_us: int = 0
     either: Collection[tuple[Collection[int], Collection[int]]] = ()
     entries: Collection[Collection[int]] = ()
     unwanted: Collection[int] = ()
+    superseded: bool = True
 
 
 class Near(NamedTuple):
@@ -69,7 +68,7 @@ def shelf_of(conversation: int) -> int:
 
 
 def packed(row: Row, vector: Vector) -> bytes:
-    head = _HEAD.pack(row.id, row.conversation, row.time_us, row.kind, _ROLES[row.role])
+    head = _HEAD.pack(row.id, row.time_us, row.conversation, row.kind, row.role, row.superseded)
     return head + _padded(vector.signs)
 
 
@@ -78,11 +77,21 @@ def row_bytes(dimension: int) -> int:
     return _HEAD.size + len(_padded(bytes(-(-dimension // 8))))
 
 
-def without(block: bytes, entries: Collection[int], *, dimension: int) -> bytes:
-    """The block, of vectors of `dimension` numbers, without the rows of these entries."""
+def rewritten(block: bytes, entries: Mapping[int, bool | None], *, dimension: int) -> tuple[bytes, int]:
+    """The block, of vectors of `dimension` numbers, with the rows of these entries marked as superseded or not, or left
+    out for None; and the number of these rows."""
+    rows: list[bytes] = []
+    found = 0
     size = row_bytes(dimension)
-    rows = (block[at : at + size] for at in range(0, len(block), size))
-    return b"".join(row for row in rows if _HEAD.unpack_from(row)[0] // PIECES_MAX not in entries)
+    for at in range(0, len(block), size):
+        row = block[at : at + size]
+        *head, _ = _HEAD.unpack_from(row)
+        if (entry := head[0] // PIECES_MAX) in entries:
+            found += 1
+            superseded = entries[entry]
+            row = b"" if superseded is None else _HEAD.pack(*head, superseded) + row[_HEAD.size :]
+        rows.append(row)
+    return b"".join(rows), found
 
 
 def nearest(blocks: Iterable[bytes], vector: Vector, wanted: Wanted, limit: int) -> list[Near]:
@@ -94,11 +103,12 @@ def nearest(blocks: Iterable[bytes], vector: Vector, wanted: Wanted, limit: int)
     form = np.dtype(
         [
             ("id", "<i8"),
-            ("conversation", "<i8"),
             ("time_us", "<i8"),
+            ("conversation", "<u4"),
             ("kind", "u1"),
             ("role", "u1"),
-            ("unused", "V6"),
+            ("superseded", "?"),
+            ("unused", "V1"),
             ("signs", "<u8", (len(signs),)),
         ]
     )
@@ -114,6 +124,9 @@ def nearest(blocks: Iterable[bytes], vector: Vector, wanted: Wanted, limit: int)
         for place, word in enumerate(signs):
             found += np.bitwise_count(rows["signs"][:, place] ^ word)
         nearer = np.flatnonzero(found < too_far)
+        if not wanted.superseded:
+            # Few rows are left to look at here.
+            nearer = nearer[~rows["superseded"][nearer]]
         ids, distances = np.append(ids, rows["id"][nearer]), np.append(distances, found[nearer])
         if len(ids) > limit:
             best = np.argpartition(distances, limit)[:limit]
@@ -149,7 +162,7 @@ def _mask(rows: Any, wanted: Wanted, unwanted: Any) -> Any:
     if wanted.kinds:
         conditions.append(np.isin(rows["kind"], list(wanted.kinds)))
     if wanted.roles:
-        conditions.append(np.isin(rows["role"], [_ROLES[role] for role in wanted.roles]))
+        conditions.append(np.isin(rows["role"], list(wanted.roles)))
     if wanted.since_us:
         conditions.append(rows["time_us"] >= wanted.since_us)
     if wanted.until_us:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import partial
@@ -22,7 +22,6 @@ from typing import Any, NamedTuple, TypeVar
 import structlog
 
 from abridged.eventlog.errors import EventLogError, LogClosed, LogUnavailable
-from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import EventLog
 from abridged.eventlog.subscription import Batch, CommitWakeUp, log_pages, subscribe
 from abridged.service.codec.events import UnknownEvent
@@ -43,13 +42,6 @@ EMBED_S = 10.0
 more."""
 
 _log = structlog.get_logger()
-
-
-def _events_of(log: EventLog, stream: StreamId) -> Iterator[RecordedEvent]:
-    after = 0
-    while page := log.read_stream(stream, after=after):
-        yield from page
-        after = page[-1].version
 
 
 class Pace(NamedTuple):
@@ -97,7 +89,7 @@ class Projection:
         # The only thread that writes, and a single one: indexing never takes more than one processor.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recall")
         connection = opened(path, log.log_id, log.head(), report=_log_rebuild)
-        self._index = Index(connection, partial(_events_of, log))
+        self._index = Index(connection, log)
         self._tasks: list[asyncio.Task[None]] = []
         self._wake_up: CommitWakeUp | None = None
         self._indexed = asyncio.Event()
@@ -220,6 +212,8 @@ class Projection:
                 await self._require_same(embedder, embedder.dimension)
                 while True:
                     await self._embed_next(embedder)
+            except LogClosed:
+                return
             except EmbedderAway as error:
                 self._entries_max = 1
                 _log.warning("recall.embedder_away", hint=str(error))

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventLog
-from abridged.service.codec.events import decode
 from abridged.service.domain.conversation import Conversation, holdings
 from abridged.service.domain.errors import ConversationIsArchived, ConversationIsErased, ConversationNotFound
 from abridged.service.domain.events import Event, MessageAppended, SummarizationCompleted
@@ -19,7 +18,7 @@ from abridged.service.domain.message import Role
 from abridged.service.domain.ranges import covers, merged, without
 from abridged.service.domain.record import MessageRange, SummaryRecord
 from abridged.service.recall.errors import EmbedderChanged, RecallOff, RecallStopped
-from abridged.service.recall.index import Kind, text_of
+from abridged.service.recall.index import Kind, checksum, event_at, text_of
 from abridged.service.recall.passages import passage_of, pieces_of, snippet_of
 from abridged.service.recall.projection import Projection, require_same
 from abridged.service.recall.query import Query
@@ -47,11 +46,13 @@ class Passage(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """An entry and the part of its text to show; `record` is None for a message. `passages` are in the order of the
-    chat; none unless the search asks for them."""
+    """An entry, its text and the part of it to show. A message has no `record`, and a record no `message_id`.
+    `passages` are in the order of the chat; none unless the search asks for them."""
 
     entry: Entry
+    text: str
     snippet: str
+    message_id: str
     record: SummaryRecord | None
     passages: tuple[Passage, ...] = ()
 
@@ -239,16 +240,14 @@ class Recall:
 
     def _passages(self, search: Search, hit: Hit, *, is_full: bool) -> Iterator[Passage]:
         entry, stems = hit.entry, search.query.stems
-        opening = None if entry.opening is None else self._event(_stream(search, entry), entry.opening)
-        if (
-            isinstance(opening, MessageAppended)
-            and entry.opening is not None
-            and text_of(opening) == entry.opening.text
-        ):
-            yield _passage(opening.number, opening.message.role, passage_of(entry.opening.text, stems))
+        opening = None if entry.opening is None else self._event(search, entry, entry.opening)
+        if isinstance(opening, MessageAppended):
+            yield _passage(opening.number, opening.message.role, passage_of(text_of(opening), stems))
         if is_full or entry.opening is None:
             yield _passage(
-                entry.first if entry.kind is Kind.MESSAGE else 0, entry.role, passage_of(_found_in(entry), stems)
+                entry.first if entry.kind is Kind.MESSAGE else 0,
+                entry.role,
+                passage_of(_found_in(entry, hit.text), stems),
             )
 
     def _page(self, search: Search, entries: Iterable[Entry]) -> tuple[Hit, ...]:
@@ -256,28 +255,27 @@ class Recall:
 
     def _hits(self, search: Search, entries: Iterable[Entry]) -> Iterator[Hit]:
         for entry in entries:
-            # The log no longer has text that was erased since it was indexed, so the answer has none of it.
-            event = self._event(_stream(search, entry), entry)
-            if event is None or text_of(event) != entry.text:
+            if (event := self._event(search, entry, entry)) is None:
                 continue
-            record = event.record if isinstance(event, SummarizationCompleted) else None
-            yield Hit(entry, snippet_of(_found_in(entry), search.query.stems), record)
+            text = text_of(event)
+            yield Hit(
+                entry,
+                text,
+                snippet_of(_found_in(entry, text), search.query.stems),
+                event.message.id if isinstance(event, MessageAppended) else "",
+                event.record if isinstance(event, SummarizationCompleted) else None,
+            )
 
-    def _event(self, stream: StreamId, entry: Entry | Opening) -> Event | None:
-        """The entry's event as the log has it now."""
-        events = self._log.read_stream(stream, after=entry.version - 1, limit=1)
-        if not events or events[0].position != entry.id:
-            return None
-        return decode(events[0].type, events[0].schema_version, events[0].payload)
+    def _event(self, search: Search, entry: Entry, found: Entry | Opening) -> Event | None:
+        """The event of an entry or of its opening; None where the log says something else by now: it no longer has a
+        text that was erased since it was indexed."""
+        event = event_at(self._log, StreamId(search.namespace, entry.conversation), found.id, found.version)
+        return event if checksum(text_of(event)) == found.checksum else None
 
 
-def _stream(search: Search, entry: Entry) -> StreamId:
-    return StreamId(search.namespace, entry.conversation)
-
-
-def _found_in(entry: Entry) -> str:
+def _found_in(entry: Entry, text: str) -> str:
     """The text of an entry, or the piece of it that is nearest in meaning."""
-    return entry.text if entry.piece is None else pieces_of(entry.text)[entry.piece]
+    return text if entry.piece is None else pieces_of(text)[entry.piece]
 
 
 def _passage(number: int, role: Role | None, text: str) -> Passage:

@@ -25,7 +25,15 @@ from typing import Any, NamedTuple
 from abridged.service.domain.message import Role
 from abridged.service.domain.record import MessageRange
 from abridged.service.recall.errors import RecallStopped
-from abridged.service.recall.file import Connection, blocks_table, connected, entry_of, piece_id, words_table
+from abridged.service.recall.file import (
+    ROLE_NUMBERS,
+    Connection,
+    blocks_table,
+    connected,
+    entry_of,
+    piece_id,
+    words_table,
+)
 from abridged.service.recall.index import Kind
 from abridged.service.recall.passages import PIECES_MAX
 from abridged.service.recall.pieces import Wanted, nearest, shelf_of
@@ -77,6 +85,11 @@ AND e.first BETWEEN gone.value ->> 0 AND gone.value ->> 1
 range's first message is the last to begin before it."""
 
 
+_NOT_SUPERSEDED = (
+    "NOT EXISTS (SELECT 1 FROM entries s INDEXED BY entries_superseded WHERE s.superseded AND s.id = w.rowid)"
+)
+
+
 class Mode(Enum):
     """The ways to compare."""
 
@@ -124,11 +137,12 @@ class Opening(NamedTuple):
 
     id: int
     version: int
-    text: str
+    checksum: int
 
 
 class Entry(NamedTuple):
-    """A message or record that was found, and where: `version` is its event's in the conversation's stream.
+    """A message or record that was found, and where: `version` is its event's in the conversation's stream, `checksum`
+    that of its text in the log. `source` is a record's id, empty for a message.
 
     A message is the best of its `exchange`, whose first message is its `opening`, None if that is the message itself,
     or is taken back. A record has neither.
@@ -147,7 +161,7 @@ class Entry(NamedTuple):
     last: int
     source: str
     time_us: int
-    text: str
+    checksum: int
     exchange: MessageRange | None
     opening: Opening | None
     score: float
@@ -155,6 +169,8 @@ class Entry(NamedTuple):
     similarity: float | None
     found_by: Mode
 
+
+_ROLES = {number: role for role, number in ROLE_NUMBERS.items()}
 
 _Unit = tuple[int, int]
 """A conversation's number and that of an exchange, or a record's id and 0."""
@@ -270,7 +286,7 @@ def _units(connection: Connection, entries: Iterable[int]) -> tuple[dict[int, _U
     users: set[int] = set()
     for entry, conversation, kind, exchange, role in found:
         units[entry] = (conversation, exchange) if kind == Kind.MESSAGE else (entry, 0)
-        if role == Role.USER:
+        if role == ROLE_NUMBERS[Role.USER]:
             users.add(entry)
     return units, users
 
@@ -316,13 +332,11 @@ def _number_of(connection: Connection, namespace: int, conversation: str) -> int
 
 
 def _left_out(connection: Connection, search: Search, scope: tuple[int, int]) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """Selections of the entries in the scope that are not to be found, and their values."""
+    """Selections of the entries in the scope that are not to be found, and their values, but for superseded records:
+    those may be many, and each is known by its own mark."""
     namespace, conversation = scope
     within, of_scope = (" AND conversation = ?", (conversation,)) if conversation else ("", ())
-    if search.records is None:
-        superseded = "SELECT id FROM entries INDEXED BY entries_superseded WHERE superseded AND namespace = ?"
-        yield superseded + within, (namespace, *of_scope)
-    else:
+    if search.records is not None:
         others = "SELECT id FROM entries WHERE kind IN (?, ?) AND source NOT IN (SELECT value FROM json_each(?))"
         records = (Kind.SUMMARY, Kind.EPISODE, json.dumps(sorted(search.records)))
         yield others + within, (*records, *of_scope)
@@ -335,7 +349,7 @@ def _where(connection: Connection, search: Search, scope: tuple[int, int]) -> _W
     """The filters, as conditions on the entry of a row of words; without any the entry is not even looked up."""
     conditions: list[str] = []
     values: list[Any] = []
-    for column, wanted in (("kind", search.kinds), ("role", search.roles)):
+    for column, wanted in (("kind", search.kinds), ("role", _role_numbers(search))):
         if wanted:
             conditions.append(f"e.{column} IN ({', '.join('?' * len(wanted))})")
             values += wanted
@@ -352,10 +366,16 @@ def _where(connection: Connection, search: Search, scope: tuple[int, int]) -> _W
         )
         values += [*label, *label]
     join = " CROSS JOIN entries e ON e.id = w.rowid" if conditions else ""
+    if search.records is None:
+        conditions.append(_NOT_SUPERSEDED)
     for selection, of_selection in _left_out(connection, search, scope):
         conditions.append(f"w.rowid NOT IN ({selection})")
         values += of_selection
     return _Where(join, "".join(f" AND {condition}" for condition in conditions), tuple(values))
+
+
+def _role_numbers(search: Search) -> list[int]:
+    return [ROLE_NUMBERS[role] for role in search.roles]
 
 
 def _within_scope(scope: tuple[int, int], expression: str) -> str:
@@ -465,7 +485,7 @@ def _wanted(connection: Connection, search: Search, scope: tuple[int, int]) -> W
     return Wanted(
         conversation=conversation,
         kinds=search.kinds,
-        roles=search.roles,
+        roles=_role_numbers(search),
         since_us=search.since_us,
         until_us=search.until_us,
         either=[
@@ -479,6 +499,7 @@ def _wanted(connection: Connection, search: Search, scope: tuple[int, int]) -> W
             found(f"SELECT rowid FROM {table} WHERE {table} MATCH ?", _within_scope(scope, phrase))
             for phrase in search.query.phrases
         ],
+        superseded=search.records is not None,
         unwanted=[
             entry for selection, values in _left_out(connection, search, scope) for entry in found(selection, *values)
         ],
@@ -487,9 +508,9 @@ def _wanted(connection: Connection, search: Search, scope: tuple[int, int]) -> W
 
 def _entries(connection: Connection, ranked: Sequence[_Ranked]) -> Iterator[Entry]:
     for entry, score, piece, similarity, found_by in ranked:
-        number, conversation, version, kind, role, first, last, exchange, source, time_us, text = connection.execute(
-            "SELECT c.id, c.name, e.version, e.kind, e.role, e.first, e.last, e.exchange, e.source, e.time_us, e.text"
-            " FROM entries e JOIN conversations c ON c.id = e.conversation WHERE e.id = ?",
+        number, conversation, version, kind, role, first, last, exchange, source, time_us, of_text = connection.execute(
+            "SELECT c.id, c.name, e.version, e.kind, e.role, e.first, e.last, e.exchange, e.source, e.time_us,"
+            " e.checksum FROM entries e JOIN conversations c ON c.id = e.conversation WHERE e.id = ?",
             (entry,),
         ).fetchone()
         of_exchange, opening = (None, None) if kind != Kind.MESSAGE else _exchange(connection, number, exchange)
@@ -498,12 +519,12 @@ def _entries(connection: Connection, ranked: Sequence[_Ranked]) -> Iterator[Entr
             conversation=conversation,
             version=version,
             kind=Kind(kind),
-            role=Role(role) if role else None,
+            role=_ROLES[role],
             first=first,
             last=last,
             source=source,
             time_us=time_us,
-            text=text,
+            checksum=of_text,
             exchange=of_exchange,
             opening=None if opening is None or opening.id == entry else opening,
             score=score,
@@ -516,7 +537,7 @@ def _entries(connection: Connection, ranked: Sequence[_Ranked]) -> Iterator[Entr
 def _exchange(connection: Connection, conversation: int, exchange: int) -> tuple[MessageRange, Opening]:
     of_exchange = (conversation, Kind.MESSAGE, exchange)
     first, *opening = connection.execute(
-        "SELECT first, id, version, text FROM entries WHERE conversation = ? AND kind = ? AND exchange = ?"
+        "SELECT first, id, version, checksum FROM entries WHERE conversation = ? AND kind = ? AND exchange = ?"
         " ORDER BY first LIMIT 1",
         of_exchange,
     ).fetchone()

@@ -1,7 +1,9 @@
 """Vectors as the index keeps them: small, and compared by their angles alone.
 
-A vector of d numbers takes d bytes in steps of 1/127 of its largest number, and d bits of signs. Signs find the nearest
-few of many; the steps put these in order.
+A vector of d numbers takes d / 2 bytes of steps and d bits of signs. Signs find the nearest few of many; the steps put
+these in order. A number has one of 16 steps, at the distance that loses least of normally distributed numbers (Max,
+Quantizing for Minimum Distortion, IRE Transactions on Information Theory 6, 1960), as those of an embedding nearly
+are.
 """
 
 from __future__ import annotations
@@ -9,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-STEPS = 127
+STEPS = 16
+
+STEP = 0.3352
+"""Max's distance between steps, in root mean squares of a vector's numbers."""
 
 
 class Vector(NamedTuple):
-    """A vector in the two forms of the index."""
+    """A vector in the two forms of the index: a bit a number, and four."""
 
     signs: bytes
     steps: bytes
@@ -48,8 +53,14 @@ def quantized(rows: Any) -> list[Vector | None]:
 
     largest = np.abs(rows).max(axis=1, initial=0.0, keepdims=True)
     has_angle = np.isfinite(largest[:, 0]) & (largest[:, 0] > 0)
-    steps = np.rint(rows[has_angle] * (STEPS / largest[has_angle])).astype(np.int8)
-    signs = np.packbits(rows[has_angle] > 0, axis=1)
+    # Squares of the shares of the largest number neither overflow nor vanish.
+    rows = rows[has_angle] / largest[has_angle]
+    step = STEP * np.sqrt(np.square(rows).mean(axis=1, keepdims=True))
+    steps = np.clip(np.floor(rows / step) + STEPS // 2, 0, STEPS - 1).astype(np.uint8)
+    if steps.shape[1] % 2:
+        steps = np.pad(steps, ((0, 0), (0, 1)), constant_values=STEPS // 2)
+    steps = steps[:, ::2] << 4 | steps[:, 1::2]
+    signs = np.packbits(rows > 0, axis=1)
     made = iter([Vector(s.tobytes(), t.tobytes()) for s, t in zip(signs, steps, strict=True)])
     return [next(made) if known else None for known in has_angle]
 
@@ -60,7 +71,9 @@ def cosines(vector: Vector, steps: Sequence[bytes]) -> list[float]:
 
     if not steps:
         return []
-    rows = np.frombuffer(b"".join(steps), np.int8).reshape(len(steps), -1).astype(np.float32)
-    wanted = np.frombuffer(vector.steps, np.int8).astype(np.float32)
+    pairs = np.frombuffer(b"".join((vector.steps, *steps)), np.uint8).reshape(1 + len(steps), -1)
+    # The steps lie around 0, the first above it a half away.
+    numbers = np.concatenate((pairs >> 4, pairs & 15), axis=1).astype(np.float32) - (STEPS - 1) / 2
+    wanted, rows = numbers[0], numbers[1:]
     lengths = np.sqrt(np.square(rows).sum(axis=1) * np.square(wanted).sum())
     return [float(cosine) for cosine in (rows * wanted).sum(axis=1) / lengths]

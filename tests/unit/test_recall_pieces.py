@@ -8,27 +8,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from abridged.service.recall.passages import PIECES_MAX
-from abridged.service.recall.pieces import CHUNK_BYTES, Row, Wanted, nearest, packed, without
+from abridged.service.recall.pieces import CHUNK_BYTES, Row, Wanted, nearest, packed, rewritten
 from abridged.service.recall.vectors import Vector
 
-ROLES = ("", "system", "user", "assistant", "tool")
 SIGN_BYTES = 9
 """The bytes of 72 signs: more than a word, and no whole words."""
 
 numbers = st.integers(1, 4)
 some = st.frozensets(numbers, max_size=3)
 signs = st.binary(min_size=SIGN_BYTES, max_size=SIGN_BYTES)
-rows = st.builds(Row, st.just(0), numbers, numbers, numbers, st.sampled_from(ROLES))
+rows = st.builds(Row, st.just(0), numbers, numbers, numbers, st.integers(0, 4), st.booleans())
 wanted = st.builds(
     Wanted,
     conversation=st.integers(0, 4),
     kinds=some,
-    roles=st.frozensets(st.sampled_from(ROLES[1:]), max_size=2),
+    roles=some,
     since_us=st.integers(0, 4),
     until_us=st.integers(0, 4),
     either=st.lists(st.tuples(some, some), max_size=2),
     entries=st.lists(some, max_size=2),
     unwanted=some,
+    superseded=st.booleans(),
 )
 
 
@@ -44,6 +44,7 @@ def is_wanted(row: Row, by: Wanted) -> bool:
         and all(entry in entries or row.conversation in conversations for entries, conversations in by.either)
         and all(entry in entries for entries in by.entries)
         and entry not in by.unwanted
+        and (by.superseded or not row.superseded)
     )
 
 
@@ -81,22 +82,30 @@ def distance(one: bytes, other: bytes) -> int:
 def test_the_nearest_is_found_wherever_it_lies_among_many_blocks():
     """A comparison takes a part of them at a time."""
     far, near = Vector(b"\xff" * 8, b""), Vector(bytes(8), b"")
-    blocks = [packed(Row(number, 1, 1, 1, "user"), far) * 100 for number in range(3 * CHUNK_BYTES // 4_000)]
+    blocks = [packed(Row(number, 1, 1, 1, 2, False), far) * 100 for number in range(3 * CHUNK_BYTES // 4_000)]
     for place in (0, len(blocks) // 2, len(blocks) - 1):
         changed: list[Any] = [*blocks]
-        changed[place] += packed(Row(7_777_777, 1, 1, 1, "user"), near)
+        changed[place] += packed(Row(7_777_777, 1, 1, 1, 2, False), near)
 
         assert (7_777_777, 0) in nearest(changed, near, Wanted(), 5)
 
 
-@given(entries=st.lists(st.integers(0, 9), max_size=30), gone=st.frozensets(st.integers(0, 9)))
-def test_a_block_without_some_entries_has_the_rows_of_the_others(entries, gone):
-    """The rows keep their order, byte for byte."""
-    packs = [
-        (entry, packed(Row(entry * PIECES_MAX + 3, 1, 2, 1, "tool"), Vector(bytes([place] * SIGN_BYTES), b"")))
-        for place, entry in enumerate(entries)
-    ]
+@given(
+    rows=st.lists(rows, max_size=30),
+    changed=st.dictionaries(numbers, st.none() | st.booleans()),
+)
+def test_a_block_is_written_anew_without_some_entries_and_with_others_marked(rows, changed):
+    """The rows of all others keep their order, byte for byte."""
 
-    left = without(b"".join(pack for _, pack in packs), gone, dimension=8 * SIGN_BYTES)
+    def block_of(rows: list[Row]) -> bytes:
+        return b"".join(packed(row, Vector(bytes([row.conversation] * SIGN_BYTES), b"")) for row in rows)
 
-    assert left == b"".join(pack for entry, pack in packs if entry not in gone)
+    # Up to 4 entries, each with several pieces.
+    rows = [row._replace(id=(1 + place % 4) * PIECES_MAX + place // 4) for place, row in enumerate(rows)]
+    of_changed = [row for row in rows if row.id // PIECES_MAX in changed]
+
+    block, count = rewritten(block_of(rows), changed, dimension=8 * SIGN_BYTES)
+
+    marks = {row.id: changed.get(row.id // PIECES_MAX, row.superseded) for row in rows}
+    kept = [row._replace(superseded=mark) for row in rows if (mark := marks[row.id]) is not None]
+    assert (block, count) == (block_of(kept), len(of_changed))
