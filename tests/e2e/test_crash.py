@@ -21,7 +21,7 @@ from tests.support.crash_writers import Writers
 
 WRITERS = 8
 ALIVE_MAX_S = 1.0
-"""A process lives up to this long after it serves; about twice as long as the pass that hangs at its start."""
+"""A process lives up to this long after it serves: shorter than the pass that hangs at its start."""
 
 KILLED_WHILE_STARTING = 0.15
 """Share of the processes that are killed before they serve."""

@@ -43,7 +43,7 @@ CHANNEL_OPTIONS = (
 
 # Each process begins the script anew: a pass at its start hangs, so that many kills meet a running one.
 _SCRIPT = {"steps": [{"default": True}, {"hang": True}, {"default": True}]}
-HANG_S = 1.5
+HANG_S = 5.0
 
 
 async def until_answered(call: Callable[[], Awaitable[T]], *, retried: Callable[[], None] = lambda: None) -> T:
