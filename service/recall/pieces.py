@@ -94,11 +94,11 @@ def rewritten(block: bytes, entries: Mapping[int, bool | None], *, dimension: in
     return b"".join(rows), found
 
 
-def nearest(blocks: Iterable[bytes], vector: Vector, wanted: Wanted, limit: int) -> list[Near]:
-    """The `limit` wanted rows, or fewer, whose signs differ least from the vector's, in no order."""
+def nearest(blocks: Iterable[bytes], signs: bytes, wanted: Wanted, limit: int) -> list[Near]:
+    """The `limit` wanted rows, or fewer, whose signs differ least from `signs`, in no order."""
     import numpy as np
 
-    signs = np.frombuffer(_padded(vector.signs), dtype="<u8")
+    words = np.frombuffer(_padded(signs), dtype="<u8")
     unwanted = np.array(sorted(wanted.unwanted), np.int64)
     form = np.dtype(
         [
@@ -109,19 +109,19 @@ def nearest(blocks: Iterable[bytes], vector: Vector, wanted: Wanted, limit: int)
             ("role", "u1"),
             ("superseded", "?"),
             ("unused", "V1"),
-            ("signs", "<u8", (len(signs),)),
+            ("signs", "<u8", (len(words),)),
         ]
     )
     ids, distances = np.empty(0, np.int64), np.empty(0, np.uint16)
     # No row that is as far as the farthest of enough nearer ones can be among the nearest.
-    too_far = len(signs) * 64 + 1
+    too_far = len(words) * 64 + 1
     for chunk in _chunks(blocks):
         rows = np.frombuffer(chunk, dtype=form)
         keep = _mask(rows, wanted, unwanted)
         if keep is not None:
             rows = rows[keep]
         found = np.zeros(len(rows), np.uint16)
-        for place, word in enumerate(signs):
+        for place, word in enumerate(words):
             found += np.bitwise_count(rows["signs"][:, place] ^ word)
         nearer = np.flatnonzero(found < too_far)
         if not wanted.superseded:

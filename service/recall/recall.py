@@ -23,7 +23,7 @@ from abridged.service.recall.passages import passage_of, pieces_of, snippet_of
 from abridged.service.recall.projection import Projection, require_same
 from abridged.service.recall.query import Query
 from abridged.service.recall.search import ENTRIES_MAX, Asked, Entry, Found, Mode, Opening, Search, Searcher
-from abridged.service.recall.vectors import Embedder, quantized
+from abridged.service.recall.vectors import Embedder, direction
 from abridged.service.tokenizers.estimated import EstimatingCounter
 
 FULL_HITS = 10
@@ -301,4 +301,4 @@ async def _asked(query: Query, embedder: Embedder) -> Asked:
     def require(name: str, known: int) -> None:
         require_same(embedder, rows.shape[1], name=name, known=known)
 
-    return Asked(quantized(rows)[0], require)
+    return Asked(direction(rows[0]), require)

@@ -39,7 +39,7 @@ from abridged.service.recall.passages import PIECES_MAX
 from abridged.service.recall.pieces import Wanted, nearest, shelf_of
 from abridged.service.recall.query import Query
 from abridged.service.recall.standing import STANDING
-from abridged.service.recall.vectors import Vector, cosines
+from abridged.service.recall.vectors import Direction, cosines
 
 HITS_MAX = 100
 """Limit on the hits of a search, and on the exchanges of each order that are fused."""
@@ -128,7 +128,7 @@ class Asked:
     """A query as a vector: None where it has no angle. `require` raises unless it can be compared with vectors of a
     model's name and a dimension, which is 0 without vectors."""
 
-    vector: Vector | None
+    vector: Direction | None
     require: Callable[[str, int], None]
 
 
@@ -431,17 +431,17 @@ def _count(connection: Connection, table: str, matching: str, limit: int) -> int
     return int(connection.execute(sql, (matching, limit)).fetchone()[0])
 
 
-def _by_meaning(connection: Connection, search: Search, scope: tuple[int, int], vector: Vector) -> list[_Ranked]:
+def _by_meaning(connection: Connection, search: Search, scope: tuple[int, int], vector: Direction) -> list[_Ranked]:
     namespace, conversation = scope
     table = blocks_table(namespace)
     shelf = ("", ()) if not conversation else (" WHERE shelf = ?", (shelf_of(conversation),))
     blocks = connection.execute(f"SELECT rows FROM {table}{shelf[0]}", shelf[1])
-    near = nearest((rows for (rows,) in blocks), vector, _wanted(connection, search, scope), NEAR_MAX)
+    near = nearest((rows for (rows,) in blocks), vector.signs, _wanted(connection, search, scope), NEAR_MAX)
     found = connection.executemany("SELECT id, vector FROM vectors WHERE id = ?", ((piece.id,) for piece in near))
     return _nearest_entries(vector, dict(found))
 
 
-def _nearest_entries(vector: Vector, steps: Mapping[int, bytes]) -> list[_Ranked]:
+def _nearest_entries(vector: Direction, steps: Mapping[int, bytes]) -> list[_Ranked]:
     """The entries of pieces, each as near as its nearest one."""
     best: dict[int, _Ranked] = {}
     scores = cosines(vector, list(steps.values()))

@@ -66,7 +66,7 @@ def test_the_nearest_pieces_are_those_that_a_look_at_each_one_finds(pieces, quer
         packs.append(packed(row, Vector(of_row, b"")))
     blocks = [b"".join(packs[at : at + block]) for at in range(0, len(packs), block)]
 
-    found = nearest(blocks, Vector(query, b""), by, limit)
+    found = nearest(blocks, query, by, limit)
 
     distances = {at: distance(query, of_row) for at, (row, of_row) in known.items() if is_wanted(row, by)}
     assert all(distances[near.id] == near.distance for near in found)
@@ -87,7 +87,7 @@ def test_the_nearest_is_found_wherever_it_lies_among_many_blocks():
         changed: list[Any] = [*blocks]
         changed[place] += packed(Row(7_777_777, 1, 1, 1, 2, False), near)
 
-        assert (7_777_777, 0) in nearest(changed, near, Wanted(), 5)
+        assert (7_777_777, 0) in nearest(changed, near.signs, Wanted(), 5)
 
 
 @given(
