@@ -40,7 +40,6 @@ _POLICY_ENUMS: Mapping[str, EnumMap[Any]] = {
     "summary_role": SUMMARY_ROLES,
     "record_form": DRAFT_FORMS,
 }
-_POLICY_FIELDS = tuple(f.name for f in conversation_pb2.PolicyOverrides.DESCRIPTOR.fields)
 _ENUM_FIELDS = frozenset(_POLICY_ENUMS)
 
 
@@ -133,14 +132,24 @@ def ranges_to_proto(ranges: Iterable[MessageRange]) -> list[summary_pb2.MessageR
     return list(map(RANGE.to_proto, ranges))
 
 
+def _policy_name(field: FieldDescriptor) -> str:
+    """The policy's name of a field of the contract, which has durations where the policy has seconds."""
+    return field.name if field.message_type is None else f"{field.name}_s"
+
+
+_POLICY_FIELDS = {_policy_name(field): field for field in conversation_pb2.PolicyOverrides.DESCRIPTOR.fields}
+
+
 def overrides_from_proto(proto: conversation_pb2.PolicyOverrides) -> Mapping[str, Any]:
     """The fields that are set; an enum's UNSPECIFIED counts as unset."""
-    return MappingProxyType({field.name: _policy_value(field, value) for field, value in proto.ListFields()})
+    return MappingProxyType({_policy_name(field): _policy_value(field, value) for field, value in proto.ListFields()})
 
 
 def _policy_value(field: FieldDescriptor, value: Any) -> Any:
     if field.is_repeated:
         return tuple(value)
+    if isinstance(value, Duration):
+        return value.seconds
     return _POLICY_ENUMS[field.name].to_domain(value) if field.name in _ENUM_FIELDS else value
 
 
@@ -148,7 +157,10 @@ def overrides_to_proto(overrides: Mapping[str, Any]) -> conversation_pb2.PolicyO
     """The same fields, set."""
     proto = conversation_pb2.PolicyOverrides()
     for name, value in overrides.items():
-        if isinstance(value, tuple):
+        field = _POLICY_FIELDS[name]
+        if field.message_type is not None:
+            getattr(proto, field.name).CopyFrom(Duration(seconds=value))
+        elif isinstance(value, tuple):
             getattr(proto, name).extend(value)
         else:
             setattr(proto, name, _POLICY_ENUMS[name].to_proto(value) if name in _ENUM_FIELDS else value)
