@@ -12,7 +12,7 @@ from typing import Final
 
 from abridged.service.extraction.tasks import addressed, announces, deadline_of, owner_of
 from abridged.service.text.identifiers import identifiers
-from abridged.service.text.phrases import Phrase, Words, has_phrase, pattern_of, words_of
+from abridged.service.text.phrases import Phrase, Words, has_phrase, section_of, words_of
 from abridged.service.text.sentences import is_question, terms_of, without_quotations
 
 _ENDED: Final = re.compile(r"[.!\u2026\u3002\uff01][\"'\u201d\u2019)\]]{0,3}$")
@@ -104,7 +104,7 @@ def asks(sentence: str) -> bool:
     bare = plain.rstrip(_WIDE_STOP)
     # Japanese and Chinese ask by the last word of a sentence, with a full stop after it.
     return len(bare) < len(plain) and any(
-        found.end() >= len(bare) for found in pattern_of(Phrase.ASKS_UNMARKED).finditer(plain)
+        found.end() >= len(bare) for found in section_of(Phrase.ASKS_UNMARKED).finditer(plain)
     )
 
 
@@ -168,7 +168,7 @@ def stands_alone(text: str) -> bool:
     are never general, so their sentences pass with two.
     """
     bare = _openings().sub("", text)
-    named = pattern_of(Phrase.POINTS_ONLY).sub(" ", bare)
+    named = section_of(Phrase.POINTS_ONLY).sub(" ", bare)
     words_min = _NAMING_MIN if named == bare else 2 * _NAMING_MIN
     return (
         has_phrase(bare, Phrase.NAMES_CHOICE)
@@ -180,20 +180,20 @@ def stands_alone(text: str) -> bool:
 @cache
 def _openings() -> re.Pattern[str]:
     """The words that take up what was said before, at the beginning of a text."""
-    return re.compile(rf"^\W*(?:(?:{pattern_of(Phrase.OPENS_REPLY).pattern})[\s,.!;:]*)+", re.IGNORECASE)
+    return re.compile(rf"^\W*(?:(?:{section_of(Phrase.OPENS_REPLY).pattern})[\s,.!;:]*)+", re.IGNORECASE)
 
 
 def _says_unsupposed(plain: str, kind: Phrase) -> bool:
     """Return whether a text has such a phrase, and no `if` before it."""
-    found = pattern_of(kind).search(plain)
+    found = section_of(kind).search(plain)
     return found is not None and not _is_supposed(plain[: found.start()])
 
 
 def _says_firmly(plain: str, kind: Phrase) -> bool:
     """Return whether a text has such a phrase with no `if` before it, and no `not` before it in its clause."""
     # Phrases such as `not only` deny nothing; spaces in their place keep the places of the others.
-    denying = pattern_of(Phrase.DENIES_NOTHING).sub(lambda idiom: " " * len(idiom[0]), plain)
-    starts = (found.start() for found in pattern_of(kind).finditer(plain))
+    denying = section_of(Phrase.DENIES_NOTHING).sub(lambda idiom: " " * len(idiom[0]), plain)
+    starts = (found.start() for found in section_of(kind).finditer(plain))
     reaches = (slice(max(0, start - _BEFORE_CHARS), start) for start in starts)
     return any(
         not _is_supposed(plain[reach]) and not has_phrase(_STOP.split(denying[reach])[-1], Phrase.DENIES)
@@ -204,8 +204,8 @@ def _says_firmly(plain: str, kind: Phrase) -> bool:
 def _is_supposed(before: str) -> bool:
     """Return whether a text that ends here supposes what comes next. `Whether it holds, nobody knows` supposes
     nothing."""
-    supposed = pattern_of(Phrase.SUPPOSES).search(before)
-    return supposed is not None and pattern_of(Phrase.ASKS_INDIRECTLY).match(supposed[0]) is None
+    supposed = section_of(Phrase.SUPPOSES).search(before)
+    return supposed is not None and section_of(Phrase.ASKS_INDIRECTLY).match(supposed[0]) is None
 
 
 def _is_in_capitals(plain: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from abridged.service.extraction.passages import Passage, Scored
 from abridged.service.text.mentions import mentions
-from abridged.service.text.phrases import Phrase, has_phrase, pattern_of
+from abridged.service.text.phrases import Phrase, has_phrase, section_of
 from abridged.service.text.sentences import Terms, terms_of
 from abridged.service.text.words import STEM_CHARS
 
@@ -194,12 +194,12 @@ def _statement(passage: Passage) -> _Statement:
     text = passage.text
     corrects = len(text) <= _SHORT_CHARS and has_phrase(text, Phrase.CORRECTS)
     given_up = (
-        found[found.lastindex].strip(" .,") for found in pattern_of(Phrase.GIVES_UP).finditer(text) if found.lastindex
+        found[found.lastindex].strip(" .,") for found in section_of(Phrase.GIVES_UP).finditer(text) if found.lastindex
     )
     return _Statement(
         passage,
         frozenset(_VALUE.findall(text)),
-        terms_of(_GRAMMAR.sub(" ", _VALUE.sub(" ", pattern_of(Phrase.CORRECTS).sub(" ", text)))),
+        terms_of(_GRAMMAR.sub(" ", _VALUE.sub(" ", section_of(Phrase.CORRECTS).sub(" ", text)))),
         corrects,
         frozenset(filter(_is_value, given_up)) if corrects else frozenset(),
     )

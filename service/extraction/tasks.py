@@ -11,7 +11,7 @@ import re
 from functools import cache
 from typing import Final
 
-from abridged.service.text.phrases import Phrase, Words, has_phrase, pattern_of, patterns_of, words_of
+from abridged.service.text.phrases import Phrase, Words, has_phrase, patterns_of, section_of, words_of
 
 _SPEAKER: Final = r"^(?:[\w .'-]{1,60}: )?"
 _WORD: Final = r"[^\W\d_a-z][^\W\d_]{1,20}"
@@ -79,7 +79,7 @@ def addressed(plain: str) -> str:
 
 @cache
 def _request_to_name() -> re.Pattern[str]:
-    return re.compile(rf"{_SPEAKER}@?{_NAME},? (?:{pattern_of(Phrase.ADDRESSES).pattern})")
+    return re.compile(rf"{_SPEAKER}@?{_NAME},? (?:{section_of(Phrase.ADDRESSES).pattern})")
 
 
 def _subject_of(plain: str) -> str:
@@ -113,5 +113,5 @@ def due_of(sentence: str) -> str:
 
 
 def _first(kind: Phrase, sentence: str) -> str:
-    found = pattern_of(kind).search(sentence.replace("\u2019", "'"))
+    found = section_of(kind).search(sentence.replace("\u2019", "'"))
     return next(filter(None, found.groups()), "") if found is not None else ""

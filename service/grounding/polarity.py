@@ -24,7 +24,7 @@ from typing import Final
 from abridged.service.domain.message import Role
 from abridged.service.grounding.reading import Passage
 from abridged.service.grounding.support import Concordance, Heard, Support
-from abridged.service.text.phrases import Phrase, has_phrase, pattern_of
+from abridged.service.text.phrases import Phrase, has_phrase, section_of
 from abridged.service.text.sentences import parts_of
 from abridged.service.text.words import folded, word_runs
 
@@ -243,7 +243,7 @@ def _source_clauses(passages: Sequence[Passage], words: frozenset[str], concorda
             continue
         reply = concordance.after(passages[-1])
         opening = folded(reply.text) if reply else ""
-        if pattern_of(Phrase.SAYS_NO).match(opening):
+        if section_of(Phrase.SAYS_NO).match(opening):
             for clause in _clauses(sentence, numbers):
                 yield _Clause(dict.fromkeys(clause.words, True), 1, frozenset(clause.words), numbers, asked=True)
 
@@ -252,15 +252,15 @@ def _clauses(sentence: str, numbers: tuple[int, ...]) -> Iterator[_Clause]:
     plain = sentence.replace("\u2019", "'")
     for pattern, other in _OPPOSITES:
         plain = pattern.sub(other, plain)
-    texts = _clause_ends().split(pattern_of(Phrase.DENIES_NOTHING).sub(" ", plain))
+    texts = _clause_ends().split(section_of(Phrase.DENIES_NOTHING).sub(" ", plain))
     for place, text in enumerate(texts):
-        if pattern_of(Phrase.IS_CONDITION).match(text):
+        if section_of(Phrase.IS_CONDITION).match(text):
             continue
-        kept, *dropped = pattern_of(Phrase.REPLACES).split(text, maxsplit=1)
+        kept, *dropped = section_of(Phrase.REPLACES).split(text, maxsplit=1)
         beside = any(_limit_start().match(other) for other in texts[max(place - 1, 0) : place + 2])
         limit = beside or has_phrase(text, Phrase.SETS_LIMIT)
         for part, is_dropped in ((kept, False), *((part, True) for part in dropped)):
-            found = list(pattern_of(Phrase.DENIES).finditer(pattern_of(Phrase.DENIES_TWICE).sub("  ", part)))
+            found = list(section_of(Phrase.DENIES).finditer(section_of(Phrase.DENIES_TWICE).sub("  ", part)))
             reached = [(negation, _words(_reach(part, negation))) for negation in found]
             denied = {word for _, words in reached for word in words}
             turned = has_phrase(part, Phrase.REFUSES) is not is_dropped
@@ -274,19 +274,19 @@ def _clauses(sentence: str, numbers: tuple[int, ...]) -> Iterator[_Clause]:
 
 @cache
 def _clause_ends() -> re.Pattern[str]:
-    begins = (pattern_of(kind).pattern for kind in (Phrase.BEGINS_CLAUSE, Phrase.PREFERS))
+    begins = (section_of(kind).pattern for kind in (Phrase.BEGINS_CLAUSE, Phrase.PREFERS))
     return re.compile("|".join((_CLAUSE_STOP, *begins)))
 
 
 @cache
 def _limit_start() -> re.Pattern[str]:
-    limits, exceptions = pattern_of(Phrase.SETS_LIMIT).pattern, pattern_of(Phrase.MAKES_EXCEPTION).pattern
+    limits, exceptions = section_of(Phrase.SETS_LIMIT).pattern, section_of(Phrase.MAKES_EXCEPTION).pattern
     return re.compile(rf"\W*(?:{limits}|{exceptions})")
 
 
 def _heads(negation: re.Match[str], words: Sequence[str]) -> Sequence[str]:
     """The words next to a negation, of those that it denies."""
-    if pattern_of(Phrase.DENIES_BEFORE).fullmatch(negation[0]):
+    if section_of(Phrase.DENIES_BEFORE).fullmatch(negation[0]):
         return words[-_HEAD_WORDS:]
     is_last = not _words(negation.string[negation.end() :])
     return words if is_last else words[:_HEAD_WORDS]
@@ -295,9 +295,9 @@ def _heads(negation: re.Match[str], words: Sequence[str]) -> Sequence[str]:
 def _reach(text: str, negation: re.Match[str]) -> str:
     """The text that a negation denies: the text after it, or before it at the end of a clause."""
     before, after = text[: negation.start()], text[negation.end() :]
-    if pattern_of(Phrase.DENIES_BEFORE).fullmatch(negation[0]):
+    if section_of(Phrase.DENIES_BEFORE).fullmatch(negation[0]):
         return before[-_REACH_CHARS:]
-    ending = pattern_of(Phrase.ENDS_DENIAL).search(after)
+    ending = section_of(Phrase.ENDS_DENIAL).search(after)
     reached = after[: ending.start()] if ending and _words(after[: ending.start()]) else after
     if not _words(reached):
         return " ".join(_WORD.findall(before)[-_REACH_BACK_WORDS:])

@@ -16,7 +16,7 @@ from typing import Final
 from abridged.service.domain.message import Role
 from abridged.service.grounding.reading import Passage
 from abridged.service.grounding.support import Concordance, Heard, Support, keys_in
-from abridged.service.text.phrases import Phrase, has_phrase, pattern_of
+from abridged.service.text.phrases import Phrase, has_phrase, section_of
 from abridged.service.text.sentences import parts_of
 from abridged.service.text.words import folded
 
@@ -105,7 +105,7 @@ def _parted(plain: list[str]) -> tuple[list[str], list[str]]:
 def is_taken_up(heard: Heard, concordance: Concordance) -> bool:
     """Return whether users agree to a proposal, or do not turn it down in the few words that they say next."""
     for place, reply in enumerate(_replies(heard.passages[-1], concordance)):
-        if pattern_of(Phrase.AGREES).match(reply) or (
+        if section_of(Phrase.AGREES).match(reply) or (
             has_phrase(reply, Phrase.TAKES_UP) and not has_phrase(reply, Phrase.TURNS_DOWN)
         ):
             return True

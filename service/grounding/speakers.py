@@ -17,7 +17,7 @@ from abridged.service.domain.message import Role
 from abridged.service.grounding.polarity import is_quoted
 from abridged.service.grounding.roles import is_taken_up
 from abridged.service.grounding.support import Concordance, Heard, Support
-from abridged.service.text.phrases import Phrase, has_phrase, pattern_of
+from abridged.service.text.phrases import Phrase, has_phrase, section_of
 from abridged.service.text.sentences import is_question
 from abridged.service.text.words import folded, word_forms
 
@@ -81,7 +81,7 @@ def _is_quotation(statement: str, support: Support) -> bool:
 
 
 def _first(plain: str, *kinds: Phrase) -> re.Match[str] | None:
-    found = [match for kind in kinds if (match := pattern_of(kind).search(plain))]
+    found = [match for kind in kinds if (match := section_of(kind).search(plain))]
     return min(found, key=re.Match.start, default=None)
 
 
@@ -90,7 +90,7 @@ def _speaker(plain: str, act: re.Match[str]) -> Role | None:
     subject = _subject(plain, act)
     if _is_assistant(subject) or has_phrase(plain[act.end() :], Phrase.ASSISTANT_FOLLOWS):
         return Role.ASSISTANT
-    nameless = pattern_of(Phrase.NAMES_NOBODY).finditer(plain)
+    nameless = section_of(Phrase.NAMES_NOBODY).finditer(plain)
     if not _WORD.search(subject) or any(found.start() <= act.start() < found.end() for found in nameless):
         return None
     return Role.USER
@@ -105,7 +105,7 @@ def _subject(plain: str, act: re.Match[str]) -> str:
 
 def _is_assistant(subject: str) -> bool:
     """Return whether a subject is an assistant, and not somebody of whom it is said to be one's."""
-    found = pattern_of(Phrase.NAMES_ASSISTANT).search(subject)
+    found = section_of(Phrase.NAMES_ASSISTANT).search(subject)
     return found is not None and not has_phrase(subject[: found.start()], Phrase.IS_ASIDE)
 
 

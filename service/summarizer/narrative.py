@@ -22,7 +22,7 @@ from abridged.service.grounding.comparison import talks_of_format, without_loops
 from abridged.service.grounding.draft import echoes_instructions, is_data
 from abridged.service.grounding.support import Concordance
 from abridged.service.summarizer.statements import narrative_problems
-from abridged.service.text.phrases import Phrase, pattern_of
+from abridged.service.text.phrases import Phrase, section_of
 from abridged.service.text.sentences import parts_of, unrepeated
 from abridged.service.text.words import folded, script_runs
 
@@ -136,7 +136,7 @@ def _count_of_words(sentence: str) -> int:
 
 def _attributed(sentence: str, quotable: Quotable) -> str:
     """A sentence in the first person that is a person's own, with the speaker before it."""
-    if pattern_of(Phrase.IS_FIRST_PERSON).match(sentence) is None:
+    if section_of(Phrase.IS_FIRST_PERSON).match(sentence) is None:
         return sentence
     found = quotable.source_of(sentence)
     return f"\n{found[1]}: {sentence.strip()}\n" if found is not None and found[1] else sentence

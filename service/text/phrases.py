@@ -156,8 +156,8 @@ class Languages:
 
     lines: Mapping[str, tuple[str, ...]]
 
-    def pattern(self, kind: Phrase) -> Section:
-        """One expression that finds every phrase of the section; it finds nothing if no language has the section."""
+    def section(self, kind: Phrase) -> Section:
+        """The lines of a section, to search for; it finds nothing if no language has them."""
         return Section(self.lines.get(kind, ()))
 
     def words(self, kind: Words) -> frozenset[str]:
@@ -178,13 +178,13 @@ def read(folder: Traversable) -> Languages:
 
 
 @cache
-def pattern_of(kind: Phrase) -> Section:
-    """The expression of a section in the languages that the product knows, which are read at the first use."""
-    return _shipped().pattern(kind)
+def section_of(kind: Phrase) -> Section:
+    """The lines of a section in the languages that the product knows, which are read at the first use."""
+    return _shipped().section(kind)
 
 
 def has_phrase(text: str, kind: Phrase) -> bool:
-    return pattern_of(kind).is_in(text)
+    return section_of(kind).is_in(text)
 
 
 @cache

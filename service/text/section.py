@@ -22,8 +22,8 @@ _ALIKE: Final = dict(
         strict=True,
     )
 )
-"""The letters that `re.IGNORECASE` takes for others than `str.lower` makes of them, with those others. In lower case
-U+0130 would be two characters, and U+03A3 one that its neighbours decide."""
+"""The letters that `re.IGNORECASE` takes for others than `str.lower` makes of them, with those others; but for U+0345,
+which is no letter. In lower case U+0130 would be two characters, and U+03A3 one that its neighbours decide."""
 
 _UNLIKE: Final = re.compile(f"[{''.join(_ALIKE)}]")
 _SET: Final = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]")

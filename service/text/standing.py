@@ -14,7 +14,7 @@ from itertools import islice, pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from abridged.service.text.phrases import Phrase, has_phrase, pattern_of
+from abridged.service.text.phrases import Phrase, has_phrase, section_of
 from abridged.service.text.secrets import contains_secret
 from abridged.service.text.sentences import is_question, parts_of, terms_of, without_quotations
 
@@ -206,6 +206,6 @@ def _plain(text: str) -> str:
 
 def _stems(text: str) -> frozenset[str]:
     """The numbers and the beginnings of the words that name things, without those that name a rule as such."""
-    named = pattern_of(Phrase.ANNOUNCES_RULE).sub(" ", text)
+    named = section_of(Phrase.ANNOUNCES_RULE).sub(" ", text)
     words = (term[:_STEM_CHARS] for term in terms_of(named) if len(term) >= _WORD_MIN or term >= _WIDE)
     return frozenset((*words, *_NUMBER.findall(named)))

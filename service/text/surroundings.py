@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from abridged.service.text.identifiers import Identifier, IdentifierKind
-from abridged.service.text.phrases import Phrase, Words, has_phrase, pattern_of, words_of
+from abridged.service.text.phrases import Phrase, Words, has_phrase, section_of, words_of
 from abridged.service.text.secrets import MASK
 from abridged.service.text.sentences import is_question
 from abridged.service.text.words import is_spaceless, word_keys
@@ -129,7 +129,7 @@ class Block:
         if not said:
             return around._replace(about=word_keys(around.name))
         sentence = self._text[opening:closing]
-        changes = pattern_of(Phrase.CORRECTS).search(sentence) is not None
+        changes = section_of(Phrase.CORRECTS).search(sentence) is not None
         return around._replace(
             about=word_keys(f"{self._words[opening : found.start]} {self._words[end:closing]}"),
             changes=changes,
@@ -213,7 +213,7 @@ def _is_supposed(sentence: str) -> bool:
 
 def _given_up(sentence: str) -> Iterator[int]:
     """The places of what a sentence says holds no longer."""
-    for match in pattern_of(Phrase.GIVES_UP).finditer(sentence):
+    for match in section_of(Phrase.GIVES_UP).finditer(sentence):
         if match.lastindex:
             yield match.start(match.lastindex)
 

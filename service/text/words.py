@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from abridged.service.text.phrases import Phrase, Words, pattern_of, words_of
+from abridged.service.text.phrases import Phrase, Words, section_of, words_of
 
 STEM_CHARS: Final = 5
 """Leading characters of a longer word that are compared."""
@@ -90,7 +90,7 @@ def word_runs(text: str) -> Iterator[tuple[str, int]]:
 def word_forms(text: str) -> Iterator[tuple[str, int]]:
     """The words of `word_runs` as they are written, folded."""
     empty = _empty_words()
-    for run, size in script_runs(pattern_of(Phrase.TALKS).sub(" ", folded(text))):
+    for run, size in script_runs(section_of(Phrase.TALKS).sub(" ", folded(text))):
         if not size:
             if len(run) > 1 and run not in empty:
                 yield run, 0

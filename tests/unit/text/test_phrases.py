@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from abridged.service import text as package
-from abridged.service.text.phrases import BrokenPhrases, Phrase, Words, pattern_of, read, words_of
+from abridged.service.text.phrases import BrokenPhrases, Phrase, Words, read, section_of, words_of
 
 PACKAGE = Path(package.__file__).parents[1]
 
@@ -86,17 +86,17 @@ def test_languages_are_searched_together(tmp_path):
 
     languages = read(tmp_path)
 
-    found = languages.pattern(Phrase.GIVES_TASK).finditer("zorg Plax plix")
+    found = languages.section(Phrase.GIVES_TASK).finditer("zorg Plax plix")
     assert [match[0] for match in found] == ["zorg", "Plax", "plix"]
-    assert languages.pattern(Phrase.DECIDES).search("plix zorg") is None
+    assert languages.section(Phrase.DECIDES).search("plix zorg") is None
     assert languages.words(Words.ARTICLES) == {"glu", "gla", "mu"}
 
 
 @pytest.mark.parametrize("kind", Phrase)
 def test_every_section_of_expressions_has_lines(kind):
     """No section is left that nothing fills, and none finds the empty text."""
-    assert pattern_of(kind).pattern != "(?!)"
-    assert pattern_of(kind).search("") is None
+    assert section_of(kind).pattern != "(?!)"
+    assert section_of(kind).search("") is None
 
 
 @pytest.mark.parametrize("kind", Words)

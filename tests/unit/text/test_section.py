@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abridged.service.text.phrases import Phrase, pattern_of, patterns_of
+from abridged.service.text.phrases import Phrase, patterns_of, section_of
 from abridged.service.text.section import Section, in_lower
 from abridged.service.text.sentences import parts_of
 from tests.support.shared_data import FILES, shared_chats
@@ -186,7 +186,7 @@ def test_sections_find_what_the_whole_expression_finds(sentences) -> None:
     """Each section, in sentences of many languages: the same phrases at the same places."""
     for sentence in sentences():
         for kind in Phrase:
-            assert spans(pattern_of(kind).finditer(sentence)) == spans(plain(kind).finditer(sentence)), (kind, sentence)
+            assert spans(section_of(kind).finditer(sentence)) == spans(plain(kind).finditer(sentence)), (kind, sentence)
 
 
 @settings(max_examples=100)
@@ -200,4 +200,4 @@ def test_a_phrase_is_found_in_any_case_and_company(data: st.DataObject) -> None:
         st.sampled_from([phrase, f"Also, {phrase} 👍", phrase.upper(), phrase.title(), f"\u0130 {phrase}"])
     )
 
-    assert spans(pattern_of(kind).finditer(text)) == spans(plain(kind).finditer(text))
+    assert spans(section_of(kind).finditer(text)) == spans(plain(kind).finditer(text))
