@@ -149,7 +149,8 @@ async def billed(chats: Sequence[PlayedChat], strategy: Strategy, pace: Pace = S
     def summarized(name: str, asked: int, answered: int, after: Sequence[Message] = ()) -> None:
         nonlocal summaries
         summaries += 1
-        cache.used(name)
+        if after:
+            cache.used(name)
         bill.summarized(name, asked=asked, answered=answered, after=after)
 
     middleware = SummarizationMiddleware(CONTEXT_LENGTH, summarized)

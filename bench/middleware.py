@@ -3,7 +3,8 @@ messages, whenever they are too long before a call of the model.
 
 The rules and the defaults are those of `langchain.agents.middleware.summarization` 1.0. There is no default for the
 trigger: the one here is that of the examples in LangChain's documentation. Tokens are estimated as the sidecar does.
-Summaries are made of the messages' own sentences, as those of the scripted model, and as long as CHAIN's records.
+Summaries are made of the messages' own sentences, as those of the scripted model, and as long as CHAIN's records. A
+message that is too long to be read whole is left out, where LangChain reads a part of it.
 """
 
 from __future__ import annotations

@@ -233,7 +233,13 @@ async def played(
     clock = clock or Clock()
     scripted = _Scripted(costs, on_call, away=away, clock=lambda: clock.now_us / 1e6)
     player = _Player(
-        *(costs, context_length, policy, on_window, scripted, clock, pauses_s),
+        costs,
+        context_length,
+        policy=policy,
+        on_window=on_window,
+        scripted=scripted,
+        clock=clock,
+        pauses_s=pauses_s,
         model=model,
         extractive=extractive,
         after_chat=after_chat,
@@ -277,12 +283,12 @@ class _Player:
         self,
         costs: Costs,
         context_length: int,
+        *,
         policy: Policy,
         on_window: OnWindow,
         scripted: _Scripted,
         clock: Clock,
         pauses_s: Mapping[str, Sequence[float]],
-        *,
         model: SummaryModel | None,
         extractive: bool,
         after_chat: bool,

@@ -23,8 +23,7 @@ from abridged.service.conversations.snapshots import ConversationSnapshots
 from abridged.service.conversations.table import ConversationTable
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.profiles.profile import HeldBy
-from abridged.service.domain.profiles.registry import profile_of
-from abridged.service.domain.triggers import held_by
+from abridged.service.domain.triggers import held_by, idle_from_us
 from abridged.service.models.settings import SettingUnusable
 from abridged.service.telemetry.commits import CommitReport
 
@@ -67,7 +66,7 @@ def open_log(
         return held_by(state, policies.of(state.settings), state.updated_us)
 
     def idle(state: Conversation) -> int:
-        return profile_of(state.settings.profile).idle_from_us(state, policies.of(state.settings))
+        return idle_from_us(state, policies.of(state.settings))
 
     def fatal(error: Exception) -> None:
         if isinstance(error, LogGone):

@@ -75,6 +75,7 @@ from abridged.service.domain.profiles.registry import profile_of
 from abridged.service.domain.ranges import common, covers, without
 from abridged.service.domain.record import MessageRange
 from abridged.service.domain.tokens import calibrated_tokens
+from abridged.service.domain.triggers import idle_from_us
 from abridged.service.turn import TURN_WEIGHT_MAX, run_off_loop
 
 ATTEMPTS_MAX = 5
@@ -312,7 +313,7 @@ class Conversations:
 
     def idle_from_us(self, state: Conversation) -> int:
         """The time at which the rules have to be asked again if nothing happens; 0 for never."""
-        return profile_of(state.settings.profile).idle_from_us(state, self._policies.of(state.settings))
+        return idle_from_us(state, self._policies.of(state.settings))
 
     def now_us(self) -> int:
         """Microseconds since the epoch."""

@@ -23,9 +23,11 @@ from abridged.service.domain.conversation import Conversation, next_remake
 from abridged.service.domain.errors import ConversationHasForks
 from abridged.service.domain.events import ConversationForked, Event, MessageAppended, Settings
 from abridged.service.domain.fold import fold
+from abridged.service.domain.policy import ProfileName
 from abridged.service.domain.profiles.profile import HeldBy
 from abridged.service.domain.profiles.registry import profile_of
 from abridged.service.domain.tokens import Taught
+from abridged.service.domain.triggers import idle_from_us
 
 Held = Callable[[Conversation], HeldBy | None]
 """The reason that holds a window past its trigger, as of its last event."""
@@ -39,8 +41,7 @@ SETTINGS_KEPT_MAX = 2_048
 
 def idle_by_default(state: Conversation) -> int:
     """Return the time by the defaults of the conversation's profile, for tables whose users have no other policy."""
-    profile = profile_of(state.settings.profile)
-    return profile.idle_from_us(state, profile.defaults())
+    return idle_from_us(state, profile_of(state.settings.profile).defaults())
 
 
 def nothing_held(_state: Conversation) -> HeldBy | None:
@@ -352,8 +353,9 @@ def _asked_again_us(state: Conversation, idle: Idle) -> int:
 
 
 def is_row_of(row: Row, state: Conversation, position: int) -> bool:
-    """Return whether the row says of a conversation what the fold of its events says; `held_by` and the end of a
-    silence depend on the policy, too."""
+    """Return whether the row says of a conversation what the fold of its events says; `held_by`, and the time up to
+    which CHAIN has a pass wait for a warm cache, depend on the policy, too."""
     expected = row_of(row.key, state, position, settings_to_bytes(state.settings))
-    waits_us = row.wait_until_us if state.failures_in_row else expected.wait_until_us
+    may_defer = state.settings.profile is ProfileName.CHAIN and not state.failures_in_row
+    waits_us = expected.wait_until_us if may_defer else row.wait_until_us
     return row._replace(held_by="", wait_until_us=waits_us) == expected

@@ -82,8 +82,14 @@ def held_by(state: Conversation, policy: Policy, now_us: int) -> HeldBy | None:
     if state.waiting(now_us) and not may_stand_in(state, policy):
         return HeldBy.WAITING_AFTER_FAILURE
     held = profile.held_by(state, policy)
-    has_cooled = held is HeldBy.CACHE_WARM and now_us >= profile.idle_from_us(state, policy)
+    has_cooled = held is HeldBy.CACHE_WARM and now_us >= idle_from_us(state, policy)
     return None if has_cooled else held
+
+
+def idle_from_us(state: Conversation, policy: Policy) -> int:
+    """Return the time at which the rules have to be asked again if nothing happens, in microseconds since the epoch; 0
+    for never."""
+    return profile_of(policy.profile).idle_from_us(state, policy)
 
 
 def may_stand_in(state: Conversation, policy: Policy) -> bool:
