@@ -157,8 +157,8 @@ class Index:
         return not busy
 
     def unembedded(self, limit: int) -> list[Unembedded]:
-        """The oldest entries without vectors; one of a text that the log has no longer is empty. Raises EventLogError
-        when the log cannot be read."""
+        """The oldest entries without vectors; one of a text that the log has no longer, or whose key is lost, is empty.
+        Raises EventLogError when the log cannot be read."""
         rows = self._connection.execute(
             "SELECT id, checksum FROM entries WHERE NOT has_vectors ORDER BY id LIMIT ?", (limit,)
         ).fetchall()
@@ -166,7 +166,8 @@ class Index:
         for entry, _ in rows:
             if entry not in found:
                 # Entries follow each other closely, so that a page has most of them.
-                found |= {event.position: event for event in self._log.read_all(after=entry - 1, limit=limit)}
+                page = self._log.scan(after=entry - 1, limit=limit)
+                found |= {event.position: event for event in page.events}
         texts = [(entry, text_of(_decoded(found[entry])) if entry in found else "", known) for entry, known in rows]
         return [Unembedded(entry, text if checksum(text) == known else "") for entry, text, known in texts]
 

@@ -22,7 +22,7 @@ from tests.support.below_grpc import below_grpc
 from tests.support.command import Ran
 from tests.support.event_logs import Clock
 from tests.support.refusal import refused
-from tests.support.searching import WORDS, searched
+from tests.support.searching import BOTH, WORDS, searched
 from tests.support.sidecar import said, sidecar
 
 OTHER = "other"
@@ -216,12 +216,13 @@ async def test_a_log_starts_without_the_key_of_its_newest_event(folder: Path, ki
     assert found_in(folder) == []
 
 
-async def test_readers_of_all_conversations_pass_by_a_lost_key(folder: Path):
+@pytest.mark.parametrize("index", [WORDS, BOTH])
+async def test_readers_of_all_conversations_pass_by_a_lost_key(folder: Path, index: dict[str, Any]):
     """A search index and a subscription get its events like erased ones; a reader of the conversation is refused.
     So others are found and erased, and an erasure by user ends at the one whose users nobody can tell."""
     spoiled(folder, GONE, SPOILS["gone"])
 
-    async with sidecar(folder, {**WORDS, **ON, "recall.path": str(folder / INDEX)}) as s:
+    async with sidecar(folder, {**index, **ON, "recall.path": str(folder / INDEX)}) as s:
         assert {hit.conversation_id for hit in (await searched(s, CANARY)).hits} == {KEPT, OTHER}
         items = s.event_log.SubscribeEvents(event_log_service_pb2.SubscribeEventsRequest())
         assert [item async for item in until_caught_up(items)]

@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from abridged.eventlog.errors import LogClosed, LogUnavailable
 from abridged.eventlog.event import NewEvent, RecordedEvent, StreamId
-from abridged.eventlog.log import Append, EventLog
+from abridged.eventlog.log import Append, EventLog, Page
 from abridged.eventlog.memory import MemoryEventLog
 from abridged.eventlog.sqlite.log import SqliteEventLog
 from abridged.service.bootstrap.recall import forgotten
@@ -657,7 +657,7 @@ async def test_a_log_that_is_closed_ends_the_making_of_vectors_without_a_word(lo
     try:
         projection.start()
         async with asyncio.timeout(PATIENCE_S):
-            await asyncio.wait(projection._tasks, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(projection._tasks)
         assert projection.progress.stopped == ""
     finally:
         await projection.close()
@@ -678,11 +678,12 @@ class Erased:
         """Return the log's events, without the text that was there."""
         return self._without(self._log.read_stream(stream, **options))
 
-    def read_all(self, **options: Any) -> list[RecordedEvent]:
-        """Do so for all streams."""
-        return self._without(self._log.read_all(**options))
+    def scan(self, **options: Any) -> Page:
+        """Return a page of all streams, without the text that was there."""
+        page = self._log.scan(**options)
+        return replace(page, events=tuple(self._without(page.events)))
 
-    def _without(self, events: list[RecordedEvent]) -> list[RecordedEvent]:
+    def _without(self, events: Iterable[RecordedEvent]) -> list[RecordedEvent]:
         blank = encode(message(1, self._text))[2]
         return [event._replace(payload=blank) if event.position == self._position else event for event in events]
 
@@ -690,7 +691,7 @@ class Erased:
 class Closed(Erased):
     """A log that can be read no longer."""
 
-    def read_all(self, **options: Any) -> list[RecordedEvent]:
+    def scan(self, **options: Any) -> Page:
         raise LogClosed("the log is closed")
 
 
