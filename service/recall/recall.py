@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
+from abridged.eventlog.errors import KeyLost
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventLog
 from abridged.service.domain.conversation import Conversation, holdings
@@ -185,7 +186,10 @@ class Recall:
         )
 
     def _ends_after(self, position: int, stream: StreamId) -> bool:
-        return any(last.position > position for last in self._log.read_stream(stream, limit=1, backward=True))
+        try:
+            return any(last.position > position for last in self._log.read_stream(stream, limit=1, backward=True))
+        except KeyLost:
+            return True
 
     async def _standing_entries(
         self, search: Search, entries_max: int, asked: Asked | None
@@ -219,7 +223,7 @@ class Recall:
     async def _state(self, stream: StreamId) -> Conversation | None:
         try:
             return await self._state_of(stream)
-        except (ConversationNotFound, ConversationIsErased, ConversationIsArchived):
+        except (ConversationNotFound, ConversationIsErased, ConversationIsArchived, KeyLost):
             return None
 
     def _with_passages(self, search: Search, found: Hits) -> Hits:
@@ -268,8 +272,11 @@ class Recall:
 
     def _event(self, search: Search, entry: Entry, found: Entry | Opening) -> Event | None:
         """The event of an entry or of its opening; None where the log says something else by now: it no longer has a
-        text that was erased since it was indexed."""
-        event = event_at(self._log, StreamId(search.namespace, entry.conversation), found.id, found.version)
+        text that was erased since it was indexed, or the key of which was lost."""
+        try:
+            event = event_at(self._log, StreamId(search.namespace, entry.conversation), found.id, found.version)
+        except KeyLost:
+            return None
         return event if checksum(text_of(event)) == found.checksum else None
 
 

@@ -237,6 +237,19 @@ async def test_readers_of_all_conversations_pass_by_a_lost_key(folder: Path, ind
         assert {hit.conversation_id for hit in (await searched(s, CANARY)).hits} == {OTHER}
 
 
+async def test_a_search_passes_by_a_conversation_whose_key_was_lost_since_it_was_indexed(folder: Path):
+    """A search of that conversation alone is refused."""
+    settings = {**WORDS, **ON, "recall.path": str(folder / INDEX)}
+    async with sidecar(folder, settings) as s:
+        assert {hit.conversation_id for hit in (await searched(s, CANARY, page_size=100)).hits} == {KEPT, GONE, OTHER}
+    spoiled(folder, GONE, SPOILS["gone"])
+
+    async with sidecar(folder, settings) as s:
+        assert {hit.conversation_id for hit in (await searched(s, CANARY, page_size=100)).hits} == {KEPT, OTHER}
+        async with refused("UNAVAILABLE", "LOG_UNAVAILABLE"):
+            await searched(s, CANARY, conversation_id=GONE)
+
+
 async def until_caught_up(items: Any) -> AsyncIterator[Any]:
     async for item in items:
         if item.HasField("caught_up"):

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from abridged.eventlog.errors import LogClosed, LogUnavailable
+from abridged.eventlog.errors import KeyLost, LogClosed, LogUnavailable
 from abridged.eventlog.event import NewEvent, RecordedEvent, StreamId
 from abridged.eventlog.log import Append, EventLog, Page
 from abridged.eventlog.memory import MemoryEventLog
@@ -484,6 +484,22 @@ async def test_a_late_index_finds_what_stands_beside_an_erased_conversation(log,
             await find(recall, "red", mode=mode, conversation="c1")
 
 
+async def test_a_late_index_finds_what_stands_beside_a_conversation_whose_key_is_lost(log, tmp_path):
+    """Whether its end is read, or its state, or its text: the first that meets the loss leaves it out."""
+    chat(log, "red secret")
+    chat(log, "red apple", name="c2")
+    without = Keyless(log, position=1)
+    async with indexed(log, tmp_path / "index"):
+        pass
+    async with indexed(without, tmp_path / "index", state_of=without.state_of) as recall:
+        assert positions(await find(recall, "red")) == [2]
+        await recall.projection.stop()
+        chat(log, "green", name="c3")
+        assert positions(await find(recall, "red")) == [2]
+        with pytest.raises(KeyLost):
+            await find(recall, "red", conversation="c1")
+
+
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("conversation", ["", "c1"])
 async def test_a_late_index_shows_no_redacted_text(log, tmp_path, mode, conversation):
@@ -693,6 +709,20 @@ class Closed(Erased):
 
     def scan(self, **options: Any) -> Page:
         raise LogClosed("the log is closed")
+
+
+class Keyless(Erased):
+    """A log without the key of the conversation `c1`."""
+
+    def read_stream(self, stream: StreamId, **options: Any) -> list[RecordedEvent]:
+        if stream.name == "c1":
+            raise KeyLost("c1")
+        return super().read_stream(stream, **options)
+
+    async def state_of(self, stream: StreamId) -> Conversation:
+        """Return the state of a conversation that has taken nothing back. Raises KeyLost for that one."""
+        self.read_stream(stream)
+        return Conversation()
 
 
 async def test_a_model_that_is_away_delays_vectors_and_not_words(log, tmp_path):
