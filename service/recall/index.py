@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from abridged.eventlog.event import NUMBER_MAX, RecordedEvent, StreamId
-from abridged.eventlog.log import EventLog
+from abridged.eventlog.log import PAGE_EVENTS_MAX, EventLog
 from abridged.eventlog.sqlite.gaps import Gaps
 from abridged.service.codec.events import UnknownEvent, decode
 from abridged.service.domain.events import (
@@ -364,9 +364,11 @@ class Index:
         self._connection.execute("DELETE FROM entries WHERE id = ?", (entry,))
         return pieces
 
-    def _events_of(self, stream: StreamId) -> Iterator[RecordedEvent]:
+    def _events_before(self, stream: StreamId, version: int) -> Iterator[RecordedEvent]:
+        # A later event may be encrypted with a key that is lost.
         after = 0
-        while page := self._log.read_stream(stream, after=after):
+        while after < version - 1:
+            page = self._log.read_stream(stream, after=after, limit=min(PAGE_EVENTS_MAX, version - 1 - after))
             yield from page
             after = page[-1].version
 
@@ -463,11 +465,8 @@ def _archived(index: Index, recorded: RecordedEvent, _event: ConversationArchive
 def _unarchived(index: Index, recorded: RecordedEvent, _event: ConversationUnarchived) -> None:
     """Index the events again that are back in their places."""
     index._forget(recorded, "TRUE")
-    for earlier in index._events_of(recorded.stream):
-        if earlier.version < recorded.version and earlier.type not in (
-            ConversationArchived.__name__,
-            ConversationUnarchived.__name__,
-        ):
+    for earlier in index._events_before(recorded.stream, recorded.version):
+        if earlier.type not in (ConversationArchived.__name__, ConversationUnarchived.__name__):
             index._apply(earlier)
 
 

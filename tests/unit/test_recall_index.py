@@ -390,6 +390,17 @@ def pieces_in(path: Path) -> int:
         connection.close()
 
 
+async def test_what_an_archive_has_given_back_does_not_need_the_key_of_later_events(log, tmp_path):
+    """A log in clear may be encrypted after that, and lose the key."""
+    chat(log, "red river")
+    append(log, StreamId("default", "c1"), [ConversationArchived("c1", 1, 1, "file", 9, "digest", {}, "", "")])
+    append(log, StreamId("default", "c1"), [ConversationUnarchived()])
+    lost = chat(log, "red stone")
+
+    async with indexed(Keyless(log, position=lost), tmp_path / "index") as recall:
+        assert positions(await find(recall, "red")) == [1]
+
+
 async def test_a_file_that_cannot_be_purged_now_is_an_error_of_the_index(log, tmp_path):
     """A purge tries again, as for a log that is away."""
     position = chat(log, *["red"] * 50)
@@ -712,15 +723,17 @@ class Closed(Erased):
 
 
 class Keyless(Erased):
-    """A log without the key of the conversation `c1`."""
+    """A log without the key of the message at a position."""
 
     def read_stream(self, stream: StreamId, **options: Any) -> list[RecordedEvent]:
-        if stream.name == "c1":
-            raise KeyLost("c1")
-        return super().read_stream(stream, **options)
+        """Return the log's events. Raises KeyLost if that one is among them."""
+        events = self._log.read_stream(stream, **options)
+        if any(event.position == self._position for event in events):
+            raise KeyLost(stream.name)
+        return events
 
     async def state_of(self, stream: StreamId) -> Conversation:
-        """Return the state of a conversation that has taken nothing back. Raises KeyLost for that one."""
+        """Return the state of a conversation that has taken nothing back. Raises as `read_stream` does."""
         self.read_stream(stream)
         return Conversation()
 
