@@ -92,7 +92,7 @@ CREATE TABLE blocks_{0}(id INTEGER PRIMARY KEY, shelf INTEGER NOT NULL, rows BLO
 CREATE INDEX blocks_{0}_of_shelf ON blocks_{0}(shelf);
 """
 """A namespace's own tables: no text counts in another namespace's ranking, and none is walked for another one. A search
-by meaning walks `blocks` (`service/recall/pieces.py`); a block's id is that of its first piece."""
+by meaning walks `blocks` (`service/recall/pieces.py`), which `service/recall/blocks.py` writes."""
 
 
 def require_installed() -> None:

@@ -6,7 +6,6 @@ the index, because what it says may be that a text must be forgotten.
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
@@ -14,7 +13,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from abridged.eventlog.event import NUMBER_MAX, RecordedEvent, StreamId
+from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import PAGE_EVENTS_MAX, EventLog
 from abridged.eventlog.sqlite.gaps import Gaps
 from abridged.service.codec.events import UnknownEvent, decode
@@ -36,9 +35,10 @@ from abridged.service.domain.events import (
 from abridged.service.domain.message import Role
 from abridged.service.domain.ranges import ranges_of
 from abridged.service.domain.rules import RuleName
-from abridged.service.recall.file import ROLE_NUMBERS, Connection, blocks_table, create_tables_of, piece_id, words_table
-from abridged.service.recall.passages import PIECES_MAX, text_of_message, text_of_record
-from abridged.service.recall.pieces import BLOCK_BYTES, Row, packed, rewritten, shelf_of
+from abridged.service.recall.blocks import mark, rewrite, shelve
+from abridged.service.recall.file import ROLE_NUMBERS, Connection, create_tables_of, piece_id, words_table
+from abridged.service.recall.passages import text_of_message, text_of_record
+from abridged.service.recall.pieces import Row
 from abridged.service.recall.query import spelled
 from abridged.service.recall.standing import RUN_MAX, Said, drop_standing, forget_standing, keep_standing
 from abridged.service.recall.vectors import Vector
@@ -252,7 +252,7 @@ class Index:
             " AND last <= ? AND id < ? AND NOT superseded RETURNING id, superseded",
             (conversation, kind, first, last, recorded.position),
         )
-        self._mark(namespace, conversation, dict(changed))
+        mark(self._connection, namespace, conversation, dict(changed))
 
     def _supersede_again(self, recorded: RecordedEvent) -> None:
         """Mark anew the records of the conversation whose messages a later one of their kind covers."""
@@ -264,15 +264,7 @@ class Index:
             " WHERE conversation = ? AND kind IN (?, ?) RETURNING id, superseded",
             (conversation, Kind.SUMMARY, Kind.EPISODE),
         )
-        self._mark(namespace, conversation, dict(marked_anew))
-
-    def _mark(self, namespace: int, conversation: int, superseded: Mapping[int, bool | None]) -> None:
-        """Mark the pieces of these records as superseded or not."""
-        ((pieces,),) = self._connection.execute(
-            "SELECT count(*) FROM json_each(?) e CROSS JOIN vectors v ON v.id >= e.value AND v.id < e.value + ?",
-            (json.dumps([piece_id(entry, 0) for entry in superseded]), PIECES_MAX),
-        ).fetchall()
-        self._rewrite(namespace, conversation, superseded, pieces)
+        mark(self._connection, namespace, conversation, dict(marked_anew))
 
     def _label(self, recorded: RecordedEvent, labels: Mapping[str, str]) -> None:
         _, conversation = self._ids_of(recorded.stream)
@@ -295,53 +287,11 @@ class Index:
             for row, vector in added:
                 self._connection.execute("INSERT INTO vectors VALUES(?, ?)", (row.id, vector.steps))
             if added:
-                self._shelve(namespace, added)
-
-    def _shelve(self, namespace: int, added: Sequence[tuple[Row, Vector]]) -> None:
-        """Add the pieces of an entry to the last block of their shelf, or to a new one where it is full."""
-        first = added[0][0]
-        table, shelf = blocks_table(namespace), shelf_of(first.conversation)
-        last = self._connection.execute(
-            f"SELECT id, rows FROM {table} WHERE shelf = ? ORDER BY id DESC LIMIT 1", (shelf,)
-        ).fetchone()
-        block, rows = last if last is not None else (first.id, b"")
-        more = b"".join(packed(row, vector) for row, vector in added)
-        if rows and len(rows) + len(more) > BLOCK_BYTES:
-            # What an archive has given back may be older than the last block.
-            block, rows = max(first.id, block + 1), b""
-        self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES(?, ?, ?)", (block, shelf, rows + more))
-
-    def _rewrite(self, namespace: int, conversation: int, entries: Mapping[int, bool | None], pieces: int) -> None:
-        """Mark the pieces of these entries as superseded or not, or remove them for None. Blocks of a shelf follow each
-        other by id, as entries get vectors, but for those of entries that an archive has given back: where some are
-        missing, all blocks are looked at."""
-        if pieces:
-            bounds = piece_id(min(entries), 0), piece_id(max(entries) + 1, 0)
-            if self._rewritten(namespace, conversation, entries, *bounds) < pieces:
-                self._rewritten(namespace, conversation, entries, 0, NUMBER_MAX)
-
-    def _rewritten(
-        self, namespace: int, conversation: int, entries: Mapping[int, bool | None], first: int, end: int
-    ) -> int:
-        """Do so in the blocks from `first` to `end`; return the number of pieces."""
-        table, dimension = blocks_table(namespace), self.embedder[1]
-        blocks = self._connection.execute(
-            f"SELECT id, rows FROM {table} WHERE shelf = ?1 AND id < ?3 AND id >= coalesce("
-            f"(SELECT max(id) FROM {table} WHERE shelf = ?1 AND id <= ?2), 0)",
-            (shelf_of(conversation), first, end),
-        ).fetchall()
-        pieces = 0
-        for block, rows in blocks:
-            left, of_entries = rewritten(rows, entries, dimension=dimension)
-            if not left:
-                self._connection.execute(f"DELETE FROM {table} WHERE id = ?", (block,))
-            elif left != rows:
-                self._connection.execute(f"UPDATE {table} SET rows = ? WHERE id = ?", (left, block))
-            pieces += of_entries
-        return pieces
+                shelve(self._connection, namespace, added)
 
     def _forget(self, recorded: RecordedEvent, which: str, *values: object) -> None:
-        """Remove the conversation's entries for which a condition is true: words, vectors, labels and text."""
+        """Remove the conversation's entries for which a condition is true: words, vectors, labels and standing
+        rules."""
         namespace, conversation = self._ids_of(recorded.stream)
         rows = self._connection.execute(
             f"SELECT id FROM entries WHERE conversation = ? AND {which}", (conversation, *values)
@@ -351,7 +301,7 @@ class Index:
         forget_standing(self._connection, conversation, entries)
         if entries:
             self._connection.execute("UPDATE namespaces SET has_tombstones = 1 WHERE id = ?", (namespace,))
-        self._rewrite(namespace, conversation, dict.fromkeys(entries), pieces)
+        rewrite(self._connection, namespace, conversation, dict.fromkeys(entries), pieces)
         self._forgot = True
 
     def _remove(self, namespace: int, entry: int) -> int:
