@@ -120,7 +120,6 @@ class Index:
 
         Raises UnknownEvent for an event that this version cannot place.
         """
-        self._unanswered.clear()
         try:
             with self._connection:
                 for recorded in events:
@@ -129,6 +128,8 @@ class Index:
         except BaseException:
             self._ids.clear()
             raise
+        finally:
+            self._unanswered.clear()
         if self._forgot:
             self._forgot = not self._cut()
 
@@ -418,6 +419,7 @@ def _unarchived(index: Index, recorded: RecordedEvent, _event: ConversationUnarc
     for earlier in index._events_before(recorded.stream, recorded.version):
         if earlier.type not in (ConversationArchived.__name__, ConversationUnarchived.__name__):
             index._apply(earlier)
+    index._unanswered.clear()
 
 
 def _forget_records(index: Index, recorded: RecordedEvent, ids: Collection[str]) -> None:

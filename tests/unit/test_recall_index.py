@@ -7,6 +7,7 @@ import os
 import random
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from abridged.eventlog.log import Append, EventLog, Page
 from abridged.eventlog.memory import MemoryEventLog
 from abridged.eventlog.sqlite.log import SqliteEventLog
 from abridged.service.bootstrap.recall import forgotten
-from abridged.service.codec.events import EVENT_TYPES, decode, encode
+from abridged.service.codec.events import EVENT_TYPES, UnknownEvent, decode, encode
 from abridged.service.config.settings import Settings
 from abridged.service.domain.conversation import Ancestor, Conversation
 from abridged.service.domain.errors import ConversationIsErased, ConversationNotFound
@@ -642,6 +643,21 @@ def steps_of(path: Path, log: MemoryEventLog) -> int:
     finally:
         index.close()
     return steps
+
+
+@pytest.mark.parametrize("last", ["MessageAppended", "Unheard"])
+def test_no_text_stays_in_memory_behind_a_batch(log, tmp_path, last):
+    """Whether it is indexed or fails: the next may come days later, and the text may be erased meanwhile."""
+    chat(log, "red", "green")
+    first, second = log.read_all()
+    index = Index(opened(tmp_path / "index", log.log_id, 0, report=print), log)
+    try:
+        with nullcontext() if last == second.type else pytest.raises(UnknownEvent):
+            index.apply([first, second._replace(type=last)], 2)
+
+        assert not index._unanswered
+    finally:
+        index.close()
 
 
 def test_a_conversation_of_many_records_is_indexed_in_good_time(tmp_path):
