@@ -41,8 +41,8 @@ class Wanted(NamedTuple):
     """Filters on rows; an empty collection or 0 filters nothing.
 
     `either` has pairs of entries and conversations: a row must be of one of them, for each pair. `entries` are those
-    that a row must be of, for each member; `unwanted` those that it must not be of. `superseded` is False for rows
-    that no later record has superseded.
+    that a row must be of, for each member; `unwanted` those that it must not be of. Without `with_superseded` a
+    row must be one that no later record has superseded.
     """
 
     conversation: int = 0
@@ -53,7 +53,7 @@ class Wanted(NamedTuple):
     either: Collection[tuple[Collection[int], Collection[int]]] = ()
     entries: Collection[Collection[int]] = ()
     unwanted: Collection[int] = ()
-    superseded: bool = True
+    with_superseded: bool = True
 
 
 class Near(NamedTuple):
@@ -124,7 +124,7 @@ def nearest(blocks: Iterable[bytes], signs: bytes, wanted: Wanted, limit: int) -
         for place, word in enumerate(words):
             found += np.bitwise_count(rows["signs"][:, place] ^ word)
         nearer = np.flatnonzero(found < too_far)
-        if not wanted.superseded:
+        if not wanted.with_superseded:
             # Few rows are left to look at here.
             nearer = nearer[~rows["superseded"][nearer]]
         ids, distances = np.append(ids, rows["id"][nearer]), np.append(distances, found[nearer])

@@ -84,10 +84,10 @@ AND e.first BETWEEN gone.value ->> 0 AND gone.value ->> 1
 """The messages in ranges. Exchanges are in the order of their messages, and the index has them in this order: that of a
 range's first message is the last to begin before it."""
 
-
 _NOT_SUPERSEDED = (
     "NOT EXISTS (SELECT 1 FROM entries s INDEXED BY entries_superseded WHERE s.superseded AND s.id = w.rowid)"
 )
+"""Each row looks itself up by its id: superseded records may be many."""
 
 
 class Mode(Enum):
@@ -499,7 +499,7 @@ def _wanted(connection: Connection, search: Search, scope: tuple[int, int]) -> W
             found(f"SELECT rowid FROM {table} WHERE {table} MATCH ?", _within_scope(scope, phrase))
             for phrase in search.query.phrases
         ],
-        superseded=search.records is not None,
+        with_superseded=search.records is not None,
         unwanted=[
             entry for selection, values in _left_out(connection, search, scope) for entry in found(selection, *values)
         ],

@@ -39,7 +39,7 @@ def add(connection: Connection, entry: int, shelf: int) -> None:
 def entries_in(connection: Connection, *, with_superseded: bool = True) -> list[int]:
     """The entries whose pieces are all there."""
     blocks = [rows for (rows,) in connection.execute("SELECT rows FROM blocks_1")]
-    near = sorted(each.id for each in nearest(blocks, SIGNS, Wanted(superseded=with_superseded), 10_000))
+    near = sorted(each.id for each in nearest(blocks, SIGNS, Wanted(with_superseded=with_superseded), 10_000))
     entries = sorted({piece // PIECES_MAX for piece in near})
     assert near == [piece_id(entry, place) for entry in entries for place in range(PIECES_MAX)]
     return entries

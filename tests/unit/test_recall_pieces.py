@@ -28,7 +28,7 @@ wanted = st.builds(
     either=st.lists(st.tuples(some, some), max_size=2),
     entries=st.lists(some, max_size=2),
     unwanted=some,
-    superseded=st.booleans(),
+    with_superseded=st.booleans(),
 )
 
 
@@ -44,7 +44,7 @@ def is_wanted(row: Row, by: Wanted) -> bool:
         and all(entry in entries or row.conversation in conversations for entries, conversations in by.either)
         and all(entry in entries for entries in by.entries)
         and entry not in by.unwanted
-        and (by.superseded or not row.superseded)
+        and (by.with_superseded or not row.superseded)
     )
 
 
