@@ -497,7 +497,7 @@ async def test_a_late_index_finds_what_stands_beside_an_erased_conversation(log,
 
 
 async def test_a_late_index_finds_what_stands_beside_a_conversation_whose_key_is_lost(log, tmp_path):
-    """Whether its end is read, or its state, or its text: the first that meets the loss leaves it out."""
+    """The first reader that meets the loss, of its end, its state or its text, leaves it out."""
     chat(log, "red secret")
     chat(log, "red apple", name="c2")
     without = Keyless(log, position=1)
@@ -647,7 +647,7 @@ def steps_of(path: Path, log: MemoryEventLog) -> int:
 
 @pytest.mark.parametrize("last", ["MessageAppended", "Unheard"])
 def test_no_text_stays_in_memory_behind_a_batch(log, tmp_path, last):
-    """Whether it is indexed or fails: the next may come days later, and the text may be erased meanwhile."""
+    """A batch that fails leaves no text either: the next may come days later, and the text may be erased meanwhile."""
     chat(log, "red", "green")
     first, second = log.read_all()
     index = Index(opened(tmp_path / "index", log.log_id, 0, report=print), log)
