@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import structlog
 
-from abridged.eventlog.errors import KeyLost
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventFilter, EventLog
 from abridged.service.codec.events import decode
 from abridged.service.conversations.conversations import Conversations
 from abridged.service.conversations.purges import Purges, archived_in
+from abridged.service.conversations.replay import recorded_events
 from abridged.service.conversations.row import Row
 from abridged.service.conversations.table import ConversationTable, ListQuery
 from abridged.service.conversations.unchanged import ROWS_PAGE, unchanged_rows
@@ -25,6 +25,7 @@ from abridged.service.domain.errors import ArchiveUnusable, ConversationHasForks
 from abridged.service.domain.events import (
     ConversationErased,
     ErasedEvent,
+    Event,
     MessageAppended,
 )
 
@@ -98,27 +99,32 @@ class Erasures:
         if not user_id:
             return [row.key for row in rows]
         users, unread = self._conversations_of(namespace, user_id)
-        for row in rows:
-            if row.key in unread and not row.archive_file:
-                raise KeyLost(f"{namespace}/{row.id} cannot be read, and nothing tells its users: erase it by its id")
-        return [row.key for row in rows if row.key in users or (row.archive_file and self._archive_has(row, user_id))]
+        keys = [row.key for row in rows]
+        return [key for key in keys if key in users or (key in unread and self._unread_has(key, user_id))]
 
     def _unchanged(self, time_us: int) -> list[StreamId]:
         unchanged = {row.key for row in unchanged_rows(self._log, self._table, time_us)}
         forks = self._table.forks()
         return [key for key in unchanged if unchanged.issuperset(those_with_forks([key], forks))]
 
-    def _archive_has(self, row: Row, user_id: str) -> bool:
-        """Return whether an archived conversation has a message of a user, which its file alone says."""
-        if self._archives.is_given_up(row.archive_file):
+    def _unread_has(self, key: StreamId, user_id: str) -> bool:
+        """Return whether a conversation of which a scan has not read every message has one of a user, in its archive or
+        in the log: another call may have archived, unarchived or erased it. Raises KeyLost if nobody can read it."""
+        row = self._table.row(key)
+        if row is None or row.erased:
             return False
-        _, archived = archived_in(self._log, row.key)
-        events = (
-            decode(event.type, event.schema_version, event.payload)
-            for event in self._archives.events(self._log, row.key, archived)
+        if row.archive_file:
+            if self._archives.is_given_up(row.archive_file):
+                return False
+            _, archived = archived_in(self._log, key)
+            events = self._archives.events(self._log, key, archived)
+        else:
+            events = recorded_events(self._log, key)
+        return any(
+            _is_of(user_id, decode(event.type, event.schema_version, event.payload))
+            for event in events
             if event.type == MessageAppended.__name__
         )
-        return any(isinstance(event, MessageAppended) and event.message.user_id == user_id for event in events)
 
     def _conversations_of(self, namespace: str, user_id: str) -> tuple[set[StreamId], set[StreamId]]:
         """The conversations with messages of a user, and those with messages that have no content, from all events: no
@@ -133,7 +139,7 @@ class Erasures:
                 said = decode(event.type, event.schema_version, event.payload) if event.stream not in found else None
                 if isinstance(said, ErasedEvent):
                     unread.add(event.stream)
-                elif isinstance(said, MessageAppended) and said.message.user_id == user_id:
+                elif _is_of(user_id, said):
                     found.add(event.stream)
             cursor = page.cursor
         return found, unread
@@ -205,6 +211,10 @@ class Erasures:
     def _rows(self, keys: Iterable[StreamId], *, with_forks: bool) -> list[Row]:
         rows = map(self._table.row, those_with_forks(keys, self._table.forks()) if with_forks else keys)
         return [row for row in rows if row is not None]
+
+
+def _is_of(user_id: str, event: Event | None) -> bool:
+    return isinstance(event, MessageAppended) and event.message.user_id == user_id
 
 
 def those_with_forks(keys: Iterable[StreamId], forks: Mapping[StreamId, Sequence[StreamId]]) -> list[StreamId]:

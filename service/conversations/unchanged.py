@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from abridged.eventlog.errors import KeyLost
 from abridged.eventlog.log import EventLog
 from abridged.eventlog.salvage import VACANT
 from abridged.service.conversations.row import Row
@@ -17,23 +16,18 @@ def unchanged_rows(
     log: EventLog, table: ConversationTable, time_us: int, *, namespace: str = "", closed: bool | None = None
 ) -> Iterator[Row]:
     """Rows of conversations that have not changed since, of one namespace or of all. Raises LogCorrupt."""
-    before = _first_since(log, time_us)
+    before = first_since(log, time_us)
     for each in (namespace,) if namespace else table.namespaces():
         if each != VACANT:  # what a salvage names there is nobody's text
             yield from table.listed(ListQuery(each, ROWS_PAGE, before, closed=closed, changed_before_us=time_us))
 
 
-def _first_since(log: EventLog, time_us: int) -> int:
+def first_since(log: EventLog, time_us: int) -> int:
     """The position of the first event that was written at this time or later, or the one after the last. A clock that
-    was set back makes it any position between an earlier event and one that is not, and an event whose key is lost a
-    later one."""
+    was set back makes it any position between an earlier event and one that is not."""
     first, end = 1, log.head() + 1
     while first < end:
         middle = (first + end) // 2
-        try:
-            (event,) = log.read_all(after=middle - 1, limit=1)
-            is_before = event.time_us < time_us
-        except KeyLost:
-            is_before = True
-        first, end = (middle + 1, end) if is_before else (first, middle)
+        (event,) = log.scan(after=middle - 1, limit=1).events
+        first, end = (middle + 1, end) if event.time_us < time_us else (first, middle)
     return first

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Callable, Coroutine
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,11 +14,16 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.log import EventLog, Page
 from abridged.service.codec.events import ERASED
+from abridged.service.conversations.erasures import Erasures
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log_api
 from abridged.v1 import message_pb2
+from tests.support.below_grpc import below_grpc
+from tests.support.event_logs import Clock
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres_server import schema_url
 from tests.support.refusal import refused
@@ -217,6 +224,47 @@ async def test_conversations_are_erased_by_label_and_by_user(tmp_path):
         assert (receipt.erasure_id, receipt.conversations, receipt.messages) == (rest.erasure_id, 2, 1)
         async with refused("INVALID_ARGUMENT", "INVALID_FIELD"):
             await erased_by(s)
+
+
+class Overtaken:
+    """A log whose scan waits until somebody has done something else, on the event loop."""
+
+    def __init__(self, log: EventLog, meanwhile: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        self._log = log
+        self._meanwhile = meanwhile
+        self._loop = asyncio.get_running_loop()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def scan(self, **arguments: Any) -> Page:
+        """Return the page after that."""
+        asyncio.run_coroutine_threadsafe(self._meanwhile(), self._loop).result(PATIENCE_S)
+        return self._log.scan(**arguments)
+
+
+@pytest.mark.parametrize("ends", ["erased", "archived"])
+async def test_an_erasure_by_user_goes_on_where_another_call_was_faster(tmp_path, ends: str):
+    """A conversation that is erased between the look at the list and that at the messages is nobody's any more; one
+    that is archived is erased with its file."""
+    folder = tmp_path / "archive"
+    async with below_grpc(tmp_path, {"log.archive_dir": str(folder)}, now_us=Clock()) as s:
+        core, key = s.core, StreamId("default", "c1")
+        for name in ("c1", "c2"):
+            hello = said(1, "hello", user_id="ada")
+            await s.conversations.AppendMessages(api.AppendMessagesRequest(conversation_id=name, messages=[hello]))
+        await s.conversations.CloseConversation(api.CloseConversationRequest(conversation_id="c1"))
+        calls: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
+            "erased": partial(core.erasures.of, key, forks=False, dry_run=False),
+            "archived": partial(core.archives.of, key, dry_run=False),
+        }
+        log = cast("EventLog", Overtaken(core.log, calls[ends]))
+        erasures = Erasures(log, core.conversations, core.table, core.purges, new_id=lambda: "e")
+
+        done = await erasures.matching("default", labels=(), user_id="ada", dry_run=False)
+
+        assert done.conversations == {"erased": 1, "archived": 2}[ends]
+        assert not folder.exists() or not [*folder.iterdir()]
 
 
 async def test_a_credential_needs_the_scope_to_erase(tmp_path):

@@ -15,6 +15,7 @@ import pytest
 
 from abridged.eventlog.event import NUMBER_MAX
 from abridged.eventlog.salvage import REMNANTS
+from abridged.service.conversations.unchanged import first_since
 from abridged.v1 import event_log_service_pb2
 from tests.integration.test_encryption import FILE, GONE, INDEX, KEPT, KEYS, NEW, OLD, ON, gone, listed, run
 from tests.integration.test_erasure import CANARY, erased, erased_by, found_in, sung
@@ -265,6 +266,18 @@ async def test_erasing_by_age_does_not_need_a_key(folder: Path):
         done = await s.core.erasures.unchanged_since(NUMBER_MAX)
 
         assert done.conversations == 3
+
+
+async def test_the_bound_of_a_look_by_age_does_not_move_with_a_lost_key(folder: Path):
+    """Times of events are in clear, so that the look for the first event since a time reads no contents."""
+    spoiled(folder, GONE, SPOILS["gone"])
+
+    async with below_grpc(folder, ON, now_us=Clock()) as s:
+        log = s.core.log
+        for event in (events := log.scan(after=0).events):
+            first = next(each for each in events if each.time_us >= event.time_us)
+            assert first_since(log, event.time_us) == first.position
+        assert first_since(log, NUMBER_MAX) == log.head() + 1
 
 
 async def test_an_erasure_that_a_lost_key_does_not_let_repeat_keeps_no_log_from_starting(folder: Path):
