@@ -93,7 +93,8 @@ class EncryptedBackend:
         kept = opened.kept
         if kept is not None:
             kept = Kept(rows, EncryptedSnapshots(kept.snapshots, contents, log.key_beside))
-        return opened._replace(log=log, kept=kept, keys=log)
+        notices = (Notice("missing_keys", keys.lacking),) if keys.lacking else ()
+        return opened._replace(log=log, kept=kept, keys=log, notices=(*opened.notices, *notices))
 
     def names(self) -> list[str]:
         return self._place.names()

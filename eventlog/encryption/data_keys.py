@@ -14,7 +14,7 @@ from abridged.eventlog.encryption.data_key import SECRET_BYTES, DataKey
 from abridged.eventlog.encryption.framing import KEY_ID_BYTES
 from abridged.eventlog.encryption.key_store import KeyStore, StoredKey
 from abridged.eventlog.encryption.operator_keys import OperatorKeys
-from abridged.eventlog.errors import EventLogError, KeyLost, LogUnavailable
+from abridged.eventlog.errors import EventLogError, KeyLost, KeysUnusable, LogUnavailable
 from abridged.eventlog.event import StreamId
 
 BATCH: Final = 128
@@ -27,8 +27,8 @@ ATTEMPTS_MAX: Final = 3
 
 
 class Rewrapped(NamedTuple):
-    """The result of a rotation: the number of data keys that were wrapped anew, the ids of those that are damaged, so
-    that no key unwraps them, and whether the operator's first key now wraps all others."""
+    """The result of a rotation: the number of data keys that were wrapped anew, the ids of those that no given key
+    unwraps, since they are damaged or their own key is missing, and whether the first one now wraps all others."""
 
     wrapped: int
     damaged: tuple[bytes, ...]
@@ -39,17 +39,26 @@ class DataKeys:
     """The keys in `store`. Methods may be called in any thread."""
 
     def __init__(self, store: KeyStore, operator_keys: OperatorKeys) -> None:
-        """Raises KeysUnusable if the key that wraps a data key of the store is not among the operator's."""
+        """Raises KeysUnusable if the key that wraps new data keys is not among the operator's, or if those wrap no data
+        key of the store."""
         self.store = store
         self._operator_keys = operator_keys
-        for wrapper in store.wrappers() - operator_keys.ids:
-            if (one := store.one_of(wrapper)) is not None:
-                operator_keys.unwrapped(one)
+        self._strange = self._strange_wrappers()
         self._lock = threading.Lock()
         self._making = threading.Lock()
         self._kept: dict[bytes, DataKey | None] = {}
         self._new: list[DataKey] = []
         self._closed = False
+
+    @property
+    def lacking(self) -> str:
+        """Say which operator's keys are missing, by the data keys that name them; empty if all are there. What they
+        wrap is lost until they are given, or, where a damaged page made a name up, until the page is as it was."""
+        if not self._strange:
+            return ""
+        first, *others = sorted(wrapper.hex() for wrapper in self._strange)
+        more = f" and of {len(others):,} more" if others else ""
+        return f"{self.store} has data keys of the operator's key {first}{more}, which is missing, or damaged there"
 
     def of(self, key_id: bytes) -> DataKey | None:
         """The key with this id; None if it was erased. Raises KeyLost if the store does not have it, or not as it was
@@ -60,7 +69,7 @@ class DataKeys:
         stored = self.store.get(key_id)
         if stored is None:
             raise KeyLost(f"{self.store} does not have data key {key_id.hex()}")
-        key = None if stored.is_erased else DataKey(key_id, self._operator_keys.unwrapped(stored))
+        key = None if stored.is_erased else DataKey(key_id, self._unwrapped(stored))
         self._keep(key_id, key)
         return key
 
@@ -111,9 +120,11 @@ class DataKeys:
         def rewrapped(stored: StoredKey) -> StoredKey | None:
             nonlocal count
             try:
-                secret = self._operator_keys.unwrapped(stored)
+                secret = self._unwrapped(stored)
             except KeyLost:
                 damaged.append(stored.id)
+                if stored.wrapper in self._strange:  # the name may be all that tells which key is missing
+                    return None
                 return stored._replace(wrapper=first.id)  # no start needs the old key for one that it does not unwrap
             if stored.wrapper == first.id:
                 return None
@@ -125,7 +136,7 @@ class DataKeys:
         while after is not None:
             after = self.store.rewrap_some(rewrapped, after=after)
             done(count)
-        return Rewrapped(count, tuple(damaged), self.is_rewrapped)
+        return Rewrapped(count, tuple(damaged), self.store.wrappers() <= {first.id, *self._strange})
 
     def close(self) -> None:
         """Forget the keys that were made ahead, and release the store."""
@@ -139,6 +150,31 @@ class DataKeys:
             except EventLogError:
                 pass  # the keys stay as rows that no event names
             self.store.close()
+
+    def _strange_wrappers(self) -> set[bytes]:
+        """The names of wrappers that no key of the operator's has, nor is the wrapper in spite of its name."""
+        wrappers = self.store.wrappers()
+        strange: dict[bytes, KeysUnusable] = {}
+        for wrapper in wrappers - self._operator_keys.ids:
+            try:
+                if (one := self.store.one_of(wrapper)) is not None:
+                    self._operator_keys.unwrapped(one)
+            except KeysUnusable as error:
+                strange[wrapper] = error
+        refused = wrappers if strange.keys() == wrappers else {self.store.current()}
+        for wrapper in strange.keys() & refused:
+            raise strange[wrapper]
+        return set(strange)
+
+    def _unwrapped(self, stored: StoredKey) -> bytes:
+        """The data key's secret. Raises KeyLost if it is damaged, or its wrapper was not among the keys at the start;
+        KeysUnusable if its wrapper is another one: a rotation may be at work, and reading anew helps."""
+        try:
+            return self._operator_keys.unwrapped(stored)
+        except KeysUnusable as error:
+            if stored.wrapper in self._strange:
+                raise KeyLost(str(error)) from error
+            raise
 
     def _made_ahead(self) -> None:
         try:

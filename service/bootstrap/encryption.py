@@ -83,7 +83,8 @@ def keys_of(settings: Settings) -> str:
     with _existing(place) as keys:
         _looked_at(settings, lambda log, _: require_own(keys, log, log.event_count(), CLEAR))
         share = "" if keys.is_rewrapped else "not all "
-    return f"data keys at {place.name}, {share}wrapped with the first operator's key"
+        lacking = f"; {keys.lacking}" if keys.lacking else ""
+    return f"data keys at {place.name}, {share}wrapped with the first operator's key{lacking}"
 
 
 def _looked_at(settings: Settings, look: Callable[[LogVerification, StoredRows[Row]], T]) -> T | None:

@@ -387,7 +387,8 @@ def rewrap(invocation: Invocation, place: LogSettings | None, name: str | None) 
             f"{done.wrapped:,} others were wrapped anew; the operator's first key is enough for all of them",
             "`abridged log verify` names the conversations that are encrypted with them",
         )
-        raise CommandFailed(f"{len(done.damaged):,} data keys are damaged", details=details, hint=MEND_KEYS)
+        what = f"{len(done.damaged):,} data keys are damaged, or of an operator's key that is missing"
+        raise CommandFailed(what, details=details, hint=MEND_KEYS)
     say(f"ok: {done.wrapped:,} data keys")
 
 

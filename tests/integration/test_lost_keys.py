@@ -102,7 +102,7 @@ async def test_a_rotation_wraps_all_keys_but_those_that_are_damaged(folder: Path
 
 
 async def test_a_key_that_comes_back_from_a_copy_is_wrapped_by_the_next_rotation(folder: Path):
-    """The copy needs the operator's key of its time, which a start says, and then nothing is lost."""
+    """The copy needs the operator's key of its time, which a rotation without it says, and then nothing is lost."""
     with closing(sqlite3.connect(folder / KEYS)) as keys:
         row = keys.execute("SELECT wrapper, wrapped, id FROM data_keys WHERE id = ?", (key_id_of(folder / FILE, GONE),))
         copy = row.fetchone()
@@ -111,7 +111,8 @@ async def test_a_key_that_comes_back_from_a_copy_is_wrapped_by_the_next_rotation
     with closing(sqlite3.connect(folder / KEYS)) as keys, keys:
         keys.execute("UPDATE data_keys SET wrapper = ?, wrapped = ? WHERE id = ?", copy)
 
-    assert "is not among those given" in (await ran("log", "rewrap", folder / FILE, key=NEW)).err
+    too_early = await ran("log", "rewrap", folder / FILE, key=NEW)
+    assert (too_early.code, "operator's key of that time is needed" in too_early.err) == (1, True), too_early.err
     rotated = await ran("log", "rewrap", folder / FILE, key=f"{NEW} {OLD}")
 
     assert (rotated.code, rotated.out) == (0, "ok: 1 data keys\n")
@@ -128,6 +129,70 @@ async def test_a_damaged_name_of_the_operators_key_costs_nothing(folder: Path):
         for name in (KEPT, GONE, OTHER):
             assert CANARY in str((await s.chat(name).context()).messages)
     assert (await ran("log", "rewrap", folder / FILE)).out == "ok: 2 data keys\n"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "lost"),
+    [
+        ("UPDATE data_keys SET wrapper = randomblob(8), wrapped = randomblob(60) WHERE id = ?", {GONE}),
+        ("UPDATE data_keys SET wrapper = x'6f6e65' WHERE id = ?", set()),
+    ],
+    ids=["all of it", "the name of its wrapper"],
+)
+async def test_a_data_key_whose_wrapper_nobody_knows_takes_its_conversation_alone(
+    folder: Path, spoil: str, lost: set[str]
+):
+    """A damaged page may spoil the name of the wrapper beside the secret: the start says so, and serves all others."""
+    key_id = spoiled(folder, GONE, spoil)
+
+    async with sidecar(folder, {**WORDS, **ON, "recall.path": str(folder / INDEX)}) as s:
+        for name in {KEPT, GONE, OTHER} - lost:
+            assert CANARY in str((await s.chat(name).context()).messages)
+        for name in lost:
+            async with refused("UNAVAILABLE", "LOG_UNAVAILABLE"):
+                await s.chat(name).context()
+        assert lost.isdisjoint({hit.conversation_id for hit in (await searched(s, CANARY)).hits})
+        told = [line["hint"] for line in s.logs if line["event"] == "log.notice" and line["code"] == "missing_keys"]
+        assert ("which is missing, or damaged there" in str(told)) is bool(lost)
+    doctor = await ran("doctor", "--no-speed", "--set", f"log.path={folder / FILE}")
+    assert ("which is missing, or damaged there" in doctor.out) is bool(lost), doctor.out
+    for _ in range(2):
+        rotated = await ran("log", "rewrap", folder / FILE, key=f"{NEW} {OLD}")
+        assert (rotated.code, key_id.hex() in rotated.out) == (len(lost), bool(lost)), rotated.err
+        assert "meanwhile" not in rotated.err
+
+
+async def test_a_rotation_that_was_cut_short_loses_nothing_without_the_old_key(folder: Path):
+    """With the new key alone the log says which one is missing, and serves what the new one wraps; with the old key
+    alone, or before the first data key was wrapped anew, it is refused. With both, a rotation goes on."""
+    with closing(sqlite3.connect(folder / KEYS)) as keys:
+        query = "SELECT wrapper, wrapped, id FROM data_keys WHERE id IN (?, ?)"
+        old = keys.execute(query, [key_id_of(folder / FILE, name) for name in (GONE, OTHER)]).fetchall()
+        every = keys.execute("SELECT wrapper, wrapped, id FROM data_keys").fetchall()
+    assert (await ran("log", "rewrap", folder / FILE, key=f"{NEW} {OLD}")).code == 0
+
+    def put_back(rows: list[Any]) -> None:
+        with closing(sqlite3.connect(folder / KEYS)) as keys, keys:
+            keys.executemany("UPDATE data_keys SET wrapper = ?, wrapped = ? WHERE id = ?", rows)
+
+    put_back(every)
+    assert "is not among those given" in (await ran("log", "verify", folder / FILE, key=NEW)).err
+    assert (await ran("log", "rewrap", folder / FILE, key=f"{NEW} {OLD}")).code == 0
+
+    put_back(old)
+    async with sidecar(folder, {"encryption.key": NEW}) as s:
+        assert CANARY in str((await s.chat(KEPT).context()).messages)
+        for name in (GONE, OTHER):
+            async with refused("UNAVAILABLE", "LOG_UNAVAILABLE"):
+                await s.chat(name).context()
+        await s.chat("begun").append(said(1, CANARY))
+    rotated = await ran("log", "rewrap", folder / FILE, key=NEW)
+    assert (rotated.code, "2 data keys are damaged, or of an operator's key" in rotated.err) == (1, True), rotated.err
+    assert "is not among those given" in (await ran("log", "verify", folder / FILE, key=OLD)).err
+    assert (await ran("log", "rewrap", folder / FILE, key=f"{NEW} {OLD}")).code == 0
+    async with sidecar(folder, {"encryption.key": NEW}) as s:
+        for name in (KEPT, GONE, OTHER):
+            assert CANARY in str((await s.chat(name).context()).messages)
 
 
 @pytest.mark.parametrize("kind", SPOILS)
