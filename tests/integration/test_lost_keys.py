@@ -163,8 +163,8 @@ async def test_a_data_key_whose_wrapper_nobody_knows_takes_its_conversation_alon
 
 
 async def test_a_rotation_that_was_cut_short_loses_nothing_without_the_old_key(folder: Path):
-    """With the new key alone the log says which one is missing, and serves what the new one wraps; with the old key
-    alone, or before the first data key was wrapped anew, it is refused. With both, a rotation goes on."""
+    """The log with the new key alone says which one is missing, and serves what the new one wraps; with the old key
+    alone, or before the first data key was wrapped anew, it is refused. A rotation goes on with both."""
     with closing(sqlite3.connect(folder / KEYS)) as keys:
         query = "SELECT wrapper, wrapped, id FROM data_keys WHERE id IN (?, ?)"
         old = keys.execute(query, [key_id_of(folder / FILE, name) for name in (GONE, OTHER)]).fetchall()
