@@ -27,7 +27,7 @@ from abridged.service.bootstrap.open_log import OpenLog, open_log
 from abridged.service.bootstrap.providers import Providers, host_labels, model_counters
 from abridged.service.bootstrap.summarizers import summarizers_of, texts_of
 from abridged.service.codec.events import EVENT_TYPES
-from abridged.service.config.settings import Settings
+from abridged.service.config.settings import ARCHIVES_IN_CLEAR, Settings
 from abridged.service.conversations.archive_folder import ArchiveFolder
 from abridged.service.conversations.archives import Archives
 from abridged.service.conversations.cache import ConversationCache
@@ -253,7 +253,10 @@ def _conversations(
 
 
 def _purges(opened: OpenLog, conversations: Conversations, settings: Settings, resources: AsyncExitStack) -> Purges:
-    archives = ArchiveFolder(settings.log.archive_dir)
+    if opened.keys is not None:
+        archives = ArchiveFolder(None, unset=f"the log is encrypted, and {ARCHIVES_IN_CLEAR}")
+    else:
+        archives = ArchiveFolder(settings.log.archive_dir)
     purges = Purges(opened.log, conversations, opened.table, archives, keys=opened.keys)
     resources.push_async_callback(purges.stop)
     return purges

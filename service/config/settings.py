@@ -46,6 +46,9 @@ PROVIDER_TYPES: tuple[type[Provider[Any]], ...] = (Ollama, OpenAI, Scripted)
 _known_providers = ContextVar("known_providers", default=PROVIDER_TYPES)
 _UNIX_PREFIX = "unix:"
 
+ARCHIVES_IN_CLEAR = "an archive is text in clear, which no key protects"
+"""The reason for which an encrypted log keeps no archives."""
+
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 """Names of namespaces and of logs."""
 
@@ -582,7 +585,7 @@ class Settings(SettingsGroup):
         if keys.is_on and log.archive_dir is not None:
             raise PydanticCustomError(
                 "keys",
-                "an archive is text in clear, which no key protects: unset it, or encryption.key",
+                f"{ARCHIVES_IN_CLEAR}: unset it, or encryption.key",
                 {"field": "log.archive_dir"},
             )
         if keys.keys_url is not None and keys.keys_url == log.url:

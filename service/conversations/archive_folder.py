@@ -47,13 +47,20 @@ class ArchiveFolder:
     """The archives of one log. Every method works on the disk: call it in a thread. Methods raise ArchiveUnusable if
     the folder or a file cannot be used; all but `remove` do so, too, if no folder is set."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, unset: str = "log.archive_dir is not set") -> None:
+        """`unset` is the reason that callers get without a path."""
         self._path = path
+        self._unset = unset
 
     @property
     def is_set(self) -> bool:
         """True if the settings name a folder."""
         return self._path is not None
+
+    def require_set(self, name: str) -> None:
+        """Raise ArchiveUnusable for the conversation of this name if no folder is set."""
+        if not self.is_set:
+            raise ArchiveUnusable(self._unset, file=name)
 
     def write(self, log: EventLog, key: StreamId, events: int) -> Archive:
         """Write the first `events` of a conversation, all that it has, unless their file is there already."""
@@ -143,7 +150,7 @@ class ArchiveFolder:
     @contextmanager
     def _reporting(self, name: str) -> Iterator[Path]:
         if self._path is None:
-            raise ArchiveUnusable("log.archive_dir is not set", file=name)
+            raise ArchiveUnusable(self._unset, file=name)
         try:
             yield self._path
         except OSError as error:

@@ -70,6 +70,7 @@ class Archives:
         row = await self._row(key)
         if not row.closed:
             raise ConversationIsOpen(key.name)
+        self._folder.require_set(key.name)
         await asyncio.to_thread(self._table.require_no_forks, key)
         if dry_run:
             return Archived() if row.archive_file else Archived(1, row.message_version)
@@ -77,8 +78,11 @@ class Archives:
 
     async def unchanged_since(self, time_us: int, *, namespace: str = "", dry_run: bool = False) -> Archived:
         """Archive the closed conversations, of a namespace or of all, that have not changed since and have no forks.
-        Leaves one that cannot be archived now to the next call. Raises an EventLogError."""
+        Leaves one that cannot be archived now to the next call. Raises ArchiveUnusable if there are any and no folder
+        for them, or an EventLogError."""
         rows = await asyncio.to_thread(self._due, time_us, namespace)
+        for row in rows[:1]:
+            self._folder.require_set(row.id)
         if dry_run:
             return Archived(len(rows), sum(row.message_version for row in rows))
         return await self._purges.carried_out(self._archived(rows, is_any=True))

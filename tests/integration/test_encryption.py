@@ -27,7 +27,7 @@ from tests.support.patience import PATIENCE_S
 from tests.support.postgres_server import database_url, schema_url
 from tests.support.refusal import refused
 from tests.support.searching import WORDS, searched
-from tests.support.sidecar import Sidecar, said, sidecar
+from tests.support.sidecar import Sidecar, duration, said, sidecar
 
 FILE, KEYS = "abridged.db", "abridged.db.keys"
 INDEX = "index"
@@ -383,6 +383,20 @@ async def test_encryption_is_not_switched_on_over_archives(tmp_path):
         await unarchived(s)
     async with sidecar(tmp_path, ON) as s:
         assert CANARY in str((await s.chat().context()).messages)
+
+
+async def test_an_encrypted_log_says_at_once_that_it_keeps_no_archives(tmp_path):
+    """A count says it, too, for one conversation or for all that are due, so that nobody sets a folder in vain."""
+    async with sidecar(tmp_path, ON) as s:
+        await s.chat().append(said(1, CANARY))
+        assert (await archived(s, "", closed_for=duration(0), dry_run=True)).conversations == 0
+        await closed(s)
+        asked: list[dict[str, Any]] = [{}, {"conversation_id": "", "closed_for": duration(0)}]
+        for fields in asked:
+            for dry_run in (True, False):
+                async with refused("FAILED_PRECONDITION", "ARCHIVE_UNUSABLE") as refusal:
+                    await archived(s, **fields, dry_run=dry_run)
+                assert "the log is encrypted, and an archive is text in clear" in refusal.text
 
 
 async def test_missing_data_keys_are_named_by_whoever_looks_at_the_log(tmp_path):
