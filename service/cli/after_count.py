@@ -58,7 +58,8 @@ def act_after_count(
     if as_json_:
         say(as_json(counted))
     elif not in_words(counted):
-        say(f"nothing was {done}" if in_words(due) else f"nothing to {verb}")
+        left = f"nothing was left to {verb}" if for_good else f"nothing was {done}"
+        say(left if in_words(due) else f"nothing to {verb}")
     else:
         say(f"{f'would {verb}' if dry_run else done} {in_words(counted)}")
     return due, counted

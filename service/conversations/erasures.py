@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 import structlog
 
+from abridged.eventlog.errors import LogCorrupt
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventFilter, EventLog
 from abridged.service.codec.events import decode
@@ -83,10 +85,16 @@ class Erasures:
         self, namespace: str, *, labels: Sequence[tuple[str, str]], user_id: str, dry_run: bool
     ) -> Erased:
         """Erase the conversations of a namespace that have all the labels and, unless it is empty, a message of the
-        user, and those that were forked from them. Raises ArchiveUnusable, or an EventLogError: KeyLost for one of them
-        that nobody can read, if a user is named."""
+        user, and those that were forked from them. Returns when all that was erased in the namespace is purged, since a
+        repeat finds no label of it. Raises ArchiveUnusable, or an EventLogError: KeyLost for one of them that nobody
+        can read, if a user is named."""
         keys = await asyncio.to_thread(self._matching, namespace, tuple(labels), user_id)
-        return await self._erase(keys, dry_run=dry_run)
+        erased = await self._erase(keys, dry_run=dry_run)
+        if not dry_run:
+            for key in await asyncio.to_thread(self._purging, namespace):
+                with suppress(LogCorrupt, ArchiveUnusable):  # a repeat mends neither: whoever erased it has the reason
+                    await self._purges.purged(key)
+        return erased
 
     async def unchanged_since(self, time_us: int) -> Erased:
         """Erase the conversations that have not changed since, with their forks; those of which a fork has stay. Raises
@@ -101,6 +109,10 @@ class Erasures:
         users, unread = self._conversations_of(namespace, user_id)
         keys = [row.key for row in rows]
         return [key for key in keys if key in users or (key in unread and self._unread_has(key, user_id))]
+
+    def _purging(self, namespace: str) -> list[StreamId]:
+        rows = [self._table.row(key) for key in self._table.purging() if key.namespace == namespace]
+        return [row.key for row in rows if row is not None and row.erased]
 
     def _unchanged(self, time_us: int) -> list[StreamId]:
         unchanged = {row.key for row in unchanged_rows(self._log, self._table, time_us)}

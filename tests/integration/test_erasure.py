@@ -10,10 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import grpc
 import psycopg
 import pytest
 from psycopg import sql
 
+from abridged.eventlog.errors import LogUnavailable
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventLog, Page
 from abridged.service.codec.events import ERASED
@@ -22,7 +24,7 @@ from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log_api
 from abridged.v1 import message_pb2
-from tests.support.below_grpc import below_grpc
+from tests.support.below_grpc import RefusedCall, below_grpc
 from tests.support.event_logs import Clock
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres_server import schema_url
@@ -265,6 +267,29 @@ async def test_an_erasure_by_user_goes_on_where_another_call_was_faster(tmp_path
 
         assert done.conversations == {"erased": 1, "archived": 2}[ends]
         assert not folder.exists() or not [*folder.iterdir()]
+
+
+async def test_a_repeat_of_an_erasure_by_label_waits_for_the_purge_too(tmp_path):
+    """An erased conversation has no label by which a repeat would find it, and its purge may be refused meanwhile."""
+    refusals = [LogUnavailable("the index does not follow")] * 2
+
+    async def forgotten(_position: int) -> None:
+        if refusals:
+            raise refusals.pop()
+
+    async with below_grpc(tmp_path, {}, now_us=Clock()) as s:
+        await s.core.purges.start(forgotten)
+        settings = conversation.ConversationSettings(labels={"user": "ada"})
+        opened = api.AppendMessagesRequest(conversation_id="c1", settings=settings, messages=[said(1, CANARY)])
+        await s.conversations.AppendMessages(opened)
+        by_label = api.EraseConversationsRequest(labels={"user": "ada"})
+        for _ in range(2):
+            with pytest.raises(RefusedCall) as refusal:
+                await s.conversations.EraseConversations(by_label)
+            assert refusal.value.status.code == grpc.StatusCode.UNAVAILABLE.value[0]
+
+        assert (await s.conversations.EraseConversations(by_label)).erasure.conversations == 0
+        assert not s.core.table.purging()
 
 
 async def test_a_credential_needs_the_scope_to_erase(tmp_path):
