@@ -115,7 +115,10 @@ async def serve(
             for field, what in weak_tokens(settings.server):
                 _log.warning("token.weak", field=field, hint=what)
             if settings.recall.index != "off" and (missing := lacking(settings)):
-                _log.info("recall.off", hint=f"set {missing[0]} to a file of this sidecar's own to have a search index")
+                _log.info(
+                    "recall.off",
+                    hint=f"set {missing[0]} to a file of this sidecar's own for a search index, with words in clear",
+                )
             for unused in unused_settings(settings):
                 _log.warning("model.endpoint_unused", hint=unused)
             loading = asyncio.create_task(asyncio.to_thread(load_the_rest, stop.is_set))

@@ -23,7 +23,7 @@ from abridged.v1.conversation_service_pb2 import ArchiveConversationsResponse
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _HINTS = {
     "CONVERSATION_OPEN": "`abridged close` closes it",
-    "CONVERSATION_HAS_FORKS": "forks are folded from it",
+    "CONVERSATION_HAS_FORKS": "it stays in the log while it has forks, which are folded from it",
 }
 
 

@@ -39,7 +39,7 @@ def erase(
     times of their events stay. Copies that were made before are not touched. Needs the scope `erase`.
     """
     if (conversation is None) is not bool(labels or user_id):
-        raise click.UsageError("name one conversation, or --label and --user")
+        raise click.UsageError("name one conversation, or --label or --user")
     wanted = dict(label_of(label) for label in labels)
 
     async def erased(client: AsyncConversations, *, dry_run: bool) -> Erasure:

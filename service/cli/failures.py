@@ -34,7 +34,7 @@ HINTS_BY_REASON = {
     ),
     "PERMISSION_DENIED": "use a token with this scope",
     "EMBEDDER_AWAY": "search with --mode words, which needs no model",
-    "RECALL_OFF": "see recall.index in docs/configuration.md",
+    "RECALL_OFF": "see recall.index and recall.path in docs/configuration.md",
     "RECALL_STOPPED": "stop the sidecar and run `abridged log reindex`",
     "SERVER_STOPPING": "run the command again; a message with an --id is never added twice",
     "SUMMARIZATION_DISABLED": "switch passes on with policy.enabled",

@@ -464,7 +464,7 @@ class RecallSettings(SettingsGroup):
     )
     path: OptionalPath = Field(
         default=None,
-        description="The index's file, of one sidecar alone; by default `<log.path>-recall`. It holds message text, "
+        description="The index's file, of one sidecar alone; by default `<log.path>-recall`. It has words of messages, "
         "and can be deleted while no sidecar runs. With `log.url` or encryption there is no index unless this is set.",
     )
     embedder: Annotated[str, AfterValidator(_embedder)] = Field(

@@ -94,7 +94,7 @@ def _telling(chunks: Sequence[str]) -> list[str]:
 
 def _is_of(kind: Words, chunk: str) -> bool:
     known = words_of(kind)
-    return all(run in known or (len(run) == 1 and not size) for run, size in script_runs(chunk))
+    return all(run in known or (len(run) == 1 and not size and not run.isdecimal()) for run, size in script_runs(chunk))
 
 
 def _quoted(words: str) -> str:

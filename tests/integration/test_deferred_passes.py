@@ -91,7 +91,9 @@ async def test_a_chat_that_goes_on_has_its_pass_halfway_to_its_emergency(tmp_pat
 async def test_a_client_may_let_its_passes_wait(tmp_path):
     """A policy of the conversation's own decides."""
     async with sidecar(tmp_path, {**DEFERRING, "policy.defer_while_warm_s": 0}) as s:
-        chat = s.chat("c1", context_length=2_000, policy=conversation.PolicyOverrides(defer_while_warm=Duration(seconds=WARM_S)))
+        chat = s.chat(
+            "c1", context_length=2_000, policy=conversation.PolicyOverrides(defer_while_warm=Duration(seconds=WARM_S))
+        )
         await chat.append(*(said(n, tokens=60) for n in range(1, 28)))
 
         assert (await chat.context()).held_by == conversation.HELD_BY_CACHE_WARM

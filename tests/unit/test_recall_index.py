@@ -754,6 +754,14 @@ class Keyless(Erased):
         return Conversation()
 
 
+async def test_a_single_digit_counts_as_a_word(log, tmp_path):
+    """Single letters are those of grammar, but a digit tells one room from the other."""
+    chat(log, "the lamp in room 7 is broken", "the lamp in room 12 is fine", "the lamp in room 8 is fine")
+
+    async with indexed(log, tmp_path / "index") as recall:
+        assert positions(await find(recall, "room 7"))[0] == 1
+
+
 async def test_a_model_that_is_away_delays_vectors_and_not_words(log, tmp_path):
     """The model is asked again, and entries that came meanwhile get their vectors then."""
     chat(log, "red", "green")

@@ -393,9 +393,7 @@ def test_no_enum_of_the_contract_has_a_member_that_the_domain_lacks():
 
 def test_every_policy_field_is_in_the_contract():
     """A plan carries its whole policy, so a field that the contract lacks could not be replayed."""
-    contract = {
-        f"{f.name}_s" if f.message_type else f.name for f in conversation_pb2.PolicyOverrides.DESCRIPTOR.fields
-    }
+    contract = {f"{f.name}_s" if f.message_type else f.name for f in conversation_pb2.PolicyOverrides.DESCRIPTOR.fields}
 
     assert contract == {f.name for f in fields(Policy)}
     without_presence = {f.name for f in conversation_pb2.PolicyOverrides.DESCRIPTOR.fields if not f.has_presence}
