@@ -175,6 +175,8 @@ FIGURES = (
         Target(1.1, at_least=False, of_ratio=True),
     ),
     Figure("recall.indexed_p99", "ms", "the same", "recall.plain_p99"),
+    Figure("recall.text", "MiB", "text of 100,000 messages"),
+    Figure("recall.index", "MiB", "the file of an index of their words and vectors", "recall.text"),
     Figure("recall.words_p50", "ms", "SearchHistory by words, 100,000 messages", "echo.one_p50"),
     Figure("recall.words_p95", "ms", "the same", "", Target(20, at_least=False)),
     Figure("recall.meaning_p50", "ms", "the same by meaning", "echo.one_p50"),

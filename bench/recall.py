@@ -35,6 +35,7 @@ _INDEXED = {**_EXTRACTIVE, "recall.index": "both"}
 async def recall(folder: Path, seconds: float) -> AsyncIterator[Callable[[], Awaitable[Mapping[str, float]]]]:
     """One client appends to a sidecar with an index and to one without, in turns; then a full index is searched."""
     chance = random.Random(7)
+    sizes = await _filled(folder, chance)
     async with AsyncExitStack() as resources:
         plain, indexed, full = [
             await resources.enter_async_context(
@@ -42,9 +43,6 @@ async def recall(folder: Path, seconds: float) -> AsyncIterator[Callable[[], Awa
             )
             for name, settings in (("unindexed", _EXTRACTIVE), ("indexed", _INDEXED), ("full", _INDEXED))
         ]
-        for number in range(SEARCHED_MESSAGES // BATCH_MESSAGES):
-            contents = [_text(chance, MESSAGE_WORDS) for _ in range(BATCH_MESSAGES)]
-            await full.said(f"chat{number % CONVERSATIONS}", number, contents)
         await full.indexed()
 
         async def measure() -> Mapping[str, float]:
@@ -58,9 +56,23 @@ async def recall(folder: Path, seconds: float) -> AsyncIterator[Callable[[], Awa
             for mode in MODES:
                 latencies = [await full.search_s(_text(chance, QUERY_WORDS), mode) for _ in range(SEARCHES)]
                 values |= {f"recall.{mode}_p{share}": percentile(latencies, share / 100) * 1e3 for share in (50, 95)}
-            return values
+            return {**values, **sizes}
 
         yield measure
+
+
+async def _filled(folder: Path, chance: random.Random) -> Mapping[str, float]:
+    """Have a sidecar `full` index the messages and stop, which leaves all of the index in its file; return the size of
+    the texts and of the file, in MiB."""
+    texts = 0
+    with sidecar_child(folder, "full", _INDEXED) as child:
+        async with SidecarCalls.connected(child.address) as full:
+            for number in range(SEARCHED_MESSAGES // BATCH_MESSAGES):
+                contents = [_text(chance, MESSAGE_WORDS) for _ in range(BATCH_MESSAGES)]
+                texts += sum(map(len, contents))
+                await full.said(f"chat{number % CONVERSATIONS}", number, contents)
+            await full.indexed()
+    return {"recall.text": texts / 2**20, "recall.index": (folder / "full.db-recall").stat().st_size / 2**20}
 
 
 def _text(chance: random.Random, words: int) -> str:
