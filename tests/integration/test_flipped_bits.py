@@ -17,7 +17,7 @@ from abridged.eventlog.errors import LogCorrupt, LogFailed
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.v1 import conversation_service_pb2 as api
 from tests.support.flipped_bits import FILE, PENDING, Answers, answers_of, built_log, flipped, head_of, wrong_answers
-from tests.support.log_places import places_of
+from tests.support.log_places import lost_id, places_of
 from tests.support.read_tables import asked
 from tests.support.refusal import refused
 from tests.support.sidecar import said, sidecar
@@ -76,17 +76,20 @@ async def test_originals_are_never_fewer_than_were_written(tmp_path):
 
 async def test_a_repeat_is_known_or_refused_though_a_snapshot_spares_the_reading_of_its_event(tmp_path):
     """The index has lost one message's id; the others pass for whole until that one is met."""
-    path = await _flipped_at(tmp_path, "index of ids: the stream of an entry", messages=100)
+    whole = await _chat_of(tmp_path, messages=100)
+    lost, flip = lost_id(whole, DAMAGED)
+    path = tmp_path / "log" / FILE
+    flipped(whole, path.parent, flip)
     assert asked(path, "SELECT id, event_version FROM snapshots") == [(DAMAGED, 101)]
 
     async with sidecar(path.parent, {"policy.enabled": False}) as s:
         assert (await s.chat(DAMAGED).append(said(101))).message_version == 101
         assert len((await s.chat(DAMAGED).context()).messages) == 101
-        for number in (1, 2, 3, 101):
+        for number in (lost % 100 + 1, lost % 99 + 1, 101):
             (again,) = (await s.chat(DAMAGED).append(said(number))).messages
             assert again.already_appended
         async with refused("DATA_LOSS", "LOG_CORRUPT"):
-            await s.chat(DAMAGED).append(said(4))
+            await s.chat(DAMAGED).append(said(lost))
         async with refused("DATA_LOSS", "LOG_CORRUPT"):
             await s.chat(DAMAGED).append(said(102))
 
@@ -134,15 +137,20 @@ async def test_a_change_that_carries_its_own_seal_is_found_by_the_comparison(tmp
     assert any("events" in found for found in wrong)
 
 
-async def _flipped_at(folder: Path, place: str, *, messages: int = 40) -> Path:
+async def _flipped_at(folder: Path, place: str) -> Path:
     """A log of some messages of one conversation and one of another, without passes, with a bit flipped."""
+    whole = await _chat_of(folder, messages=40)
+    flipped(whole, folder / "log", places_of(whole, DAMAGED)[place])
+    return folder / "log" / FILE
+
+
+async def _chat_of(folder: Path, *, messages: int) -> Path:
+    """The same log with each bit as it was written."""
     (folder / "whole").mkdir()
     async with sidecar(folder / "whole", {"policy.enabled": False}) as s:
         await s.chat("other").append(said(1))
         await s.chat(DAMAGED).append(*map(said, range(1, messages + 1)), request_id="first")
-    whole = folder / "whole" / FILE
-    flipped(whole, folder / "log", places_of(whole, DAMAGED)[place])
-    return folder / "log" / FILE
+    return folder / "whole" / FILE
 
 
 def _forged(path: Path, *, position: int) -> None:

@@ -35,6 +35,21 @@ def places_of(path: Path, conversation: str) -> dict[str, Flip]:
         return _places(_File(path, database), conversation)
 
 
+def lost_id(path: Path, conversation: str) -> tuple[int, Flip]:
+    """The number of a message, and a bit by which the index of ids loses it alone.
+
+    Its id is the least of the conversation's, and stays so: a search for any other by way of its entry goes right.
+    """
+    least = (
+        "SELECT e.version - 1, e.event_id, e.type, e.time_us FROM events AS e JOIN streams AS s ON s.id = e.stream "
+        "JOIN types AS t ON t.id = e.type WHERE s.name = ? AND t.name = 'MessageAppended' ORDER BY e.event_id LIMIT 1"
+    )
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        number, event_id, of_type, time_us = database.execute(least, (conversation,)).fetchone()
+        in_its_row = event_id + of_type.to_bytes(1, "big") + time_us.to_bytes(8, "big")
+        return number, _File(path, database).in_entry(event_id, in_its_row)
+
+
 class _File:
     def __init__(self, path: Path, database: sqlite3.Connection) -> None:
         self._bytes = path.read_bytes()
