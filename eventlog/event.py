@@ -67,8 +67,8 @@ class SealedEvent(NamedTuple):
     """A recorded event with its seal.
 
     `content_hash` is what idempotency compares, empty for an event that is known by its id alone: it was blanked, and
-    its own content has not come back. `salt` and
-    `commitment` bind envelope and payload, `chain` binds the event to all earlier events of its stream.
+    its own content has not come back. `salt` and `commitment` bind envelope and payload, `chain` binds the event to all
+    earlier events of its stream.
     """
 
     event: RecordedEvent

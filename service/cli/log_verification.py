@@ -95,24 +95,27 @@ class _Findings:
             self.damaged += bool(where) and where != self._last
             self.lost += is_lost
             self._last = where
-        self._lines_left -= bool(where)
-        if where and self._lines_left < 0:
-            self._unprinted += 1
+        if where:
+            self._say(f"damaged  {where}: {what}")
         else:
-            say(f"damaged  {where or 'log'}: {what}")
+            say(f"damaged  log: {what}")
 
     def add_unread(self, lost: str) -> None:
         """Print a conversation whose data key is lost, if there is a line left for it: it is no damage of the log."""
-        self._lines_left -= 1
-        if self._lines_left < 0:
-            self._unprinted += 1
-        else:
-            say(f"unread  {lost}")
+        self._say(f"unread  {lost}")
 
     def end(self) -> None:
         """Print how many findings had no line."""
         if self._unprinted:
             say(f"and {self._unprinted:,} more findings of conversations; {self._see_all}")
+
+    def _say(self, line: str) -> None:
+        """Print a line about a conversation if one is left for it."""
+        self._lines_left -= 1
+        if self._lines_left < 0:
+            self._unprinted += 1
+        else:
+            say(line)
 
 
 def _served(service: Service, found: _Findings, conversations: int, nameless: int) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from abridged.eventlog.errors import KeyLost
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import PAGE_EVENTS_MAX, EventLog
 from abridged.eventlog.sqlite.gaps import Gaps
@@ -71,8 +72,12 @@ def _decoded(recorded: RecordedEvent) -> Event:
 
 
 def event_at(log: EventLog, stream: StreamId, position: int, version: int) -> Event | None:
-    """The event of an entry as the log has it now; None where the log has it no longer, as in an archive."""
-    events = log.read_stream(stream, after=version - 1, limit=1)
+    """The event of an entry as the log has it now; None where the log has it no longer, as in an archive, or where its
+    key is lost."""
+    try:
+        events = log.read_stream(stream, after=version - 1, limit=1)
+    except KeyLost:
+        return None
     return _decoded(events[0]) if events and events[0].position == position else None
 
 

@@ -273,10 +273,7 @@ class Recall:
     def _event(self, search: Search, entry: Entry, found: Entry | Opening) -> Event | None:
         """The event of an entry or of its opening; None where the log says something else by now: it no longer has a
         text that was erased since it was indexed, or the key of which was lost."""
-        try:
-            event = event_at(self._log, StreamId(search.namespace, entry.conversation), found.id, found.version)
-        except KeyLost:
-            return None
+        event = event_at(self._log, StreamId(search.namespace, entry.conversation), found.id, found.version)
         return event if checksum(text_of(event)) == found.checksum else None
 
 

@@ -149,7 +149,7 @@ def test_a_text_in_lower_case_is_as_long_and_as_python_compares_it() -> None:
 
 
 def test_the_sets_of_the_lines_hold_the_same_letters_in_lower_case() -> None:
-    """A range such as `[ -a]`, which has more letters without case, is none of them."""
+    """Sets do not have ranges such as `[ -a]`, which have more letters without case."""
     alphabet = "".join(CASED)
     lines = [pattern.pattern for kind in Phrase for pattern in patterns_of(kind)]
     sets = {found for line in lines for found in re.findall(r"\[\^?(?:\\.|[^\]\\])+\]|\\[wWdDsS]", line)}
