@@ -17,6 +17,9 @@ from tempfile import TemporaryFile
 from abridged.eventlog.backend import Notice
 from abridged.eventlog.errors import LogForeign, LogGone, LogLocked, LogUnsafe
 
+FILE_MAGIC = b"SQLite format 3\0"
+"""The beginning of a database's file: https://sqlite.org/fileformat2.html."""
+
 PRIVATE_MODE = 0o600
 REWRITE_BYTES = 1 << 20
 PROBE_BYTES = 1 << 16

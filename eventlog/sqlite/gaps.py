@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from abridged.eventlog.errors import LogClosed, LogUnavailable
+from abridged.eventlog.sqlite.file import FILE_MAGIC
 
 CHUNK_BYTES = 1 << 20
 """Read at a time: a multiple of every page size."""
@@ -23,7 +24,6 @@ PAGES_MAX = (1 << 25) - 1
 """Every other kind of page begins with a page number of four bytes. The first byte of such a page may be that of a
 b-tree page in a larger file."""
 
-_MAGIC = b"SQLite format 3\0"
 _FILE_HEADER_BYTES = 100
 _INTERIOR_INDEX, _INTERIOR_TABLE, _LEAF_INDEX, _LEAF_TABLE = 2, 5, 10, 13
 _HEADER_BYTES = {_INTERIOR_INDEX: 12, _INTERIOR_TABLE: 12, _LEAF_INDEX: 8, _LEAF_TABLE: 8}
@@ -167,7 +167,7 @@ def _form_of(file: int) -> _Form:
     header = os.pread(file, _FILE_HEADER_BYTES, 0)
     stored = int.from_bytes(header[16:18], "big")
     size = 1 << 16 if stored == 1 else stored
-    if not header.startswith(_MAGIC) or size < 512 or size & (size - 1):
+    if not header.startswith(FILE_MAGIC) or size < 512 or size & (size - 1):
         raise LogUnavailable("the file cannot be purged: it does not begin like a database")
     if os.fstat(file).st_size // size > PAGES_MAX:
         raise LogUnavailable(f"the file cannot be purged: it has more than {PAGES_MAX} pages")

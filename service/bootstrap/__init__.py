@@ -119,6 +119,11 @@ async def serve(
                     "recall.off",
                     hint=f"set {missing[0]} to a file of this sidecar's own for a search index, with words in clear",
                 )
+            if settings.log.archive_dir is None and core.table.archived(limit=1):
+                _log.warning(
+                    "archives.out_of_reach",
+                    hint="there are archived conversations, which nobody can unarchive or erase: set log.archive_dir",
+                )
             for unused in unused_settings(settings):
                 _log.warning("model.endpoint_unused", hint=unused)
             loading = asyncio.create_task(asyncio.to_thread(load_the_rest, stop.is_set))

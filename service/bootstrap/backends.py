@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,13 @@ def file_backend(path: Path) -> SqliteBackend:
     from abridged.eventlog.sqlite.backend import SqliteBackend
 
     return SqliteBackend(path)
+
+
+def is_log_file(file: BufferedReader) -> bool:
+    """Return whether an open file begins as that of a log does, and not as its lines."""
+    from abridged.eventlog.sqlite.file import FILE_MAGIC
+
+    return file.peek(len(FILE_MAGIC)).startswith(FILE_MAGIC)
 
 
 def stored_backend(settings: LogSettings) -> StoredBackend:

@@ -5,28 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.encryption.backend import EncryptedBackend, KeyPlace
 from abridged.eventlog.encryption.contents import Contents
 from abridged.eventlog.encryption.data_keys import DataKeys, Rewrapped
 from abridged.eventlog.encryption.key_file import KeyFile
-from abridged.eventlog.encryption.probe import newest_encrypted, require_own
+from abridged.eventlog.encryption.probe import require_own
 from abridged.eventlog.encryption.salvage import encrypted_meaning
 from abridged.eventlog.errors import KeysUnusable
 from abridged.eventlog.rows import StoredRows
 from abridged.eventlog.salvage import Meaning
 from abridged.eventlog.verification import LogVerification
-from abridged.service.bootstrap.backends import keys_in_database, stored_backend
+from abridged.service.bootstrap.backends import keys_in_database
+from abridged.service.bootstrap.look import is_encrypted, looked_at
 from abridged.service.bootstrap.open_log import require_no_archives
 from abridged.service.codec.events import CLEAR
 from abridged.service.config.settings import EncryptionSettings, Settings
-from abridged.service.conversations.row import READ_TABLE, Row
+from abridged.service.conversations.row import Row
 from abridged.service.conversations.table import ConversationTable
 from abridged.service.models.settings import text_of
-
-T = TypeVar("T")
 
 
 def encrypted(place: StoredBackend, settings: Settings) -> EncryptedBackend:
@@ -68,7 +66,7 @@ def meaning_with_keys(meaning: Meaning, settings: Settings) -> Iterator[Meaning]
 def require_keys(settings: Settings) -> None:
     """Raise KeysUnusable if the log of `settings` is encrypted, and its data keys are not in their place."""
     place = key_place(settings)
-    if not place.exists() and _looked_at(settings, _is_encrypted):
+    if not place.exists() and is_encrypted(settings.log):
         raise KeysUnusable(f"there are no data keys at {place.name}, and the log is encrypted")
 
 
@@ -77,28 +75,14 @@ def keys_of(settings: Settings) -> str:
     SettingUnusable if it has archived conversations."""
     require_keys(settings)
     place = key_place(settings)
-    _looked_at(settings, _require_no_archives)
+    looked_at(settings.log, _require_no_archives)
     if not place.exists():
         return f"data keys at {place.name} will be made"
     with _existing(place) as keys:
-        _looked_at(settings, lambda log, _: require_own(keys, log, log.event_count(), CLEAR))
+        looked_at(settings.log, lambda log, _: require_own(keys, log, log.event_count(), CLEAR))
         share = "" if keys.is_rewrapped else "not all "
         lacking = f"; {keys.lacking}" if keys.lacking else ""
     return f"data keys at {place.name}, {share}wrapped with the first operator's key{lacking}"
-
-
-def _looked_at(settings: Settings, look: Callable[[LogVerification, StoredRows[Row]], T]) -> T | None:
-    """Return what `look` finds in the log of `settings`, which a sidecar may write meanwhile; None without a log."""
-    stored = stored_backend(settings.log)
-    if not stored.log_id():
-        return None
-    rows = stored.rows(READ_TABLE)
-    with stored.verification(rows, is_owned=False) as log:
-        return look(log, rows)
-
-
-def _is_encrypted(log: LogVerification, _rows: StoredRows[Row]) -> bool:
-    return newest_encrypted(log, log.event_count(), CLEAR) is not None
 
 
 def _require_no_archives(log: LogVerification, rows: StoredRows[Row]) -> None:

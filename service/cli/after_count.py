@@ -13,7 +13,7 @@ from abridged.service.cli.failures import CommandFailed
 from abridged.service.cli.options import Invocation
 from abridged.service.cli.plain_json import as_json
 from abridged.service.cli.sidecar import call
-from abridged.service.cli.terminal import say
+from abridged.service.cli.terminal import number_of, say
 from abridged.v1.conversation_service_pb2 import ArchiveConversationsResponse, Erasure
 
 Counts = TypeVar("Counts", bound=Message)
@@ -70,8 +70,3 @@ def conversations_in_words(counts: ArchiveConversationsResponse | Erasure) -> st
     if not counts.conversations:
         return ""
     return f"{number_of(counts.conversations, 'conversation')} with {number_of(counts.messages, 'message')}"
-
-
-def number_of(count: int, noun: str) -> str:
-    """The count with its noun."""
-    return f"{count:,} {noun}{'s' if count != 1 else ''}"

@@ -11,13 +11,12 @@ from abridged.service.cli.after_count import (
     act_after_count,
     conversations_in_words,
     counting_options,
-    number_of,
 )
 from abridged.service.cli.failures import CommandFailed
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import as_json
 from abridged.service.cli.sidecar import call
-from abridged.service.cli.terminal import say
+from abridged.service.cli.terminal import number_of, say
 from abridged.v1.conversation_service_pb2 import ArchiveConversationsResponse
 
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}

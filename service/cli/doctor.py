@@ -7,6 +7,7 @@ import json
 import stat
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from http import HTTPStatus
 from pathlib import Path
@@ -17,9 +18,10 @@ from abridged.client import Patience, SidecarError
 from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.errors import EventLogError, LogForeign
 from abridged.service.bootstrap.backends import NO_CRYPTOGRAPHY, stored_backend
+from abridged.service.bootstrap.look import is_encrypted
 from abridged.service.bootstrap.recall import embedded_dimension, index_bytes, lacking
 from abridged.service.cli.configured import configuration
-from abridged.service.cli.failures import CHECK_DATABASE, CHECK_KEYS, CommandFailed
+from abridged.service.cli.failures import CHECK_DATABASE, CHECK_KEYS, GIVE_KEY, CommandFailed
 from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import json_text
 from abridged.service.cli.prerequisites import log_path_problem
@@ -112,8 +114,7 @@ async def _examined(settings: Settings, client: ClientSettings, *, named_by: str
     if settings.log.backend != "memory":
         serving = info.log_id if info is not None else ""
         findings += [_left_out("log", "log", named_by)] if named_by else _log(settings.log, serving)
-        if settings.encryption.is_on:
-            findings += await asyncio.to_thread(lambda: [*_encryption(settings)])
+        findings += await asyncio.to_thread(lambda: [*_encryption(settings)])
     return findings
 
 
@@ -241,6 +242,12 @@ def _database(backend: StoredBackend, serving: str) -> Finding:
 
 def _encryption(settings: Settings) -> Iterator[Finding]:
     """Check the keys of an encrypted log, and what is in clear beside it."""
+    if not settings.encryption.is_on:
+        # A log that cannot be read has been found unfit before.
+        with suppress(EventLogError, SettingUnusable):
+            if is_encrypted(settings.log):
+                yield Finding(FAIL, "encryption: off, and the log is encrypted", GIVE_KEY)
+        return
     try:
         # Only an operator who encrypts has the library for it.
         from abridged.service.bootstrap.encryption import keys_of

@@ -5,13 +5,9 @@ from __future__ import annotations
 import click
 
 from abridged.client import AsyncConversations
-from abridged.service.cli.after_count import (
-    act_after_count,
-    conversations_in_words,
-    counting_options,
-    number_of,
-)
+from abridged.service.cli.after_count import act_after_count, conversations_in_words, counting_options
 from abridged.service.cli.options import Invocation, label_of, sidecar_options
+from abridged.service.cli.terminal import number_of
 from abridged.v1.conversation_service_pb2 import Erasure, RedactMessagesResponse
 
 

@@ -44,7 +44,7 @@ from abridged.service.cli.failures import (
 )
 from abridged.service.cli.options import Decorated, Invocation, settings_options
 from abridged.service.cli.prerequisites import check_prerequisites
-from abridged.service.cli.terminal import say
+from abridged.service.cli.terminal import number_of, say
 from abridged.service.config.settings import NAME_PATTERN, LogSettings, Settings
 from abridged.service.config.sources import environment
 from abridged.service.models.settings import SettingUnusable
@@ -173,7 +173,7 @@ def rebuild(invocation: Invocation, place: LogSettings | None, name: str | None)
             f"{done.left_out} of {done.left_out + done.conversations} conversations cannot be read",
             hint="`abridged log verify` says what is damaged",
         )
-    say(f"ok: {done.conversations:,} conversations from {done.events:,} events")
+    say(f"ok: {number_of(done.conversations, 'conversation')} from {number_of(done.events, 'event')}")
 
 
 @log.command()
@@ -201,7 +201,7 @@ def reindex(invocation: Invocation, place: LogSettings | None, name: str | None)
         done = asyncio.run(
             reindexed(of_log, environment(), lambda at, head: say(f"{at.words:,} of {head:,} events", is_error=True))
         )
-    say(f"ok: {done.words:,} events")
+    say(f"ok: {number_of(done.words, 'event')}")
 
 
 @log.command()
@@ -298,7 +298,7 @@ def import_(invocation: Invocation, lines: BinaryIO, place: LogSettings | None, 
     """
     settings = configuration(invocation).settings
     done = imported_log(settings, _of(place, name, settings), lines)
-    say(f"ok: {done.conversations:,} conversations from {done.events:,} events")
+    say(f"ok: {number_of(done.conversations, 'conversation')} from {number_of(done.events, 'event')}")
 
 
 @log.command()
@@ -389,7 +389,7 @@ def rewrap(invocation: Invocation, place: LogSettings | None, name: str | None) 
         )
         what = f"{len(done.damaged):,} data keys are damaged, or of an operator's key that is missing"
         raise CommandFailed(what, details=details, hint=MEND_KEYS)
-    say(f"ok: {done.wrapped:,} data keys")
+    say(f"ok: {number_of(done.wrapped, 'data key')}")
 
 
 @log.command()
@@ -446,11 +446,11 @@ def _require_no_keys(settings: Settings) -> None:
 def _copied_by_lines(settings: Settings, log: LogSettings, to: LogSettings) -> None:
     with _Exported(settings, log) as lines:
         done = imported_log(settings, to, lines)
-    say(f"ok: {done.events:,} events in {done.conversations:,} conversations")
+    say(f"ok: {number_of(done.events, 'event')} in {number_of(done.conversations, 'conversation')}")
 
 
 class _Lines(click.ParamType["LogSettings | BufferedReader"]):
-    """The lines of a log on the command line: a file of them, or the URL of a database, whose log is exported."""
+    """The lines of a log on the command line: a file of them, or a log, which is exported: its file, or a URL."""
 
     name = "lines"
     _file = click.File("rb")
@@ -463,7 +463,14 @@ class _Lines(click.ParamType["LogSettings | BufferedReader"]):
             return value  # type: ignore[no-any-return]  # it was converted before
         if "://" in value:
             return _Place().convert(value, param, ctx)
-        return self._file.convert(value, param, ctx)  # type: ignore[return-value]  # a file in binary mode is buffered
+        # This command alone asks what a file is.
+        from abridged.service.bootstrap.backends import is_log_file
+
+        file: BufferedReader = self._file.convert(value, param, ctx)  # type: ignore[assignment]  # in binary mode
+        if not is_log_file(file):
+            return file
+        file.close()
+        return LogSettings(path=Path(value))
 
 
 class _Exported(BufferedReader):
@@ -508,8 +515,8 @@ def replay_(
     policies: Sequence[Path],
     as_json: bool,
 ) -> None:
-    """Fold the logs in FILES, which `abridged log export` wrote, and print their conversations. One of FILES may be the
-    URL of a database, whose log is exported first, while sidecars go on.
+    """Fold the logs in FILES, which `abridged log export` wrote, and print their conversations. A log's own file, which
+    no sidecar may be using, and the URL of a database, whose sidecars go on, are exported first.
 
     No sidecar runs, and no model is asked. The option --policy appends the messages once more instead, of logs and of
     chats as `abridged append --file` takes them, by the sidecar's own parts under those settings: PASSES and their
@@ -596,8 +603,8 @@ def _absent(log: LogSettings) -> dict[str, Any]:
 
 @contextmanager
 def _as_served(settings: Settings, at: LogSettings, *, is_new: bool = False) -> Iterator[Settings]:
-    """Log as the settings say and yield them with the log `at` its place, which is there unless it `is_new`; explain
-    the errors of the work on it."""
+    """Log warnings as the settings say, and yield the settings with the log `at` its place, which is there unless it
+    `is_new`; explain the errors of the work on it."""
     from abridged.service.bootstrap import logging_as_set
     from abridged.service.bootstrap.backends import stored_backend
 
@@ -605,12 +612,14 @@ def _as_served(settings: Settings, at: LogSettings, *, is_new: bool = False) -> 
         return CommandFailed(f"{stored_backend(at)}: {error}", hint="`abridged log verify` says what is damaged")
 
     at = _on_disk(at)
-    undo_logs = logging_as_set(settings.telemetry)
+    # A command says itself what it does.
+    quiet = {} if settings.telemetry.log_level == "error" else {"log_level": "warning"}
+    undo_logs = logging_as_set(settings.telemetry.model_copy(update=quiet))
     try:
         with _explained(damaged, at, if_locked="stop the sidecar, then run this again"):
             is_there = at.path.exists() if at.url is None else bool(stored_backend(at).log_id())
             if not (is_there or is_new):
-                raise CommandFailed(**_absent(at))
+                raise Misconfigured(**_absent(at))
             yield settings.model_copy(update={"log": at})
     finally:
         undo_logs()

@@ -12,7 +12,7 @@ from abridged.eventlog.rows import StoredRows
 from abridged.eventlog.verification import LogVerification
 from abridged.service.cli.failures import CommandFailed
 from abridged.service.cli.options import label_of
-from abridged.service.cli.terminal import say
+from abridged.service.cli.terminal import number_of, say
 from abridged.service.conversations.log_part import Choice, ConversationMissing, lines_of_part, part_of_log
 from abridged.service.conversations.row import Row
 from abridged.service.conversations.table import ConversationTable
@@ -52,7 +52,10 @@ def lines_of_choice(
     if not part.conversations:
         raise CommandFailed("no conversation meets the conditions")
     forked = f", {part.ancestors:,} of them for their forks" if part.ancestors else ""
-    say(f"a part: {part.events:,} events in {len(part.conversations):,} conversations{forked}", is_error=True)
+    say(
+        f"a part: {number_of(part.events, 'event')} in {number_of(len(part.conversations), 'conversation')}{forked}",
+        is_error=True,
+    )
     yield from lines_of_part(log, part, walked)
 
 

@@ -19,7 +19,7 @@ from abridged.service.bootstrap.policy_replay import Chat, Outcome, replayed
 from abridged.service.cli.chat_file import FileChat, read_chats
 from abridged.service.cli.configured import configuration
 from abridged.service.cli.conversations import HEADINGS, conversation_row
-from abridged.service.cli.failures import CommandFailed
+from abridged.service.cli.failures import CommandFailed, Misconfigured
 from abridged.service.cli.options import Invocation
 from abridged.service.cli.plain_json import json_text
 from abridged.service.cli.prerequisites import check_prerequisites
@@ -38,10 +38,11 @@ _HEADINGS = ("POLICY", "PASSES", "CLEARED", "CALLS", "PROMPTS", "TOKENS", "STABL
 def print_folds(invocation: Invocation, files: Sequence[BufferedReader], walked: Walked, *, as_json: bool) -> None:
     """Print every conversation of exported logs. Raises CommandFailed."""
     settings = configuration(invocation).settings
-    if not as_json:
-        say(HEADINGS)
     for file in files:
-        for key, folded in _folded(settings, file, walked).items():
+        found = _folded(settings, file, walked)
+        if file is files[0] and not as_json:
+            say(HEADINGS)
+        for key, folded in found.items():
             if not as_json:
                 say(conversation_row(folded.conversation, columns=width()))
                 continue
@@ -67,7 +68,7 @@ def print_policies(
     """
     files_of = {path: None if path == _DEFAULT else path for path in policies}
     if missing := [str(path) for path in files_of.values() if path is not None and not path.is_file()]:
-        raise CommandFailed(f"there is no file {missing[0]}", hint="name a settings file, or `default`")
+        raise Misconfigured(f"there is no file {missing[0]}", hint="name a settings file, or `default`")
     found = {path: configuration(replace(invocation, config_path=file)) for path, file in files_of.items()}
     for each in found.values():
         check_prerequisites(each)

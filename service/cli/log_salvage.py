@@ -10,7 +10,7 @@ from abridged.eventlog.salvage import REMNANTS, Lost, Salvaged
 from abridged.eventlog.verification import RANGES_MAX, Ranges, listed
 from abridged.service.bootstrap.log_salvage import salvaged
 from abridged.service.cli.failures import RESTORE, CommandFailed, Misconfigured
-from abridged.service.cli.terminal import say
+from abridged.service.cli.terminal import number_of, say
 from abridged.service.config.settings import Settings
 from abridged.service.config.sources import environment
 from abridged.service.conversations.log_copy import LogLinesRefused, Walked
@@ -36,7 +36,9 @@ def salvage_log(settings: Settings, damaged: Path, *, pages: Walked, positions: 
         say(f"lost  {_named(lost.stream)}: {_losses(lost, new)}")
     if done.unowned.count:
         say(f"lost  the events at positions {_numbers(done.unowned)}: nothing tells whose they were")
-    contents = f"{done.events:,} events in {done.conversations:,} conversations, log {done.log_id[:8]}"
+    contents = (
+        f"{number_of(done.events, 'event')} in {number_of(done.conversations, 'conversation')}, log {done.log_id[:8]}"
+    )
     if done.is_whole and not unread:
         return contents
     raise CommandFailed(

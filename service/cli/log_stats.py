@@ -12,7 +12,7 @@ from abridged.eventlog.encryption.framing import is_encrypted
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import PAGE_EVENTS_MAX
 from abridged.eventlog.verification import LogVerification
-from abridged.service.cli.terminal import say
+from abridged.service.cli.terminal import number_of, say
 from abridged.service.conversations.log_copy import Walked
 from abridged.service.conversations.row import READ_TABLE
 from abridged.service.domain.events import MessageAppended
@@ -81,10 +81,9 @@ def print_stats(stats: Stats, place: str) -> None:
     """Print the figures for people."""
     total = stats.total
     say(f"log {stats.log_id[:8]} at {place}")
-    say(
-        f"{total.events:,} events in {len(stats.conversations):,} conversations with {total.messages:,} messages, "
-        f"{_size(total.payload_bytes)} of payload"
-    )
+    conversations, messages = number_of(len(stats.conversations), "conversation"), number_of(total.messages, "message")
+    payload = f"{_size(total.payload_bytes)} of payload"
+    say(f"{number_of(total.events, 'event')} in {conversations} with {messages}, {payload}")
     if total.encrypted:
         say(f"{total.encrypted:,} events are encrypted, {total.events - total.encrypted:,} in clear or erased")
     if total.events:

@@ -8,7 +8,7 @@ from abridged.eventlog.backend import StoredBackend
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.rows import Fault
 from abridged.service.cli.failures import RESTORE, CommandFailed
-from abridged.service.cli.terminal import say
+from abridged.service.cli.terminal import number_of, say
 from abridged.service.conversations.row import READ_TABLE
 from abridged.service.conversations.snapshots import ConversationSnapshots
 from abridged.service.conversations.table import ConversationTable
@@ -66,7 +66,7 @@ def verified(
             details=_served(service, found, conversations, nameless),
             hint=hint if found.in_events else "stop the sidecar and run `abridged log rebuild`",
         )
-    whole = f"{events:,} events in {conversations:,} conversations, log {log.log_id[:8]}"
+    whole = f"{number_of(events, 'event')} in {number_of(conversations, 'conversation')}, log {log.log_id[:8]}"
     if not unread:
         return whole
     return f"{whole}; contents of {unread:,} were not read, whose keys are not here or were erased"

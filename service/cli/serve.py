@@ -229,7 +229,9 @@ def explained(log: LogSettings) -> Iterator[None]:
         yield
     except (InvalidPolicy, SettingUnusable) as error:
         # A file was in order a moment ago; each error names its own.
-        raise Misconfigured(str(error), hint="see `abridged config show`") from error
+        raise Misconfigured(
+            str(error), hint="`abridged config show` prints every setting, and where its value is from"
+        ) from error
     except (RecallError, EventLogError, AddressTaken, AddressUnusable, OSError) as error:
         raise _failure(error, log) from error
 

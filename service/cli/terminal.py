@@ -38,6 +38,11 @@ def one_line(text: str) -> str:
     return printable(text).replace("\n", "\N{REPLACEMENT CHARACTER}").replace("\t", " ")
 
 
+def number_of(count: int, noun: str) -> str:
+    """The count with its noun."""
+    return f"{count:,} {noun}{'s' if count != 1 else ''}"
+
+
 def say(text: str = "", *, is_error: bool = False, mark: str = "") -> None:
     """Write one line to standard output, or to standard error. All output of commands goes through here.
 

@@ -24,7 +24,7 @@ async def test_kills_leave_no_archiving_half_done():
 
 
 @pytest.mark.crash_long
-@pytest.mark.timeout(1_800)
+@pytest.mark.timeout(3_600)
 async def test_two_hundred_kills_leave_no_archiving_half_done(capsys):
     """A repeated call finishes the work of a killed process."""
     met = await struck_archiving(kills=200, seed=32)

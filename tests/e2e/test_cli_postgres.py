@@ -122,7 +122,7 @@ def test_the_index_of_a_sidecar_that_runs_is_left_alone(tmp_path, url):
         assert abridged("append", "c", "The heron flies at dawn.", "--address", run.address).code == 0
         file = index.stat().st_ino
         refused = abridged("log", "reindex", url, *chosen)
-        assert (refused.code, f"another process has the index {index} open" in refused.err) == (1, True), refused
+        assert (refused.code, f"another process has the index {index} open" in refused.err) == (2, True), refused
         second = abridged("serve", "--set", f"log.url={url}", *chosen, "--set", "server.listen=127.0.0.1:0")
         assert (second.code, "set recall.path to another file" in second.err) == (1, True), second
         assert index.stat().st_ino == file
@@ -143,7 +143,7 @@ def test_a_log_in_postgresql_is_replayed_as_its_lines_are(tmp_path, url):
             assert (of_url.code, of_url.out) == (0, abridged("log", "replay", str(lines), *more).out), of_url
         assert "heron" in abridged("log", "replay", url, "--name", "tenant-b", "--json").out
     refused = abridged("log", "replay", url)
-    assert (refused.code, "logs there: tenant-b" in refused.err) == (1, True), refused
+    assert (refused.code, "logs there: tenant-b" in refused.err) == (2, True), refused
 
 
 def test_lines_that_are_no_log_leave_nothing_in_the_database(tmp_path, url):
@@ -162,7 +162,7 @@ def test_commands_need_a_log_in_the_database(url):
     """The commands make no log by looking."""
     for command in ("export", "rebuild"):
         refused = abridged("log", command, url)
-        assert (refused.code, "there is no log at postgresql://" in refused.err) == (1, True)
+        assert (refused.code, "there is no log at postgresql://" in refused.err) == (2, True)
     assert abridged("log", "verify", url).code == 2
 
 

@@ -156,7 +156,7 @@ def test_a_rebuild_by_hand_makes_no_log(tmp_path):
     """The command names a mistyped file, and leaves no empty one under it."""
     made = _run("log", "rebuild", "--set", f"log.path={tmp_path / 'typo.db'}")
 
-    assert made.exit_code == 1
+    assert made.exit_code == 2
     assert "there is no log at" in made.stderr
     assert not (tmp_path / "typo.db").exists()
 

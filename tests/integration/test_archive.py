@@ -230,15 +230,18 @@ async def test_erasing_an_archived_conversation_takes_its_file_along(tmp_path):
 
 
 async def test_an_erasure_needs_the_folder_of_its_archive(tmp_path):
-    """The sidecar erases nothing while the setting is gone."""
+    """The sidecar erases nothing while the setting is gone, and its start says that it is; lists count nothing."""
     async with sidecar(tmp_path, archiving(tmp_path)) as s:
         await s.chat().append(singing(1))
         await closed(s)
         await archived(s)
+        rows = (await ran("conversations", "--address", s.running.grpc_addresses[0])).out.splitlines()[1:]
+        assert [row.split() for row in rows] == [["c1", "archived"]]
     async with sidecar(tmp_path) as s:
         async with refused("FAILED_PRECONDITION", "ARCHIVE_UNUSABLE"):
             await erased(s)
         assert (await shown(s)).archive_file
+    assert "archives.out_of_reach" in {line["event"] for line in s.logs}
 
 
 async def test_forks_keep_what_they_were_forked_from_in_the_log(tmp_path):

@@ -417,6 +417,7 @@ def missing_keys_are_named(folder: Path) -> None:
     (folder / "operator.key").chmod(0o644)
     ran = run("doctor", "--no-speed", *log, "--set", f"encryption.key_file={folder / 'operator.key'}", key="")
     assert "mode 0644 lets others read the key" in ran.out
+    assert "FAIL  encryption: off, and the log is encrypted" in run("doctor", "--no-speed", *log, key="").out
     (folder / KEYS).rename(folder / "moved.keys")
 
     ran = run("doctor", "--no-speed", *log)

@@ -72,6 +72,13 @@ def test_the_command_prints_the_same(lines):
     assert [row.split()[0] for row in as_rows.out.splitlines()] == ["CONVERSATION", *folded]
 
 
+def test_the_file_of_a_log_is_exported_first(lines):
+    """A user who has no lines yet needs no second command."""
+    file = abridged("log", "replay", str(lines.with_name("a.db")))
+
+    assert (file.out, file.err) == (abridged("log", "replay", str(lines)).out, "")
+
+
 def test_every_message_is_there_for_another_policy(lines):
     """The messages include those that a pass covers and those from before a fork, not those that a rewind removed."""
     folded = replay(lines)

@@ -126,7 +126,7 @@ def test_a_backup_replaces_no_file(tmp_path, log):
     refused = abridged("log", "backup", str(log), str(log))
     assert (refused.code, "there is a file" in refused.err) == (1, True)
     refused = abridged("log", "backup", str(tmp_path / "none.db"), str(tmp_path / "backup.db"))
-    assert (refused.code, "there is no log" in refused.err) == (1, True)
+    assert (refused.code, "there is no log" in refused.err) == (2, True)
     for places in ((str(log), str(log), "backup.db"), ("postgresql://db/a",)):
         refused = abridged("log", "backup", *places)
         assert (refused.code, "a backup is one file" in refused.err) == (2, True)

@@ -159,7 +159,7 @@ def test_the_settings_without_a_file_are_a_policy_too(tmp_path):
     missing = abridged("log", "replay", chats, "--policy", "nowhere.toml")
 
     assert default.out.splitlines()[1].split()[1:] == empty.out.splitlines()[1].split()[1:]
-    assert (missing.code, "there is no file nowhere.toml" in missing.err) == (1, True)
+    assert (missing.code, "there is no file nowhere.toml" in missing.err) == (2, True)
 
 
 def test_a_log_is_replayed_like_the_chats_that_it_was_made_of(tmp_path):
