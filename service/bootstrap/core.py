@@ -30,6 +30,7 @@ from abridged.service.codec.events import EVENT_TYPES
 from abridged.service.config.settings import ARCHIVES_IN_CLEAR, Settings
 from abridged.service.conversations.archive_folder import ArchiveFolder
 from abridged.service.conversations.archives import Archives
+from abridged.service.conversations.blanks import Blanks
 from abridged.service.conversations.cache import ConversationCache
 from abridged.service.conversations.changes import Changes
 from abridged.service.conversations.chat_models import ChatModels
@@ -257,7 +258,8 @@ def _purges(opened: OpenLog, conversations: Conversations, settings: Settings, r
         archives = ArchiveFolder(None, unset=f"the log is encrypted, and {ARCHIVES_IN_CLEAR}")
     else:
         archives = ArchiveFolder(settings.log.archive_dir)
-    purges = Purges(opened.log, conversations, opened.table, archives, keys=opened.keys)
+    blanks = Blanks(opened.log, opened.table, archives, opened.keys)
+    purges = Purges(opened.log, conversations, opened.table, blanks)
     resources.push_async_callback(purges.stop)
     return purges
 

@@ -20,8 +20,9 @@ from abridged.eventlog.errors import EventLogError, LogCorrupt
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import PAGE_BYTES_MAX, PAGE_EVENTS_MAX, EventLog
 from abridged.service.codec.events import ERASED, UnknownEvent, content_of, decode
+from abridged.service.conversations.blanks import archived_in
 from abridged.service.conversations.conversations import Conversations
-from abridged.service.conversations.purges import Purges, archived_in, nothing_required
+from abridged.service.conversations.purges import Purges, nothing_required
 from abridged.service.conversations.replay import evolved, recorded_events, replayed
 from abridged.service.conversations.row import Row
 from abridged.service.conversations.table import ConversationTable
@@ -62,7 +63,7 @@ class Archives:
         self._conversations = conversations
         self._table = table
         self._purges = purges
-        self._folder = purges.archives
+        self._folder = purges.blanks.archives
 
     async def of(self, key: StreamId, *, dry_run: bool) -> Archived:
         """Archive a conversation. Raises ConversationNotFound, ConversationIsErased, ConversationIsOpen,

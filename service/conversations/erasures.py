@@ -16,8 +16,9 @@ from abridged.eventlog.errors import LogCorrupt
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventFilter, EventLog
 from abridged.service.codec.events import decode
+from abridged.service.conversations.blanks import archived_in
 from abridged.service.conversations.conversations import Conversations
-from abridged.service.conversations.purges import Purges, archived_in
+from abridged.service.conversations.purges import Purges
 from abridged.service.conversations.replay import recorded_events
 from abridged.service.conversations.row import Row
 from abridged.service.conversations.table import ConversationTable, ListQuery
@@ -68,7 +69,7 @@ class Erasures:
         self._conversations = conversations
         self._table = table
         self._purges = purges
-        self._archives = purges.archives
+        self._archives = purges.blanks.archives
         self._new_id = new_id
 
     async def of(self, key: StreamId, *, forks: bool, dry_run: bool) -> Erased:

@@ -12,7 +12,7 @@ from abridged.eventlog.event import NUMBER_MAX, RecordedEvent, StreamId
 from abridged.eventlog.salvage import VACANT, Meaning, Rest
 from abridged.service.codec.event_json import event_line
 from abridged.service.codec.events import ERASED, ERASING, EVENT_TYPES, UnknownEvent, content_of, decode, encode, parsed
-from abridged.service.conversations.purges import redacted_payload
+from abridged.service.conversations.blanks import redacted_payload
 from abridged.service.conversations.row import READ_TABLE, Row
 from abridged.service.domain.events import (
     ConversationArchived,

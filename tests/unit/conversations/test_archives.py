@@ -17,8 +17,9 @@ from abridged.eventlog.log import Append, EventLog
 from abridged.service.codec.events import ERASED, encode
 from abridged.service.conversations.archive_folder import Archive, ArchiveFolder
 from abridged.service.conversations.archives import Archived, Archives
+from abridged.service.conversations.blanks import Blanks, archived_in
 from abridged.service.conversations.erasures import Erased, Erasures
-from abridged.service.conversations.purges import Purges, archived_in
+from abridged.service.conversations.purges import Purges
 from abridged.service.conversations.replay import replayed
 from abridged.service.conversations.table import Projected
 from abridged.service.domain.commands import CloseConversation, EraseConversation
@@ -36,7 +37,7 @@ class Archiving(Bench):
         super().__init__(is_shared=is_shared, beside=beside)
         self.folder = ArchiveFolder(folder)
         self.path = folder
-        self.purges = Purges(self.log, self.conversations, self.table, self.folder)
+        self.purges = Purges(self.log, self.conversations, self.table, Blanks(self.log, self.table, self.folder))
         self.archives = Archives(self.log, self.conversations, self.table, self.purges)
 
     async def closed(self) -> None:
@@ -155,7 +156,7 @@ async def test_an_erasure_is_not_confirmed_where_the_folder_is_gone(tmp_path):
         return
 
     await bench.conversations.end(KEY, EraseConversation("e"), require=nothing)
-    elsewhere = Purges(bench.log, bench.conversations, bench.table, ArchiveFolder(None))
+    elsewhere = Purges(bench.log, bench.conversations, bench.table, Blanks(bench.log, bench.table, ArchiveFolder(None)))
     with pytest.raises(ArchiveUnusable, match=r"log\.archive_dir is not set"):
         await elsewhere.purged(KEY)
     row = bench.table.row(KEY)
@@ -250,9 +251,9 @@ async def test_an_erasure_while_a_file_is_written_leaves_none(tmp_path):
     bench = Archiving(tmp_path)
     await bench.closed()
     early = ArchiveFolder(tmp_path / "none yet")
-    purges = Purges(bench.log, bench.conversations, bench.table, early)
+    purges = Purges(bench.log, bench.conversations, bench.table, Blanks(bench.log, bench.table, early))
     erasures = Erasures(bench.log, bench.conversations, bench.table, purges, new_id=lambda: "e")
-    bench.purges.archives = Late(tmp_path, lambda: erasures.of(KEY, forks=False, dry_run=False))
+    bench.purges.blanks.archives = Late(tmp_path, lambda: erasures.of(KEY, forks=False, dry_run=False))
     archives = Archives(bench.log, bench.conversations, bench.table, bench.purges)
 
     with pytest.raises(ConversationIsErased):
@@ -310,7 +311,7 @@ async def test_a_slow_process_blanks_nothing_that_another_has_taken_back(tmp_pat
     slow, quick = two(tmp_path)
     await slow.closed()
     before = (await slow.conversations.state(KEY)).window
-    slow.purges.archives = Slow(tmp_path, behind="require", others=lambda: quick.archives.unarchive(KEY))
+    slow.purges.blanks.archives = Slow(tmp_path, behind="require", others=lambda: quick.archives.unarchive(KEY))
 
     await slow.archives.of(KEY, dry_run=False)
 
@@ -334,7 +335,7 @@ async def test_a_slow_process_removes_no_file_of_a_later_archive(tmp_path):
     await slow.closed()
     before = (await slow.conversations.state(KEY)).window
     await slow.archives.of(KEY, dry_run=False)
-    slow.purges.archives = Slow(tmp_path, behind="remove", others=lambda: quick.archives.of(KEY, dry_run=False))
+    slow.purges.blanks.archives = Slow(tmp_path, behind="remove", others=lambda: quick.archives.of(KEY, dry_run=False))
 
     with suppress(ConversationIsArchived):
         await slow.archives.unarchive(KEY)
@@ -389,7 +390,7 @@ async def test_an_erasure_beside_the_way_back_leaves_nothing(tmp_path):
     def erase() -> None:
         begun.append(asyncio.ensure_future(erasures.of(KEY, forks=False, dry_run=False)))
 
-    bench.purges.archives = Interrupted(tmp_path, erase, turns=50)
+    bench.purges.blanks.archives = Interrupted(tmp_path, erase, turns=50)
     archives = Archives(bench.log, bench.conversations, bench.table, bench.purges)
 
     with suppress(ConversationIsErased):

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from abridged.service.conversations.archive_folder import ArchiveFolder
+from abridged.service.conversations.blanks import Blanks
 from abridged.service.conversations.purges import Purges
 from abridged.service.domain.commands import ConfirmPurge, RedactMessages
 from abridged.service.domain.redaction import REDACTED
@@ -35,7 +36,7 @@ async def purged(bench: Bench, meanwhile: Callable[[], Awaitable[object]]) -> No
         for step in steps:
             await step()
 
-    purges = Purges(bench.log, bench.conversations, bench.table, ArchiveFolder(None))
+    purges = Purges(bench.log, bench.conversations, bench.table, Blanks(bench.log, bench.table, ArchiveFolder(None)))
     await purges.start(forgotten)
     await purges.purged(KEY)
 
@@ -67,7 +68,9 @@ async def test_a_redaction_that_comes_during_a_purge_is_purged_too(is_killed: bo
     await redacted(bench, 1)
     if is_killed:
         blanked = asyncio.Event()
-        purges = Purges(bench.log, bench.conversations, bench.table, ArchiveFolder(None))
+        purges = Purges(
+            bench.log, bench.conversations, bench.table, Blanks(bench.log, bench.table, ArchiveFolder(None))
+        )
         await purges.start(lambda _: never_after(blanked))
         await blanked.wait()
         await purges.stop()
