@@ -271,11 +271,11 @@ async def test_an_erasure_by_user_goes_on_where_another_call_was_faster(tmp_path
 
 async def test_a_repeat_of_an_erasure_by_label_waits_for_the_purge_too(tmp_path):
     """An erased conversation has no label by which a repeat would find it, and its purge may be refused meanwhile."""
-    refusals = [LogUnavailable("the index does not follow")] * 2
+    follows = asyncio.Event()
 
     async def forgotten(_position: int) -> None:
-        if refusals:
-            raise refusals.pop()
+        if not follows.is_set():
+            raise LogUnavailable("the index does not follow")
 
     async with below_grpc(tmp_path, {}, now_us=Clock()) as s:
         await s.core.purges.start(forgotten)
@@ -288,6 +288,7 @@ async def test_a_repeat_of_an_erasure_by_label_waits_for_the_purge_too(tmp_path)
                 await s.conversations.EraseConversations(by_label)
             assert refusal.value.status.code == grpc.StatusCode.UNAVAILABLE.value[0]
 
+        follows.set()
         assert (await s.conversations.EraseConversations(by_label)).erasure.conversations == 0
         assert not s.core.table.purging()
 
