@@ -97,7 +97,11 @@ class WakeUp(Protocol):
 
 
 class CommitWakeUp:
-    """A wake-up for any number of readers on the running loop, with one call into the loop per commit."""
+    """A wake-up for any number of readers on the running loop: one call into the loop per commit that one waits for.
+
+    Whoever commits counts before it looks for readers, and a reader is there before it looks at the count, so that one
+    of the two always sees the other.
+    """
 
     def __init__(self, log: EventLog) -> None:
         self._loop = asyncio.get_running_loop()
@@ -109,13 +113,12 @@ class CommitWakeUp:
         return self._count
 
     async def wait(self, mark: int, *, timeout_s: float) -> None:
-        if self._count != mark:
-            return
         waiter = self._loop.create_future()
         self._waiting.add(waiter)
         timer = self._loop.call_later(timeout_s, _end, waiter)
         try:
-            await waiter
+            if self._count == mark:
+                await waiter
         finally:
             timer.cancel()
             self._waiting.discard(waiter)
@@ -125,13 +128,15 @@ class CommitWakeUp:
         self._stop()
 
     def _committed(self, _head: int) -> None:
+        self._count += 1
+        if not self._waiting:
+            return
         try:
             self._loop.call_soon_threadsafe(self._wake)
         except RuntimeError:  # the loop was closed before the log: nobody is left to wake
             return
 
     def _wake(self) -> None:
-        self._count += 1
         for waiter in self._waiting:
             _end(waiter)
         self._waiting.clear()

@@ -34,8 +34,9 @@ from abridged.service.recall.vectors import Embedder, Vector, quantized
 T = TypeVar("T")
 _Piece = tuple[Unembedded, int, str]
 
-EMBED_ENTRIES_MAX = 16
-"""Entries whose pieces are embedded at a time; bounds the memory for it, together with PIECES_MAX."""
+EMBED_ENTRIES_MAX = 64
+"""Entries whose pieces are embedded at a time; bounds the memory for it, together with PIECES_MAX. Of 16, each entry
+takes twice as many writes, because entries that follow each other share pages."""
 
 EMBED_S = 10.0
 """Seconds, about, for which entries are embedded before their vectors are kept: a model that is slow or leaves loses no
@@ -45,11 +46,11 @@ _log = structlog.get_logger()
 
 
 class Pace(NamedTuple):
-    """Limits the share of the machine that the index takes.
+    """Limits the share of the machine that the index takes: words a third of a processor, and vectors another.
 
-    The index rests after each batch for `rest_share` times as long as the batch took, and after one of words for
-    `rest_s` at least, so that events which come one by one are indexed together. The index waits for `retry_s` after a
-    failure that passes by itself.
+    Each of them rests after a batch for `rest_share` times as long as the batch took, and for `rest_s` at least, so
+    that events which come one by one are indexed together. The index waits for `retry_s` after a failure that passes
+    by itself.
     """
 
     rest_share: float = 2.0
@@ -79,6 +80,7 @@ class Projection:
         *,
         pace: Pace = IN_BACKGROUND,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Opens the index, or begins it. Raises RecallMissing, and RecallStopped when it cannot be opened."""
         self.path = path
@@ -86,6 +88,7 @@ class Projection:
         self._embedder = embedder
         self._pace = pace
         self._sleep = sleep
+        self._clock = clock
         # The only thread that writes, and a single one: indexing never takes more than one processor.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recall")
         connection = opened(path, log.log_id, log.head(), report=_log_rebuild)
@@ -96,7 +99,7 @@ class Projection:
         self._moved = asyncio.Condition()
         self._position = self._index.position
         self._vectors_position = 0
-        self._entries_max = EMBED_ENTRIES_MAX
+        self._entries_max = 1
         self._dimension = embedder.dimension or self._index.embedder[1] if embedder is not None else 0
         self._has_vectors = embedder is None
         self._words_stopped = ""
@@ -195,15 +198,15 @@ class Projection:
         assert self._wake_up is not None, "it was started"
         self._position = position
         pages = log_pages(self._log, self._thread)
-        async with aclosing(subscribe(pages, self._wake_up, after=position, clock=time.monotonic)) as items:
+        async with aclosing(subscribe(pages, self._wake_up, after=position, clock=self._clock)) as items:
             async for item in items:
                 if isinstance(item, Batch):
-                    began = time.monotonic()
+                    began = self._clock()
                     await self._in_thread(partial(self._index.apply, item.events, item.cursor))
                     self._position = item.cursor
                     self._has_vectors = self._embedder is None
                     self._indexed.set()
-                    await self._rest(time.monotonic() - began, at_least_s=self._pace.rest_s)
+                    await self._rest(self._clock() - began)
                 await self._notify()
 
     async def _embed_all(self, embedder: Embedder) -> None:
@@ -227,7 +230,7 @@ class Projection:
 
     async def _embed_next(self, embedder: Embedder) -> None:
         self._indexed.clear()
-        began = time.monotonic()
+        began = self._clock()
         entries = await self._in_thread(partial(self._index.unembedded, self._entries_max))
         if not entries:
             self._has_vectors = not self._indexed.is_set()
@@ -242,7 +245,7 @@ class Projection:
             self._dimension = rows.shape[1]
             await self._require_same(embedder, rows.shape[1])
         await self._in_thread(partial(self._keep, embedder, entries, pieces, rows))
-        took_s = time.monotonic() - began
+        took_s = self._clock() - began
         self._entries_max = min(EMBED_ENTRIES_MAX, max(1, int(len(entries) * EMBED_S / max(took_s, EMBED_S / 1_000))))
         await self._rest(took_s)
 
@@ -273,8 +276,8 @@ class Projection:
         async with self._moved:
             self._moved.notify_all()
 
-    async def _rest(self, took_s: float, *, at_least_s: float = 0.0) -> None:
-        await self._sleep(max(at_least_s, self._pace.rest_share * took_s))
+    async def _rest(self, took_s: float) -> None:
+        await self._sleep(max(self._pace.rest_s, self._pace.rest_share * took_s))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

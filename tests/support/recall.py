@@ -44,7 +44,7 @@ async def indexed(
     **options: Any,
 ) -> AsyncIterator[Recall]:
     """The index of a log, caught up with it."""
-    recall = Recall(log, Projection(log, path, pace=AT_ONCE, **{"embedder": None, **options}), state_of)
+    recall = Recall(log, Projection(log, path, **{"embedder": None, "pace": AT_ONCE, **options}), state_of)
     try:
         recall.projection.start()
         async with asyncio.timeout(PATIENCE_S):

@@ -51,7 +51,7 @@ from abridged.service.recall.file import connected, opened
 from abridged.service.recall.index import _INDEXED, _UNINDEXED, Index, Kind
 from abridged.service.recall.passages import PIECES_MAX
 from abridged.service.recall.pieces import BLOCK_BYTES, Wanted, nearest, row_bytes
-from abridged.service.recall.projection import Projection
+from abridged.service.recall.projection import Pace, Projection
 from abridged.service.recall.query import parsed, spelled
 from abridged.service.recall.recall import Hits, Recall
 from abridged.service.recall.search import Asked, Mode, Search, Searcher
@@ -783,6 +783,22 @@ async def test_a_model_that_is_away_delays_vectors_and_not_words(log, tmp_path):
         await recall.close()
 
 
+async def test_vectors_are_made_and_kept_of_many_entries_at_a_time(log, tmp_path):
+    """The first entry tells how fast the model is; then entries share transactions, and the index rests after each."""
+    chat(log, *["red"] * 130)
+    embedder = Wavering(is_there=True)
+    rests: list[float] = []
+
+    async def rest(seconds: float) -> None:
+        rests.append(seconds)
+        await asyncio.sleep(0)
+
+    pace = Pace(rest_share=0.0, rest_s=7.0)
+    async with indexed(log, tmp_path / "index", embedder=embedder, sleep=rest, pace=pace, clock=lambda: 0.0):
+        assert embedder.counts == [1, 64, 64, 1]
+        assert rests == [7.0] * 5
+
+
 async def test_vectors_of_another_length_stop_what_needs_them(log, tmp_path):
     """A model that was replaced under its name: its numbers cannot be compared."""
     embedder = Wavering(is_there=True)
@@ -828,10 +844,12 @@ class Wavering:
         self.is_there = is_there
         self.width = 3
         self.asked = asyncio.Event()
+        self.counts: list[int] = []
 
     async def embed(self, texts: Sequence[str]) -> Any:
         """One row per text."""
         self.asked.set()
+        self.counts.append(len(texts))
         if not self.is_there:
             raise EmbedderAway("not now")
         return np.array([[len(text), text.count("e"), *range(1, self.width - 1)] for text in texts], dtype=np.float32)

@@ -293,6 +293,38 @@ async def test_a_wait_without_a_commit_ends_with_its_timer():
     await asyncio.wait_for(wake_up.wait(wake_up.mark(), timeout_s=0.01), PATIENCE_S)
 
 
+class _CountingLoop(asyncio.SelectorEventLoop):
+    """A loop that counts the calls from other threads."""
+
+    calls = 0
+
+    def call_soon_threadsafe(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]  # of type variables
+        self.calls += 1
+        return super().call_soon_threadsafe(*args, **options)
+
+
+def test_a_commit_that_nobody_waits_for_does_not_disturb_the_loop():
+    """An append pays for a wake-up only while a reader sleeps."""
+    log = MemoryEventLog(clock_us=Clock())
+
+    async def calls(*, waits: bool) -> int:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, _CountingLoop)
+        wake_up = CommitWakeUp(log)
+        waiting = asyncio.create_task(wake_up.wait(wake_up.mark(), timeout_s=3_600.0)) if waits else None
+        await asyncio.sleep(0)
+        before = loop.calls
+        log.submit(append(event(1 + waits))).result()
+        made = loop.calls - before
+        if waiting is not None:
+            await asyncio.wait_for(waiting, PATIENCE_S)
+        wake_up.close()
+        return made
+
+    with asyncio.Runner(loop_factory=_CountingLoop) as runner:
+        assert [runner.run(calls(waits=waits)) for waits in (False, True)] == [0, 1]
+
+
 def test_a_commit_after_the_loop_has_ended_wakes_nobody():
     """A log outlives the loops that listened to it."""
     log = MemoryEventLog(clock_us=Clock())
