@@ -181,13 +181,13 @@ async def _speed(model: str, ask: Callable[[], Awaitable[ModelSpeed]], settings:
 
 async def _search(settings: Settings, info: GetServerInfoResponse | None) -> list[Finding]:
     """Check the search extra, the embedding model and the index; `info` is the sidecar's answer, None without one."""
-    findings: list[Finding] = []
-    if lacking(settings) is None:
-        findings.append(await _embedder(settings))
+    lacks = lacking(settings)
+    if info is not None and not info.HasField("recall") and lacks is None:
+        return [Finding(WARN, "search: off in the sidecar, on in these settings", "start the sidecar with them")]
+    findings = [] if lacks is not None else [await _embedder(settings)]
     if info is not None and info.HasField("recall"):
         findings += _index_findings(info)
-    setting, _ = lacking(settings) or ("recall.index", "")
-    return findings or [Finding(OK, f"search: off; {setting} switches it on")]
+    return findings or [Finding(OK, f"search: off; {lacks[0] if lacks else 'recall.index'} switches it on")]
 
 
 async def _embedder(settings: Settings) -> Finding:

@@ -108,6 +108,17 @@ def test_the_doctor_checks_what_searches_need(tmp_path):
     assert "ok    search: off" in off.out
 
 
+def test_the_doctor_says_that_the_sidecar_has_no_index(tmp_path):
+    """The settings of whoever asks may have one: the sidecar's answer tells."""
+    with served(tmp_path, "recall.index=off") as s:
+        wanted = abridged("doctor", "--address", s.address, *given("recall.index=words"))
+        known = abridged("doctor", "--address", s.address, *given("recall.index=off"))
+
+    assert "warn  search: off in the sidecar, on in these settings" in wanted.out
+    assert "search: by words" not in wanted.out
+    assert "ok    search: off; recall.index switches it on" in known.out
+
+
 def test_the_doctor_finds_an_index_that_has_stopped(tmp_path):
     """The doctor says what to do, and fails: searches by meaning stay away until somebody acts."""
     wider = ("recall.index=both", "recall.dimension=128")
