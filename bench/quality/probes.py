@@ -20,7 +20,7 @@ from abridged.service.domain.events import ConversationOpened, Event, MessageApp
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.tokens import TokenSource
 from abridged.service.models.model import SummaryModel
-from abridged.service.recall.index import Kind
+from abridged.service.recall.file import Kind
 from abridged.service.recall.projection import Pace, Projection
 from abridged.service.recall.query import parsed
 from abridged.service.recall.recall import Recall

@@ -22,7 +22,7 @@ from abridged.service.domain.errors import ConversationNotFound
 from abridged.service.domain.message import Role
 from abridged.service.domain.record import MessageRange
 from abridged.service.recall.errors import InvalidQuery, RecallOff
-from abridged.service.recall.index import Kind
+from abridged.service.recall.file import Kind
 from abridged.service.recall.query import Query, parsed
 from abridged.service.recall.recall import Hit, Recall
 from abridged.service.recall.search import HITS_MAX, Mode, Search

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from enum import IntEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from abridged.service.domain.message import Role
 from abridged.service.recall.errors import RecallLocked, RecallMissing, RecallStopped
@@ -42,6 +43,22 @@ ROLE_NUMBERS: Final[Mapping[Role | None, int]] = {
     Role.TOOL: 4,
 }
 """The numbers of roles in the file; a record has none."""
+
+
+class Kind(IntEnum):
+    """The kind of an entry. The numbers are in the index's file."""
+
+    MESSAGE = 1
+    SUMMARY = 2
+    EPISODE = 3
+
+
+class Scope(NamedTuple):
+    """The numbers of a namespace and of a conversation in it, which is 0 for all of them."""
+
+    namespace: int
+    conversation: int
+
 
 Connection = Any
 """An apsw.Connection; apsw is loaded with an index alone."""

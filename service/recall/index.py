@@ -6,18 +6,15 @@ the index, because what it says may be that a text must be forgotten.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from enum import IntEnum
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from abridged.eventlog.errors import KeyLost
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import PAGE_EVENTS_MAX, EventLog
 from abridged.eventlog.sqlite.gaps import Gaps
-from abridged.service.codec.events import UnknownEvent, decode
+from abridged.service.codec.events import UnknownEvent
 from abridged.service.domain.events import (
     ConversationArchived,
     ConversationErased,
@@ -25,7 +22,6 @@ from abridged.service.domain.events import (
     ConversationRewound,
     ConversationUnarchived,
     ErasedEvent,
-    Event,
     MessageAppended,
     MessagesRedacted,
     RulesDropped,
@@ -36,21 +32,10 @@ from abridged.service.domain.events import (
 from abridged.service.domain.message import Role
 from abridged.service.domain.ranges import ranges_of
 from abridged.service.domain.rules import RuleName
-from abridged.service.recall.blocks import mark, rewrite, shelve
-from abridged.service.recall.file import ROLE_NUMBERS, Connection, create_tables_of, piece_id, words_table
-from abridged.service.recall.passages import text_of_message, text_of_record
-from abridged.service.recall.pieces import Row
-from abridged.service.recall.query import spelled
-from abridged.service.recall.standing import RUN_MAX, Said, drop_standing, forget_standing, keep_standing
-from abridged.service.recall.vectors import Vector
-
-
-class Kind(IntEnum):
-    """The kind of an entry. The numbers are in the index's file."""
-
-    MESSAGE = 1
-    SUMMARY = 2
-    EPISODE = 3
+from abridged.service.recall.entries import Embedding, NewEntry, add, embed, forget, label, supersede_again
+from abridged.service.recall.file import ROLE_NUMBERS, Connection, Kind, Scope, create_tables_of, words_table
+from abridged.service.recall.standing import RUN_MAX, Said, drop_standing, keep_standing
+from abridged.service.recall.texts import checksum, decoded, event_at, text_of
 
 
 class Unembedded(NamedTuple):
@@ -58,43 +43,6 @@ class Unembedded(NamedTuple):
 
     id: int
     text: str
-
-
-class Embedding(NamedTuple):
-    """The vectors of an entry's pieces, by their places; a piece without words has none."""
-
-    id: int
-    vectors: Mapping[int, Vector]
-
-
-def _decoded(recorded: RecordedEvent) -> Event:
-    return decode(recorded.type, recorded.schema_version, recorded.payload)
-
-
-def event_at(log: EventLog, stream: StreamId, position: int, version: int) -> Event | None:
-    """The event of an entry as the log has it now; None where the log has it no longer, as in an archive, or where its
-    key is lost."""
-    try:
-        events = log.read_stream(stream, after=version - 1, limit=1)
-    except KeyLost:
-        return None
-    return _decoded(events[0]) if events and events[0].position == position else None
-
-
-def checksum(text: str) -> int:
-    """The number by which an entry knows its text again: 31 bits, which SQLite keeps in four bytes."""
-    return zlib.crc32(text.encode()) >> 1
-
-
-def text_of(event: Event | None) -> str:
-    """Return the searchable text of an event; empty for one that says nothing."""
-    match event:
-        case MessageAppended():
-            return text_of_message(event.message)
-        case SummarizationCompleted():
-            return text_of_record(event.record)
-        case _:
-            return ""
 
 
 class Index:
@@ -105,7 +53,7 @@ class Index:
         self._connection = connection
         self._log = log
         self._gaps = Gaps(Path(connection.filename))
-        self._ids: dict[StreamId, tuple[int, int]] = {}
+        self._ids: dict[StreamId, Scope] = {}
         self._forgot = False
         # Texts of users in this batch that have no reply yet, by their entries: most replies are in the same batch.
         self._unanswered: dict[int, str] = {}
@@ -174,7 +122,7 @@ class Index:
                 # Entries follow each other closely, so that a page has most of them.
                 page = self._log.scan(after=entry - 1, limit=limit)
                 found |= {event.position: event for event in page.events}
-        texts = [(entry, text_of(_decoded(found[entry])) if entry in found else "", known) for entry, known in rows]
+        texts = [(entry, text_of(decoded(found[entry])) if entry in found else "", known) for entry, known in rows]
         return [Unembedded(entry, text if checksum(text) == known else "") for entry, text, known in texts]
 
     def embed(self, embeddings: Iterable[Embedding], *, embedder: str, dimension: int) -> None:
@@ -183,7 +131,7 @@ class Index:
             for name, value in (("embedder", embedder), ("dimension", str(dimension))):
                 self._connection.execute("INSERT OR REPLACE INTO made VALUES(?, ?)", (name, value))
             for embedding in embeddings:
-                self._embed(embedding)
+                embed(self._connection, embedding)
 
     def close(self) -> None:
         self._connection.close()
@@ -199,38 +147,13 @@ class Index:
         indexed = _INDEXED.get(recorded.type)
         if indexed is None:
             raise UnknownEvent(f"{recorded.type} version {recorded.schema_version}")
-        event = _decoded(recorded)
+        event = decoded(recorded)
         if not isinstance(event, ErasedEvent):
             indexed(self, recorded, event)
 
-    def _add(self, recorded: RecordedEvent, entry: _Entry) -> None:
-        namespace, conversation = self._ids_of(recorded.stream)
-        place = (recorded.position, namespace, conversation, recorded.version)
-        numbers = (entry.kind, ROLE_NUMBERS[entry.role], entry.first, entry.last)
-        what = (*numbers, self._exchange_of(conversation, entry), entry.source, recorded.time_us)
-        self._connection.execute(
-            "INSERT INTO entries VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, ?)",
-            (*place, *what, checksum(entry.text)),
-        )
-        self._connection.execute(
-            f"INSERT INTO {words_table(namespace)}(rowid, text, scope) VALUES(?, ?, ?)",
-            (recorded.position, spelled(entry.text), f"c{conversation}"),
-        )
-        for name, value in entry.labels.items():
-            self._connection.execute("INSERT INTO entry_labels VALUES(?, ?, ?)", (name, value, recorded.position))
-
-    def _exchange_of(self, conversation: int, entry: _Entry) -> int:
-        """Return the number of the message that the exchange of an entry begins with: a user's, or the first of all."""
-        if entry.kind is not Kind.MESSAGE:
-            return 0
-        newest = self._connection.execute(
-            "SELECT max(exchange) FROM entries WHERE conversation = ? AND kind = ?", (conversation, Kind.MESSAGE)
-        ).fetchone()[0]
-        return entry.first if newest is None or entry.role == Role.USER else int(newest)
-
     def _keep_standing(self, recorded: RecordedEvent, reply: MessageAppended) -> None:
         """Keep what the user's messages right before a reply lay down."""
-        _, conversation = self._ids_of(recorded.stream)
+        _, conversation = self._scope_of(recorded.stream)
         newest = self._connection.execute(
             "SELECT role, id, first, version FROM entries WHERE conversation = ? AND kind = ? AND id < ?"
             " ORDER BY exchange DESC, first DESC LIMIT ?",
@@ -246,79 +169,19 @@ class Index:
         return text_of(event_at(self._log, stream, entry, version)) if text is None else text
 
     def _drop_rules(self, recorded: RecordedEvent, rules: Iterable[RuleName]) -> None:
-        _, conversation = self._ids_of(recorded.stream)
+        _, conversation = self._scope_of(recorded.stream)
         for rule in rules:
             drop_standing(self._connection, conversation, rule)
 
-    def _supersede(self, recorded: RecordedEvent, kind: Kind, first: int, last: int) -> None:
-        """Mark the earlier records of this kind whose messages the event's record, of `first` to `last`, covers."""
-        namespace, conversation = self._ids_of(recorded.stream)
-        changed = self._connection.execute(
-            "UPDATE entries SET superseded = 1 WHERE conversation = ? AND kind = ? AND exchange = 0 AND first >= ?"
-            " AND last <= ? AND id < ? AND NOT superseded RETURNING id, superseded",
-            (conversation, kind, first, last, recorded.position),
-        )
-        mark(self._connection, namespace, conversation, dict(changed))
-
-    def _supersede_again(self, recorded: RecordedEvent) -> None:
-        """Mark anew the records of the conversation whose messages a later one of their kind covers."""
-        namespace, conversation = self._ids_of(recorded.stream)
-        marked_anew = self._connection.execute(
-            "UPDATE entries SET superseded = EXISTS(SELECT 1 FROM entries later"
-            " WHERE later.conversation = entries.conversation AND later.kind = entries.kind AND later.exchange = 0"
-            " AND later.first <= entries.first AND later.last >= entries.last AND later.id > entries.id)"
-            " WHERE conversation = ? AND kind IN (?, ?) RETURNING id, superseded",
-            (conversation, Kind.SUMMARY, Kind.EPISODE),
-        )
-        mark(self._connection, namespace, conversation, dict(marked_anew))
-
-    def _label(self, recorded: RecordedEvent, labels: Mapping[str, str]) -> None:
-        _, conversation = self._ids_of(recorded.stream)
-        self._connection.execute("DELETE FROM conversation_labels WHERE conversation = ?", (conversation,))
-        for name, value in labels.items():
-            self._connection.execute("INSERT INTO conversation_labels VALUES(?, ?, ?)", (name, value, conversation))
-
-    def _embed(self, embedding: Embedding) -> None:
-        # An entry that was forgotten since it was read has no row, and gets no vectors.
-        rows = self._connection.execute(
-            "UPDATE entries SET has_vectors = 1 WHERE id = ? RETURNING namespace, conversation, time_us, kind, role,"
-            " superseded",
-            (embedding.id,),
-        ).fetchall()
-        for namespace, *what in rows:
-            added = [
-                (Row(piece_id(embedding.id, place), *what), vector)
-                for place, vector in sorted(embedding.vectors.items())
-            ]
-            for row, vector in added:
-                self._connection.execute("INSERT INTO vectors VALUES(?, ?)", (row.id, vector.steps))
-            if added:
-                shelve(self._connection, namespace, added)
-
     def _forget(self, recorded: RecordedEvent, which: str, *values: object) -> None:
-        """Remove the conversation's entries for which a condition is true: words, vectors, labels and standing
-        rules."""
-        namespace, conversation = self._ids_of(recorded.stream)
-        rows = self._connection.execute(
-            f"SELECT id FROM entries WHERE conversation = ? AND {which}", (conversation, *values)
-        )
-        entries = {entry for (entry,) in rows}
-        pieces = sum(self._remove(namespace, entry) for entry in entries)
-        forget_standing(self._connection, conversation, entries)
-        if entries:
-            self._connection.execute("UPDATE namespaces SET has_tombstones = 1 WHERE id = ?", (namespace,))
-        rewrite(self._connection, namespace, conversation, dict.fromkeys(entries), pieces)
+        forget(self._connection, self._scope_of(recorded.stream), which, *values)
         self._forgot = True
 
-    def _remove(self, namespace: int, entry: int) -> int:
-        """Remove an entry but for its pieces and what stands of it; return the number of pieces."""
-        self._connection.execute(f"DELETE FROM {words_table(namespace)} WHERE rowid = ?", (entry,))
-        of_entry = (piece_id(entry, 0), piece_id(entry + 1, 0))
-        self._connection.execute("DELETE FROM vectors WHERE id >= ? AND id < ?", of_entry)
-        pieces: int = self._connection.changes()
-        self._connection.execute("DELETE FROM entry_labels WHERE entry = ?", (entry,))
-        self._connection.execute("DELETE FROM entries WHERE id = ?", (entry,))
-        return pieces
+    def _add(self, recorded: RecordedEvent, entry: NewEntry) -> None:
+        add(self._connection, self._scope_of(recorded.stream), recorded, entry)
+
+    def _label(self, recorded: RecordedEvent, labels: Mapping[str, str]) -> None:
+        label(self._connection, self._scope_of(recorded.stream), labels)
 
     def _events_before(self, stream: StreamId, version: int) -> Iterator[RecordedEvent]:
         # A later event may be encrypted with a key that is lost.
@@ -328,17 +191,17 @@ class Index:
             yield from page
             after = page[-1].version
 
-    def _ids_of(self, stream: StreamId) -> tuple[int, int]:
+    def _scope_of(self, stream: StreamId) -> Scope:
         if (known := self._ids.get(stream)) is not None:
             return known
         namespace = self._id("namespaces(name)", "name = ?", (stream.namespace,))
         create_tables_of(self._connection, namespace)
         of_namespace = (namespace, stream.name)
-        ids = namespace, self._id("conversations(namespace, name)", "namespace = ? AND name = ?", of_namespace)
+        scope = Scope(namespace, self._id("conversations(namespace, name)", "namespace = ? AND name = ?", of_namespace))
         if len(self._ids) >= IDS_KEPT_MAX:
             self._ids.clear()
-        self._ids[stream] = ids
-        return ids
+        self._ids[stream] = scope
+        return scope
 
     def _id(self, columns: str, matches: str, values: tuple[Any, ...]) -> int:
         table = columns.partition("(")[0]
@@ -354,18 +217,6 @@ IDS_KEPT_MAX = 4_096
 """Conversations whose numbers are kept in memory."""
 
 
-class _Entry(NamedTuple):
-    """The stored part of a text beside its place in the log. A message has no `source`, and a record no `role`."""
-
-    kind: Kind
-    role: Role | None
-    first: int
-    last: int
-    source: str
-    text: str
-    labels: Mapping[str, str] = {}
-
-
 def _labelled(index: Index, recorded: RecordedEvent, event: ConversationOpened | SettingsChanged) -> None:
     index._label(recorded, event.settings.labels)
 
@@ -374,7 +225,7 @@ def _message_appended(index: Index, recorded: RecordedEvent, event: MessageAppen
     message, text = event.message, text_of(event)
     index._add(
         recorded,
-        _Entry(Kind.MESSAGE, message.role, event.number, event.number, "", text, message.labels),
+        NewEntry(Kind.MESSAGE, message.role, event.number, event.number, "", text, message.labels),
     )
     if message.role is Role.USER:
         index._unanswered[recorded.position] = text
@@ -390,8 +241,7 @@ def _completed(index: Index, recorded: RecordedEvent, event: SummarizationComple
     record = event.record
     first, last = min(r.first for r in record.covered), max(r.last for r in record.covered)
     kind = Kind.SUMMARY if record.episode is None else Kind.EPISODE
-    index._add(recorded, _Entry(kind, None, first, last, record.id, text_of(event)))
-    index._supersede(recorded, kind, first, last)
+    index._add(recorded, NewEntry(kind, None, first, last, record.id, text_of(event)))
 
 
 def _revoked(index: Index, recorded: RecordedEvent, event: SummaryRevoked) -> None:
@@ -431,7 +281,7 @@ def _forget_records(index: Index, recorded: RecordedEvent, ids: Collection[str])
     for record_id in ids:
         index._forget(recorded, "kind <> ? AND source = ?", Kind.MESSAGE, record_id)
     if ids:
-        index._supersede_again(recorded)
+        supersede_again(index._connection, index._scope_of(recorded.stream))
 
 
 _INDEXED: Mapping[str, Callable[[Index, RecordedEvent, Any], None]] = {

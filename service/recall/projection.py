@@ -25,9 +25,10 @@ from abridged.eventlog.errors import EventLogError, LogClosed, LogUnavailable
 from abridged.eventlog.log import EventLog
 from abridged.eventlog.subscription import Batch, CommitWakeUp, log_pages, subscribe
 from abridged.service.codec.events import UnknownEvent
+from abridged.service.recall.entries import Embedding
 from abridged.service.recall.errors import EmbedderAway, EmbedderChanged, RecallStopped
 from abridged.service.recall.file import opened
-from abridged.service.recall.index import Embedding, Index, Unembedded
+from abridged.service.recall.index import Index, Unembedded
 from abridged.service.recall.passages import pieces_of
 from abridged.service.recall.vectors import Embedder, Vector, quantized
 

@@ -19,11 +19,13 @@ from abridged.service.domain.message import Role
 from abridged.service.domain.ranges import covers, merged, without
 from abridged.service.domain.record import MessageRange, SummaryRecord
 from abridged.service.recall.errors import EmbedderChanged, RecallOff, RecallStopped
-from abridged.service.recall.index import Kind, checksum, event_at, text_of
+from abridged.service.recall.file import Kind
 from abridged.service.recall.passages import passage_of, pieces_of, snippet_of
 from abridged.service.recall.projection import Projection, require_same
 from abridged.service.recall.query import Query
-from abridged.service.recall.search import ENTRIES_MAX, Asked, Entry, Found, Mode, Opening, Search, Searcher
+from abridged.service.recall.search import ENTRIES_MAX, Asked, Entry, Found, Mode, Opening, Search
+from abridged.service.recall.searcher import Searcher
+from abridged.service.recall.texts import checksum, event_at, text_of
 from abridged.service.recall.vectors import Embedder, direction
 from abridged.service.tokenizers.estimated import EstimatingCounter
 

@@ -47,14 +47,15 @@ from abridged.service.domain.rules import RuleName
 from abridged.service.domain.tokens import TokenSource
 from abridged.service.recall.embedders import WordLlamaEmbedder
 from abridged.service.recall.errors import EmbedderAway, EmbedderChanged, RecallStopped
-from abridged.service.recall.file import connected, opened
-from abridged.service.recall.index import _INDEXED, _UNINDEXED, Index, Kind
+from abridged.service.recall.file import Kind, connected, opened
+from abridged.service.recall.index import _INDEXED, _UNINDEXED, Index
 from abridged.service.recall.passages import PIECES_MAX
 from abridged.service.recall.pieces import BLOCK_BYTES, Wanted, nearest, row_bytes
 from abridged.service.recall.projection import Pace, Projection
 from abridged.service.recall.query import parsed, spelled
 from abridged.service.recall.recall import Hits, Recall
-from abridged.service.recall.search import Asked, Mode, Search, Searcher
+from abridged.service.recall.search import Asked, Mode, Search
+from abridged.service.recall.searcher import Searcher
 from abridged.service.recall.standing import STANDING
 from abridged.service.recall.vectors import quantized
 from tests.support.patience import PATIENCE_S

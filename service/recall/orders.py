@@ -1,0 +1,118 @@
+"""Reads the orders of a search from the index: by words, by meaning, and of what is standing in a conversation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+
+from abridged.service.recall.file import Connection, Scope, blocks_table, entry_of, piece_id, words_table
+from abridged.service.recall.filters import in_scope, wanted, where_of
+from abridged.service.recall.fusion import Ranked
+from abridged.service.recall.passages import PIECES_MAX
+from abridged.service.recall.pieces import nearest, shelf_of
+from abridged.service.recall.query import Query
+from abridged.service.recall.search import Mode, Search
+from abridged.service.recall.standing import STANDING
+from abridged.service.recall.vectors import Direction, cosines
+
+ROWS_MAX = 200
+"""The best entries by words, which are then put together by exchanges."""
+
+NEAR_MAX = 200
+"""Pieces whose signs are nearest, which are then put in order by their steps."""
+
+POSTINGS_MAX = 4_000
+"""Entries that a search by words ranks. Words of more than that are left out, the most frequent first, if a rarer one
+is there: they tell least, and to rank what any entry has takes as long as reading all of them."""
+
+COUNTED_TO = (256, 1_024, POSTINGS_MAX)
+"""A word's entries are counted so far at first, and further only while that can make it a word that ranks."""
+
+
+def by_words(connection: Connection, search: Search, scope: Scope) -> list[Ranked]:
+    table = words_table(scope.namespace)
+    telling, common = _rare_words(connection, table, search.query)
+    phrases = search.query.phrases
+    where = where_of(connection, search, scope)
+    if telling:
+        ranking = [word for word in telling if word not in phrases]
+        # A text that has the phrases need not have the words: they only rank it.
+        expression = " AND ".join((*phrases, *([f"({' OR '.join((*phrases[:1], *ranking))})"] if ranking else [])))
+        # A text's place counts nothing: the weight of `scope` is 0.
+        score, order = f"-bm25({table}, 1.0, 0.0)", "score DESC, id DESC"
+    else:
+        # Words that any text has rank nothing: the newest that have all of them, without looking at the rest.
+        expression = " AND ".join((*phrases, *(word for word in common if word not in phrases)))
+        score, order = "0.0", "w.rowid DESC"
+    rows = connection.execute(
+        f"SELECT w.rowid AS id, {score} AS score FROM {table} w{where.join}"
+        f" WHERE w.{table} MATCH ?{where.sql} ORDER BY {order} LIMIT ?",
+        (in_scope(scope, expression), *where.values, ROWS_MAX),
+    )
+    return [Ranked(*row) for row in rows]
+
+
+def by_meaning(connection: Connection, search: Search, scope: Scope, vector: Direction) -> list[Ranked]:
+    namespace, conversation = scope
+    table = blocks_table(namespace)
+    shelf = ("", ()) if not conversation else (" WHERE shelf = ?", (shelf_of(conversation),))
+    blocks = connection.execute(f"SELECT rows FROM {table}{shelf[0]}", shelf[1])
+    near = nearest((rows for (rows,) in blocks), vector.signs, wanted(connection, search, scope), NEAR_MAX)
+    found = connection.executemany("SELECT id, vector FROM vectors WHERE id = ?", ((piece.id,) for piece in near))
+    return nearest_entries(vector, dict(found))
+
+
+def standing_entries(connection: Connection, search: Search, scope: Scope) -> set[int]:
+    """The entries of messages of one conversation that lay down a rule or state a preference.
+
+    A search with a phrase that must occur has none, nor has one of a namespace: a rule holds for its conversation.
+    """
+    if search.query.phrases:
+        return set()
+    where = where_of(connection, search, scope)
+    found = connection.execute(
+        f"SELECT w.rowid FROM ({STANDING}) w{where.join} WHERE TRUE{where.sql}", (scope.conversation, *where.values)
+    )
+    return {entry for (entry,) in found}
+
+
+def nearest_entries(vector: Direction, steps: Mapping[int, bytes]) -> list[Ranked]:
+    """The entries of pieces, each as near as its nearest one."""
+    best: dict[int, Ranked] = {}
+    scores = cosines(vector, list(steps.values()))
+    for piece, score in sorted(zip(steps, scores, strict=True), key=lambda scored: (-scored[1], -scored[0])):
+        entry, place = entry_of(piece)
+        best.setdefault(entry, Ranked(entry, score, place, score, Mode.MEANING))
+    return list(best.values())
+
+
+def pieces_of(connection: Connection, entries: Collection[int]) -> dict[int, bytes]:
+    """The vectors of all pieces of these entries, by the pieces' ids."""
+    pieces = connection.execute(
+        "SELECT v.id, v.vector FROM json_each(?) e CROSS JOIN vectors v ON v.id >= e.value AND v.id < e.value + ?",
+        (json.dumps([piece_id(entry, 0) for entry in entries]), PIECES_MAX),
+    )
+    return dict(pieces)
+
+
+def _rare_words(connection: Connection, table: str, query: Query) -> tuple[list[str], list[str]]:
+    """The words that are ranked, rarest first, and the others. Phrases are ranked with them if they are as rare."""
+    telling: list[str] = []
+    waiting = [*query.words, *query.phrases]
+    left = POSTINGS_MAX
+    for counted_to in COUNTED_TO:
+        limit = min(counted_to, left)
+        counts = {word: _count(connection, table, f"text : ({word})", limit + 1) for word in waiting}
+        for word in sorted(counts, key=lambda word: counts[word]):
+            if counts[word] <= min(limit, left):
+                left -= counts[word]
+                telling.append(word)
+        waiting = [word for word in waiting if word not in telling]
+        if limit >= left:
+            break
+    return telling, waiting
+
+
+def _count(connection: Connection, table: str, matching: str, limit: int) -> int:
+    sql = f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT ?)"
+    return int(connection.execute(sql, (matching, limit)).fetchone()[0])
