@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -25,6 +25,17 @@ _Key = tuple[str, ProfileName, tuple[tuple[str, Any], ...]]
 """The inputs of a policy: the model, the profile and the client's overrides."""
 
 _log = structlog.get_logger()
+
+
+class _Kept(NamedTuple):
+    """The policy of these very settings, and that for passes of which a call holds `tokens` of a source, beside and for
+    a record of `summary_tokens`."""
+
+    settings: Settings
+    policy: Policy
+    summary_tokens: int
+    tokens: int
+    planned: Policy
 
 
 class Policies:
@@ -47,7 +58,7 @@ class Policies:
         self._answer_tokens_max = answer_tokens_max
         self._client_fields = client_fields
         self._source_tokens = source_tokens
-        self._keys: dict[int, tuple[Settings, _Key]] = {}
+        self._kept: dict[int, _Kept] = {}
         self._cached: dict[_Key, Policy] = {}
         self._plannable: dict[tuple[_Key, int], Policy] = {}
 
@@ -57,21 +68,9 @@ class Policies:
         The policy's max_input_tokens is what a call of the summarizer really holds, and its max_summary_tokens no more
         than one writes, because passes are planned by them.
         """
-        key = self._key(settings)
-        policy = self._cached.get(key)
-        if policy is None:
-            policy = self._fitting(settings)
-            if len(self._cached) >= _CACHED_MAX:
-                self._cached.clear()
-            self._cached[key] = policy
-        tokens = self._planned_tokens(policy, settings)
-        # By the key, since hashing a policy and comparing it with an equal one costs more than all the rest.
-        planned = self._plannable.get((key, tokens))
-        if planned is None:
-            if len(self._plannable) >= _CACHED_MAX:
-                self._plannable.clear()
-            planned = self._plannable[key, tokens] = self._planned(policy, tokens)
-        return planned
+        kept = self._kept.get(id(settings)) or self._keep(settings)
+        tokens = self._source_tokens(kept.policy, kept.summary_tokens)
+        return kept.planned if tokens == kept.tokens else self._keep(settings).planned
 
     def opening(self, settings: Settings) -> Policy:
         """The policy of a new conversation, under the operator's profile. Raises InvalidPolicy as `accepted` does."""
@@ -86,16 +85,26 @@ class Policies:
         policy = overridden(self._policy_for(settings.model, profile), settings.policy, allowed=self._client_fields)
         return self._planned(policy, self._planned_tokens(policy, settings))
 
-    def _key(self, settings: Settings) -> _Key:
-        """The key of settings, which a conversation keeps from message to message."""
-        known = self._keys.get(id(settings))
-        if known is not None:
-            return known[1]
-        if len(self._keys) >= _CACHED_MAX:
-            self._keys.clear()
+    def _keep(self, settings: Settings) -> _Kept:
+        """Find the policy of settings, which a conversation keeps from message to message, and keep it with them."""
         key = (settings.model, settings.profile, tuple(sorted(settings.policy.items())))
-        self._keys[id(settings)] = settings, key
-        return key
+        policy = self._cached.get(key)
+        if policy is None:
+            if len(self._cached) >= _CACHED_MAX:
+                self._cached.clear()
+            policy = self._cached[key] = self._fitting(settings)
+        summary_tokens = largest_summary(policy, budget=settings.budget)
+        tokens = self._source_tokens(policy, summary_tokens)
+        # By the key, since hashing a policy and comparing it with an equal one costs more than all the rest.
+        planned = self._plannable.get((key, tokens))
+        if planned is None:
+            if len(self._plannable) >= _CACHED_MAX:
+                self._plannable.clear()
+            planned = self._plannable[key, tokens] = self._planned(policy, tokens)
+        if len(self._kept) >= _CACHED_MAX:
+            self._kept.clear()
+        kept = self._kept[id(settings)] = _Kept(settings, policy, summary_tokens, tokens, planned)
+        return kept
 
     def _planned_tokens(self, policy: Policy, settings: Settings) -> int:
         return self._source_tokens(policy, largest_summary(policy, budget=settings.budget))

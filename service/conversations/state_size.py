@@ -80,14 +80,15 @@ def state_size(
             len(state.window),
         )
     old, size = before
-    # The fields after these are the same objects after a message.
-    unchanged = all(map(is_, old[_GROWING:], state[_GROWING:]))
+    # After a message, all fields behind its own are the same objects.
+    if all(map(is_, old[_GROWING:], state[_GROWING:])):
+        return StateSize(known, size.records, size.revoked, size.passes, size.rest, len(state.window))
     return StateSize(
         known,
         _grown(state.records, old.records, size.records, _record),
         _grown(state.revoked, old.revoked, size.revoked, _record),
         _grown(state.passes, old.passes, size.passes, _pass),
-        size.rest if unchanged else _rest(state),
+        _rest(state),
         len(state.window),
     )
 

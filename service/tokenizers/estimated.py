@@ -33,8 +33,8 @@ _CHARACTERS_A_TOKEN: Final = 8
 
 _RUN_A_TOKEN: Final = 64
 
-_SUMMED_BYTES: Final = 65_520 // 255
-"""Weights that add up without reaching Adler-32's modulus, 65,521, whatever their values."""
+_SUM_MAX: Final = 65_519
+"""The most that weights may add up to without Adler-32, which begins with one, reaching its modulus, 65,521."""
 
 DEFAULT_VOCABULARY: Final = "o200k"
 """The vocabulary of a model whose name says nothing: newer vocabularies resemble it."""
@@ -92,6 +92,17 @@ class _Pass(NamedTuple):
     after: bytes
 
 
+class _Weights(NamedTuple):
+    """The weight of each pair, and how many pairs can be added up at once, whatever they weigh."""
+
+    table: bytes
+    summed: int
+
+    @classmethod
+    def of(cls, table: bytes) -> Self:
+        return cls(table, _SUM_MAX // max(1, *table))
+
+
 class _Tables(NamedTuple):
     """The content of `estimates.json`. A class is a byte.
 
@@ -107,7 +118,7 @@ class _Tables(NamedTuple):
     blocks: bytes
     halved: bytes
     passes: tuple[_Pass, ...]
-    weights: Mapping[str, tuple[bytes, ...]]
+    weights: Mapping[str, tuple[_Weights, ...]]
 
     @classmethod
     def of(cls, read: Mapping[str, Any]) -> Self:
@@ -122,7 +133,9 @@ class _Tables(NamedTuple):
                 _Pass(way["distance"], bytes(group << 4 for group in way["before"]), bytes(way["after"]))
                 for way in read["passes"]
             ),
-            weights={name: tuple(map(bytes, tables)) for name, tables in read["weights"].items()},
+            weights={
+                name: tuple(_Weights.of(bytes(table)) for table in tables) for name, tables in read["weights"].items()
+            },
         )
 
     def classes(self, text: str) -> bytes:
@@ -152,17 +165,18 @@ def _tables() -> _Tables:
     return _Tables.of(json.loads(Path(__file__).with_name("estimates.json").read_text(encoding="ascii")))
 
 
-def _hundredths(way: _Pass, weights: bytes, classes: bytes) -> int:
+def _hundredths(way: _Pass, weights: _Weights, classes: bytes) -> int:
     """The weight of all pairs of units at the distance of `way`, in hundredths of a token."""
     pairs = int.from_bytes(classes[: -way.distance].translate(way.before)) | int.from_bytes(
         classes[way.distance :].translate(way.after)
     )
-    found = pairs.to_bytes(max(0, len(classes) - way.distance)).translate(weights)
-    if len(found) <= _SUMMED_BYTES:
+    found = pairs.to_bytes(max(0, len(classes) - way.distance)).translate(weights.table)
+    if len(found) <= weights.summed:
         return _sum_of_bytes(found)
-    return sum(_sum_of_bytes(found[at : at + _SUMMED_BYTES]) for at in range(0, len(found), _SUMMED_BYTES))
+    return sum(_sum_of_bytes(found[at : at + weights.summed]) for at in range(0, len(found), weights.summed))
 
 
 def _sum_of_bytes(weights: bytes) -> int:
-    """The sum of the weights: the low half of Adler-32 minus one (RFC 1950), ten times as fast as `sum`."""
+    """The sum of the weights, at most _SUM_MAX: the low half of Adler-32 minus one (RFC 1950), ten times as fast as
+    `sum`."""
     return (adler32(weights) & 0xFFFF) - 1

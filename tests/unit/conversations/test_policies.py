@@ -77,3 +77,15 @@ def test_what_a_client_asks_for_now_is_refused_when_it_does_not_fit(overrides):
         policies().accepted(Settings(policy=overrides))
 
     assert refused.value.field in overrides
+
+
+def test_the_policy_of_known_settings_follows_what_a_call_holds_now():
+    """Passes are planned by what the summarizer's model holds, which is learned while conversations go on."""
+    held_tokens, settings = [8_000], Settings(model="m")
+    held = Policies(lambda *_: LOWER, client_fields=CLIENT_FIELDS, source_tokens=lambda *_: held_tokens[0])
+
+    assert held.of(settings) is held.of(settings)
+    assert held.of(settings).max_input_tokens == 8_000
+    held_tokens[0] = 3_000
+    assert held.of(settings).max_input_tokens == 3_000
+    assert held.of(Settings(model="m")) is held.of(settings), "equal settings share their policy"

@@ -74,7 +74,7 @@ def test_a_count_is_what_the_tables_say(characters: list[str], repeated: int) ->
     classes = tables.space + tables.classes(text)
 
     hundredths = sum(
-        weights[way.before[front] | way.after[behind]]
+        weights.table[way.before[front] | way.after[behind]]
         for way, weights in zip(tables.passes, tables.weights["o200k"], strict=True)
         for front, behind in zip(classes, classes[way.distance :], strict=False)
     )
