@@ -20,6 +20,7 @@ from abridged.service.domain.tokens import (
     TokenCounter,
     TokenSource,
     message_tokens,
+    tokens_of_messages,
 )
 from abridged.service.turn import run_off_loop
 
@@ -50,7 +51,7 @@ class Counting:
         """The messages as `model` counts them, as estimates until `credited` knows that it is the conversation's."""
         counter = self.by_model(model)
         with stage(Stage.COUNT):
-            return await run_off_loop(sum(map(_weight, messages)), lambda: tuple(_one(m, counter) for m in messages))
+            return await run_off_loop(sum(map(_weight, messages)), lambda: _counted(messages, counter))
 
     def prompt(self, prompt: SystemPrompt, model: str) -> SystemPrompt:
         """The system prompt with its tokens as `model` counts them; its length is bounded."""
@@ -87,9 +88,13 @@ class Counting:
         )
 
 
-def _one(message: Message, counter: TokenCounter) -> CountedMessage:
-    count: TokenCount = message_tokens(message, counter, model="")
-    return CountedMessage(message, count, counter.name if count.source is not TokenSource.CALLER else "")
+def _counted(messages: Sequence[Message], counter: TokenCounter) -> tuple[CountedMessage, ...]:
+    return tuple(
+        [
+            CountedMessage(message, cost, counter.name if cost.source is not TokenSource.CALLER else "")
+            for message, cost in zip(messages, tokens_of_messages(messages, counter, model=""), strict=True)
+        ]
+    )
 
 
 def _weight(message: Message) -> int:

@@ -7,6 +7,7 @@ basic operations, so a replay on another machine gets the same numbers to the la
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
@@ -83,23 +84,57 @@ class TokenCounter(Protocol):
         """Tokens of `text`; 0 for the empty text only."""
         ...
 
+    def counts(self, texts: Sequence[str]) -> list[int]:
+        """The `count` of each text; for an estimate, in less time than one by one."""
+        ...
+
 
 def message_tokens(message: Message, counter: TokenCounter, *, model: str) -> TokenCount:
     """Tokens of `message` as rendered for `model`. The caller's own count, if given, is trusted over all others."""
-    if message.token_count is not None:
-        return TokenCount(message.token_count, TokenSource.CALLER)
-    tokens = MESSAGE_OVERHEAD_TOKENS + counter.count(unwrap_envelope(message.content))
+    return tokens_of_messages((message,), counter, model=model)[0]
+
+
+def tokens_of_messages(messages: Sequence[Message], counter: TokenCounter, *, model: str) -> list[TokenCount]:
+    """The `message_tokens` of each message."""
+    texts: list[str] = []
+    places: list[slice] = []
+    for message in messages:
+        before = len(texts)
+        if message.token_count is None:
+            _add_texts(message, texts)
+        places.append(slice(before, len(texts)))
+    counts, source = counter.counts(texts), counter.source_for(model)
+    return [
+        TokenCount(sum(counts[place], _frame_tokens(message)), source)
+        if message.token_count is None
+        else TokenCount(message.token_count, TokenSource.CALLER)
+        for message, place in zip(messages, places, strict=True)
+    ]
+
+
+def _add_texts(message: Message, texts: list[str]) -> None:
+    """Add the texts of a message that are sent."""
+    texts.append(unwrap_envelope(message.content))
     if message.name:
-        tokens += NAME_OVERHEAD_TOKENS + counter.count(message.name)
+        texts.append(message.name)
     for call in message.tool_calls:
-        tokens += TOOL_CALL_OVERHEAD_TOKENS + counter.count(call.name) + counter.count(call.arguments)
+        texts += (call.name, call.arguments)
     if message.tool_call_id:
-        tokens += counter.count(message.tool_call_id)
-    for attachment in message.attachments:
-        tokens += attachment.token_count
+        texts.append(message.tool_call_id)
     if message.extra_json:
-        tokens += counter.count(extra_text(message))
-    return TokenCount(tokens, counter.source_for(model))
+        texts.append(extra_text(message))
+
+
+def _frame_tokens(message: Message) -> int:
+    """The tokens of a message beside its texts."""
+    tokens = MESSAGE_OVERHEAD_TOKENS
+    if message.name:
+        tokens += NAME_OVERHEAD_TOKENS
+    if message.tool_calls:
+        tokens += TOOL_CALL_OVERHEAD_TOKENS * len(message.tool_calls)
+    if message.attachments:
+        tokens += sum(attachment.token_count for attachment in message.attachments)
+    return tokens
 
 
 def calibrated_factor(old_factor: float, counted: int, *, reported: int, observations: int) -> float:

@@ -9,7 +9,7 @@ is always counted as text: what looks like a special token is what somebody type
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
 from typing import Final, Protocol
@@ -52,6 +52,9 @@ class EmbeddedCounter:
             return 0
         encoding = self._loaded()
         return sum(len(encoding.encode_ordinary(piece)) for piece in _pieces(text))
+
+    def counts(self, texts: Sequence[str]) -> list[int]:
+        return [self.count(text) for text in texts]
 
     def source_for(self, model: str) -> TokenSource:
         """TOKENIZER for the vocabulary's own models, on any server, otherwise ESTIMATE."""

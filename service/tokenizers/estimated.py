@@ -13,7 +13,7 @@ they are off.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -32,6 +32,9 @@ _CHARACTERS_A_TOKEN: Final = 8
 """Few texts have more of them for each token, but for runs of one that is no letter."""
 
 _RUN_A_TOKEN: Final = 64
+
+_GROUP_CHARACTERS: Final = 16_384
+"""Characters that are looked up at once: more take as long each, and memory."""
 
 _SUM_MAX: Final = 65_519
 """The most that weights may add up to without Adler-32, which begins with one, reaching its modulus, 65,521."""
@@ -56,13 +59,52 @@ class EstimatingCounter:
 
     def count(self, text: str) -> int:
         """Estimated tokens in `text`; at least 1 unless it is empty."""
-        if not text:
-            return 0
         tables = _tables()
         classes = tables.space + tables.classes(text)
-        hundredths = sum(map(_hundredths, tables.passes, self._weights, (classes,) * len(self._weights)))
-        tokens = min(-(-hundredths // _HUNDREDTHS), _TOKENS_A_CHARACTER * len(text))
-        return tokens if tokens * _CHARACTERS_A_TOKEN >= len(text) else max(1, tokens, _fewest(text))
+        hundredths = 0
+        for way, weights in zip(tables.passes, self._weights, strict=True):
+            hundredths += _sum_of(_weights_of_pairs(way, weights, classes), weights)
+        return _tokens(text, hundredths)
+
+    def counts(self, texts: Sequence[str]) -> list[int]:
+        """Estimated tokens in each text; the pairs of several are looked up at once."""
+        if len(texts) == 1:
+            return [self.count(texts[0])]
+        return [tokens for group in _groups(texts) for tokens in self._counts(group)]
+
+    def _counts(self, texts: Sequence[str]) -> list[int]:
+        tables = _tables()
+        classes = [tables.space + tables.classes(text) for text in texts]
+        hundredths = [0] * len(texts)
+        joined = b"".join(classes)
+        for way, weights in zip(tables.passes, self._weights, strict=True):
+            found, at = _weights_of_pairs(way, weights, joined), 0
+            for place, own in enumerate(classes):
+                end = at + len(own)
+                # Without the pairs whose second unit is another text's.
+                hundredths[place] += _sum_of(found[at : max(at, end - way.distance)], weights)
+                at = end
+        return list(map(_tokens, texts, hundredths))
+
+
+def _groups(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The texts in groups of about _GROUP_CHARACTERS, or of one."""
+    began = characters = 0
+    for place, text in enumerate(texts):
+        characters += len(text)
+        if characters > _GROUP_CHARACTERS and place > began:
+            yield texts[began:place]
+            began, characters = place, len(text)
+    if began < len(texts):
+        yield texts[began:]
+
+
+def _tokens(text: str, hundredths: int) -> int:
+    """The tokens in a text whose pairs weigh so much."""
+    tokens = min(-(-hundredths // _HUNDREDTHS), _TOKENS_A_CHARACTER * len(text))
+    if not text or tokens * _CHARACTERS_A_TOKEN >= len(text):
+        return tokens
+    return max(1, tokens, _fewest(text))
 
 
 def _fewest(text: str) -> int:
@@ -165,12 +207,16 @@ def _tables() -> _Tables:
     return _Tables.of(json.loads(Path(__file__).with_name("estimates.json").read_text(encoding="ascii")))
 
 
-def _hundredths(way: _Pass, weights: _Weights, classes: bytes) -> int:
-    """The weight of all pairs of units at the distance of `way`, in hundredths of a token."""
+def _weights_of_pairs(way: _Pass, weights: _Weights, classes: bytes) -> bytes:
+    """The weight of the pair that begins with each unit, at the distance of `way`."""
     pairs = int.from_bytes(classes[: -way.distance].translate(way.before)) | int.from_bytes(
         classes[way.distance :].translate(way.after)
     )
-    found = pairs.to_bytes(max(0, len(classes) - way.distance)).translate(weights.table)
+    return pairs.to_bytes(max(0, len(classes) - way.distance)).translate(weights.table)
+
+
+def _sum_of(found: bytes, weights: _Weights) -> int:
+    """The sum of weights that were found, in hundredths of a token."""
     if len(found) <= weights.summed:
         return _sum_of_bytes(found)
     return sum(_sum_of_bytes(found[at : at + weights.summed]) for at in range(0, len(found), weights.summed))

@@ -5,6 +5,7 @@ The library reads its text alone and never the network.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -54,6 +55,9 @@ class ExactCounter:
         # The batch call lets other threads run meanwhile, and a batch of one takes one thread.
         (encoding,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
         return max(1, len(encoding.ids))
+
+    def counts(self, texts: Sequence[str]) -> list[int]:
+        return [self.count(text) for text in texts]
 
     def source_for(self, model: str) -> TokenSource:
         """TOKENIZER for the model whose tokenizer it is, otherwise ESTIMATE."""

@@ -64,6 +64,7 @@ class ModelCounters:
     ) -> None:
         self.name = default.name
         self.count = default.count
+        self.counts = default.counts
         self.source_for = default.source_for
         self._default = default
         self._files = files

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import statistics
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -36,6 +37,9 @@ class WordCounter:
 
     def count(self, text: str) -> int:
         return len(text.split())
+
+    def counts(self, texts: Sequence[str]) -> list[int]:
+        return [self.count(text) for text in texts]
 
     def of(self, _model: str) -> WordCounter:
         return self

@@ -117,3 +117,9 @@ def test_a_longer_text_never_counts_less(first: str, second: str) -> None:
 def test_a_large_text_is_counted_in_linear_time(text: str) -> None:
     """A megabyte of any script costs about four times the cost of a quarter of it."""
     assert grows_linearly(ESTIMATE.count, lambda size: text * (size // len(text)), size=1_000_000)
+
+
+@given(st.lists(st.text(st.sampled_from("aZ0 \n.;éд中🎉"), max_size=40).map(lambda text: text * 99), max_size=12))
+def test_texts_that_are_counted_together_count_as_one_by_one(texts: list[str]) -> None:
+    """No pair joins the end of a text and the beginning of the next, in a group or between two."""
+    assert ESTIMATE.counts(texts) == [ESTIMATE.count(text) for text in texts]
