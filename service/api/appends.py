@@ -70,8 +70,8 @@ class AppendCalls:
             current_caller().require("read")
         key = key_of(request.conversation_id)
         messages, contents, prompt = await run_off_loop(wire.parts(request), partial(self._read, request))
-        has_settings = request.HasField("settings")
-        opening = wire.requested(request.settings) if has_settings else _NOTHING_ASKED
+        sent = wire.requested(request.settings) if request.HasField("settings") else None
+        opening = sent or _NOTHING_ASKED
         if prompt is not None:
             opening = replace(opening, system_prompt=prompt if prompt.content else None)
         appended = await self._conversations.append(
@@ -80,7 +80,7 @@ class AppendCalls:
                 messages=messages,
                 contents=contents,
                 open_with=lambda: self._models.opening(key.namespace, opening),
-                has_settings=has_settings,
+                asked=opening if sent is not None else None,
                 request_id=request.request_id,
                 expected_version=request.expected_version if request.HasField("expected_version") else None,
                 system_prompt=prompt,
@@ -108,7 +108,7 @@ class AppendCalls:
             summarization=None
             if plan is None
             else pass_named(state, plan.pass_id) or wire.pending_pass(plan, since_us),
-            settings_ignored=has_settings and not state.settings.includes(wire.requested(request.settings)),
+            settings_ignored=sent is not None and not state.settings.includes(sent),
         )
         if not request.HasField("context"):
             return response

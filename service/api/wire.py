@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -65,6 +66,9 @@ PROMPT_CHARS_MAX = 262_144
 
 JSON_CHARS = 200
 """Characters of JSON that take as long to read as a part of a message."""
+
+_SETTINGS_KEPT = 512
+"""Settings that are remembered, of some hundred bytes each."""
 
 NANOS_PER_S = 1_000_000_000
 ADDRESS_CHARS_MAX = 2_048
@@ -136,8 +140,10 @@ def messages_of(
             first = list(contents).index(message.id)
             raise InvalidRequest(((f"messages[{place}].id", f"is that of messages[{first}] too"),))
         _require_fitting_role(message, place)
-        _require_short_addresses(message, place)
-        _require_own_form(message, place)
+        if message.attachments:
+            _require_short_addresses(message, place)
+        if message.extra_json:
+            _require_form(message, f"messages[{place}].extra_json")
         if proto.HasField("create_time") and not 0 <= proto.create_time.nanos < NANOS_PER_S:
             raise InvalidRequest(((f"messages[{place}].create_time.nanos", "must be from 0 to 999,999,999"),))
         contents[message.id] = canonical(proto)
@@ -147,6 +153,10 @@ def messages_of(
 
 def requested(proto: conversation_pb2.ConversationSettings) -> Settings:
     """Return the client's settings; context length and calibration are still to be resolved."""
+    if not (proto.labels or proto.HasField("policy") or proto.HasField("system_prompt")):
+        return _short_settings(
+            proto.model, proto.context_length, proto.reserved_output_tokens, proto.overhead_tokens, proto.title
+        )
     return Settings(
         model=proto.model,
         requested_context_length=proto.context_length,
@@ -157,6 +167,21 @@ def requested(proto: conversation_pb2.ConversationSettings) -> Settings:
         title=proto.title,
         labels=MappingProxyType(dict(proto.labels)),
         system_prompt=system_prompt_from_proto(proto.system_prompt),
+    )
+
+
+@lru_cache(_SETTINGS_KEPT)
+def _short_settings(
+    model: str, context_length: int, reserved_tokens: int, overhead_tokens: int, title: str
+) -> Settings:
+    """Settings without policy, labels and prompt, which many clients send with each append."""
+    return Settings(
+        model=model,
+        requested_context_length=context_length,
+        context_length=context_length or Settings().context_length,
+        reserved_output_tokens=reserved_tokens,
+        overhead_tokens=overhead_tokens,
+        title=title,
     )
 
 
@@ -320,10 +345,6 @@ def _require_short_addresses(message: Message, place: int) -> None:
         if len(attachment.uri) > ADDRESS_CHARS_MAX and not is_data(attachment.uri):
             what = f"must be at most {ADDRESS_CHARS_MAX} characters, if it is no data: URI"
             raise InvalidRequest(((f"messages[{place}].attachments[{i}].uri", what),))
-
-
-def _require_own_form(message: Message, place: int) -> None:
-    _require_form(message, f"messages[{place}].extra_json")
 
 
 def require_prompt(prompt: SystemPrompt | None, *, bytes_max: int) -> None:

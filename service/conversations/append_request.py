@@ -19,7 +19,8 @@ from abridged.service.domain.ranges import covers
 class AppendRequest(NamedTuple):
     """Messages to append, each with an id. `open_with` makes the settings of a new conversation.
 
-    `has_settings` says that the client sent some: an existing conversation keeps its own, but refuses impossible ones.
+    `asked` are the settings that the client sent, if any: an existing conversation keeps its own, but refuses
+    impossible ones.
     The messages after number `replace_after` are removed first. A `system_prompt` takes the place of the one before.
     `contents` has, by message id, what the client sent in its canonical form.
     """
@@ -27,7 +28,7 @@ class AppendRequest(NamedTuple):
     messages: tuple[Message, ...]
     contents: Mapping[str, bytes]
     open_with: Callable[[], Settings]
-    has_settings: bool = False
+    asked: Settings | None = None
     request_id: str = ""
     expected_version: int | None = None
     system_prompt: SystemPrompt | None = None

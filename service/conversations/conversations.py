@@ -429,7 +429,7 @@ class Conversations:
         state = self._cache.get(key)
         if state is not None and state.is_open:
             return state.settings.model
-        return request.open_with().model if request.has_settings else ""
+        return request.asked.model if request.asked is not None else ""
 
     async def _append_command(
         self, key: StreamId, state: Conversation, request: AppendRequest, messages: tuple[CountedMessage, ...]
@@ -446,7 +446,7 @@ class Conversations:
 
     def _settings(self, state: Conversation, request: AppendRequest) -> Settings:
         """The conversation's settings, or those of a new one; raises InvalidPolicy for impossible ones sent."""
-        if state.is_open and not request.has_settings:
+        if state.is_open and (request.asked is None or state.settings.includes(request.asked)):
             return state.settings
         asked = request.open_with()
         settings = state.settings if state.is_open else asked
