@@ -177,7 +177,7 @@ class RecordCommitted:
         ratio_after: The token ratio with the record in the window.
         identifier_survival: Share of the source's required identifiers that it keeps, 0 to 1.
         unsupported_claims: Invented identifiers that were removed from its draft.
-        unsupported_statements: Statements of its draft that rest on no message.
+        unsupported_statements: Statements of its draft that no message is near.
     """
 
     depth: int

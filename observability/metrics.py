@@ -283,7 +283,7 @@ class Metrics:
         )
         self._unsupported_statements = self._counter(
             "abridged_unsupported_statements",
-            "How many statements of the drafts of committed records rest on no message?",
+            "How many statements of the drafts of committed records is no message near?",
         )
 
     def _open_log(self, labels: MetricLabels) -> None:

@@ -35,7 +35,7 @@ _FROM_WINDOW, _WITH_TOOLS, _TOKENS = 0.6, 0.9, 0.25
 _TOKEN_ERROR, _TOKEN_ERROR_P95 = 0.03, 0.1
 _WRITTEN_VALUES: Final = {4_096: 0.92, 2_048: 0.80}
 _WRITTEN_NAMED, _WRITTEN_SAID, _WRITTEN_RULES = 0.8, 0.95, 0.9
-_HONEST_REFUSED = 0.03
+_HONEST_LOST = 0.03
 
 Row = tuple[str, ...]
 
@@ -237,10 +237,12 @@ def _written_goals(half: written.Half) -> Iterator[Row]:
     yield _least("rules by other writers found, each in a form of its own", _WRITTEN_SAID, rules.found.value)
     yield _least("the share of these that are meant as one", _WRITTEN_RULES, rules.right.value)
     for kind in written.LIES:
-        share = half.statements.by_kind[kind]
+        share = half.statements.caught[kind]
         yield _least(f"lies by other writers caught: {kind}, of {share.whole}", _LIES_CAUGHT, share.value)
-    honest = half.statements.by_kind["honest"]
-    yield _at_most(f"honest statements by other writers refused, of {honest.whole}", _HONEST_REFUSED, honest.value)
+    told = half.statements
+    yield _at_most(f"honest statements by other writers lost, of {told.lost.whole}", _HONEST_LOST, told.lost.value)
+    yield "honest statements by other writers, word for word", "", _percent(told.word_for_word.value), ""
+    yield "honest statements by other writers, in the source's own words", "", _percent(told.quoted.value), ""
 
 
 def _failure_goals(failures: Failures) -> Iterator[Row]:
@@ -385,9 +387,11 @@ _WRITTEN: Final = """
 Writers who have not seen the code made the chats of `bench/written`, in eight languages, and noted what is to survive
 of each: counted is what is alive at the end, among all that has left the window. Whoever writes the code may read the
 chats of `seen`; those of `scored` are only scored, and the goals above are theirs. Two writers made statements such as
-a summarizer might make of a chat, honest and false: counted are the lies that no record has as a statement with a
-message, and the honest ones that are refused. Rows of `messages` are of 480 single ones with their replies, in eight
-languages: three of five lay down a rule, each in words of its own. `abridged bench --only written` counts this alone.
+a summarizer might make of a chat, honest and false. A lie is caught if no record has it: neither word for word, nor, of
+an old value, in a quotation that gives it alone. In place of an honest statement that is not proved a record quotes its
+source; it is lost if the quotation is of none of the messages that its writer names, and lacks one of its values, or if
+nothing is quoted. Rows of `messages` are of 480 single ones with their replies, in eight languages: three of five lay
+down a rule, each in words of its own. `abridged bench --only written` counts this alone.
 """
 
 _CONVERSATIONS: Final = """
@@ -406,7 +410,7 @@ instructions, parallel tool calls with long results, code and turns in Chinese c
   survive than the size asked for holds, the hash says which. So drift by rewriting and loss by size are real.
 - **faithful** (`bench/quality/reporting.py`) loses nothing and states each planted fact in words of its own.
 - **lying** adds to that an invented value, an invented event and a value of another name. A lie is caught if no record
-  has it as a decision or an action item, or as a statement that names a message.
+  has it among its statements.
 - A model whose every third answer is **bad** says in turns nothing, junk, NONE, a refusal, half an answer, a story in
   another language, or its own instructions; every other time in the form that was asked for.
 - **extractive** is the product's own summary without a model. A real model comes with `--model`.

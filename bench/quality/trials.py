@@ -107,7 +107,7 @@ def _is_made_of(record: SummaryRecord, text: str, mark: str) -> bool:
 
 
 async def lies_told(policy: Policy, *, chats: int = 6) -> dict[LieKind, Share]:
-    """The share of a lying model's statements that were caught, by kind: taken out, or left without a message."""
+    """The share of a lying model's statements that no record has, by kind."""
     made = generated_chats(chats=chats, turns=150, facts=16)
     model = LyingModel([fact for chat in made for fact in chat.facts], window=MODEL_WINDOW)
     examined = Examination.of([chat.played for chat in made])
@@ -125,9 +125,7 @@ async def lies_told(policy: Policy, *, chats: int = 6) -> dict[LieKind, Share]:
 
 
 def _stands(lie: Lie, record: SummaryRecord) -> bool:
-    listed = (*record.context.decisions, *(item.text for item in record.context.action_items))
-    supported = (text for text, numbers in statements_of(record) if numbers)
-    return any(lie.text in text for text in (*listed, *supported))
+    return any(lie.text in text for text, _ in statements_of(record))
 
 
 def _faithful(chats: Sequence[GeneratedChat]) -> SummaryModel:

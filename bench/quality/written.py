@@ -25,8 +25,9 @@ from abridged.service.domain.render import rendered_window
 from abridged.service.domain.rules import Rule
 from abridged.service.domain.tokens import TokenSource
 from abridged.service.grounding.claims import evidence_of, texts_of, unsupported
-from abridged.service.grounding.support import Concordance, concordance_of
+from abridged.service.grounding.support import concordance_of
 from abridged.service.summarizer.statements import judged
+from abridged.service.text.identifiers import numerals
 from abridged.service.text.standing import statements
 from bench.player import MODEL_WINDOW, PlayedChat, played
 from bench.quality.examined import Share
@@ -207,16 +208,27 @@ def _says(text: str, point: str) -> bool:
 
 @dataclass(slots=True)
 class Statements:
-    """The fate of statements in drafts: of lies how many are caught, of honest ones how many are refused, and how many
-    have no message as evidence, refused or not."""
+    """The fate of statements in drafts, each share of all of its kind.
 
-    bare: Share = field(default_factory=Share)
-    by_kind: dict[str, Share] = field(default_factory=dict)
+    Attributes:
+        caught: Of each kind of lie, those that no record would have: neither in their own words nor, of old values, in
+            quoted ones that give the old value alone.
+        word_for_word: Honest ones that stand in their own words.
+        quoted: Honest ones in whose place the source's own words stand.
+        lost: Honest ones that the record says in no words: taken out, or with quotations of none of the messages that
+            their writer names, and without all of their values.
+        wrong: What went wrong: chat, kind, statement.
+    """
+
+    caught: dict[str, Share] = field(default_factory=dict)
+    word_for_word: Share = field(default_factory=Share)
+    quoted: Share = field(default_factory=Share)
+    lost: Share = field(default_factory=Share)
     wrong: list[tuple[str, str, str]] = field(default_factory=list)
 
 
 def statements_judged(chats: Sequence[WrittenChat]) -> Statements:
-    """Judge every statement as a draft of the whole chat would be: what is taken out, or left without a message."""
+    """Judge every statement as a draft of the whole chat would be."""
     found = Statements()
     for chat in chats:
         numbered = list(enumerate(chat.messages, 1))
@@ -226,23 +238,37 @@ def statements_judged(chats: Sequence[WrittenChat]) -> Statements:
         values, _ = found_in(appended, (), Ledger())
         superseded = {value.text.casefold(): value.replaced_by for value in values if value.replaced_by}
         for one in chat.notes["statements"]:
-            is_out, is_bare = _fate(one, concordance, superseded)
-            is_out |= bool(unsupported(one["text"], known))
+            result = judged({one["section"]: (one["text"],)}, concordance, superseded=superseded)
+            lines = () if unsupported(one["text"], known) else result.quoted
+            is_whole = not result.taken_out[one["section"]] and not unsupported(one["text"], known)
             if one["kind"] == "honest":
-                found.bare.add(is_out or is_bare, 1)
+                is_said = is_whole or _is_told(one, lines, result.rests_on)
+                found.word_for_word.add(is_whole, 1)
+                found.quoted.add(bool(lines), 1)
+                found.lost.add(not is_said, 1)
+                is_wrong = not is_said
             else:
-                is_out |= is_bare
-            found.by_kind.setdefault(one["kind"], Share()).add(is_out, 1)
-            if is_out is (one["kind"] == "honest"):
+                is_wrong = is_whole or _is_old(one["text"], "\n".join(lines), chat.notes["facts"])
+                found.caught.setdefault(one["kind"], Share()).add(not is_wrong, 1)
+            if is_wrong:
                 found.wrong.append((chat.name, one["kind"], one["text"]))
     return found
 
 
-def _fate(one: Mapping[str, Any], concordance: Concordance, superseded: Mapping[str, int]) -> tuple[bool, bool]:
-    """Return whether a statement is taken out, and whether it has no message as evidence."""
-    lists = dict.fromkeys(("key_points", "decisions", "action_items", "unresolved"), tuple[str, ...]())
-    result = judged(lists | {one["section"]: (one["text"],)}, concordance, superseded=superseded)
-    return one["text"] in result.taken_out[one["section"]], not any(getattr(result.evidence, one["section"]))
+def _is_told(one: Mapping[str, Any], lines: Sequence[str], rests_on: Mapping[str, Sequence[int]]) -> bool:
+    """Return whether quoted lines are of a message that a statement rests on, or have all of its values."""
+    if any(number in one["rests_on"] for line in lines for number in rests_on[line]):
+        return True
+    return bool(lines and numerals(one["text"])) and not unsupported(one["text"], evidence_of(lines))
+
+
+def _is_old(text: str, lines: str, facts: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether quoted lines give the old value that a statement has, and not the current one."""
+    return any(
+        str(old) in text and _has(lines.replace(str(fact["value"]), " "), str(old)) and str(fact["value"]) not in lines
+        for fact in facts
+        for old in fact.get("was", ())
+    )
 
 
 CHATS: Final = Path(__file__).parents[1] / "written"
@@ -304,17 +330,16 @@ async def halves(folder: Path) -> list[Half]:
 
 def rows(found: Sequence[Half]) -> list[tuple[str, ...]]:
     """The share that windows keep of each half of a corpus, by context length and summarizer; then, by kind, of
-    lies those that are caught, of honest ones those that are refused and those without evidence; and of single
-    messages the rules that are found, and the share of these that are one."""
+    lies those that are caught, and of honest statements those that stand word for word, that are quoted and that are
+    lost; and of single messages the rules that are found, and the share of these that are one."""
     made: list[tuple[str, ...]] = []
     for half in found:
         for (context_length, name), survived_there in half.survived.items():
             made.append((half.name, f"{context_length:,}", name, *_shares(survived_there)))
-        judged_there = half.statements
-        by_kind = (f"{kind} {judged_there.by_kind[kind].value:.2f}" for kind in (*LIES, "honest"))
-        made.append(
-            (half.name, "statements", *by_kind, f"honest without evidence {judged_there.bare.value:.2f}", "", "")
-        )
+        told = half.statements
+        honest = {"word for word": told.word_for_word, "quoted": told.quoted, "lost": told.lost}
+        lies = (f"{kind} {told.caught[kind].value:.2f}" for kind in LIES)
+        made.append((half.name, "statements", *lies, *(f"honest {w} {s.value:.2f}" for w, s in honest.items()), ""))
         read = (f"{half.rules.found.value:.2f}", f"{half.rules.right.value:.2f}")
         made.append((half.name, "messages", "", "", "", "", "", *read, "", "", ""))
     return made

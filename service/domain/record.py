@@ -107,8 +107,7 @@ class RecordQuality:
     Attributes:
         identifier_survival: Share of the required identifiers that the record keeps, 0 to 1.
         unsupported_claims: Invented identifiers that were removed from the draft.
-        unsupported_statements: Statements of the draft that rest on no message; decisions and action items among them
-            were removed.
+        unsupported_statements: Statements of the draft that no message is near, and that were removed.
         reduction: Share of the replaced tokens that the record saves.
         all_identifier_survival: Share of all identifiers that the record keeps, 0 to 1.
     """

@@ -30,10 +30,10 @@ class ProblemCode(StrEnum):
     SECRET = "secret"  # noqa: S105  (a name of a problem)
     UNSUPPORTED = "unsupported"
     NO_EVIDENCE = "no_evidence"
+    UNPROVED = "unproved"
     OPPOSITE = "opposite"
     ONLY_PROPOSED = "only_proposed"
     OTHER_SPEAKER = "other_speaker"
-    OUTDATED = "outdated"
     REPETITION = "repetition"
     FORMAT_TALK = "format_talk"
     GENERIC = "generic"

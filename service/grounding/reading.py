@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from abridged.service.domain.message import Role
+from abridged.service.domain.message import Message, Role
 from abridged.service.grounding.claims import keys_of
 from abridged.service.text.identifiers import Identifier, numerals
 from abridged.service.text.values import values
@@ -39,13 +39,23 @@ class Passage:
         text: The sentences.
         source: The place of their message in the source, from 0; texts of the previous record come last.
         numbers: The message of the sentences, or those that a statement of the previous record rests on.
-        role: The role of their writer; None for the previous record.
+        message: The message itself; None for the previous record.
     """
 
     text: str
     source: int
     numbers: tuple[int, ...]
-    role: Role | None
+    message: Message | None
+
+    @property
+    def role(self) -> Role | None:
+        """The role of the writer; None for the previous record."""
+        return self.message.role if self.message else None
+
+    @property
+    def speakers(self) -> tuple[str, ...]:
+        """The names that may stand before a line of the message: its role, and the writer's."""
+        return (self.message.role, self.message.name) if self.message else ()
 
 
 class Word(NamedTuple):

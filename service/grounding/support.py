@@ -12,7 +12,7 @@ evidence. The sentences of its narrative take part, too.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import islice, pairwise
@@ -21,11 +21,9 @@ from typing import Final
 
 from abridged.service.domain.message import Message
 from abridged.service.domain.record import EVIDENCE_MAX, SummaryRecord, narrative_of, statements_of
-from abridged.service.grounding.attribution import PASSAGES_MAX as NAMED_PASSAGES_MAX
-from abridged.service.grounding.attribution import Attribution
-from abridged.service.grounding.binding import Binding, Bound
 from abridged.service.grounding.claims import day_key, keys_of, texts_of
 from abridged.service.grounding.reading import Passage
+from abridged.service.grounding.testimony import Witnessed, Witnesses
 from abridged.service.text.identifiers import IdentifierKind, numerals
 from abridged.service.text.sentences import parts_of
 from abridged.service.text.words import word_runs
@@ -41,9 +39,6 @@ _SUPPORTED: Final = 0.56
 
 _ANCHORED: Final = 0.4
 """Share of a statement's weight that one of them must have by itself: a statement is no mosaic."""
-
-_SURROUNDED: Final = 0.5
-"""The share that the neighbourhood of a sentence must have of a statement without values."""
 
 _ADDS: Final = 0.18
 """Share of a statement's weight that a further message must add."""
@@ -66,7 +61,7 @@ _COMMON_MIN: Final = 60
 
 _HEARD_MAX: Final = 8
 _STRETCHES_MAX: Final = 16
-"""Stretches of the source whose values are compared with those of a statement."""
+"""Stretches of the source whose sentences may be witnesses of a statement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +112,7 @@ class Concordance:
         self.passages = passages
         self._postings = postings
         self._common = max(_COMMON_MIN, int(len(passages) * _COMMON_SHARE))
-        self._attribution = Attribution((passage.text for passage in passages), self._passages_of)
-        self._binding = Binding(passages, self._places_of, self._rarity)
+        self._witnesses = Witnesses(passages, self._rarity)
         self._starts: dict[int, int] = {}
         for place, passage in enumerate(passages):
             self._starts.setdefault(passage.source, place)
@@ -136,8 +130,7 @@ class Concordance:
 
     def support(self, statement: str) -> Support:
         """Finds the messages that `statement` rests on."""
-        terms = [term for term in _terms_of(statement) if term.named or self._spread(term) <= self._common]
-        weights = [self._weight(term) for term in terms]
+        terms, weights = self._weighed(statement)
         whole = sum(weights)
         if not whole:
             return self._word_for_word(statement)
@@ -150,18 +143,25 @@ class Concordance:
                 _HEARD_MAX, candidates, key=lambda found: (weigh(found.mask), *self._closeness(found))
             )
         )
-        nearest = nlargest(_STRETCHES_MAX, candidates, key=lambda found: weigh(found.mask))
-        near = [place for found in nearest for place in found.places]
-        bounds = list(self._binding.bound(statement, near))
-        if any(bound.is_wrong for bound in bounds) or self._attribution.is_wrong(statement):
-            return Support(heard=heard)
         chosen, covered = self._chosen(candidates, whole, weigh, named)
         if not chosen or weigh(covered) < _SUPPORTED * whole or named & ~covered:
-            numbers = self._near_values(bounds) if bounds else self._nearby(statement, near)
-            return Support(numbers or (), supported=numbers is not None, heard=heard)
+            return Support(heard=heard)
         if self._names_another(statement, terms, covered) and not self._is_in_another_script(statement, chosen[0]):
             return Support(heard=heard)
         return Support(self._numbers(found.places[0] for found in chosen), supported=True, heard=heard)
+
+    def testimony(self, statement: str, is_outdated: Callable[[str], bool] = lambda _: False) -> Witnessed:
+        """Finds what comes nearest to `statement`, and tells whether it proves it. A sentence that is outdated is no
+        witness."""
+        weigh = _weigher((weighed := self._weighed(statement))[1])
+        nearest = nlargest(_STRETCHES_MAX, self._candidates(weighed[0], weigh), key=lambda found: weigh(found.mask))
+        near = [place for found in nearest for place in found.places] or self._saying(statement)
+        return self._witnesses.testimony(statement, near, is_outdated)
+
+    def _weighed(self, statement: str) -> tuple[list[_Term], list[float]]:
+        """The terms of a statement that tell which passage is meant, with their weights."""
+        terms = [term for term in _terms_of(statement) if term.named or self._spread(term) <= self._common]
+        return terms, [self._weight(term) for term in terms]
 
     def _chosen(
         self, candidates: list[_Candidate], whole: float, weigh: Callable[[int], float], named: int
@@ -182,30 +182,20 @@ class Concordance:
             candidates = [found for found in candidates if _may_add(found, first, found.mask & ~covered, named)]
         return chosen, covered
 
-    def _near_values(self, bounds: Sequence[Bound]) -> tuple[int, ...] | None:
-        """The messages of a statement's values, if these stand together and beside words of it; None if not."""
-        if not all(bound.own for bound in bounds):
-            return None
-        first = self.passages[max(bounds, key=lambda bound: bound.own).place].source
-        if any(abs(self.passages[bound.place].source - first) > _NEAR for bound in bounds):
-            return None
-        return self._numbers(bound.place for bound in bounds)
-
-    def _nearby(self, statement: str, near: Sequence[int]) -> tuple[int, ...] | None:
-        """The message of a sentence that has most of a statement around it; None if no sentence has."""
-        found = self._binding.nearest(statement, near)
-        return self._numbers((found[0],)) if found and found[1] >= _SURROUNDED else None
-
     def _numbers(self, places: Iterable[int]) -> tuple[int, ...]:
         numbers = dict.fromkeys(number for place in places for number in self.passages[place].numbers)
         return tuple(sorted(list(numbers)[:EVIDENCE_MAX]))
 
     def _word_for_word(self, statement: str) -> Support:
-        """Finds the messages that have the text of a statement of common words, without the speaker before it."""
-        text = statement.partition(": ")[2] or statement
-        saying = (passage for passage in self.passages if passage.numbers and " " in text and text in passage.text)
-        numbers = {number for passage in islice(saying, EVIDENCE_MAX) for number in passage.numbers}
+        """Finds the messages that have the text of a statement of common words."""
+        numbers = {number for place in self._saying(statement) for number in self.passages[place].numbers}
         return Support(tuple(sorted(numbers)[:EVIDENCE_MAX]), supported=bool(numbers))
+
+    def _saying(self, statement: str) -> list[int]:
+        """The first passages that have the text of a statement, without the speaker before it."""
+        text = statement.partition(": ")[2] or statement
+        places = (at for at, one in enumerate(self.passages) if one.numbers and " " in text and text in one.text)
+        return list(islice(places, EVIDENCE_MAX))
 
     def _names_messages(self, found: _Candidate) -> bool:
         """Return whether the candidate has messages: the narrative of the previous record has none, nor do its
@@ -232,17 +222,6 @@ class Concordance:
         be."""
         text = "".join(self.passages[place].text for place in found.places)
         return any(size for _, size in word_runs(text)) and not any(size for _, size in word_runs(statement))
-
-    def _passages_of(self, keys: Collection[str]) -> Sequence[str] | None:
-        """The passages that have one of these keys, of messages if any of them do; None if there are too many."""
-        places = self._places_of(keys)
-        if len(places) > NAMED_PASSAGES_MAX:
-            return None
-        said = [passage for place in sorted(places) if (passage := self.passages[place]).numbers]
-        return [passage.text for passage in said or map(self.passages.__getitem__, sorted(places))]
-
-    def _places_of(self, keys: Collection[str]) -> set[int]:
-        return {place for key in keys for place in self._postings.get(key, ())}
 
     def _rarity(self, key: str) -> float:
         return self._weight(_Term(frozenset((key,)), 1.0))
@@ -294,7 +273,7 @@ def concordance_of(messages: Iterable[tuple[int, Message]], previous: SummaryRec
         for part in _parts(text, max(_PASSAGE_CHARS, chars)):
             for key in keys_in(part) | speaker:
                 postings.setdefault(key, array("I")).append(len(passages))
-            passages.append(Passage(part, source, numbers, message.role if message else None))
+            passages.append(Passage(part, source, numbers, message))
     return Concordance(passages, postings)
 
 

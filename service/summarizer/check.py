@@ -14,8 +14,9 @@ from typing import Final, Self
 
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.policy import Policy
-from abridged.service.domain.record import ActionItem, RecordEvidence, RecordQuality, SummaryRecord
+from abridged.service.domain.record import KEY_POINTS_MAX, ActionItem, RecordEvidence, RecordQuality, SummaryRecord
 from abridged.service.domain.render import summary_text
+from abridged.service.extraction.talk import said_by
 from abridged.service.grounding.claims import Evidence, evidence_of, evidence_with, share_held, texts_of, unsupported
 from abridged.service.grounding.comparison import Compared, compared, compared_short, record_texts, speaks_of_too_little
 from abridged.service.grounding.draft import Problem, ProblemCode, check_record
@@ -189,7 +190,7 @@ def check_last(draft: Draft, source: Source, limit: Limit = NO_LIMIT) -> Checked
     codes = {problem.partition(":")[0] for problem in checked.problems}
     if not codes or source.skeleton is None or not codes <= REPLACEABLE:
         return checked
-    lists = source.skeleton.joined(draft.model_copy(update={"summary": ""}), source.concordance)
+    lists, _ = source.skeleton.joined(draft.model_copy(update={"summary": ""}), source.concordance)
     told = source.skeleton.told(lists, limit.fits).summary
     replaced = check_draft(draft.model_copy(update={"summary": told}), source, limit)
     sentences = sum(1 for _ in parts_of(draft.summary))
@@ -205,10 +206,12 @@ def check_draft(draft: Draft, source: Source, limit: Limit = NO_LIMIT) -> Checke
     """
     clean = _tidied(_without_marks(draft), source)
     supported = _supported_only(clean, source.evidence)
-    joined = _joined(supported, source, limit)
-    found = judged(_statements(joined), source.concordance, source.rests_on, source.superseded)
-    kept = _without(joined, found.taken_out)
-    texts = _texts_by_field(_without(supported, found.taken_out))
+    joined, rests_on = supported, source.rests_on
+    if source.skeleton is not None:
+        joined, rests_on = source.skeleton.joined(supported, source.concordance)
+    found = judged(_statements(joined), source.concordance, rests_on, source.superseded)
+    kept = _limited(_quoting(_without(joined, found.taken_out), found.quoted), source, limit)
+    texts = _texts_by_field(_without(supported, found.unsupported))
     # An operator's own part says in its own words what the rest says: it is compared with nothing.
     raw = {"raw": kept.raw_texts} if kept.raw_texts else {}
     problems = (
@@ -229,8 +232,8 @@ def check_draft(draft: Draft, source: Source, limit: Limit = NO_LIMIT) -> Checke
         draft=kept,
         unsupported_claims=sum(dropped.values()),
         problems=_described(problems),
-        evidence=replace(found.evidence, summary=narrative_evidence(kept.summary, source.concordance, source.rests_on)),
-        unsupported_statements=found.unsupported,
+        evidence=_evidence(kept, found.rests_on, source),
+        unsupported_statements=sum(map(len, found.unsupported.values())),
         removed=_described((*_invented_items(dropped), *found.removed)),
     )
 
@@ -258,16 +261,29 @@ def _faults(problems: Iterable[Problem], source: Source) -> Iterator[Problem]:
     return (problem for problem in problems if not (is_completed and problem.code in _MENDED))
 
 
-def _joined(draft: Draft, source: Source, limit: Limit) -> Draft:
-    """The whole draft, within the limit: with what code keeps, and completed from the extract as far as that fits."""
-    if source.skeleton is None:
-        return limit.fitted(draft)
-    joined = source.skeleton.joined(draft, source.concordance)
-    if source.quotable is None:
+def _limited(joined: Draft, source: Source, limit: Limit) -> Draft:
+    """The whole draft within the limit, completed from the extract as far as that fits."""
+    if source.skeleton is None or source.quotable is None:
         return limit.fitted(joined)
     joined = limit.fitted(limit.shortened(joined))
     asked = min(limit.tokens, limit.content_tokens + limit.cost(source.skeleton.lists))
     return source.skeleton.pointed(_completed(joined, source, limit), replace(limit, tokens=asked).fits)
+
+
+def _quoting(draft: Draft, lines: Iterable[str]) -> Draft:
+    """The draft with these lines as key points, but for what it says already."""
+    said = "\n".join(text for listed in _texts_by_field(draft).values() for text in listed)
+    new = [line for line in lines if said_by(line)[1] not in said]
+    return draft.model_copy(update={"key_points": [*draft.key_points, *new][:KEY_POINTS_MAX]})
+
+
+def _evidence(draft: Draft, rests_on: Mapping[str, tuple[int, ...]], source: Source) -> RecordEvidence:
+    """The messages that the statements of a draft rest on."""
+    numbers = {name: tuple(rests_on.get(text, ()) for text in texts) for name, texts in _statements(draft).items()}
+    return RecordEvidence(
+        **{name: found if any(found) else () for name, found in numbers.items()},
+        summary=narrative_evidence(draft.summary, source.concordance, source.rests_on),
+    )
 
 
 def _completed(joined: Draft, source: Source, limit: Limit) -> Draft:

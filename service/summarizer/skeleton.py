@@ -2,9 +2,10 @@
 
 The skeleton is an extract: what the messages say, word for word, and what the record before still says, each with the
 messages that it rests on. A model writes the narrative, adds statements, and changes or strikes one by its number.
-Statements that it adds or changes need support like any other, and another value needs a later message. A strike needs
-a message, after those of the statement, that is about the same and ends it: any later statement ends an open point, and
-only one that reverses or corrects it a decision. Statements that a model leaves out stay.
+Statements that it adds or changes need proof like any other; a change that has none gives the statement the words of
+the later message that corrects it, if there is one. A strike needs a message, after those of the statement, that is
+about the same and ends it: any later statement ends an open point, and only one that reverses or corrects it a
+decision. Statements that a model leaves out stay.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from abridged.service.grounding.claims import texts_of
 from abridged.service.grounding.polarity import contradicting
 from abridged.service.grounding.support import Concordance, concordance_of
 from abridged.service.summarizer.draft import LENGTHS_MAX, Draft, DraftItem
-from abridged.service.summarizer.statements import corrects, has_another_value
+from abridged.service.summarizer.statements import corrects, has_another_value, quotation
 from abridged.service.text.identifiers import identifiers
 from abridged.service.text.phrases import Phrase, has_phrase
 from abridged.service.text.sentences import Terms, sentences, terms_of
@@ -112,9 +113,10 @@ class Skeleton:
             draft = longer if said_by(line)[1] not in draft.summary and fits(longer) else draft
         return draft
 
-    def joined(self, draft: Draft, concordance: Concordance) -> Draft:
-        """The draft with the lists of the skeleton, less what it strikes, and with what it changes and adds."""
-        kept = self._changed(draft, concordance)
+    def joined(self, draft: Draft, concordance: Concordance) -> tuple[Draft, Mapping[str, tuple[int, ...]]]:
+        """The draft with the lists of the skeleton, less what it strikes, and with what it changes and adds; and the
+        messages of the statements that code keeps."""
+        kept, rests_on = self._changed(draft, concordance)
         named = [name for name in kept["participants"] if name not in _ROLES]
         joined: dict[str, list[object]] = {
             "participants": [*(_names(named, draft.participants) or kept["participants"])],
@@ -122,10 +124,13 @@ class Skeleton:
             **{name: _joined(kept[name], getattr(draft, name)) for name in _LISTS},
         }
         update = {name: listed[: LENGTHS_MAX[name]] for name, listed in joined.items()}
-        return draft.model_copy(update={"changes": [], **update})
+        return draft.model_copy(update={"changes": [], **update}), rests_on
 
-    def _changed(self, draft: Draft, concordance: Concordance) -> dict[str, list[object]]:
-        """The lists of the skeleton after the changes of a draft that have a reason."""
+    def _changed(
+        self, draft: Draft, concordance: Concordance
+    ) -> tuple[dict[str, list[object]], Mapping[str, tuple[int, ...]]]:
+        """The lists of the skeleton after the changes of a draft that have a reason, and the messages of all that is in
+        them."""
         lists: dict[str, list[object]] = {
             name: list(getattr(self.extract, name)) for name in (*_LISTS, "participants", "domain_entities")
         }
@@ -133,26 +138,33 @@ class Skeleton:
         changed = [(one, changes[one.number]) for one in self.numbered if one.number in changes]
         read = tuple(self._read()) if any(not text for _, text in changed) else ()
         struck: set[tuple[str, int]] = set()
+        rests_on = dict(self.rests_on)
         for one, text in changed:
             if not text and self._ends(one, read):
                 struck.add((one.name, one.place))
-            elif text and self._replaces(one, text, concordance):
-                lists[one.name][one.place] = _changed_to(text, lists[one.name][one.place])
-        return {
+            elif text and (new := self._new_text(one, text, concordance)):
+                item = _changed_to(new[0], lists[one.name][one.place], is_quoted=new[0] != text)
+                lists[one.name][one.place] = item
+                rests_on[_text_of(item)] = new[1]
+        left = {
             name: [item for index, item in enumerate(items) if (name, index) not in struck]
             for name, items in lists.items()
         }
+        return left, rests_on
 
-    def _replaces(self, one: Numbered, text: str, concordance: Concordance) -> bool:
-        """Return whether a new text is about the same as a statement, and the source bears it out."""
-        terms, support = terms_of(text), concordance.support(text)
-        least = max(_SHARED_MIN, _KEPT_SHARE * len(terms))
-        if len(terms & terms_of(one.text)) < least or not support.supported:
-            return False
-        is_later = max(support.numbers, default=0) > self._last(one)
-        is_kept = _things(one.text) <= _things(text)
-        is_corrected = is_later and has_another_value(text, one.text)
-        return (is_kept or is_corrected) and contradicting(text, support, concordance) is None
+    def _new_text(self, one: Numbered, text: str, concordance: Concordance) -> tuple[str, tuple[int, ...]] | None:
+        """The text that takes the place of a statement, with its messages: the model's if the source proves it, or else
+        the line of the later message that corrects it. None without such a message, or for a text about something
+        else."""
+        terms, testimony, last = terms_of(text), concordance.testimony(text), self._last(one)
+        if len(terms & terms_of(one.text)) < max(_SHARED_MIN, _KEPT_SHARE * len(terms)):
+            return None
+        is_corrected = max(testimony.numbers, default=0) > last and has_another_value(text, one.text)
+        if testimony.is_proof and (is_corrected or _things(one.text) <= _things(text)):
+            return text, testimony.numbers
+        later = (line for line in testimony.lines if max(line.passage.numbers, default=0) > last)
+        correcting = (line for line in later if has_phrase(line.text, Phrase.CORRECTS) or is_reversal(line.text))
+        return next((found for found in map(quotation, correcting) if found[0]), None)
 
     def _ends(self, one: Numbered, read: Sequence[_Read]) -> bool:
         """Return whether a message after those of a statement is about it and ends it."""
@@ -190,10 +202,13 @@ def _is_end(read: _Read, one: Numbered, terms: Terms) -> bool:
     return ends or len(read.terms & terms) >= _ENDING_SHARE * len(terms)
 
 
-def _changed_to(text: str, item: object) -> object:
-    """The item of a list with a new text; of a task, owner and due date stay unless the text names others."""
+def _changed_to(text: str, item: object, *, is_quoted: bool) -> object:
+    """The item of a list with a new text; of a task, owner and due date stay unless the text names others. A quoted
+    line says itself who does what by when."""
     if not isinstance(item, DraftItem):
         return text
+    if is_quoted:
+        return DraftItem(task=text, owner="", due="")
     is_corrected = item.due in text or has_another_value(text, item.due)
     due = due_of(text) or ("" if is_corrected else item.due)
     return DraftItem(task=text, owner=owner_of(text, "") or item.owner, due=due)

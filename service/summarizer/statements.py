@@ -1,12 +1,11 @@
-"""The statements of a draft before its source: what each rests on, and which of them may not stay.
+"""The statements of a draft before its source: which of them are proved, and what is quoted in place of the others.
 
-A decision or an action item without support is taken out. The judge also takes out every statement whose source says
-the opposite or which names another speaker than its source, every decision that an assistant only proposed, and every
-statement of a value that no longer holds. A key point or an open question without support stays, without message
-numbers. The narrative is judged as a whole, because only a model can write it again.
+A statement of a model stands in its own words if the source proves it. In place of any other the record has the
+source's own sentences that come nearest, with their speakers, as key points: what a model meant is kept, and what it
+made up is not told. Nothing takes the place of a statement that nothing is near, or of what the record says already.
 
-A statement that code has found, or that an earlier record names with its messages, rests on these without a search: it
-needs no other support, unless a later message gave another value to what it says.
+A statement that code has found, or that an earlier record names with its messages, needs no proof, and goes if a later
+message gave another value to what it says. A narrative is judged sentence by sentence for what contradicts its source.
 """
 
 from __future__ import annotations
@@ -16,21 +15,24 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from abridged.service.domain.record import RecordEvidence
+from abridged.service.domain.message import Role
+from abridged.service.extraction.passages import speaker_of
 from abridged.service.extraction.replaced import superseding
 from abridged.service.grounding.draft import Problem, ProblemCode
 from abridged.service.grounding.polarity import contradicting
 from abridged.service.grounding.roles import decides, only_proposed
 from abridged.service.grounding.speakers import said_by_another
-from abridged.service.grounding.support import Concordance, Support
+from abridged.service.grounding.support import Concordance
+from abridged.service.grounding.testimony import Line, Witnessed
 from abridged.service.text.identifiers import identifiers
+from abridged.service.text.markup import strip_marks
 from abridged.service.text.phrases import Phrase, has_phrase
-from abridged.service.text.sentences import parts_of, sentences
+from abridged.service.text.secrets import mask_secrets
+from abridged.service.text.sentences import clipped, sentences
 
 _Numbers = tuple[int, ...]
 
-_NEEDS_SUPPORT: Final = frozenset({"decisions", "action_items"})
-_OPPOSABLE: Final = frozenset({"key_points", "decisions", "action_items"})
+_SUPERSEDABLE: Final = frozenset({"decisions", "action_items"})
 _NARRATIVE_SENTENCES_MAX: Final = 60
 
 
@@ -40,26 +42,28 @@ class Judged:
 
     Attributes:
         taken_out: The items that may not stay.
-        evidence: The messages that the others rest on.
-        unsupported: The number of all items that rest on no message.
-        removed: Why items were taken out: lists, counts and message numbers, no text.
+        quoted: The lines that stand in their place.
+        unsupported: The items that nothing in the source is near.
+        rests_on: The messages of all statements that stay and of the quoted lines.
+        removed: Why items that a model wrote were taken out: lists, counts and message numbers, no text.
     """
 
     taken_out: Mapping[str, frozenset[str]]
-    evidence: RecordEvidence
-    unsupported: int
+    quoted: tuple[str, ...]
+    unsupported: Mapping[str, frozenset[str]]
+    rests_on: Mapping[str, _Numbers]
     removed: tuple[Problem, ...]
 
 
 @dataclass(slots=True)
 class _List:
-    taken_out: set[str] = field(default_factory=set)
-    numbers: list[_Numbers] = field(default_factory=list)
-    unsupported: list[str] = field(default_factory=list)
-    opposed: list[_Numbers] = field(default_factory=list)
-    proposed: list[_Numbers] = field(default_factory=list)
-    by_others: list[_Numbers] = field(default_factory=list)
-    outdated: list[_Numbers] = field(default_factory=list)
+    quoted: dict[str, _Numbers] = field(default_factory=dict)
+    unsupported: set[str] = field(default_factory=set)
+    outdated: set[str] = field(default_factory=set)
+
+    @property
+    def taken_out(self) -> frozenset[str]:
+        return frozenset((*self.quoted, *self.unsupported, *self.outdated))
 
 
 def judged(
@@ -70,18 +74,60 @@ def judged(
 ) -> Judged:
     """The statements, given by list, before what their source says. Statements in `rests_on` rest on these messages,
     and `superseded` are values that no longer hold, with the messages that say so."""
-    lists = {name: _judged_list(name, texts, concordance, rests_on, superseded) for name, texts in statements.items()}
-    removed = [problem for name, found in lists.items() for problem in _removals(name, found)]
-    evidence = RecordEvidence(
-        **{name: tuple(found.numbers) if any(found.numbers) else () for name, found in lists.items()}
-    )
-    unsupported = sum(len(found.unsupported) + found.numbers.count(()) for found in lists.values())
+    if concordance.is_empty:
+        nothing = dict.fromkeys(statements, frozenset[str]())
+        return Judged(nothing, (), nothing, rests_on, ())
+    rests, lines = dict(rests_on), dict[str, _Numbers]()
+    lists: dict[str, _List] = {}
+    for name, texts in statements.items():
+        found = lists[name] = _List()
+        for text in dict.fromkeys(texts):
+            if text in rests_on:
+                if _is_outdated(name, text, rests_on[text], concordance, superseded):
+                    found.outdated.add(text)
+                continue
+            testimony = concordance.testimony(text, lambda line: bool(superseding(line, superseded)))
+            if testimony.is_proof and not (name == "decisions" and _is_proposal(text, testimony, concordance)):
+                rests[text] = testimony.numbers
+            elif testimony.lines:
+                found.quoted[text] = testimony.numbers
+                lines.update(map(quotation, testimony.lines))
+            else:
+                found.unsupported.add(text)
     return Judged(
-        {name: frozenset(found.taken_out) for name, found in lists.items()},
-        evidence,
-        unsupported,
-        tuple(removed),
+        {name: found.taken_out for name, found in lists.items()},
+        tuple(filter(None, lines)),
+        {name: frozenset(found.unsupported) for name, found in lists.items()},
+        lines | rests,
+        tuple(problem for name, found in lists.items() for problem in _removals(name, found)),
     )
+
+
+def _is_outdated(
+    name: str, text: str, known: _Numbers, concordance: Concordance, superseded: Mapping[str, int]
+) -> bool:
+    """Return whether a later message gave another value to what a known statement says, or, of a decision or a task,
+    corrects it."""
+    if superseding(text, superseded):
+        return True
+    if name not in _SUPERSEDABLE:
+        return False
+    testimony = concordance.testimony(text)
+    later = (line for line in testimony.lines if max(line.passage.numbers, default=0) > max(known, default=0))
+    return not testimony.is_proof and any(corrects(line.text, text) for line in later)
+
+
+def quotation(line: Line) -> tuple[str, tuple[int, ...]]:
+    """The line that a record quotes, empty if clipping leaves no word; and its messages."""
+    text = clipped(" ".join(mask_secrets(strip_marks(line.text)).split()))
+    speaker = speaker_of(line.passage.message) if line.passage.message else ""
+    return f"{speaker}: {text}" if speaker and text else text, line.passage.numbers
+
+
+def _is_proposal(text: str, testimony: Witnessed, concordance: Concordance) -> bool:
+    """Return whether only an assistant proposes what a statement says."""
+    is_assistant = any(line.passage.role is Role.ASSISTANT for line in testimony.lines)
+    return is_assistant and only_proposed(text, concordance.support(text), concordance) is not None
 
 
 def corrects(sentence: str, text: str) -> bool:
@@ -122,70 +168,13 @@ def narrative_problems(field: str, text: str, concordance: Concordance) -> Itera
         )
 
 
-def _judged_list(
-    name: str,
-    texts: Sequence[str],
-    concordance: Concordance,
-    rests_on: Mapping[str, _Numbers],
-    superseded: Mapping[str, int],
-) -> _List:
-    found = _List()
-    for text in texts:
-        support, known = concordance.support(text), rests_on.get(text, ())
-        if name in _NEEDS_SUPPORT and not support.supported and not concordance.is_empty:
-            if known and not _is_replaced(text, known, support):
-                found.numbers.append(known)
-                continue
-            # What no model wrote is no fault of its answer.
-            found.unsupported.extend(() if known else (text,))
-        elif name in _OPPOSABLE and (against := contradicting(text, support, concordance)) is not None:
-            found.opposed.append(against)
-        elif _is_decision(name, text) and (proposal := only_proposed(text, support, concordance)) is not None:
-            found.proposed.append(proposal)
-        elif name in _OPPOSABLE and (another := said_by_another(text, support, concordance)) is not None:
-            found.by_others.append(another)
-        elif name in _OPPOSABLE and (later := superseding(text, superseded)):
-            found.outdated.append((later,))
-        else:
-            found.numbers.append(known or support.numbers)
-            continue
-        found.taken_out.add(text)
-    return found
-
-
-def _is_replaced(text: str, numbers: _Numbers, support: Support) -> bool:
-    """Return whether a message after these gives another value to what a statement says."""
-    later = (heard for heard in support.heard if max(heard.passages[0].numbers, default=0) > max(numbers))
-    return any(
-        corrects(sentence, text) for heard in later for passage in heard.passages for sentence in parts_of(passage.text)
-    )
-
-
-def _is_decision(name: str, text: str) -> bool:
-    return name == "decisions" or (name == "key_points" and decides(text))
-
-
 def _removals(name: str, found: _List) -> Iterator[Problem]:
+    if found.quoted:
+        count, said = len(found.quoted), _messages(found.quoted.values())
+        yield Problem(ProblemCode.UNPROVED, f"{name}: {count} are not proved, and gave way to the words of {said}")
     if found.unsupported:
         count = len(found.unsupported)
         yield Problem(ProblemCode.NO_EVIDENCE, f"{name}: {count} rest on no message and were taken out")
-    if found.opposed:
-        yield Problem(
-            ProblemCode.OPPOSITE, f"{name}: {len(found.opposed)} say the opposite of {_messages(found.opposed)}"
-        )
-    if found.proposed:
-        count = len(found.proposed)
-        yield Problem(ProblemCode.ONLY_PROPOSED, f"{name}: {count} were only proposed, in {_messages(found.proposed)}")
-    if found.outdated:
-        count = len(found.outdated)
-        yield Problem(
-            ProblemCode.OUTDATED, f"{name}: {count} have a value for which {_messages(found.outdated)} has another"
-        )
-    if found.by_others:
-        count = len(found.by_others)
-        yield Problem(
-            ProblemCode.OTHER_SPEAKER, f"{name}: {count} name another speaker than {_messages(found.by_others)}"
-        )
 
 
 def _messages(numbers: Iterable[_Numbers]) -> str:

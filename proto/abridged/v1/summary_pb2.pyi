@@ -413,8 +413,8 @@ class RecordQuality(_message.Message):
     all_identifier_survival: _builtins.float
     """Share of every identifier in the source that the record keeps, 0 to 1, including raw tool results."""
     unsupported_statements: _builtins.int
-    """Statements of the draft that no message supports. Decisions and action items among them were removed; the others are
-    in the record, without message numbers.
+    """Statements of the draft that no message is near. They were removed. In place of a statement that messages do not
+    prove the record quotes them.
     """
     def __init__(
         self,

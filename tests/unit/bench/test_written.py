@@ -58,16 +58,28 @@ def test_a_value_that_is_gone_is_missing_and_one_that_stands_is_not():
     assert whole.values.whole == 0
 
 
-def test_a_lie_that_nobody_said_is_caught_and_a_paraphrase_is_not():
-    """The checks that a model's draft meets do it."""
-    statements = [
-        {"kind": "honest", "section": "key_points", "text": "The crate's code is KX-5512093-R.", "rests_on": [1]},
-        {"kind": "invented_value", "section": "key_points", "text": "The crate's code is QQ-1.", "rests_on": []},
+def test_lies_are_caught_and_honest_statements_stand_are_quoted_or_are_lost():
+    """The checks that a model's draft meets do it; the old value is told neither in the lie's words nor in others."""
+    told = [
+        ("honest", "The crate's code is KX-5512093-R.", 3),
+        ("honest", "Somebody named Ann carries the crate.", 4),
+        ("honest", "Operas bore everybody.", 1),
+        ("invented_value", "The crate's code is QQ-1.", 3),
+        ("old_value", "The code of the crate is KX-5500000-R.", 1),
+        ("inverted", "Ann does not carry it.", 4),
     ]
-    said = chat_of("The code of the crate is KX-5512093-R.", "Thank you.", statements=statements)
+    statements = [{"kind": kind, "section": "key_points", "text": text, "rests_on": [n]} for kind, text, n in told]
+    fact = {"names": ["code"], "value": "KX-5512093-R", "message": 3, "was": ["KX-5500000-R"]}
+    code = "The code of the crate is {}."
+    said = chat_of(
+        code.format("KX-5500000-R"), "Thank you.", code.format("KX-5512093-R"), "Ann carries it.",
+        facts=[fact], statements=statements,
+    )  # fmt: skip
 
-    by_kind = statements_judged([said]).by_kind
+    found = statements_judged([said])
 
-    assert (by_kind["honest"].part, by_kind["invented_value"].part) == (0, 1)
-    twice = statements_judged([said, replace(said, name="two")]).by_kind
-    assert twice["honest"].whole == 2
+    assert {kind: (share.part, share.whole) for kind, share in found.caught.items()} == {
+        "invented_value": (1, 1), "old_value": (1, 1), "inverted": (1, 1),
+    }  # fmt: skip
+    assert (found.word_for_word.part, found.quoted.part, found.lost.part, found.lost.whole) == (1, 1, 1, 3)
+    assert statements_judged([said, replace(said, name="two")]).lost.whole == 6

@@ -88,7 +88,7 @@ def test_a_remake_that_tells_less_of_the_source_is_refused():
     replaced = source([*INCIDENT.first, *GARDEN.first, *INCIDENT.later], replaces=wider)
 
     assert codes(HONEST, beside) == []
-    assert codes(HONEST, replaced) == ["worse"]
+    assert codes(record(parts["summary"]), replaced) == ["worse"]
 
 
 def test_a_record_that_only_repeats_its_parent_is_refused():
@@ -197,7 +197,7 @@ def request(
 
 def test_an_item_of_a_list_stays_one_line():
     """A mark of a chat template ends a sentence, and no item."""
-    task = {"task": "Put <|im_end|>straw under", "owner": "Eleanor", "due": "on<|eot_id|>Monday"}
+    task = {"task": "Put <|im_end|>straw under", "owner": "", "due": "on<|eot_id|>Monday"}
     said = "Keep the straw. Eleanor, put straw under on Monday."
     answer = json.dumps(GARDEN.honest | {"decisions": ["Keep the<|im_end|>straw."], "action_items": [task]})
 

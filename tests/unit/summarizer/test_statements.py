@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from abridged.service.domain.message import Message, Role
 from abridged.service.grounding.support import concordance_of
 from abridged.service.prompts.prompt import repair_text
@@ -21,6 +23,8 @@ SAID = (
     "Dana rewrites parse_header() by Friday.",
     "Will do. Who owns the retry queue?",
 )
+SUGGESTED = "assistant: I'd suggest moving the archive to cold storage."
+IMPORTER = f"user: {SAID[0]}"
 NARRATIVE = "The importer failed on orders_2024.csv, so the parser was pinned to 3.3.9."
 
 
@@ -54,20 +58,19 @@ def test_every_statement_of_a_record_has_its_messages():
     assert (found.unsupported_statements, found.removed, found.problems) == (0, (), ())
 
 
-def test_what_code_knows_the_messages_of_is_no_fault_of_an_answer():
+def test_what_code_knows_the_messages_of_needs_no_proof_and_is_no_fault_of_an_answer():
     """A repair hears of the model's own statements alone, and these alone are counted."""
     known, invented = "Sell the villa.", "Buy the castle."
 
     found = judged({"decisions": (known, invented)}, concordance_of(enumerate(messages_of(SAID), 1)), {known: (2,)})
 
-    assert found.taken_out["decisions"] == {invented}
-    assert found.evidence.decisions == ((2,),)
+    assert found.taken_out["decisions"] == found.unsupported["decisions"] == {invented}
+    assert found.rests_on == {known: (2,)}
     assert [problem.detail for problem in found.removed] == ["decisions: 1 rest on no message and were taken out"]
-    assert found.unsupported == 1
 
 
-def test_decisions_and_tasks_without_support_are_taken_out():
-    """Key points and questions stay, without numbers; all of them are counted."""
+def test_statements_that_nothing_is_near_are_taken_out():
+    """Lists of any kind lose them, and nothing stands in their place."""
     task = {"task": "Water the tulips", "owner": "", "due": ""}
     found = checked(
         key_points=["The parser is pinned to 3.3.9.", "Everybody loves opera."],
@@ -77,45 +80,52 @@ def test_decisions_and_tasks_without_support_are_taken_out():
     )
 
     context = found.draft.context
-    assert (context.decisions, context.action_items) == (("Pin the parser to 3.3.9.",), ())
-    assert len(found.evidence.decisions) == 1
-    assert (found.draft.highlights[1], found.evidence.key_points[1]) == ("Everybody loves opera.", ())
-    assert context.unresolved == ("Which opera is best?",)
+    assert (found.draft.highlights, context.decisions) == (
+        ("The parser is pinned to 3.3.9.",),
+        ("Pin the parser to 3.3.9.",),
+    )
+    assert (context.action_items, context.unresolved) == ((), ())
     assert found.unsupported_statements == 4
-    assert found.removed == (
-        "no_evidence: decisions: 1 rest on no message and were taken out",
-        "no_evidence: action_items: 1 rest on no message and were taken out",
-    )
+    assert found.removed[0] == "no_evidence: key_points: 1 rest on no message and were taken out"
 
 
-def test_statements_that_twist_their_source_are_taken_out():
-    """The opposite of a message, and a decision that nobody took; reasons have numbers and no text."""
-    found = checked(key_points=["Finance approved the second server."], decisions=["Move the archive to cold storage."])
+@pytest.mark.parametrize(
+    ("name", "twisted", "said"),
+    [
+        ("key_points", "Finance approved the second server.", "user: Finance did not approve the second server."),
+        ("decisions", "Move the archive to cold storage.", SUGGESTED),
+        ("key_points", "Dana wanted to move the archive to cold storage.", SUGGESTED),
+        ("key_points", "The importer fails since version 3.3.9.", IMPORTER),
+        ("decisions", "Everybody agreed to pin the parser.", "user: For now pin the parser to 3.3.9."),
+    ],
+)
+def test_the_source_is_quoted_in_place_of_what_it_does_not_prove(name: str, twisted: str, said: str):
+    """The opposite of a message, a decision that nobody took, another speaker, a value of something else, and a true
+    one in other words without a value; reasons have numbers and no text."""
+    found = check_draft(parsed(record(NARRATIVE, **{name: [twisted]})), source())
+    told = getattr(found.draft, name)
 
-    assert found.draft.highlights == ()
-    assert found.draft.context.decisions == ()
-    assert found.removed == (
-        "opposite: key_points: 1 say the opposite of message 4",
-        "only_proposed: decisions: 1 were only proposed, in message 2",
-    )
+    assert twisted not in told
+    assert said.partition(": ")[2] in {line.partition(": ")[2] for line in found.draft.key_points}
+    assert all(found.evidence.key_points)
+    assert found.removed[0].startswith(f"unproved: {name}: 1 are not proved, and gave way to the words of message ")
+    assert not found.problems
 
 
-def test_statements_that_name_another_speaker_are_taken_out():
-    """Lists lose such statements one by one; a narrative with one goes back."""
-    wish = "Dana wanted to move the archive to cold storage."
-    found = checked(f"{NARRATIVE} {wish}", key_points=[wish, "The parser is pinned to 3.3.9."])
+def test_what_a_record_says_is_not_quoted_again():
+    """A narrative has it, or another list."""
+    said = "Dana rewrites parse_header() by Friday."
+    found = checked(f"{NARRATIVE} {said}", key_points=["Dana has work to do on the header with parse_header()."])
 
-    assert found.draft.highlights == ("The parser is pinned to 3.3.9.",)
-    assert found.removed == ("other_speaker: key_points: 1 name another speaker than message 2",)
-    assert found.problems == ("other_speaker: summary gives to one speaker what another says in message 2",)
+    assert found.draft.key_points == []
 
 
-def test_statements_of_a_value_that_no_longer_holds_are_taken_out():
-    """Statements that say which value took its place stay; the sentence of a model's narrative goes as well."""
-    said = ("Pin the parser to 3.3.9, please.", "The parser is pinned to 3.3.9.", "Pin the parser to 3.4.2, please.")
+def test_statements_of_a_value_that_no_longer_holds_give_way_to_the_newest_words():
+    """Statements that say which value took its place stay; the sentence of a model's narrative goes."""
+    said = ("Pin the parser to 3.3.9, please.", "The parser is pinned to 3.3.9.", "The parser gets pinned to 3.4.2.")
     messages, old = messages_of(said), "The parser is pinned to 3.3.9."
     both = "The parser was pinned to 3.3.9, then to 3.4.2."
-    draft = parsed(record("Somebody asked for the parser. The parser is pinned to 3.3.9.", key_points=[old, both]))
+    draft = parsed(record("Somebody asked for the parser. The parser is pinned to 3.3.9.", decisions=[old]))
 
     def found(superseded: dict[str, int]) -> CheckedDraft:
         by_model = Source.of(
@@ -123,11 +133,21 @@ def test_statements_of_a_value_that_no_longer_holds_are_taken_out():
         )  # fmt: skip
         return check_draft(draft, by_model)
 
-    assert found({}).draft.highlights == (old, both)
     outdated = found({"3.3.9": 3})
-    assert outdated.draft.highlights == (both,)
+    assert (outdated.draft.decisions, outdated.draft.key_points) == ([], ["user: The parser gets pinned to 3.4.2."])
     assert outdated.draft.summary == "Somebody asked for the parser."
-    assert outdated.removed == ("outdated: key_points: 1 have a value for which message 3 has another",)
+    assert not judged({"key_points": (both,)}, concordance_of(enumerate(messages, 1)), {both: (3,)}).removed
+
+
+def test_a_secret_is_masked_where_it_is_quoted():
+    """The source may have one in the sentence that comes nearest."""
+    said = ("The new token of the importer is ghp_16C7e42F292c6912E7710c838347Ae178B4a, says Dana.", "Fine.")
+    draft = parsed(record("The importer has a new token, says Dana.", key_points=["Dana has renewed the token."]))
+
+    found = check_draft(draft, source(said))
+
+    assert len(found.draft.key_points) == 1
+    assert "ghp_" not in found.draft.key_points[0]
 
 
 def test_a_narrative_that_twists_its_source_goes_back():

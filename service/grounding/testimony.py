@@ -1,0 +1,304 @@
+"""Finds what a source says nearest to a statement, and tells whether that proves the statement.
+
+The source's own sentences are witnesses. One is near a statement if it has its words and values, or if its
+neighbourhood has: its message, the question that it answers, the reply. A second sentence is a witness, too, if it
+gives another value to the words of the first, later, or if it adds what the first lacks.
+
+A statement is proved if a message says it word for word, or if it has values and two sentences in a row have all of
+them and half of its other words, deny as much as it does and ask nothing, and no later sentence gives another value to
+the same words. Words alone prove nothing: of statements without values that share as many words with their source, more
+were false than true (docs/adr/0086).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import nlargest
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from abridged.service.domain.message import Role
+from abridged.service.domain.record import EVIDENCE_MAX
+from abridged.service.grounding.reading import Passage, Sentence, Word, sentence_of, words_in
+from abridged.service.text.phrases import Phrase, has_phrase
+from abridged.service.text.sentences import is_question, parts_of
+from abridged.service.text.words import folded
+
+WORDS_MAX: Final = 48
+"""The most words of a statement that count: a longer one is a list."""
+
+_VALUE_WEIGHT: Final = 8.0
+"""The weight of a value, in natural logarithms of rarity like a word's: more than that of any word."""
+
+_BESIDE, _BEFORE, _AFTER = 0.7, 0.75, 0.55
+"""Shares to which a sentence has the words of its message, of the message before, of the one after."""
+
+_BY_USER, _LATER = 0.08, 0.1
+"""Shares by which a user's sentence is nearer, and the last one of a source: they settle what was said before."""
+
+_NEAREST_MIN: Final = 0.2
+"""Share of a statement that a witness must have around it."""
+
+_OWN_MIN: Final = 0.1
+"""Share of a statement that a witness must have itself."""
+
+_ADDS: Final = 0.18
+"""Share of a statement that a second witness must add."""
+
+_ADDS_WITHIN: Final = 6
+"""Messages within which it may."""
+
+_PROVED: Final = 0.5
+"""Share of a statement's words that the sentences of its values must have."""
+
+_REPLACES: Final = 0.4
+"""Share of the words of a value that a later sentence with another must have to be about the same."""
+
+_VERBATIM_WORDS_MIN: Final = 3
+"""Fewer words in a row are said by chance."""
+
+_WORD: Final = re.compile(r"\w+")
+_DENIALS: Final = (Phrase.DENIES, Phrase.REFUSES)
+_ACTS: Final = (Phrase.TELLS_PROPOSAL, Phrase.TELLS_REMARK, Phrase.TELLS_WISH)
+
+
+class Line(NamedTuple):
+    """A sentence of a source, and the passage that has it."""
+
+    text: str
+    passage: Passage
+
+
+@dataclass(frozen=True, slots=True)
+class Witnessed:
+    """The sentences of a source that are about a statement.
+
+    Attributes:
+        lines: The witnesses in the order of the source: those that prove the statement, or else the one or two that
+            come nearest. None if nothing is near.
+        is_proof: True if they prove it.
+    """
+
+    lines: tuple[Line, ...] = ()
+    is_proof: bool = False
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Up to EVIDENCE_MAX messages of the witnesses, ascending."""
+        return tuple(sorted({number for line in self.lines for number in line.passage.numbers})[:EVIDENCE_MAX])
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A statement: its words and values in a row, with their weights."""
+
+    text: str
+    words: Sequence[Word]
+    values: Sequence[Collection[str]]
+    weights: Sequence[float]
+
+    def share(self, parts: Sequence[float]) -> float:
+        """The share of a statement that shares of its words and values are."""
+        return sum(map(float.__mul__, self.weights, parts)) / sum(self.weights)
+
+    def words_share(self, parts: Sequence[float]) -> float:
+        """The same of its words alone; 0.0 without any."""
+        weights = self.weights[: len(self.words)]
+        return sum(map(float.__mul__, weights, parts)) / sum(weights) if weights else 0.0
+
+    def has_values(self, parts: Sequence[float]) -> bool:
+        """Return whether every value is there."""
+        return all(parts[len(self.words) :])
+
+    def has_none(self, parts: Sequence[float]) -> bool:
+        """Return whether no value is there."""
+        return not any(parts[len(self.words) :])
+
+
+class _Spot(NamedTuple):
+    """A sentence near a statement, and the shares of the statement's words and values that it has."""
+
+    place: int
+    nth: int
+    passage: Passage
+    sentence: Sentence
+    parts: Sequence[float]
+
+    @property
+    def source(self) -> int:
+        return self.passage.source
+
+    def follows(self, before: _Spot) -> bool:
+        """Return whether nothing stands between the two, and one message says both or answers the question."""
+        is_next = (self.place, self.nth) == (before.place, before.nth + 1) or (
+            self.place == before.place + 1 and self.nth == 0
+        )
+        if self.source == before.source:
+            return is_next
+        return is_next and self.source == before.source + 1 and is_question(before.sentence.text)
+
+
+class Witnesses:
+    """Finds witnesses in the passages of a source. `rarity` is the weight of a word."""
+
+    def __init__(self, passages: Sequence[Passage], rarity: Callable[[str], float]) -> None:
+        self._passages = passages
+        self._rarity = rarity
+        self._read: dict[int, tuple[Sentence, ...]] = {}
+
+    def testimony(self, statement: str, near: Iterable[int], is_outdated: Callable[[str], bool]) -> Witnessed:
+        """Hears the passages `near` a statement, and the one after each.
+
+        A sentence that is outdated is no witness.
+        """
+        said = self._said(statement)
+        places = sorted({at for place in near for at in (place, place + 1) if at < len(self._passages)})
+        spots = [spot for place in places for spot in self._spots(place, said)]
+        if not spots or not said.weights:
+            return Witnessed()
+        proof = _verbatim(statement, spots) or _proof(said, spots)
+        later = _replacing(said, proof, spots)
+        if proof and later is None and not is_outdated(statement):
+            return _witnessed(proof, is_proof=True)
+        current = [spot for spot in (*proof, later) if spot and not is_outdated(spot.sentence.text)]
+        return _witnessed(current or _nearest(said, spots, len(self._passages), is_outdated))
+
+    def _said(self, statement: str) -> _Said:
+        whole = sentence_of(statement)
+        found = {word: word.share * self._rarity(word.key) for word in words_in(whole.rest)}
+        words = nlargest(WORDS_MAX, found, key=lambda word: found[word])
+        values = [value.keys for value in whole.values]
+        return _Said(statement, words, values, [*map(found.__getitem__, words), *(_VALUE_WEIGHT for _ in values)])
+
+    def _spots(self, place: int, said: _Said) -> Iterator[_Spot]:
+        if place not in self._read:
+            self._read[place] = tuple(map(sentence_of, parts_of(self._passages[place].text)))
+        for nth, sentence in enumerate(self._read[place]):
+            parts = [*(sentence.share(word) for word in said.words), *(float(sentence.has(v)) for v in said.values)]
+            yield _Spot(place, nth, self._passages[place], sentence, parts)
+
+
+def _witnessed(spots: Iterable[_Spot], *, is_proof: bool = False) -> Witnessed:
+    ordered = sorted(spots, key=lambda spot: (spot.place, spot.nth))
+    return Witnessed(tuple(Line(spot.sentence.text, spot.passage) for spot in ordered), is_proof)
+
+
+def _verbatim(statement: str, spots: Sequence[_Spot]) -> list[_Spot]:
+    """The sentence that says a statement word for word, with its speaker before it or without; the last of several."""
+    prefix, _, rest = statement.partition(": ")
+    whole, said = _run(statement), _run(rest)
+    denies = _denies(statement)
+
+    def says(spot: _Spot) -> bool:
+        words = said if prefix in spot.passage.speakers else whole
+        is_long = not words.isascii() or words.count(" ") + 1 >= _VERBATIM_WORDS_MIN
+        is_there = is_long and f" {words} " in f" {_run(spot.sentence.text)} "
+        return is_there and _denies(spot.sentence.text) is denies
+
+    return [spot for spot in spots if says(spot)][-1:]
+
+
+def _proof(said: _Said, spots: Sequence[_Spot]) -> list[_Spot]:
+    """The one or two sentences in a row that bind the values of a statement to its words; the last ones if several
+    do."""
+    if not said.values:
+        return []
+    denies = _denies(said.text)
+    rows = [[spot] for spot in spots] + [[one, two] for one, two in pairwise(spots) if two.follows(one)]
+    binding = [row for row in rows if said.has_values(parts := _joint(row)) and said.words_share(parts) >= _PROVED]
+    plain = [row for row in binding if any(map(_denies, _texts(row))) is denies and not _asks(said, row)]
+    if act := next((act for act in _ACTS if has_phrase(_plain(said.text), act)), None):
+        actor = Role.ASSISTANT if has_phrase(_plain(said.text), Phrase.NAMES_ASSISTANT) else Role.USER
+        plain = [row for row in plain if any(_tells(spot, act, actor) for spot in row)]
+    best = max(plain, key=lambda row: (said.words_share(_joint(row)), -len(row), row[-1].source), default=[])
+    return [] if best and _is_of_another(said, best, spots) else best
+
+
+def _is_of_another(said: _Said, row: Sequence[_Spot], spots: Iterable[_Spot]) -> bool:
+    """Return whether more of the words stand beside another value, in a sentence without those of the statement."""
+    own = said.words_share(_joint(row))
+    others = (spot for spot in spots if spot.sentence.values and said.has_none(spot.parts))
+    return any(said.words_share(spot.parts) > own for spot in others)
+
+
+def _tells(spot: _Spot, act: Phrase, actor: Role) -> bool:
+    """Return whether a speaker tells of the same act: `the user decided` is proved by `we decided` of a user alone."""
+    return spot.passage.role is actor and has_phrase(_plain(spot.sentence.text), act)
+
+
+def _asks(said: _Said, row: Sequence[_Spot]) -> bool:
+    """Return whether a question has a value of a statement."""
+    return any(is_question(spot.sentence.text) and not said.has_none(spot.parts) for spot in row)
+
+
+def _replacing(said: _Said, row: Sequence[_Spot], spots: Sequence[_Spot]) -> _Spot | None:
+    """The later sentence that gives another value to the words of a row, of several the one with most of them."""
+    if not any(spot.sentence.values for spot in row):
+        return None
+    parts = _joint(row)
+    own = said.words_share(parts) or 1.0
+    later = (
+        (said.words_share([*map(min, spot.parts, parts)]) / own, spot)
+        for spot in spots
+        if spot.source > row[-1].source and spot.sentence.values and said.has_none(spot.parts)
+    )
+    share, found = max(later, key=lambda one: (one[0], one[1].place), default=(0.0, None))
+    return found if share >= _REPLACES else None
+
+
+def _nearest(said: _Said, spots: Sequence[_Spot], passages: int, is_outdated: Callable[[str], bool]) -> list[_Spot]:
+    """The witness that is nearest, and another beside it if there is one."""
+    by_source: dict[int, list[float]] = {}
+    for spot in spots:
+        by_source[spot.source] = [*map(max, by_source.get(spot.source, spot.parts), spot.parts)]
+    nothing = [0.0] * len(said.weights)
+
+    def around(spot: _Spot) -> float:
+        shares = ((0, _BESIDE), (-1, _BEFORE), (1, _AFTER))
+        beside = [[share * part for part in by_source.get(spot.source + at, nothing)] for at, share in shares]
+        return said.share([*map(max, spot.parts, *beside)])
+
+    def rank(one: tuple[float, _Spot]) -> float:
+        share, spot = one
+        return share + _BY_USER * (spot.passage.role is Role.USER) + _LATER * spot.place / passages
+
+    own = [spot for spot in spots if said.share(spot.parts) >= _OWN_MIN]
+    near = [(share, spot) for spot in own if (share := around(spot)) >= _NEAREST_MIN]
+    ranked = (spot for _, spot in sorted(near, key=rank, reverse=True))
+    first = next((spot for spot in ranked if not is_outdated(spot.sentence.text)), None)
+    if first is None:
+        return []
+    second = _replacing(said, [first], spots)
+    return [first, second] if second else [first, *_adding(said, first, spots, is_outdated)]
+
+
+def _adding(said: _Said, first: _Spot, spots: Sequence[_Spot], is_outdated: Callable[[str], bool]) -> Iterator[_Spot]:
+    """The sentence near the first that has most of what it lacks, if that is enough."""
+    near = (spot for spot in spots if abs(spot.source - first.source) <= _ADDS_WITHIN)
+    adds = (
+        (said.share([max(0.0, b - a) for a, b in zip(first.parts, spot.parts, strict=True)]), spot) for spot in near
+    )
+    enough = sorted((one for one in adds if one[0] >= _ADDS), key=lambda one: (one[0], one[1].place), reverse=True)
+    yield from [spot for _, spot in enough if not is_outdated(spot.sentence.text)][:1]
+
+
+def _joint(row: Sequence[_Spot]) -> list[float]:
+    return [max(column) for column in zip(*(spot.parts for spot in row), strict=True)]
+
+
+def _texts(row: Iterable[_Spot]) -> Iterator[str]:
+    return (spot.sentence.text for spot in row)
+
+
+def _denies(text: str) -> bool:
+    return any(has_phrase(_plain(text), kind) for kind in _DENIALS)
+
+
+def _plain(text: str) -> str:
+    return folded(text).replace("\u2019", "'")
+
+
+def _run(text: str) -> str:
+    return " ".join(_WORD.findall(text.casefold()))

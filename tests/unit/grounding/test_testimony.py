@@ -1,0 +1,184 @@
+"""A source proves a statement whose value it binds to the same words, and is quoted beside any other."""
+
+from __future__ import annotations
+
+import pytest
+
+from abridged.service.domain.message import Message, Role
+from abridged.service.grounding.support import Concordance, concordance_of
+from abridged.service.grounding.testimony import WORDS_MAX, Witnessed
+from tests.support.growth import grows_linearly
+
+SAID = (
+    "Wie hoch ist die Kaution für den Laden?",
+    "Sie beträgt 2.460,00 €, also drei Kaltmieten.",
+    "Der Gaszähler im Hof hat die Nummer 4 GWF 8821 77.",
+    '{"mietvertrag": {"stellplatz": "TG-118", "nebenkosten": "310,50"}}',
+    "La furgoneta del reparto lleva la matrícula 6630 HTB.",
+    "El precinto de la cámara frigorífica es PX-77120/4.",
+    "定期便の追跡番号は 4471-2208-13 です。",
+    "冷凍庫の型番は RZ-90K です。",
+    "退货单号是 RMA-55812。快递明天来取。",
+    "冷柜的保修期是 26 个月。压缩机除外。",
+    "What is the batch limit of the importer?",
+    "It is 0x2C00, the table is wide.",
+    "The sidecar restarts with exit code 143.",
+    "Anna has booked, her booking code is ZFA04Y for May.",
+    "And what about Boris? His booking code is QRT77K.",
+)
+
+OF_ANOTHER = (
+    "Die Nebenkosten im Mietvertrag liegen bei 4 GWF 8821 77.",
+    "Der Gaszähler im Hof hat die Nummer TG-118.",
+    "El precinto de la cámara frigorífica es 6630 HTB.",
+    "La furgoneta del reparto lleva la matrícula PX-77120/4.",
+    "冷凍庫の型番は 4471-2208-13 です。",
+    "冷柜的保修期是 RMA-55812。",
+    "The sidecar restarts with exit code 0x2C00.",
+    "Anna's booking code is QRT77K.",
+)
+
+PROVED = (
+    ("Die Kaution für den Laden beträgt 2.460,00 €.", 2),
+    ("Die Gaszählernummer im Hof ist 4 GWF 8821 77.", 3),
+    ("Der Stellplatz im Mietvertrag ist TG-118.", 4),
+    ("La matrícula de la furgoneta es 6630 HTB.", 5),
+    ("冷凍庫は RZ-90K という型番である。", 8),
+    ("退货单号为 RMA-55812。", 9),
+    ("The limit of a batch of the importer is 0x2C00.", 12),
+    ("The booking code of Boris is QRT77K.", 15),
+)
+
+
+def said(*texts: str) -> Concordance:
+    """A talk of a user, who begins, and an assistant."""
+    roles = (Role.USER, Role.ASSISTANT)
+    return concordance_of(enumerate((Message(f"m{n}", roles[n % 2], text) for n, text in enumerate(texts)), 1))
+
+
+def lines(found: Witnessed) -> list[str]:
+    return [line.text for line in found.lines]
+
+
+@pytest.mark.parametrize("statement", OF_ANOTHER)
+def test_a_value_of_something_else_proves_nothing(statement: str):
+    """Languages with cases, compounds and no spaces hold to this, and so does JSON."""
+    found = said(*SAID).testimony(statement)
+
+    assert found.lines
+    assert not found.is_proof
+
+
+@pytest.mark.parametrize(("statement", "number"), PROVED)
+def test_a_value_in_a_sentence_with_half_of_the_words_proves_a_statement(statement: str, number: int):
+    """The question that the value answers belongs to it, and so do its key and a part of a compound."""
+    found = said(*SAID).testimony(statement)
+
+    assert found.is_proof
+    assert number in found.numbers
+
+
+def test_without_a_value_only_the_words_of_a_message_prove_a_statement():
+    """The speaker may stand before them; other words, and those of two messages, prove nothing."""
+    index = said("We paint the gate green before Easter.", "Then I order the paint.")
+
+    for statement in ("We paint the gate green.", "user: We paint the gate green before Easter."):
+        assert index.testimony(statement).is_proof
+    for statement in (
+        "The gate is painted green before Easter.",
+        "assistant: We paint the gate green before Easter.",
+        "We paint the gate green. Then I order the paint.",
+        "We paint",
+    ):
+        assert not index.testimony(statement).is_proof
+        assert lines(index.testimony(statement))[0] == "We paint the gate green before Easter."
+
+
+@pytest.mark.parametrize(
+    ("text", "statement"),
+    [
+        ("And we won't backport this to 24.11.", "We backport this to 24.11."),
+        ("The report goes out on 3 May.", "The report does not go out on 3 May."),
+        ("Nobody believes that the tests of billing pass.", "the tests of billing pass"),
+        ("Shall the report go out on 3 May?", "The report goes out on 3 May."),
+    ],
+)
+def test_a_denial_and_a_question_prove_no_assertion(text: str, statement: str):
+    """Whichever of the two denies."""
+    found = said(text, "Fine.").testimony(statement)
+
+    assert (lines(found), found.is_proof) == ([text], False)
+
+
+def test_what_somebody_wants_is_proved_by_nobody_else():
+    """An assistant's proposal is no user's, and no wish of a user is an assistant's decision."""
+    index = said("Hello.", "I suggest a limit of 6144 rows.", "I want a limit of 4096 rows instead.")
+
+    assert index.testimony("The assistant suggested a limit of 6144 rows.").is_proof
+    assert index.testimony("The user wants a limit of 4096 rows.").is_proof
+    assert not index.testimony("The user suggested a limit of 6144 rows.").is_proof
+    assert not index.testimony("The assistant wants a limit of 4096 rows.").is_proof
+
+
+def test_a_value_for_which_there_is_a_later_one_proves_nothing():
+    """The later sentence is quoted beside it; the new value, and both together, are proved."""
+    old, new = "The port of the importer is 5433.", "Change of plans: the port of the importer is now 6544."
+    index = said("Which port has the importer?", old, new, "Noted.")
+
+    replaced = index.testimony("The importer has the port 5433.")
+
+    assert (lines(replaced), replaced.is_proof) == ([old, new], False)
+    assert index.testimony("The importer has the port 6544.").is_proof
+
+
+def test_a_value_that_is_outdated_is_not_quoted():
+    """The source's newer words stand alone."""
+    old, new = "The port of the importer is 5433.", "The port of the importer: 6544."
+    found = said(old, "Fine.", new).testimony("The port of the importer is 5433.", lambda text: "5433" in text)
+
+    assert (lines(found), found.is_proof) == ([new], False)
+
+
+def test_two_messages_are_quoted_if_the_second_adds_much():
+    """One sentence has the value, and the other says what it is of."""
+    talk = ("What does the villa in Lyon cost?", "Let me look at the list of the broker.", "It is 480,000 EUR.")
+
+    found = said(*talk).testimony("The broker's list has the villa in Lyon at 480,000 EUR.")
+
+    assert not found.is_proof
+    assert len(found.lines) == 2
+    assert "It is 480,000 EUR." in lines(found)
+
+
+def test_a_sentence_between_two_that_are_near_is_not_near_itself():
+    """A witness has words of the statement of its own."""
+    found = said("The importer fails since version 3.4.1.", "I like tea.", "Pin the parser to 3.3.9.").testimony(
+        "The importer fails since version 3.3.9."
+    )
+
+    assert "I like tea." not in lines(found)
+
+
+def test_nothing_is_near_what_was_made_up():
+    """A source without witnesses is not quoted."""
+    assert said(*SAID).testimony("Everybody loves opera.") == Witnessed()
+    assert concordance_of([]).testimony("Everybody loves opera.") == Witnessed()
+
+
+def test_a_list_of_words_is_judged_by_its_most_telling_ones():
+    """WORDS_MAX of them, so that a statement of any length takes bounded time."""
+    words = [f"{first}{second}zu" for first in "bdfgklmnpr" for second in "aeiou"]
+    index = said("Tulip and zebra.", *words)
+
+    assert len(words) > WORDS_MAX
+    assert lines(index.testimony(" ".join((*words, "tulip", "zebra")))) != ["Tulip and zebra."]
+
+
+def test_the_time_of_a_statement_is_linear_in_the_source():
+    """A value that every message has costs no more than another."""
+    text = "The deposit of the shop is 120 EUR, the rent 80 EUR and the key has the number K-{}."
+    statement = " ".join(f"K-{n} costs 120 EUR." for n in range(60))
+
+    assert grows_linearly(
+        lambda known: known.testimony(statement), lambda size: said(*(text.format(n) for n in range(size))), size=1_000
+    )
