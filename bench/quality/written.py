@@ -239,7 +239,9 @@ def statements_judged(chats: Sequence[WrittenChat]) -> Statements:
         superseded = {value.text.casefold(): value.replaced_by for value in values if value.replaced_by}
         for one in chat.notes["statements"]:
             result = judged({one["section"]: (one["text"],)}, concordance, superseded=superseded)
-            lines = () if unsupported(one["text"], known) else result.quoted
+            lines = (
+                [] if unsupported(one["text"], known) else [line for told in result.quoted.values() for line in told]
+            )
             is_whole = not result.taken_out[one["section"]] and not unsupported(one["text"], known)
             if one["kind"] == "honest":
                 is_said = is_whole or _is_told(one, lines, result.rests_on)

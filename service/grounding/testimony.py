@@ -5,9 +5,9 @@ neighbourhood has: its message, the question that it answers, the reply. A secon
 gives another value to the words of the first, later, or if it adds what the first lacks.
 
 A statement is proved if a message says it word for word, or if it has values and two sentences in a row have all of
-them and half of its other words, deny as much as it does and ask nothing, and no later sentence gives another value to
-the same words. Words alone prove nothing: of statements without values that share as many words with their source, more
-were false than true (docs/adr/0086).
+them, what it writes with a capital and half of its other words, deny if it does and do not ask, and if no later
+sentence gives another value to the same words. Words alone prove nothing: of statements without values that share as
+many words with their source, more were false than true (docs/adr/0086).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from abridged.service.domain.record import EVIDENCE_MAX
 from abridged.service.grounding.reading import Passage, Sentence, Word, sentence_of, words_in
 from abridged.service.text.phrases import Phrase, has_phrase
 from abridged.service.text.sentences import is_question, parts_of
-from abridged.service.text.words import folded
+from abridged.service.text.words import folded, word_keys
 
 WORDS_MAX: Final = 48
 """The most words of a statement that count: a longer one is a list."""
@@ -60,6 +60,7 @@ _VERBATIM_WORDS_MIN: Final = 3
 """Fewer words in a row are said by chance."""
 
 _WORD: Final = re.compile(r"\w+")
+_CAPITALIZED: Final = re.compile(r"(?<![^\W_])[^\W\d_]\w*")
 _DENIALS: Final = (Phrase.DENIES, Phrase.REFUSES)
 _ACTS: Final = (Phrase.TELLS_PROPOSAL, Phrase.TELLS_REMARK, Phrase.TELLS_WISH)
 
@@ -111,6 +112,11 @@ class _Said:
     def has_values(self, parts: Sequence[float]) -> bool:
         """Return whether every value is there."""
         return all(parts[len(self.words) :])
+
+    def has_names(self, parts: Sequence[float]) -> bool:
+        """Return whether every word is there that the statement writes with a capital, which may be a name."""
+        names = {word.casefold() for word in _CAPITALIZED.findall(self.text) if word[0].isupper()}
+        return all(part for word, part in zip(self.words, parts, strict=False) if word.form in names)
 
     def has_none(self, parts: Sequence[float]) -> bool:
         """Return whether no value is there."""
@@ -175,8 +181,10 @@ class Witnesses:
     def _spots(self, place: int, said: _Said) -> Iterator[_Spot]:
         if place not in self._read:
             self._read[place] = tuple(map(sentence_of, parts_of(self._passages[place].text)))
+        speaker = word_keys(" ".join(self._passages[place].speakers))
         for nth, sentence in enumerate(self._read[place]):
-            parts = [*(sentence.share(word) for word in said.words), *(float(sentence.has(v)) for v in said.values)]
+            words = (1.0 if word.key in speaker else sentence.share(word) for word in said.words)
+            parts = [*words, *(float(sentence.has(value)) for value in said.values)]
             yield _Spot(place, nth, self._passages[place], sentence, parts)
 
 
@@ -208,7 +216,8 @@ def _proof(said: _Said, spots: Sequence[_Spot]) -> list[_Spot]:
     denies = _denies(said.text)
     rows = [[spot] for spot in spots] + [[one, two] for one, two in pairwise(spots) if two.follows(one)]
     binding = [row for row in rows if said.has_values(parts := _joint(row)) and said.words_share(parts) >= _PROVED]
-    plain = [row for row in binding if any(map(_denies, _texts(row))) is denies and not _asks(said, row)]
+    named = [row for row in binding if said.has_names(_joint(row))]
+    plain = [row for row in named if any(map(_denies, _texts(row))) is denies and not _asks(said, row)]
     if act := next((act for act in _ACTS if has_phrase(_plain(said.text), act)), None):
         actor = Role.ASSISTANT if has_phrase(_plain(said.text), Phrase.NAMES_ASSISTANT) else Role.USER
         plain = [row for row in plain if any(_tells(spot, act, actor) for spot in row)]

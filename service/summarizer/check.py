@@ -14,7 +14,7 @@ from typing import Final, Self
 
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.policy import Policy
-from abridged.service.domain.record import KEY_POINTS_MAX, ActionItem, RecordEvidence, RecordQuality, SummaryRecord
+from abridged.service.domain.record import ActionItem, RecordEvidence, RecordQuality, SummaryRecord
 from abridged.service.domain.render import summary_text
 from abridged.service.extraction.talk import said_by
 from abridged.service.grounding.claims import Evidence, evidence_of, evidence_with, share_held, texts_of, unsupported
@@ -23,7 +23,7 @@ from abridged.service.grounding.draft import Problem, ProblemCode, check_record
 from abridged.service.grounding.ground import ground_of
 from abridged.service.grounding.required import Named, required_identifiers
 from abridged.service.grounding.support import Concordance, concordance_of
-from abridged.service.summarizer.draft import Draft, DraftItem
+from abridged.service.summarizer.draft import LENGTHS_MAX, Draft, DraftItem
 from abridged.service.summarizer.fit import NO_LIMIT, Limit
 from abridged.service.summarizer.narrative import Measures, Quotable, is_copied, narrative_evidence, quotable_of, tidied
 from abridged.service.summarizer.skeleton import Skeleton
@@ -47,8 +47,8 @@ REPLACEABLE: Final = frozenset(
 )
 """Faults of a narrative that is no summary of its source; a refusal or an empty one is no answer at all."""
 
-_MENDED: Final = frozenset({ProblemCode.COVERAGE, ProblemCode.UNCHANGED})
-"""Faults of a draft that leaves out what an extract would say."""
+_MENDED: Final = frozenset({ProblemCode.COVERAGE, ProblemCode.UNCHANGED, ProblemCode.DROPPED})
+"""Faults of a draft that leaves out what an extract would say, or what code keeps as far as there is room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +270,13 @@ def _limited(joined: Draft, source: Source, limit: Limit) -> Draft:
     return source.skeleton.pointed(_completed(joined, source, limit), replace(limit, tokens=asked).fits)
 
 
-def _quoting(draft: Draft, lines: Iterable[str]) -> Draft:
-    """The draft with these lines as key points, but for what it says already."""
+def _quoting(draft: Draft, quoted: Mapping[str, Iterable[str]]) -> Draft:
+    """The draft with these lines at the ends of its lists, but for what it says already."""
     said = "\n".join(text for listed in _texts_by_field(draft).values() for text in listed)
-    new = [line for line in lines if said_by(line)[1] not in said]
-    return draft.model_copy(update={"key_points": [*draft.key_points, *new][:KEY_POINTS_MAX]})
+    new = {name: [line for line in lines if said_by(line)[1] not in said] for name, lines in quoted.items()}
+    return draft.model_copy(
+        update={name: [*getattr(draft, name), *lines][: LENGTHS_MAX[name]] for name, lines in new.items()}
+    )
 
 
 def _evidence(draft: Draft, rests_on: Mapping[str, tuple[int, ...]], source: Source) -> RecordEvidence:

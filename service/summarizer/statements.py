@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from abridged.service.domain.message import Role
+from abridged.service.extraction.cues import asks, is_decision, leaves_open
 from abridged.service.extraction.passages import speaker_of
 from abridged.service.extraction.replaced import superseding
 from abridged.service.grounding.draft import Problem, ProblemCode
@@ -42,14 +43,15 @@ class Judged:
 
     Attributes:
         taken_out: The items that may not stay.
-        quoted: The lines that stand in their place.
+        quoted: The lines that stand in their place, by list: a line of a decision or of an open point in the list of
+            its statement, and any other among the key points.
         unsupported: The items that nothing in the source is near.
         rests_on: The messages of all statements that stay and of the quoted lines.
         removed: Why items that a model wrote were taken out: lists, counts and message numbers, no text.
     """
 
     taken_out: Mapping[str, frozenset[str]]
-    quoted: tuple[str, ...]
+    quoted: Mapping[str, tuple[str, ...]]
     unsupported: Mapping[str, frozenset[str]]
     rests_on: Mapping[str, _Numbers]
     removed: tuple[Problem, ...]
@@ -76,8 +78,9 @@ def judged(
     and `superseded` are values that no longer hold, with the messages that say so."""
     if concordance.is_empty:
         nothing = dict.fromkeys(statements, frozenset[str]())
-        return Judged(nothing, (), nothing, rests_on, ())
-    rests, lines = dict(rests_on), dict[str, _Numbers]()
+        return Judged(nothing, {}, nothing, rests_on, ())
+    rests = dict(rests_on)
+    quoted: dict[str, list[str]] = {}
     lists: dict[str, _List] = {}
     for name, texts in statements.items():
         found = lists[name] = _List()
@@ -91,14 +94,17 @@ def judged(
                 rests[text] = testimony.numbers
             elif testimony.lines:
                 found.quoted[text] = testimony.numbers
-                lines.update(map(quotation, testimony.lines))
+                for line in testimony.lines:
+                    said, numbers = quotation(line)
+                    quoted.setdefault(name if _is_of(name, line.text) else "key_points", []).append(said)
+                    rests.setdefault(said, numbers)
             else:
                 found.unsupported.add(text)
     return Judged(
         {name: found.taken_out for name, found in lists.items()},
-        tuple(filter(None, lines)),
+        {name: tuple(filter(None, dict.fromkeys(lines))) for name, lines in quoted.items()},
         {name: frozenset(found.unsupported) for name, found in lists.items()},
-        lines | rests,
+        rests,
         tuple(problem for name, found in lists.items() for problem in _removals(name, found)),
     )
 
@@ -122,6 +128,11 @@ def quotation(line: Line) -> tuple[str, tuple[int, ...]]:
     text = clipped(" ".join(mask_secrets(strip_marks(line.text)).split()))
     speaker = speaker_of(line.passage.message) if line.passage.message else ""
     return f"{speaker}: {text}" if speaker and text else text, line.passage.numbers
+
+
+def _is_of(name: str, text: str) -> bool:
+    """Return whether a quoted sentence itself says that something is decided, or leaves something open."""
+    return (name == "decisions" and is_decision(text)) or (name == "unresolved" and (asks(text) or leaves_open(text)))
 
 
 def _is_proposal(text: str, testimony: Witnessed, concordance: Concordance) -> bool:

@@ -36,6 +36,7 @@ OF_ANOTHER = (
     "冷柜的保修期是 RMA-55812。",
     "The sidecar restarts with exit code 0x2C00.",
     "Anna's booking code is QRT77K.",
+    "Nadia's booking code is QRT77K.",
 )
 
 PROVED = (
@@ -137,6 +138,15 @@ def test_a_value_that_is_outdated_is_not_quoted():
     found = said(old, "Fine.", new).testimony("The port of the importer is 5433.", lambda text: "5433" in text)
 
     assert (lines(found), found.is_proof) == ([new], False)
+
+
+def test_a_writers_name_belongs_to_what_the_writer_says():
+    """The message need not say it; a name that it lacks proves nothing."""
+    messages = [(1, Message("m", Role.USER, "My invoice is INV-2231.", name="Dana")), (2, Message("n", Role.USER, "?"))]
+    index = concordance_of(messages)
+
+    assert index.testimony("Dana has the invoice INV-2231.").is_proof
+    assert not index.testimony("Emil has the invoice INV-2231.").is_proof
 
 
 def test_two_messages_are_quoted_if_the_second_adds_much():
