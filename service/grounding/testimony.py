@@ -7,7 +7,8 @@ gives another value to the words of the first, later, or if it adds what the fir
 A statement is proved if a message says it word for word, or if it has values and two sentences in a row have all of
 them, what it writes with a capital and half of its other words, deny if it does and do not ask, and if no later
 sentence gives another value to the same words. Words alone prove nothing: of statements without values that share as
-many words with their source, more were false than true (docs/adr/0086).
+many words with their source, more were false than true (docs/adr/0086). What a message says word for word is only
+replaced by a sentence with a word of change: like sentences tell of two things.
 """
 
 from __future__ import annotations
@@ -164,8 +165,9 @@ class Witnesses:
         spots = [spot for place in places for spot in self._spots(place, said)]
         if not spots or not said.weights:
             return Witnessed()
-        proof = _verbatim(statement, spots) or _proof(said, spots)
-        later = _replacing(said, proof, spots)
+        verbatim = _verbatim(statement, spots)
+        proof = verbatim or _proof(said, spots)
+        later = _replacing(said, proof, [*filter(_corrects, spots)] if verbatim else spots)
         if proof and later is None and not is_outdated(statement):
             return _witnessed(proof, is_proof=True)
         current = [spot for spot in (*proof, later) if spot and not is_outdated(spot.sentence.text)]
@@ -299,6 +301,10 @@ def _joint(row: Sequence[_Spot]) -> list[float]:
 
 def _texts(row: Iterable[_Spot]) -> Iterator[str]:
     return (spot.sentence.text for spot in row)
+
+
+def _corrects(spot: _Spot) -> bool:
+    return has_phrase(_plain(spot.sentence.text), Phrase.CORRECTS)
 
 
 def _denies(text: str) -> bool:

@@ -17,6 +17,7 @@ from tests.support.refusal import refused
 from tests.support.sidecar import ANY_DRAFT, Chat, Sidecar, on_ollama, said, script, sidecar
 
 WIDE = "\N{GRINNING FACE}"
+TULIPS = "The gardener waters the tulips beside the gate."
 FULL_RECORDS = {"min_range_tokens": 1, "max_summary_chain_depth": 64, "max_summary_tokens": 100_000}
 """One character of four bytes."""
 
@@ -142,13 +143,13 @@ async def test_a_page_of_conversations_ends_where_a_client_would_refuse_it(tmp_p
 async def test_a_page_of_records_ends_where_a_client_would_refuse_it(tmp_path):
     """Every one once, also where a page is cut short."""
     texts = [f"{WIDE * 990} {letter}" for letter in "abcdefghijklmnopqrst"]
-    lists = {"key_points": texts, "participants": texts, "unresolved": texts}
+    lists = {"participants": texts, "domain_entities": [f"{text}{n}" for text in texts for n in range(2)]}
     answers = [{"record": {"summary": f"Turn {turn}.", **lists}} for turn in range(2, 202, 10)]
     settings = script(tmp_path, *answers, context_length=10_000_000) | {"policy.max_input_tokens": 10_000_000}
     async with sidecar(tmp_path, settings | ANY_DRAFT) as s:
         chat = s.chat(context_length=10_000_000, policy=FULL_RECORDS)
-        for _ in range(20):
-            await chat.talk(10, tokens=100_000)
+        for turn in range(0, 200, 10):
+            await chat.append(*(said(turn + n, TULIPS, tokens=100_000) for n in range(1, 11)))
             await chat.summarize()
         request = api.ListSummariesRequest(conversation_id="c1", page_size=500)
 
