@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from heapq import nlargest
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -27,9 +26,6 @@ from abridged.service.text.phrases import Phrase, has_phrase
 from abridged.service.text.sentences import is_question, parts_of
 from abridged.service.text.words import folded, word_keys
 
-WORDS_MAX: Final = 48
-"""The most words of a statement that count: a longer one is a list."""
-
 _VALUE_WEIGHT: Final = 8.0
 """The weight of a value, in natural logarithms of rarity like a word's: more than that of any word."""
 
@@ -38,9 +34,6 @@ _BESIDE, _BEFORE, _AFTER = 0.7, 0.75, 0.55
 
 _BY_USER, _LATER = 0.08, 0.1
 """Shares by which a user's sentence is nearer, and the last one of a source: they settle what was said before."""
-
-_NEAREST_MIN: Final = 0.2
-"""Share of a statement that a witness must have around it."""
 
 _OWN_MIN: Final = 0.1
 """Share of a statement that a witness must have itself."""
@@ -176,9 +169,8 @@ class Witnesses:
     def _said(self, statement: str) -> _Said:
         whole = sentence_of(statement)
         found = {word: word.share * self._rarity(word.key) for word in words_in(whole.rest)}
-        words = nlargest(WORDS_MAX, found, key=lambda word: found[word])
         values = [value.keys for value in whole.values]
-        return _Said(statement, words, values, [*map(found.__getitem__, words), *(_VALUE_WEIGHT for _ in values)])
+        return _Said(statement, list(found), values, [*found.values(), *(_VALUE_WEIGHT for _ in values)])
 
     def _spots(self, place: int, said: _Said) -> Iterator[_Spot]:
         if place not in self._read:
@@ -271,13 +263,11 @@ def _nearest(said: _Said, spots: Sequence[_Spot], passages: int, is_outdated: Ca
         beside = [[share * part for part in by_source.get(spot.source + at, nothing)] for at, share in shares]
         return said.share([*map(max, spot.parts, *beside)])
 
-    def rank(one: tuple[float, _Spot]) -> float:
-        share, spot = one
-        return share + _BY_USER * (spot.passage.role is Role.USER) + _LATER * spot.place / passages
+    def rank(spot: _Spot) -> float:
+        return around(spot) + _BY_USER * (spot.passage.role is Role.USER) + _LATER * spot.place / passages
 
-    own = [spot for spot in spots if said.share(spot.parts) >= _OWN_MIN]
-    near = [(share, spot) for spot in own if (share := around(spot)) >= _NEAREST_MIN]
-    ranked = (spot for _, spot in sorted(near, key=rank, reverse=True))
+    near = (spot for spot in spots if said.share(spot.parts) >= _OWN_MIN)
+    ranked = sorted(near, key=rank, reverse=True)
     first = next((spot for spot in ranked if not is_outdated(spot.sentence.text)), None)
     if first is None:
         return []

@@ -1,6 +1,6 @@
 """Checks a draft against its source.
 
-Marks are stripped, and list items and sentences that the source does not bear out are dropped, which costs nothing. A
+Marks are stripped, and list items that the source does not prove give way to its own words, which costs nothing. A
 narrative of which nothing would be left goes back to the model, because only the model can rewrite it. The rest is
 compared with the source, the previous record and the record that it would replace.
 """

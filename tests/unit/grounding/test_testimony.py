@@ -6,7 +6,7 @@ import pytest
 
 from abridged.service.domain.message import Message, Role
 from abridged.service.grounding.support import Concordance, concordance_of
-from abridged.service.grounding.testimony import WORDS_MAX, Witnessed
+from abridged.service.grounding.testimony import Witnessed
 from tests.support.growth import grows_linearly
 
 SAID = (
@@ -175,13 +175,29 @@ def test_nothing_is_near_what_was_made_up():
     assert concordance_of([]).testimony("Everybody loves opera.") == Witnessed()
 
 
-def test_a_list_of_words_is_judged_by_its_most_telling_ones():
-    """WORDS_MAX of them, so that a statement of any length takes bounded time."""
-    words = [f"{first}{second}zu" for first in "bdfgklmnpr" for second in "aeiou"]
-    index = said("Tulip and zebra.", *words)
+def test_more_of_the_words_beside_another_value_speak_against_a_statement():
+    """Names in like sentences share every other word, also where they have no capital."""
+    port = "The inner port of the {} in the cellar is {}."
+    index = said(port.format("importer", 5433), "Thank you.", port.format("exporter", 6544))
 
-    assert len(words) > WORDS_MAX
-    assert lines(index.testimony(" ".join((*words, "tulip", "zebra")))) != ["Tulip and zebra."]
+    assert index.testimony("In the cellar the exporter has the inner port 6544.").is_proof
+    assert not index.testimony("In the cellar the importer has the inner port 6544.").is_proof
+
+
+def test_what_a_message_says_word_for_word_is_replaced_by_a_word_of_change_alone():
+    """Like sentences with other values tell of two things."""
+    crate = "Crate {} in the hall has the code K-{}00."
+    first, second = crate.format(1, 1), crate.format(2, 2)
+
+    assert said(first, "Good.", second).testimony(first).is_proof
+    assert not said(first, "Good.", f"Correction: {second}").testimony(first).is_proof
+
+
+def test_of_sentences_that_are_as_near_the_last_is_quoted():
+    """A user who spoke last of something settled it."""
+    early, late = "We meet at the old mill, then.", "Well, we meet at the old mill."
+
+    assert lines(said(early, "Fine.", late).testimony("A meeting takes place near some old mill.")) == [late]
 
 
 def test_the_time_of_a_statement_is_linear_in_the_source():
