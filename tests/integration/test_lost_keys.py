@@ -115,7 +115,7 @@ async def test_a_key_that_comes_back_from_a_copy_is_wrapped_by_the_next_rotation
     assert (too_early.code, "operator's key of that time is needed" in too_early.err) == (1, True), too_early.err
     rotated = await ran("log", "rewrap", folder / FILE, key=f"{NEW} {OLD}")
 
-    assert (rotated.code, rotated.out) == (0, "ok: 1 data keys\n")
+    assert (rotated.code, rotated.out) == (0, "ok: 1 data key\n")
     async with sidecar(folder, {"encryption.key": NEW}) as s:
         assert CANARY in str((await s.chat(GONE).context()).messages)
 
