@@ -14,7 +14,7 @@ from pathlib import Path
 
 import structlog
 
-from abridged.eventlog.errors import LogFailed
+from abridged.eventlog.errors import EventLogError, LogFailed
 from abridged.observability.logs import LogSettings, configure_logs
 from abridged.service.api.listeners import guarded, try_port
 from abridged.service.api.readiness import model_check
@@ -27,6 +27,7 @@ from abridged.service.bootstrap.recall import lacking
 from abridged.service.bootstrap.virtual_clock import VirtualClock
 from abridged.service.config.settings import Settings, TelemetrySettings
 from abridged.service.config.token_strength import weak_tokens
+from abridged.service.conversations.table import ConversationTable
 from abridged.service.event_loop import loop_factory
 from abridged.service.models.model import ModelMissing, SummaryModel
 from abridged.service.passes.claims import LEASE_S
@@ -119,7 +120,7 @@ async def serve(
                     "recall.off",
                     hint=f"set {missing[0]} to a file of this sidecar's own for a search index, with words in clear",
                 )
-            if settings.log.archive_dir is None and core.table.archived(limit=1):
+            if settings.log.archive_dir is None and await asyncio.to_thread(_has_archives, core.table):
                 _log.warning(
                     "archives.out_of_reach",
                     hint="there are archived conversations, which nobody can unarchive or erase: set log.archive_dir",
@@ -137,6 +138,14 @@ async def serve(
     if broken:
         kind = type(broken[0]).__name__
         raise LogFailed(f"the log failed while serving ({kind}); the next start recovers it") from broken[0]
+
+
+def _has_archives(table: ConversationTable) -> bool:
+    """Return whether a conversation is archived; of a damaged table nobody knows."""
+    try:
+        return bool(table.archived(limit=1))
+    except EventLogError:
+        return False
 
 
 async def _started(sidecar: Sidecar, stop: asyncio.Event) -> Running | None:
