@@ -153,10 +153,8 @@ def messages_of(
 
 def requested(proto: conversation_pb2.ConversationSettings) -> Settings:
     """Return the client's settings; context length and calibration are still to be resolved."""
-    if not (proto.labels or proto.HasField("policy") or proto.HasField("system_prompt")):
-        return _short_settings(
-            proto.model, proto.context_length, proto.reserved_output_tokens, proto.overhead_tokens, proto.title
-        )
+    if not (proto.title or proto.labels or proto.HasField("policy") or proto.HasField("system_prompt")):
+        return _short_settings(proto.model, proto.context_length, proto.reserved_output_tokens, proto.overhead_tokens)
     return Settings(
         model=proto.model,
         requested_context_length=proto.context_length,
@@ -171,17 +169,15 @@ def requested(proto: conversation_pb2.ConversationSettings) -> Settings:
 
 
 @lru_cache(_SETTINGS_KEPT)
-def _short_settings(
-    model: str, context_length: int, reserved_tokens: int, overhead_tokens: int, title: str
-) -> Settings:
-    """Settings without policy, labels and prompt, which many clients send with each append."""
+def _short_settings(model: str, context_length: int, reserved_tokens: int, overhead_tokens: int) -> Settings:
+    """Settings without title, policy, labels and prompt, which many clients send with each append. They outlive an
+    erasure, so no words of people are among them."""
     return Settings(
         model=model,
         requested_context_length=context_length,
         context_length=context_length or Settings().context_length,
         reserved_output_tokens=reserved_tokens,
         overhead_tokens=overhead_tokens,
-        title=title,
     )
 
 

@@ -120,11 +120,6 @@ async def serve(
                     "recall.off",
                     hint=f"set {missing[0]} to a file of this sidecar's own for a search index, with words in clear",
                 )
-            if settings.log.archive_dir is None and await asyncio.to_thread(_has_archives, core.table):
-                _log.warning(
-                    "archives.out_of_reach",
-                    hint="there are archived conversations, which nobody can unarchive or erase: set log.archive_dir",
-                )
             for unused in unused_settings(settings):
                 _log.warning("model.endpoint_unused", hint=unused)
             loading = asyncio.create_task(asyncio.to_thread(load_the_rest, stop.is_set))
@@ -132,6 +127,11 @@ async def serve(
             if core.model is not None:
                 looking = asyncio.create_task(_look_for(core.model, settings))
                 resources.callback(looking.cancel)
+            if settings.log.archive_dir is None and await asyncio.to_thread(_has_archives, core.table):
+                _log.warning(
+                    "archives.out_of_reach",
+                    hint="there are archived conversations, which nobody can unarchive or erase: set log.archive_dir",
+                )
             await stop.wait()
             _log.info("sidecar.stopping")
             await sidecar.stop()

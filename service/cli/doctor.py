@@ -114,7 +114,8 @@ async def _examined(settings: Settings, client: ClientSettings, *, named_by: str
     if settings.log.backend != "memory":
         serving = info.log_id if info is not None else ""
         findings += [_left_out("log", "log", named_by)] if named_by else _log(settings.log, serving)
-        findings += await asyncio.to_thread(lambda: [*_encryption(settings)])
+        if settings.encryption.is_on or not named_by:
+            findings += await asyncio.to_thread(lambda: [*_encryption(settings)])
     return findings
 
 

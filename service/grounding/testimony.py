@@ -24,7 +24,7 @@ from abridged.service.domain.record import EVIDENCE_MAX
 from abridged.service.grounding.reading import Passage, Sentence, Word, sentence_of, words_in
 from abridged.service.text.phrases import Phrase, has_phrase
 from abridged.service.text.sentences import is_question, parts_of
-from abridged.service.text.words import folded, word_keys
+from abridged.service.text.words import folded, is_spaceless, word_keys
 
 _VALUE_WEIGHT: Final = 8.0
 """The weight of a value, in natural logarithms of rarity like a word's: more than that of any word."""
@@ -71,8 +71,8 @@ class Witnessed:
     """The sentences of a source that are about a statement.
 
     Attributes:
-        lines: The witnesses in the order of the source: those that prove the statement, or else the one or two that
-            come nearest. None if nothing is near.
+        lines: The witnesses in the order of the source: those that prove the statement, or else up to three that come
+            nearest; empty if nothing is near.
         is_proof: True if they prove it.
     """
 
@@ -195,9 +195,10 @@ def _verbatim(statement: str, spots: Sequence[_Spot]) -> list[_Spot]:
 
     def says(spot: _Spot) -> bool:
         words = said if prefix in spot.passage.speakers else whole
-        is_long = not words.isascii() or words.count(" ") + 1 >= _VERBATIM_WORDS_MIN
+        is_long = words.count(" ") + 1 >= _VERBATIM_WORDS_MIN or any(map(is_spaceless, words.split()))
         is_there = is_long and f" {words} " in f" {_run(spot.sentence.text)} "
-        return is_there and _denies(spot.sentence.text) is denies
+        is_asked = is_question(spot.sentence.text) and not is_question(statement)
+        return is_there and not is_asked and _denies(spot.sentence.text) is denies
 
     return [spot for spot in spots if says(spot)][-1:]
 

@@ -26,6 +26,7 @@ COMMAND = (sys.executable, "-c", PROGRAM)
 
 POLICIES: dict[str, dict[str, str | float]] = {
     "early": {
+        "policy.min_freed_token_ratio": 0,
         "policy.trigger_token_ratio": 0.55,
         "policy.reset_token_ratio": 0.45,
         "policy.tail_token_ratio": 0.2,
