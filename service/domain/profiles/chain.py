@@ -123,8 +123,7 @@ def ahead(state: Conversation, context: DecisionContext) -> SummarizationRequest
     if cleared is not None or _halted(state, policy):
         return cleared
     division = _division(state, policy)
-    to_come = max(0, int((policy.trigger_token_ratio - state.ratio) * state.budget))
-    if division is None or _frees_little(state, policy, division, to_come=to_come):
+    if division is None or _frees_little(state, policy, division):
         return None
     return _requested(state, context, trigger, division)
 
@@ -193,16 +192,11 @@ def _sizes(state: Conversation, policy: Policy, division: WindowSplit) -> tuple[
     return replaced_tokens, *sizes
 
 
-def _frees_little(state: Conversation, policy: Policy, division: WindowSplit, *, to_come: int = 0) -> bool:
-    """Return whether a pass whose record has its size would free so little that the window had better fill up first.
-
-    `to_come` are the tokens up to its trigger, which take as many more messages out of the tail.
-    """
+def _frees_little(state: Conversation, policy: Policy, division: WindowSplit) -> bool:
+    """Return whether a pass whose record has its size would free so little that the window had better fill up first."""
     replaced_tokens, cap, _ = _sizes(state, policy, division)
     record_tokens = calibrated_tokens(cap, max(1.0, state.settings.calibration_factor))
-    return replaced_tokens + to_come - record_tokens < policy.min_freed_token_ratio * (
-        state.budget - state.settings.overhead
-    )
+    return replaced_tokens - record_tokens < policy.min_freed_token_ratio * (state.budget - state.settings.overhead)
 
 
 def _left_out(state: Conversation, division: WindowSplit) -> int:
