@@ -35,7 +35,7 @@ from tests.support.patience import PATIENCE_S
 from tests.support.reactors import A, B, ReactorBench, default_record
 from tests.support.summarizers import by_extraction, by_model, work_on
 
-EARLY = Policy(prepare_token_ratio=0.65, min_freed_token_ratio=0.17)
+EARLY = Policy(prepare_token_ratio=0.65)
 EAGER = replace(EARLY, prepare_token_ratio=0.3, min_messages=0, preserve_recent=2, min_freed_token_ratio=0.0)
 """Prepares when six turns are in a window of 2,000 tokens: the first four of them."""
 PREPARED = range(12)
