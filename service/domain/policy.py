@@ -118,7 +118,7 @@ class Policy:
     rearm_messages: int = _in(0, _MESSAGES_MAX, 12)
     min_range_tokens: int = _in(1, 1_000_000, 256)
     min_gain: float = _in(0, 1, 0.20, below=True)
-    min_freed_token_ratio: float = _in(0, 1, 0.3, below=True)
+    min_freed_token_ratio: float = _in(0, 1, 0.17, below=True)
     defer_while_warm_s: int = _in(0, 86_400, 0)
     max_summary_chain_depth: int = _in(1, 100, 3)
     on_depth_limit: DepthLimit = DepthLimit.REBASE

@@ -65,14 +65,14 @@ async def costs_of(
     return costs
 
 
-async def test_tool_chats_cost_less_than_eleven_calls_for_five_and_no_window_is_over_without_a_reason():
+async def test_tool_chats_cost_less_than_five_calls_for_two_and_no_window_is_over_without_a_reason():
     """The windows have 4,096 tokens, of which system messages take up to half and ledgers 15 %."""
     airline, coding = await costs_of(AIRLINE, clearing=False), await costs_of(CODING, clearing=False)
 
     long_chats = airline.long_chats + coding.long_chats
-    assert airline.calls + coding.calls < 2.2 * long_chats
+    assert airline.calls + coding.calls < 2.5 * long_chats
     assert airline.over_without_reason + coding.over_without_reason == 0
-    assert airline.little_passes + coding.little_passes <= 0.08 * (airline.passes + coding.passes)
+    assert airline.little_passes + coding.little_passes <= 0.11 * (airline.passes + coding.passes)
 
 
 @pytest.mark.parametrize("name", [AIRLINE, CODING])

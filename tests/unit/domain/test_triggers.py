@@ -764,15 +764,15 @@ def test_a_pass_that_would_free_little_waits_for_more_messages_or_the_emergency(
     """A system message has half of the budget, so that little is left to compress."""
     system = appended(1, 520, message=said(1, Role.SYSTEM))
     talk = given(OPEN, system, *chat(11, 26, first=2))
-    sparing, at_once = (replace(POLICY, min_freed_token_ratio=ratio) for ratio in (0.17, 0.0))
+    at_once = replace(POLICY, min_freed_token_ratio=0.0)
 
-    waiting = talk.when(append(appended(13, 26)), sparing)
+    waiting = talk.when(append(appended(13, 26)), POLICY)
     assert triggers(waiting) == []
-    assert held_by(waiting.after, sparing, 0) is HeldBy.FREES_LITTLE
+    assert held_by(waiting.after, POLICY, 0) is HeldBy.FREES_LITTLE
     assert held_by(waiting.after, at_once, 0) is None
     assert triggers(talk.when(append(appended(13, 26)), at_once)) == [Trigger.RATIO]
-    assert triggers(Given(waiting.after).when(append(*chat(2, 26, first=14)), sparing)) == [Trigger.RATIO]
-    assert triggers(Given(waiting.after).when(append(appended(14, 200)), sparing)) == [Trigger.EMERGENCY]
+    assert triggers(Given(waiting.after).when(append(*chat(2, 26, first=14)), POLICY)) == [Trigger.RATIO]
+    assert triggers(Given(waiting.after).when(append(appended(14, 200)), POLICY)) == [Trigger.EMERGENCY]
 
 
 @pytest.mark.parametrize(
