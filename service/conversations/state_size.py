@@ -165,7 +165,7 @@ def _rest(state: Conversation) -> int:
 def _ledger(ledger: Ledger) -> int:
     sizeof = sys.getsizeof
     return sum(
-        sum(map(sizeof, (entry, entry.text, entry.context, entry.numbers, entry.successor))) for entry in ledger.entries
+        sizeof(entry) + sizeof(entry.text) + sizeof(entry.context) + sizeof(entry.numbers) for entry in ledger.entries
     )
 
 

@@ -145,10 +145,9 @@ def redaction(state: Conversation, numbers: Sequence[int]) -> MessagesRedacted |
     held = without(live_coverage(after), merged((*after.removed, *after.redaction.messages)))
     ledger = after.ledger.restricted(lambda number: covers(held, number), lambda _: True)
     rules = [rule for rule in after.rules.entries if not after.redaction.has(rule.number)]
-    finds = LedgerFinds(ledger.entries, (), ledger.limit_tokens, ledger.memory_tokens, ledger.source)
     return replace(
         event,
-        finds=finds.without(after.redaction.has),
+        finds=LedgerFinds(ledger.entries, (), ledger.limit_tokens, ledger.memory_tokens, ledger.source),
         rules=RuleFinds(
             tuple(FoundRule(rule.text, rule.number, rule.tokens) for rule in rules),
             tuple(RevokedRule(rule.text, rule.number, rule.revoked_by) for rule in rules if rule.revoked_by),

@@ -35,8 +35,6 @@ _WAS: Final = "was "
 """The word before a value that a newer one has replaced, and its tokens."""
 
 _WAS_TOKENS: Final = 2
-_BEHIND_TOKENS: Final = 1
-"""The parentheses in which it stands behind the newer one."""
 
 
 class Use(StrEnum):
@@ -106,9 +104,6 @@ class LedgerEntry(NamedTuple):
         is_fact: True if the window shows it as a fact, its name and its value, or not at all. Logs of earlier versions
             have identifiers alone, which are listed by kind.
         rest: The words after a fact that are read with it; empty without any.
-        successor: The key of a newer value of what may be the same thing, without which the window does not show this
-            one; its own key if it gave way to none, and empty if it knows of none. A value that `replaced_by` names
-            has given way, any other one may still hold.
     """
 
     kind: IdentifierKind
@@ -122,7 +117,6 @@ class LedgerEntry(NamedTuple):
     replaced_by: int = 0
     is_fact: bool = False
     rest: str = ""
-    successor: str = ""
 
     @property
     def key(self) -> str:
@@ -131,12 +125,10 @@ class LedgerEntry(NamedTuple):
 
 
 class Replaced(NamedTuple):
-    """An identifier, by its key, that message `number` gave a newer value for, its `successor`; the number is 0 if it
-    may still hold. Logs of before have no successors."""
+    """An identifier, by its key, that message `number` gave a newer value for."""
 
     key: str
     number: int
-    successor: str = ""
 
 
 class LedgerFinds(NamedTuple):
@@ -171,7 +163,7 @@ class LedgerFinds(NamedTuple):
     def without(self, gone: Callable[[int], bool]) -> LedgerFinds:
         """The finds without what only messages say that are `gone`, and without `replaced`: its keys may be theirs."""
         kept = (_kept_to(entry, lambda number: not gone(number), lambda _: True) for entry in self.entries)
-        return self._replace(entries=tuple(_among_themselves([one for one in kept if one is not None])), replaced=())
+        return self._replace(entries=tuple(entry for entry in kept if entry is not None), replaced=())
 
 
 NOTHING_FOUND: Final = LedgerFinds()
@@ -244,7 +236,6 @@ def ledger_lines(ledger: Ledger) -> list[str]:
     identifiers by kind, each kind on a line, the most needed of it first; empty without any."""
     groups: dict[IdentifierKind, list[str]] = {}
     facts: list[LedgerEntry] = []
-    homes = _homes(ledger.entries)
     for place, entry in enumerate(ledger.in_window):
         if entry.is_fact:
             facts.append(entry)
@@ -252,45 +243,17 @@ def ledger_lines(ledger: Ledger) -> list[str]:
             groups.setdefault(entry.kind, []).append(entry_text(entry) if place < ledger.explained else entry.text)
     lines = [f"{kind.value}:{_line(groups[kind])}" for kind in sorted(groups, key=lambda kind: _PLACES[kind])]
     return [
-        *(["Facts as written:", *_fact_lines(facts, homes)] if facts else ()),
+        *(["Facts as written:", *_fact_lines(facts)] if facts else ()),
         *(["Identifiers as written:", *lines] if lines else ()),
     ]
 
 
-def _fact_lines(facts: Sequence[LedgerEntry], homes: Mapping[str, str]) -> list[str]:
-    """The lines of facts. A value that has given way stands behind the one that took its place, if that has a line."""
-    standing = {fact.key: fact for fact in facts if not fact.replaced_by}
-    behind: dict[str, list[LedgerEntry]] = {}
-    for fact in facts:
-        if fact.replaced_by and homes.get(fact.key) in standing:
-            behind.setdefault(homes[fact.key], []).append(fact)
-    gone = {fact.key for former in behind.values() for fact in former}
+def _fact_lines(facts: list[LedgerEntry]) -> list[str]:
     lines: dict[IdentifierKind | str, str] = {}
-    for fact in sorted((fact for fact in facts if fact.key not in gone), key=lambda fact: (fact.numbers[0], fact.key)):
+    for fact in sorted(facts, key=lambda fact: (fact.numbers[0], fact.key)):
         name = _group(fact)
-        text = f"{lines[name]}; {fact.text}{fact.rest}" if name in lines else fact_text(fact)
-        lines[name] = "".join((text, *(f" ({_former_text(old, fact)})" for old in behind.get(fact.key, ()))))
+        lines[name] = f"{lines[name]}; {fact.text}{fact.rest}" if name in lines else fact_text(fact)
     return list(lines.values())
-
-
-def _homes(entries: Sequence[LedgerEntry]) -> dict[str, str]:
-    """The key of the value without which each entry is not shown: of its successor, or of the one that took the place
-    of that in its turn. Entries that need none, or that lead in a circle, have no home."""
-    by_key = {entry.key: entry for entry in entries}
-    homes: dict[str, str] = {}
-    for entry in entries:
-        home, passed = entry.successor, {entry.key}
-        while home in by_key and home not in passed and by_key[home].replaced_by and by_key[home].successor:
-            passed.add(home)
-            home = by_key[home].successor
-        if home and (home not in passed or home == entry.successor):
-            homes[entry.key] = home
-    return homes
-
-
-def _former_text(old: LedgerEntry, new: LedgerEntry) -> str:
-    """A value that has given way, as it stands behind the new one, with its name if that is another one."""
-    return fact_text(old._replace(context="") if old.context == new.context else old)
 
 
 def _line(texts: Sequence[str]) -> str:
@@ -316,7 +279,6 @@ def _joined(one: LedgerEntry, other: LedgerEntry) -> LedgerEntry:
         times=older.times + newer.times - both,
         use=min(older.use, newer.use, key=_USES.index),
         replaced_by=replaced_by if replaced_by >= numbers[-1] else 0,
-        successor=newer.successor or (older.successor if replaced_by >= numbers[-1] else ""),
     )
 
 
@@ -330,19 +292,11 @@ def _bounded(numbers: Sequence[int]) -> tuple[int, ...]:
 
 
 def _replaced(entries: Iterable[LedgerEntry], replaced: tuple[Replaced, ...]) -> list[LedgerEntry]:
-    by_key = {one.key: one for one in replaced}
+    by_key = dict(replaced)
     return [
-        entry
-        if (gone := by_key.get(entry.key)) is None or 0 < gone.number < entry.numbers[-1]
-        else entry._replace(replaced_by=gone.number or entry.replaced_by, successor=gone.successor)
+        entry._replace(replaced_by=by_key[entry.key]) if by_key.get(entry.key, 0) >= entry.numbers[-1] else entry
         for entry in entries
     ]
-
-
-def _among_themselves(entries: Sequence[LedgerEntry]) -> list[LedgerEntry]:
-    """The entries without successors that are not among them: these may be words of a message that went."""
-    keys = {entry.key for entry in entries}
-    return [entry if entry.successor in keys else entry._replace(successor="") for entry in entries]
 
 
 def _kept_to(entry: LedgerEntry, holds: Callable[[int], bool], exists: Callable[[int], bool]) -> LedgerEntry | None:
@@ -351,15 +305,13 @@ def _kept_to(entry: LedgerEntry, holds: Callable[[int], bool], exists: Callable[
         return None
     place = 0 if entry.is_fact else -1
     has_context = numbers[place] == entry.numbers[place]
-    is_replaced = exists(entry.replaced_by)
     return entry._replace(
         context=entry.context if has_context else "",
         rest=entry.rest if has_context else "",
         context_tokens=entry.context_tokens if has_context else 0,
         numbers=numbers,
         times=_times_left(entry, numbers),
-        replaced_by=entry.replaced_by if is_replaced else 0,
-        successor=entry.successor if is_replaced or not entry.replaced_by else "",
+        replaced_by=entry.replaced_by if exists(entry.replaced_by) else 0,
     )
 
 
@@ -379,27 +331,21 @@ def _fitted(
     """The ledger of the entries: the most needed, within both limits.
 
     First come identifiers alone, as many as there is room for, and then the words before values. Entries that the
-    records beside the ledger say, or another entry, are not shown twice; and none without its successor, as far as the
-    ledger has that.
+    records beside the ledger say, or another entry, are not shown twice.
     """
+    newest = max((entry.numbers[-1] for entry in entries), default=1)
+    # The newer of equals comes first, then the longer, then the alphabet's: never the order in which they were found.
+    ranked = sorted(entries, key=lambda entry: (-_need(entry, newest), -entry.numbers[-1], -len(entry.rest), entry.key))
     shown: list[LedgerEntry] = []
     others: list[LedgerEntry] = []
     tokens = LEDGER_FRAME_TOKENS
     groups: set[IdentifierKind | str] = set()
     said = beside.casefold()
-    homes = _homes(entries)
-    without: set[str] = set()
-    for entry in _ranked(entries, homes, said):
+    for entry in ranked:
         after = tokens + _least_tokens(entry, groups)
         most = limit_tokens * NOISE_SHARE if _is_noise(entry) and not entry.is_fact else limit_tokens
-        is_said = _is_said(entry, said)
-        home = homes.get(entry.key, "")
-        is_lone = home in without or home == entry.key
-        is_shown = not (entry.replaced_by and not entry.is_fact) and after <= most and not is_said and not is_lone
-        if not is_shown:
+        if (entry.replaced_by and not entry.is_fact) or after > most or _is_said(entry, said):
             others.append(entry)
-            if not is_said:
-                without.add(entry.key)
             continue
         groups.add(_group(entry))
         tokens = after
@@ -420,30 +366,12 @@ def _fitted(
     return Ledger(kept, len(shown), explained, tokens if shown else 0, limit_tokens, memory_tokens, source)
 
 
-def _ranked(entries: Sequence[LedgerEntry], homes: Mapping[str, str], said: str) -> list[LedgerEntry]:
-    """The entries, the most needed first, and each right behind the one without which it is not shown. First come those
-    whose former value the records beside the ledger say, which would stand alone there."""
-    newest = max((entry.numbers[-1] for entry in entries), default=1)
-    # The newer of equals comes first, then the longer, then the alphabet's: never the order in which they were found.
-    ranked = sorted(entries, key=lambda entry: (-_need(entry, newest), -entry.numbers[-1], -len(entry.rest), entry.key))
-    by_key = {entry.key: entry for entry in entries}
-    former = (homes[entry.key] for entry in ranked if entry.key in homes and _names_identifier(said, entry))
-    taken: dict[str, LedgerEntry] = {}
-    for entry in (*(by_key[key] for key in former if key in by_key), *ranked):
-        needed = [entry]
-        while (home := by_key.get(homes.get(needed[-1].key, ""))) is not None and home not in needed:
-            needed.append(home)
-        taken |= {one.key: one for one in reversed(needed) if one.key not in taken}
-    return list(taken.values())
-
-
 def _least_tokens(entry: LedgerEntry, groups: Collection[IdentifierKind | str]) -> int:
     """The fewest tokens with which the window can show an entry beside those of these groups."""
     if not entry.is_fact:
         return entry.tokens + (0 if entry.kind in groups else _GROUP_TOKENS)
     name = 0 if _group(entry) in groups else entry.context_tokens
-    was = _WAS_TOKENS + (_BEHIND_TOKENS if entry.successor else 0)
-    return entry.tokens + name + (was if entry.replaced_by else 0)
+    return entry.tokens + name + (_WAS_TOKENS if entry.replaced_by else 0)
 
 
 def _group(entry: LedgerEntry) -> IdentifierKind | str:

@@ -57,7 +57,6 @@ class Found:
     replaced_by: int = 0
     is_said: bool = False
     rest: str = ""
-    successor: str = ""
 
     def entry(self) -> LedgerEntry:
         """Return an entry of it without counted tokens."""
@@ -74,7 +73,6 @@ class Found:
             replaced_by=self.replaced_by,
             is_fact=True,
             rest=self.rest,
-            successor=self.successor,
         )
 
 
@@ -99,7 +97,7 @@ def found_in(
     for m in staying:
         reading.read(m)
     reading.spare_series()
-    return list(own.values()), tuple(reading.replaced.values())
+    return list(own.values()), tuple(Replaced(key, number) for key, number in reading.replaced.items())
 
 
 class _Reading:
@@ -108,7 +106,7 @@ class _Reading:
     def __init__(self, ledger: Ledger, heard: Heard) -> None:
         self._heard = heard
         self.found: dict[str, Found] = {}
-        self.replaced: dict[str, Replaced] = {}
+        self.replaced: dict[str, int] = {}
         self.only_replaces = False
         self._named_at: dict[str, int] = {}
         self._standing = StandingValues()
@@ -155,7 +153,9 @@ class _Reading:
             last[key] = last.get(after, after)
         followers = Counter(last.values())
         for key in (key for key, end in last.items() if followers[end] + 1 >= SERIES_MIN):
-            self._stand(key)
+            self.replaced.pop(key, None)
+            if key in self.found:
+                self.found[key].replaced_by = 0
 
     def _named(self, mention: Mention, number: int, use: Use, *, is_data: bool) -> None:
         key = mention.text.casefold()
@@ -169,38 +169,29 @@ class _Reading:
         if not mention.words.dropped and self._named_at.get(key, 0) < number:
             self._named_at[key] = number
             self._followed.pop(key, None)
-            gone = self.replaced.get(key)
-            if gone is None or gone.number < number:
-                self._stand(key)
+            if self.replaced.get(key, number) < number:
+                del self.replaced[key]
+            if key in self.found and self.found[key].replaced_by < number:
+                self.found[key].replaced_by = 0
 
     def _replace(self, mention: Mention, key: str, number: int, *, is_data: bool) -> None:
         words = mention.words
         if not is_data and not words.supposed:
             old = self._standing.superseded_by(key, mention.kind, words.about, number, changes=words.changes)
             named = mention.replaces.casefold()
-            gone = {old.key: number if old.is_certain else 0} if old is not None else {}
-            gone |= dict.fromkeys(filter(None, (named, key if words.dropped else "")), number)
-            for one, at in gone.items():
-                self._give_way(one, at, key)
-                self._followed.pop(one, None)
-            if old is not None and not words.changes and named != old.key and _counts_up(old.key, key):
-                self._followed[old.key] = key
+            for gone in filter(None, (old, named, key if words.dropped else "")):
+                self._give_way(gone, number)
+                self._followed.pop(gone, None)
+            if old and not words.changes and named != old and _counts_up(old, key):
+                self._followed[old] = key
         if not words.dropped:
             self._standing.stands(key, mention.kind, words.about, number)
 
-    def _give_way(self, key: str, number: int, successor: str) -> None:
-        """Let a value give way in message `number`, to itself if nothing takes its place; 0 for one that may hold."""
-        if number:
-            self._standing.falls(key)
+    def _give_way(self, key: str, number: int) -> None:
+        self._standing.falls(key)
         if key in self.found:
-            self.found[key].replaced_by, self.found[key].successor = number, successor
-        self.replaced[key] = Replaced(key, number, successor)
-
-    def _stand(self, key: str) -> None:
-        """Let a value hold that is said again, or counted: what it gave way to did not take its place."""
-        self.replaced.pop(key, None)
-        if key in self.found:
-            self.found[key].replaced_by, self.found[key].successor = 0, ""
+            self.found[key].replaced_by = number
+        self.replaced[key] = number
 
     def _forget(self) -> None:
         """Keep the newest FOUND_MAX of those that were named once, and all others up to as many."""

@@ -2,32 +2,21 @@
 
 Nobody says `the batch cap, formerly 6,144 rows, is 4,096 rows`; people say `let's make the batch cap 4,096`. The module
 therefore weighs the signs that two values are of one thing: words that both have around them and few other values have,
-a form that they share, a sentence that speaks of a change, and that no third value looks like the two. The weights were
-fitted to the 82 replaced values of `bench/written/seen`, 71 of them with both values found: they find 31 of these, and
-take 5 of the 216 values that hold for replaced.
+a form that they share, and a sentence that speaks of a change. The weights were fitted to the 82 replaced values of
+`bench/written/seen`: they find 35 of these, and take 5 of the 216 values that hold for replaced.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import Final, NamedTuple
+from typing import Final
 
 from abridged.service.text.identifiers import IdentifierKind
 from abridged.service.text.words import is_spaceless
 
 SUPERSEDED_FROM: Final = 2.5
 """The evidence from which on a value supersedes another."""
-
-LIKELY_FROM: Final = 1.5
-"""The evidence from which on it may: 41 of those 82 are found so, and 8 of the 216 taken for replaced. That is too much
-to call a value replaced, and enough to say which of the two a window needs first."""
-
-_LOOKALIKE: Final = 1.5
-"""Evidence of two values of one shape, or measured in one unit, that no third value has."""
-
-_SHAPE_CHARS_MIN: Final = 4
-"""Characters of a shape that two values have in common by more than chance."""
 
 _SAME_LETTERS: Final = 1.5
 """Evidence of two values that differ in their digits alone, if they have at least _LETTERS_MIN letters."""
@@ -60,17 +49,8 @@ _FOLLOWED_MAX: Final = 16
 """Values that one word is followed to: one that more values have around them names none of them."""
 
 _NUMBER: Final = re.compile(r"[0-9][0-9.,:]*")
-_DIGIT: Final = re.compile(r"[0-9]")
-_ONE_LETTER: Final = re.compile(r"[^\W\d_]")
 _LETTER: Final = re.compile(r"[^\W\d_]+")
 _SPACES: Final = re.compile(r"\s+")
-
-
-class Superseded(NamedTuple):
-    """The key of a value that another one supersedes, and whether the evidence is enough to say so."""
-
-    key: str
-    is_certain: bool
 
 
 class StandingValues:
@@ -82,22 +62,25 @@ class StandingValues:
         self._words: dict[str, set[str]] = {}
         self._by_word: dict[tuple[IdentifierKind, str], dict[str, None]] = defaultdict(dict)
         self._by_letters: dict[tuple[IdentifierKind, str], dict[str, None]] = defaultdict(dict)
-        self._by_looks: dict[tuple[IdentifierKind, str], dict[str, None]] = defaultdict(dict)
 
     def stands(self, key: str, kind: IdentifierKind, about: frozenset[str], number: int) -> None:
         """A value holds: message `number` says so, with these words around it."""
         letters = _NUMBER.sub("9", key)
-        # A key has the kind that it had first, so that it falls from the lists that it stands in.
-        kind, *_ = self._forms.setdefault(key, (kind, letters, _SPACES.sub("", _LETTER.sub("A", letters))))
+        self._forms.setdefault(key, (kind, letters, _SPACES.sub("", _LETTER.sub("A", letters))))
         self._numbers[key] = number
         known = self._words.setdefault(key, set())
         for word in about - known:
             known.add(word)
-            _follow(self._by_word[kind, word], key)
+            followed = self._by_word[kind, word]
+            followed[key] = None
+            if len(followed) > _FOLLOWED_MAX:
+                del followed[next(iter(followed))]
         if kind not in MEASURED and _letters(letters) >= _LETTERS_MIN:
-            _follow(self._by_letters[kind, letters], key, anew=True)
-        for looks in _looks(key, kind, letters):
-            _follow(self._by_looks[kind, looks], key)
+            alike = self._by_letters[kind, letters]
+            alike.pop(key, None)
+            alike[key] = None
+            if len(alike) > _FOLLOWED_MAX:
+                del alike[next(iter(alike))]
 
     def falls(self, key: str) -> None:
         """A value holds no longer."""
@@ -108,13 +91,11 @@ class StandingValues:
         for word in self._words.pop(key):
             self._by_word[kind, word].pop(key, None)
         self._by_letters[kind, letters].pop(key, None)
-        for looks in _looks(key, kind, letters):
-            self._by_looks[kind, looks].pop(key, None)
 
     def superseded_by(
         self, key: str, kind: IdentifierKind, about: frozenset[str], number: int, *, changes: bool
-    ) -> Superseded | None:
-        """The value of an earlier message that this one most likely supersedes; None if none is likely to be."""
+    ) -> str:
+        """The value of an earlier message that this one most likely supersedes; empty if none is likely to be."""
         letters = _NUMBER.sub("9", key)
         form = _SPACES.sub("", _LETTER.sub("A", letters))
         evidence: dict[str, float] = dict.fromkeys(self._by_letters.get((kind, letters), ()), _SAME_LETTERS)
@@ -124,9 +105,8 @@ class StandingValues:
                 telling = (_PART_WEIGHT if is_spaceless(word) else 1.0) * len(followed) ** -0.5
                 for one in followed:
                     evidence[one] = evidence.get(one, 0.0) + telling
-        lookalikes = self._lookalikes(key, kind, letters)
-        best, most = "", LIKELY_FROM
-        for one, words in (evidence | {one: evidence.get(one, 0.0) for one in lookalikes}).items():
+        best, most = "", SUPERSEDED_FROM
+        for one, words in evidence.items():
             if one == key or self._numbers[one] >= number:
                 continue
             _, its_letters, its_form = self._forms[one]
@@ -135,33 +115,9 @@ class StandingValues:
             is_same = its_letters == letters and _letters(letters) >= _UNIT_LETTERS_MIN
             alike = _LETTERS_WEIGHT if is_same else _FORM_WEIGHT if its_form == form else _KIND_WEIGHT
             weight = min(words, _WORDS_MAX) * alike * (_CHANGE_WEIGHT if changes else 1.0)
-            weight += _LOOKALIKE if one in lookalikes else 0.0
             if weight >= most:
                 best, most = one, weight
-        return Superseded(best, most >= SUPERSEDED_FROM) if best else None
-
-    def _lookalikes(self, key: str, kind: IdentifierKind, letters: str) -> frozenset[str]:
-        """The values that look like this one as no third value does."""
-        alike = (
-            [one for one in self._by_looks.get((kind, looks), ()) if one != key] for looks in _looks(key, kind, letters)
-        )
-        return frozenset(others[0] for others in alike if len(others) == 1)
-
-
-def _follow(followed: dict[str, None], key: str, *, anew: bool = False) -> None:
-    """Add a value to those that are followed; `anew` puts it behind them if it is one."""
-    if anew:
-        followed.pop(key, None)
-    followed[key] = None
-    if len(followed) > _FOLLOWED_MAX:
-        del followed[next(iter(followed))]
-
-
-def _looks(key: str, kind: IdentifierKind, letters: str) -> list[str]:
-    """The looks of a value: its characters by their class, and if it is measured its unit."""
-    shape = [_ONE_LETTER.sub("a", _DIGIT.sub("9", key))] if len(key) >= _SHAPE_CHARS_MIN else []
-    unit = _units(letters) if kind in MEASURED else ""
-    return [*shape, unit] if unit else shape
+        return best
 
 
 def _units(letters: str) -> str:

@@ -796,29 +796,25 @@ Global___LedgerFinds: _TypeAlias = LedgerFinds  # noqa: Y015
 
 @_typing.final
 class ReplacedIdentifier(_message.Message):
-    """ReplacedIdentifier is an identifier that has given way to a newer value, or may have."""
+    """ReplacedIdentifier is an identifier that has given way to a newer value."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     KEY_FIELD_NUMBER: _builtins.int
     NUMBER_FIELD_NUMBER: _builtins.int
-    SUCCESSOR_FIELD_NUMBER: _builtins.int
     key: _builtins.str
     """The identifier, case folded."""
     number: _builtins.int
-    """The message with the newer value; 0 if the identifier may still hold."""
-    successor: _builtins.str
-    """The newer value, case folded; its own key if there is none. Empty in logs of before."""
+    """The message with the newer value."""
     def __init__(
         self,
         *,
         key: _builtins.str = ...,
         number: _builtins.int = ...,
-        successor: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "number", b"number", "successor", b"successor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "number", b"number"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -501,7 +501,6 @@ class LedgerEntry(_message.Message):
     CONTEXT_TOKENS_FIELD_NUMBER: _builtins.int
     IS_FACT_FIELD_NUMBER: _builtins.int
     REST_FIELD_NUMBER: _builtins.int
-    SUCCESSOR_FIELD_NUMBER: _builtins.int
     kind: Global___IdentifierKind.ValueType
     """Its kind."""
     text: _builtins.str
@@ -524,10 +523,6 @@ class LedgerEntry(_message.Message):
     """
     rest: _builtins.str
     """The words after a fact that are read with it, as `, 2nd floor` is; empty if there are none."""
-    successor: _builtins.str
-    """A newer value, case folded, of what may be the same thing, without which the window does not show this one; its own
-    text if it gave way to none, and empty if there is none. It may still hold if replaced_by is 0.
-    """
     @_builtins.property
     def numbers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The messages that name it, ascending: the first one and the newest, at most 8. ExpandSummary returns them."""
@@ -546,11 +541,10 @@ class LedgerEntry(_message.Message):
         context_tokens: _builtins.int = ...,
         is_fact: _builtins.bool = ...,
         rest: _builtins.str = ...,
-        successor: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "context_tokens", b"context_tokens", "count", b"count", "is_fact", b"is_fact", "kind", b"kind", "numbers", b"numbers", "replaced_by", b"replaced_by", "rest", b"rest", "successor", b"successor", "text", b"text", "tokens", b"tokens", "use", b"use"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "context_tokens", b"context_tokens", "count", b"count", "is_fact", b"is_fact", "kind", b"kind", "numbers", b"numbers", "replaced_by", b"replaced_by", "rest", b"rest", "text", b"text", "tokens", b"tokens", "use", b"use"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -164,24 +164,12 @@ NAMES = st.lists(TEXT, max_size=3).map(tuple)
 NUMBERS = st.lists(COUNT, max_size=3).map(tuple)
 
 ENTRIES = st.builds(
-    LedgerEntry,
-    st.sampled_from(IdentifierKind),
-    TEXT,
-    TEXT,
-    NUMBERS,
-    COUNT,
-    st.sampled_from(Use),
-    COUNT,
-    COUNT,
-    COUNT,
-    st.booleans(),
-    TEXT,
-    TEXT,
+    LedgerEntry, st.sampled_from(IdentifierKind), TEXT, TEXT, NUMBERS, COUNT, st.sampled_from(Use), COUNT, COUNT, COUNT
 )
 FINDS = st.builds(
     LedgerFinds,
     st.lists(ENTRIES, max_size=3).map(tuple),
-    st.lists(st.builds(Replaced, TEXT, COUNT, TEXT), max_size=3).map(tuple),
+    st.lists(st.builds(Replaced, TEXT, COUNT), max_size=3).map(tuple),
     COUNT,
     COUNT,
     SOURCES,

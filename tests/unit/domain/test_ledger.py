@@ -193,17 +193,10 @@ def said_by_user(*texts: str) -> list[MessageAppended]:
     return [MessageAppended(n, message, 9, TokenSource.ESTIMATE) for n, message in enumerate(messages, 1)]
 
 
-def fact(
-    text: str,
-    *numbers: int,
-    context: str = "",
-    use: Use = Use.USER,
-    replaced_by: int = 0,
-    successor: str = "",
-) -> LedgerEntry:
+def fact(text: str, *numbers: int, context: str = "", use: Use = Use.USER, replaced_by: int = 0) -> LedgerEntry:
     """A fact of these messages."""
     made = entry(text, *numbers, kind=IdentifierKind.AMOUNT, use=use, context=context)
-    return made._replace(context_tokens=3 if context else 0, replaced_by=replaced_by, is_fact=True, successor=successor)
+    return made._replace(context_tokens=3 if context else 0, replaced_by=replaced_by, is_fact=True)
 
 
 def test_a_fact_is_shown_with_its_name_or_not_at_all():
@@ -227,84 +220,6 @@ def test_a_fact_is_shown_with_its_name_or_not_at_all():
         "ticket: OPS-1",
     ]
     assert ledger(fact("9.8 kN", 7, context="drawbar force: "), limit=LEDGER_FRAME_TOKENS + 7).shown == 0
-
-
-def test_a_value_that_gave_way_stands_behind_the_one_that_took_its_place():
-    """An old value keeps its own name if that is another one, and goes if nothing took its place."""
-    made = ledger(
-        fact("14.2 kN", 2, context="drawbar force: ", replaced_by=7, successor="9.8 kn"),
-        fact("13.9 kN", 1, context="drawbar force: ", replaced_by=2, successor="14.2 kn"),
-        fact("9.8 kN", 7, context="measured again: "),
-        fact("8443", 3, context="port ", replaced_by=8, successor="8443"),
-    )
-
-    assert ledger_lines(made) == [
-        "Facts as written:",
-        "measured again: 9.8 kN (was drawbar force: 14.2 kN) (was drawbar force: 13.9 kN)",
-    ]
-
-
-@pytest.mark.parametrize("replaced_by", [0, 7])
-@pytest.mark.parametrize("room", range(LEDGER_FRAME_TOKENS, 60))
-def test_no_old_value_is_shown_without_the_new_one(replaced_by, room):
-    """The old one may be needed much more, and may even still hold."""
-    old = fact("KX-5512093-R", 1, 2, 3, context="serial ", replaced_by=replaced_by, successor="9")
-    made = ledger(old, fact("9", 7, context="now ", use=Use.TOOL), fact("A-17", 3, context="gate "), limit=room)
-
-    shown = texts(made)
-
-    assert "9" in shown or "KX-5512093-R" not in shown
-    assert ("KX-5512093-R" in shown) is (room >= (33 if replaced_by else 22))
-
-
-def test_a_new_value_comes_first_where_the_record_says_the_old_one():
-    """The old one would stand alone there."""
-    facts = (
-        fact("9", 7, context="now ", use=Use.TOOL),
-        fact("33 EPAL", 1, context="pallets ", successor="9"),
-        fact("A-17", 3, 4, context="gate "),
-    )
-
-    made = NO_LEDGER.after(LedgerFinds(facts, (), 15, ROOM), "The order has 33 EPAL pallets.")
-
-    assert texts(made) == ["9"]
-
-
-def test_of_a_chain_of_values_the_last_one_is_needed():
-    """Values between have given way, too, and take no room from what still holds."""
-    chain = [fact(f"part_{n}", n, context="load ", replaced_by=n + 1, successor=f"part_{n + 1}") for n in range(1, 8)]
-    last, other = fact("part_8", 8, context="load ", use=Use.TOOL), fact("A-17", 3, 4, context="gate ")
-
-    made = NO_LEDGER.after(LedgerFinds((*chain, last, other), (), 24, ROOM), "Load part_1 and load part_3.")
-
-    assert texts(made) == ["part_8", "A-17"]
-
-
-def test_values_that_succeed_each_other_in_a_circle_are_shown():
-    """No reading makes such a circle; two passes may."""
-    made = ledger(fact("1 kg", 1, 3, successor="2 kg"), fact("2 kg", 2, 4, successor="1 kg"))
-
-    assert set(texts(made)) == {"1 kg", "2 kg"}
-
-
-def test_no_word_of_a_message_that_went_stays_as_a_successor():
-    """A successor is the text of another message, which may be redacted."""
-    finds = LedgerFinds((fact("1 kg", 1, successor="2 kg"), fact("2 kg", 2), fact("3 kg", 3, successor="4 kg")))
-
-    left = finds.without(lambda number: number == 2)
-
-    assert [(one.text, one.successor) for one in left.entries] == [("1 kg", ""), ("3 kg", "")]
-
-
-def test_a_value_is_taken_along_to_the_ledger_with_its_successor():
-    """A later pass reads the newer value; that may hold for another thing, and goes first all the same."""
-    known = ledger(fact("38.5 m³", 1, context="truck "))
-    found, replaced = found_in(said_by_user("And now?", "They came up with 46 m³ at last."), (), known)
-
-    assert [one.text for one in found] == ["46 m³"]
-    assert replaced == (Replaced("38.5 m³", 0, "46 m³"),)
-    after = known.after(LedgerFinds((fact("46 m³", 2),), replaced, ROOM, ROOM))
-    assert [(one.text, one.successor) for one in after.entries] == [("46 m³", ""), ("38.5 m³", "46 m³")]
 
 
 def test_a_fact_that_the_record_says_beside_its_name_is_not_repeated():
