@@ -9,7 +9,7 @@ from abridged.v1 import conversation_service_pb2 as api
 from tests.support.patience import PATIENCE_S
 from tests.support.sidecar import Chat, Sidecar, decoded, said, sidecar
 
-EXTRACTING = {"summarizer.models": ["extractive:default"], "policy.min_freed_token_ratio": 0}
+EXTRACTING = {"summarizer.models": ["extractive:default"]}
 
 
 def watching(s: Sidecar) -> Any:

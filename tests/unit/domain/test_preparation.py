@@ -101,7 +101,7 @@ def test_nothing_is_to_be_prepared_while_a_pass_is_pending_or_the_conversation_i
 
 def test_nothing_is_to_be_prepared_until_the_cooldown_is_over():
     """A trigger waits for it, too: an earlier preparation could not be used yet."""
-    policy = replace(POLICY, cooldown_messages=8, min_freed_token_ratio=0.0)
+    policy = replace(POLICY, cooldown_messages=8)
     pending = Given(window_of(820)).when(RequestPass(), policy).after
     compacted = Given(pending).when(complete(pending), policy).after
     few = Given(compacted).when(append(*chat(7, 60, first=21)), policy).after
