@@ -61,14 +61,14 @@ def conversations(
 def conversation_row(state: Conversation, *, columns: int) -> str:
     """The conversation as a line under HEADINGS."""
     usage = state.usage
-    figures = (
-        str(state.message_version),
-        str(state.window_messages),
+    figures: tuple[object, ...] = (
+        state.message_version,
+        state.window_messages,
         f"{usage.window_tokens + usage.overhead_tokens:,}",
         f"{usage.ratio:.2f}",
     )
     if state.archive_file:
-        figures = ("", "", "", "")
+        figures = ("",) * len(figures)
     row = _ROW.format(state.id, *figures, _standing(state))
     left = columns - len(row) - 2
     return f"{row}  {excerpt(state.title, chars_max=left)}" if state.title and left > 0 else row

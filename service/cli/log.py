@@ -467,7 +467,7 @@ class _Lines(click.ParamType["LogSettings | BufferedReader"]):
         from abridged.service.bootstrap.backends import is_log_file
 
         file: BufferedReader = self._file.convert(value, param, ctx)  # type: ignore[assignment]  # in binary mode
-        if not is_log_file(file):
+        if value == "-" or not is_log_file(file):
             return file
         file.close()
         return LogSettings(path=Path(value))

@@ -18,7 +18,7 @@ from abridged.service.grounding.reading import Passage
 from abridged.service.grounding.support import Concordance, Heard, Support, keys_in
 from abridged.service.text.phrases import Phrase, has_phrase, section_of
 from abridged.service.text.sentences import parts_of
-from abridged.service.text.words import folded
+from abridged.service.text.words import as_phrased, folded
 
 _SAYS_SAME: Final = 0.5
 """Share of a statement that a user's own words must have to be the user's."""
@@ -76,7 +76,7 @@ def _is_stated(statement: str, text: str) -> bool:
     """Return whether sentences of `text` that propose nothing say `statement`. They must report something done or
     decided, and have all words of the statement that the text has, if a proposal may be about the same."""
     wanted, is_look = keys_in(statement), has_phrase(folded(statement), Phrase.TELLS_LOOKING)
-    plain = [folded(sentence).replace("\u2019", "'") for sentence in parts_of(text)]
+    plain = [as_phrased(sentence) for sentence in parts_of(text)]
     proposals, others = _parted(plain)
     if not any(has_phrase(proposal, Phrase.POINTS_BACK) or wanted & keys_in(proposal) for proposal in proposals):
         return True
@@ -133,5 +133,5 @@ def _replies(proposal: Passage, concordance: Concordance) -> Iterator[str]:
             return
         if passage.role is Role.USER:
             replies += 1
-            yield folded(passage.text[:_REPLY_CHARS]).replace("\u2019", "'")
+            yield as_phrased(passage.text[:_REPLY_CHARS])
         passage = concordance.after(passage)

@@ -19,7 +19,7 @@ from abridged.service.grounding.roles import is_taken_up
 from abridged.service.grounding.support import Concordance, Heard, Support
 from abridged.service.text.phrases import Phrase, has_phrase, section_of
 from abridged.service.text.sentences import is_question
-from abridged.service.text.words import folded, word_forms
+from abridged.service.text.words import as_phrased, folded, word_forms
 
 _CLOSE: Final = 0.25
 """Share of a statement that a message must have to show who said it."""
@@ -42,7 +42,7 @@ def said_by_another(statement: str, support: Support, concordance: Concordance) 
     """The message of another speaker that says what `statement` gives to its own; None if there is no such message."""
     if is_question(statement):
         return None
-    plain = folded(statement).replace("\u2019", "'")
+    plain = as_phrased(statement)
     voiced, wish = _first(plain, Phrase.TELLS_PROPOSAL, Phrase.TELLS_REMARK), _first(plain, Phrase.TELLS_WISH)
     act = voiced or wish
     if act is None or (claimed := _speaker(plain, act)) is None or _is_quotation(statement, support):

@@ -24,7 +24,7 @@ from abridged.service.domain.record import EVIDENCE_MAX
 from abridged.service.grounding.reading import Passage, Sentence, Word, sentence_of, words_in
 from abridged.service.text.phrases import Phrase, has_phrase
 from abridged.service.text.sentences import is_question, parts_of
-from abridged.service.text.words import folded, is_spaceless, word_keys
+from abridged.service.text.words import as_phrased, is_spaceless, word_keys
 
 _VALUE_WEIGHT: Final = 8.0
 """The weight of a value, in natural logarithms of rarity like a word's: more than that of any word."""
@@ -213,8 +213,8 @@ def _proof(said: _Said, spots: Sequence[_Spot]) -> list[_Spot]:
     binding = [row for row in rows if said.has_values(parts := _joint(row)) and said.words_share(parts) >= _PROVED]
     named = [row for row in binding if said.has_names(_joint(row))]
     plain = [row for row in named if any(map(_denies, _texts(row))) is denies and not _asks(said, row)]
-    if act := next((act for act in _ACTS if has_phrase(_plain(said.text), act)), None):
-        actor = Role.ASSISTANT if has_phrase(_plain(said.text), Phrase.NAMES_ASSISTANT) else Role.USER
+    if act := next((act for act in _ACTS if has_phrase(as_phrased(said.text), act)), None):
+        actor = Role.ASSISTANT if has_phrase(as_phrased(said.text), Phrase.NAMES_ASSISTANT) else Role.USER
         plain = [row for row in plain if any(_tells(spot, act, actor) for spot in row)]
     best = max(plain, key=lambda row: (said.words_share(_joint(row)), -len(row), row[-1].source), default=[])
     return [] if best and _is_of_another(said, best, spots) else best
@@ -229,7 +229,7 @@ def _is_of_another(said: _Said, row: Sequence[_Spot], spots: Iterable[_Spot]) ->
 
 def _tells(spot: _Spot, act: Phrase, actor: Role) -> bool:
     """Return whether a speaker tells of the same act: `the user decided` is proved by `we decided` of a user alone."""
-    return spot.passage.role is actor and has_phrase(_plain(spot.sentence.text), act)
+    return spot.passage.role is actor and has_phrase(as_phrased(spot.sentence.text), act)
 
 
 def _asks(said: _Said, row: Sequence[_Spot]) -> bool:
@@ -295,15 +295,11 @@ def _texts(row: Iterable[_Spot]) -> Iterator[str]:
 
 
 def _corrects(spot: _Spot) -> bool:
-    return has_phrase(_plain(spot.sentence.text), Phrase.CORRECTS)
+    return has_phrase(as_phrased(spot.sentence.text), Phrase.CORRECTS)
 
 
 def _denies(text: str) -> bool:
-    return any(has_phrase(_plain(text), kind) for kind in _DENIALS)
-
-
-def _plain(text: str) -> str:
-    return folded(text).replace("\u2019", "'")
+    return any(has_phrase(as_phrased(text), kind) for kind in _DENIALS)
 
 
 def _run(text: str) -> str:

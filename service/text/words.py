@@ -114,6 +114,11 @@ def folded(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold()
 
 
+def as_phrased(text: str) -> str:
+    """The folded text with straight apostrophes, as phrases have them."""
+    return folded(text).replace("\u2019", "'")
+
+
 def is_spaceless(word: str) -> bool:
     """Return whether a word or key, which is not empty, begins in a script of ideographs, where no space ends a
     word."""
