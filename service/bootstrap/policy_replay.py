@@ -16,7 +16,7 @@ from typing import NamedTuple
 from abridged.eventlog.backend import MemoryBackend
 from abridged.eventlog.event import StreamId
 from abridged.service.bootstrap.core import Core, open_core
-from abridged.service.codec.events import decode
+from abridged.service.codec.events import decoded
 from abridged.service.codec.values import canonical, message_to_proto
 from abridged.service.config.settings import Settings
 from abridged.service.conversations.append_request import AppendRequest
@@ -113,7 +113,7 @@ async def _append(core: Core, chat: Chat, outcome: Outcome) -> None:
     outcome.passes[chat.id] = tuple(state.passes)
     outcome.calls += sum(ended.attempts for ended in state.passes)
     for recorded in recorded_events(core.log, key):
-        event = decode(recorded.type, recorded.schema_version, recorded.payload)
+        event = decoded(recorded)
         if isinstance(event, SummarizationCompleted):
             record = event.record
             outcome.bill.summarized(chat.id, asked=record.tokens_read, answered=record.tokens_written)

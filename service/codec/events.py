@@ -15,6 +15,7 @@ from google.protobuf.message import Message as Proto
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from abridged.eventlog.encryption.framing import ClearTypes
+from abridged.eventlog.event import RecordedEvent
 from abridged.service.codec.enums import DRAFT_FORMS, ERROR_CLASSES, RATINGS, SKIP_REASONS, TOKEN_SOURCES, TRIGGERS
 from abridged.service.codec.message_map import Conversion, Field, Form, MessageMap
 from abridged.service.codec.records import FINDS, RECEIPT, RECORD, RULE_FINDS, RULE_NAME
@@ -67,6 +68,11 @@ def decode(type_name: str, schema_version: int, payload: bytes) -> domain.Event:
     if payload == ERASED:
         return domain.ErasedEvent()
     return fact(parsed(type_name, schema_version, payload))
+
+
+def decoded(recorded: RecordedEvent) -> domain.Event:
+    """The event of a record of the log. Raises UnknownEvent."""
+    return decode(recorded.type, recorded.schema_version, recorded.payload)
 
 
 def fact(payload: Proto) -> domain.Event:

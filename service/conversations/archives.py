@@ -19,7 +19,7 @@ import structlog
 from abridged.eventlog.errors import EventLogError, LogCorrupt
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import PAGE_BYTES_MAX, PAGE_EVENTS_MAX, EventLog
-from abridged.service.codec.events import ERASED, UnknownEvent, content_of, decode
+from abridged.service.codec.events import ERASED, UnknownEvent, content_of, decoded
 from abridged.service.conversations.blanks import archived_in
 from abridged.service.conversations.conversations import Conversations
 from abridged.service.conversations.purges import Purges, nothing_required
@@ -228,5 +228,5 @@ def _is_as_written(recorded: RecordedEvent) -> bool:
     """Return whether repeats of the event are known by its content: of a redacted message nobody has it any more."""
     if recorded.type != MessageAppended.__name__:
         return True
-    event = decode(recorded.type, recorded.schema_version, recorded.payload)
+    event = decoded(recorded)
     return isinstance(event, MessageAppended) and not is_redacted(event.message)

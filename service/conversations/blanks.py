@@ -14,7 +14,7 @@ from abridged.eventlog.backend import StreamKeys
 from abridged.eventlog.errors import StreamCorrupt
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import PAGE_EVENTS_MAX, EventLog
-from abridged.service.codec.events import ERASED, decode, encode
+from abridged.service.codec.events import ERASED, decoded, encode
 from abridged.service.conversations.archive_folder import ArchiveFolder
 from abridged.service.conversations.replay import recorded_events
 from abridged.service.conversations.table import ConversationTable
@@ -85,7 +85,7 @@ class Blanks:
         """The events with their versions. Raises StreamCorrupt for one whose content is in an archive, which has to
         stay: another process has blanked it while this one put it back."""
         for recorded in recorded_events(self._log, key):
-            event = decode(recorded.type, recorded.schema_version, recorded.payload)
+            event = decoded(recorded)
             if isinstance(event, ErasedEvent):
                 raise StreamCorrupt(f"position {recorded.position} is in an archive", key, recorded.version)
             yield recorded.version, event
@@ -126,7 +126,7 @@ def archived_in(log: EventLog, key: StreamId) -> tuple[int, ConversationArchived
     while page := log.read_stream(key, after=before, limit=_LAST_EVENTS, backward=True):
         for recorded in page:
             if recorded.type == ConversationArchived.__name__:
-                event = decode(recorded.type, recorded.schema_version, recorded.payload)
+                event = decoded(recorded)
                 if isinstance(event, ConversationArchived):
                     return recorded.version, event
         before = page[-1].version
@@ -152,6 +152,6 @@ def _erased(_recorded: RecordedEvent) -> bytes:
 
 def redacted_payload(blanking: Blanking, recorded: RecordedEvent) -> bytes:
     """The payload that redactions leave of the next event of their stream. Raises UnknownEvent."""
-    event = decode(recorded.type, recorded.schema_version, recorded.payload)
+    event = decoded(recorded)
     left = blanking.left(recorded.version, event)
     return recorded.payload if left == event else encode(left)[2]

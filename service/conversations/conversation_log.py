@@ -18,7 +18,7 @@ from abridged.eventlog.errors import EventIdConflict, LogCorrupt, LogUnavailable
 from abridged.eventlog.event import NewEvent, RecordedEvent, StreamId
 from abridged.eventlog.log import Append, AppendResult, EventLog, Outcome, RequestKey
 from abridged.observability.stages import Stage, stage
-from abridged.service.codec.events import UnknownEvent, decode, encode, sent_content
+from abridged.service.codec.events import UnknownEvent, decoded, encode, sent_content
 from abridged.service.codec.state import KeptWindow
 from abridged.service.codec.values import settings_from_bytes
 from abridged.service.conversations.replay import (
@@ -341,7 +341,7 @@ class ConversationLog:
             for recorded in page:
                 if missing.pop(recorded.event_id, None) is None:
                     continue
-                event = decode(recorded.type, recorded.schema_version, recorded.payload)
+                event = decoded(recorded)
                 if isinstance(event, MessageAppended):
                     numbers[event.message.id] = event.number
         if missing:

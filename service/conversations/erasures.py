@@ -15,7 +15,7 @@ import structlog
 from abridged.eventlog.errors import LogCorrupt
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventFilter, EventLog
-from abridged.service.codec.events import decode
+from abridged.service.codec.events import decoded
 from abridged.service.conversations.blanks import archived_in
 from abridged.service.conversations.conversations import Conversations
 from abridged.service.conversations.purges import Purges
@@ -133,11 +133,7 @@ class Erasures:
             events = self._archives.events(self._log, key, archived)
         else:
             events = recorded_events(self._log, key)
-        return any(
-            _is_of(user_id, decode(event.type, event.schema_version, event.payload))
-            for event in events
-            if event.type == MessageAppended.__name__
-        )
+        return any(_is_of(user_id, decoded(event)) for event in events if event.type == MessageAppended.__name__)
 
     def _conversations_of(self, namespace: str, user_id: str) -> tuple[set[StreamId], set[StreamId]]:
         """The conversations with messages of a user, and those with messages that have no content, from all events: no
@@ -149,7 +145,7 @@ class Erasures:
         while cursor < head:
             page = self._log.scan(after=cursor, matching=matching)
             for event in page.events:
-                said = decode(event.type, event.schema_version, event.payload) if event.stream not in found else None
+                said = decoded(event) if event.stream not in found else None
                 if isinstance(said, ErasedEvent):
                     unread.add(event.stream)
                 elif _is_of(user_id, said):

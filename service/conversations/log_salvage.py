@@ -11,7 +11,16 @@ from abridged.eventlog.errors import LogEncrypted
 from abridged.eventlog.event import NUMBER_MAX, RecordedEvent, StreamId
 from abridged.eventlog.salvage import VACANT, Meaning, Rest
 from abridged.service.codec.event_json import event_line
-from abridged.service.codec.events import ERASED, ERASING, EVENT_TYPES, UnknownEvent, content_of, decode, encode, parsed
+from abridged.service.codec.events import (
+    ERASED,
+    ERASING,
+    EVENT_TYPES,
+    UnknownEvent,
+    content_of,
+    decoded,
+    encode,
+    parsed,
+)
 from abridged.service.conversations.blanks import redacted_payload
 from abridged.service.conversations.row import READ_TABLE, Row
 from abridged.service.domain.events import (
@@ -33,7 +42,7 @@ def _origin(event: RecordedEvent) -> tuple[StreamId, int] | None:
     if event.type != ConversationForked.__name__:
         return None
     try:
-        forked = decode(event.type, event.schema_version, event.payload)
+        forked = decoded(event)
     except UnknownEvent:  # the fold says so
         return None
     if not isinstance(forked, ConversationForked):  # it is blanked
@@ -57,7 +66,7 @@ def _rest(stream: StreamId, events: Iterable[RecordedEvent], is_erased: bool) ->
             elif recorded.type == ConversationUnarchived.__name__ and recorded.payload != ERASED:
                 erased_at, erasure, is_erased = 0, None, False
             with suppress(UnknownEvent):
-                yield recorded.version, decode(recorded.type, recorded.schema_version, recorded.payload)
+                yield recorded.version, decoded(recorded)
 
     blanking = Blanking.of(readable())
     if erasure is None and is_erased:

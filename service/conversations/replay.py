@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from abridged.eventlog.errors import StreamCorrupt
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import EventLog
-from abridged.service.codec.events import ERASED, decode
+from abridged.service.codec.events import ERASED, decoded
 from abridged.service.conversations.snapshots import Snapshot
 from abridged.service.domain.conversation import Ancestor, Conversation, Holding, holdings, initial_state
 from abridged.service.domain.events import ConversationErased, ConversationForked, ErasedEvent, MessageAppended
@@ -71,7 +71,7 @@ def evolved(log: StreamReader, key: StreamId, state: Conversation, stream: Itera
 
     Raises StreamCorrupt for a fork that was not erased with its parent.
     """
-    events = ((decode(r.type, r.schema_version, r.payload), r.time_us) for r in stream)
+    events = ((decoded(r), r.time_us) for r in stream)
     for event, at_us in events:
         if isinstance(event, ConversationForked):
             parent = StreamId(key.namespace, event.parent_id)
@@ -133,7 +133,7 @@ def _held_originals(
     for recorded in recorded_events(log, stream, head=held.head, after=after):
         if recorded.type != MessageAppended.__name__:
             continue
-        event = decode(recorded.type, recorded.schema_version, recorded.payload)
+        event = decoded(recorded)
         if not isinstance(event, MessageAppended):
             raise StreamCorrupt(f"position {recorded.position} was erased", stream, recorded.version)
         if event.number > ranges[-1].last:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import PAGE_EVENTS_MAX, EventLog
 from abridged.eventlog.sqlite.gaps import Gaps
-from abridged.service.codec.events import UnknownEvent
+from abridged.service.codec.events import UnknownEvent, decoded
 from abridged.service.domain.events import (
     ConversationArchived,
     ConversationErased,
@@ -35,7 +35,7 @@ from abridged.service.domain.rules import RuleName
 from abridged.service.recall.entries import Embedding, NewEntry, add, embed, forget, label, supersede_again
 from abridged.service.recall.file import ROLE_NUMBERS, Connection, Kind, Scope, create_tables_of, words_table
 from abridged.service.recall.standing import RUN_MAX, Said, drop_standing, keep_standing
-from abridged.service.recall.texts import checksum, decoded, event_at, text_of
+from abridged.service.recall.texts import checksum, event_at, text_of
 
 
 class Unembedded(NamedTuple):

@@ -5,16 +5,11 @@ from __future__ import annotations
 import zlib
 
 from abridged.eventlog.errors import KeyLost
-from abridged.eventlog.event import RecordedEvent, StreamId
+from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventLog
-from abridged.service.codec.events import decode
+from abridged.service.codec.events import decoded
 from abridged.service.domain.events import Event, MessageAppended, SummarizationCompleted
 from abridged.service.recall.passages import text_of_message, text_of_record
-
-
-def decoded(recorded: RecordedEvent) -> Event:
-    """Return the event of a record. Raises UnknownEvent."""
-    return decode(recorded.type, recorded.schema_version, recorded.payload)
 
 
 def event_at(log: EventLog, stream: StreamId, position: int, version: int) -> Event | None:
