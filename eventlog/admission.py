@@ -7,9 +7,10 @@ share this code, so they cannot differ. Appends are decided in order, and each s
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from abridged.eventlog.chain import SALT_BYTES, LogIdentity, commit_to, content_hash, envelope, link, request_hash
 from abridged.eventlog.encryption.framing import content_bytes
@@ -32,6 +33,8 @@ from abridged.eventlog.log import (
     Committed,
     Outcome,
 )
+
+T = TypeVar("T")
 
 DAMAGED_BITS_MAX = 8
 """Two hashes of 128 bits that differ in no more are one damaged hash: two contents come that close once in 10^26."""
@@ -113,8 +116,17 @@ def admit(
     for append in appends:
         state = streams[append.stream]
         own_salts, salts = salts[: SALT_BYTES * len(append.events)], salts[SALT_BYTES * len(append.events) :]
+        admit_one = partial(
+            _admit_one,
+            state=state,
+            admitted=admitted,
+            head=head,
+            time_us=time_us,
+            identity=identity,
+            salts=own_salts,
+        )
         try:
-            outcome = _admit_one(append, state, admitted, head, time_us, identity, own_salts)
+            outcome = _decided(append, admit_one)
         except EventLogError as error:
             admitted.outcomes.append(error)
             continue
@@ -129,12 +141,27 @@ def recall(append: Append, state: StreamState, identity: LogIdentity) -> dict[by
 
     Raises what admitting these would: EventIdConflict, RequestKeyConflict, or LogCorrupt.
     """
+    return _decided(append, partial(_recall_one, state=state, identity=identity))
+
+
+def _decided(append: Append, decide: Callable[[Append], T]) -> T:
+    """Return the decision on the append, or on the one that takes its place."""
+    try:
+        return decide(append)
+    except (EventIdConflict, RequestKeyConflict) as conflict:
+        again = append.again(conflict)
+        if again is None:
+            raise
+    return _decided(again, decide)
+
+
+def _recall_one(append: Append, state: StreamState, identity: LogIdentity) -> dict[bytes, int]:
     first = _first_request(append, state, identity.key)[1]
     hashes = _hashes(append.events, identity.key)
     known = _known(hashes, state)
     if first is not None and len(known) < len(hashes):
         if not first.content_hash:  # it went with a blanked event, and these events are another request's
-            raise RequestKeyConflict(first.last_position)
+            raise RequestKeyConflict(first.last_version)
         raise LogCorrupt("a request is known, and not all of its events")
     return {event_id: event.version for event_id, event in known.items()}
 
@@ -151,7 +178,7 @@ def _admit_one(
     request_content, first = _first_request(append, state, identity.key)
     if first is not None:
         if not first.content_hash and not _known(_hashes(append.events, identity.key), state):
-            raise RequestKeyConflict(first.last_position)
+            raise RequestKeyConflict(first.last_version)
         return AppendResult(first.first_position, first.last_position, first.last_version, already_appended=True)
     hashes = _hashes(append.events, identity.key)
     known = _known(hashes, state)
@@ -188,7 +215,7 @@ def _first_request(append: Append, state: StreamState, key: bytes) -> tuple[byte
     content = request_hash(key, append.request.content)
     first = state.requests.get(append.request.key)
     if first is not None and _is_other(first.content_hash, content):
-        raise RequestKeyConflict(first.last_position)
+        raise RequestKeyConflict(first.last_version)
     return content, first
 
 

@@ -65,11 +65,11 @@ class KnownEvents(EventLogError):
 
 
 class RequestKeyConflict(EventLogError):
-    """A request key was used before with other content; `position` is that of the last event written for it."""
+    """A request key was used before with other content; `version` is that of the last event written for it."""
 
-    def __init__(self, position: int) -> None:
+    def __init__(self, version: int) -> None:
         super().__init__("the request key is known with other content")
-        self.position = position
+        self.version = version
 
 
 class EventTooLarge(EventLogError):

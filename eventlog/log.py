@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from abridged.eventlog.chain import NO_CONTENTS
+from abridged.eventlog.errors import EventIdConflict, RequestKeyConflict
 from abridged.eventlog.event import NewEvent, RecordedEvent, SealedEvent, StreamId
 
 PAYLOAD_BYTES_MAX = 1 << 20
@@ -41,7 +42,8 @@ class Append(NamedTuple):
 
     `expected` is the version that the stream must have, 0 if it must not exist; None accepts any. `projected` is passed
     to the hook unchanged. `time_us` is when the events were first written, for a copy of a log; 0 is now. An event
-    id that occurs twice in `events` with equal content is written once.
+    id that occurs twice in `events` with equal content is written once. `again` returns what to decide in the place of
+    an append that conflicts, with the same ids and request key, or None.
     """
 
     stream: StreamId
@@ -50,6 +52,7 @@ class Append(NamedTuple):
     request: RequestKey | None = None
     projected: Any = None
     time_us: int = 0
+    again: Callable[[EventIdConflict | RequestKeyConflict], Append | None] = lambda _: None
 
 
 class AppendResult(NamedTuple):

@@ -31,7 +31,6 @@ from abridged.eventlog.log import (
     Page,
 )
 
-_Conflict = EventIdConflict | RequestKeyConflict
 _Ticket = tuple[Any, Append, DataKey, CompletionQueue]
 
 
@@ -41,7 +40,7 @@ class EncryptedEventLog:
     def __init__(self, log: EventLog, contents: Contents) -> None:
         self._log = log
         self._contents = contents
-        self._outcomes = _Outcomes(self, of_retry=_Outcomes(self))
+        self._outcomes = _Outcomes(self)
 
     @property
     def log_id(self) -> str:
@@ -106,13 +105,7 @@ class EncryptedEventLog:
         key = self.key_of(append.stream)
         if key is None:
             return self._log.known(append)
-        try:
-            return self._log.known(self._encrypted(append, key, of_request=key))
-        except (EventIdConflict, RequestKeyConflict) as conflict:
-            again = self.as_first_written(append, key, conflict)
-            if again is None:
-                raise
-            return self._log.known(again)
+        return self._log.known(self._encrypted(append, key, of_request=key))
 
     def known_ids(self, stream: StreamId, event_ids: Collection[bytes]) -> dict[bytes, int]:
         return self._log.known_ids(stream, event_ids)
@@ -208,17 +201,6 @@ class EncryptedEventLog:
         """See StreamKeys."""
         return self.key_of(stream) is not None
 
-    def as_first_written(self, append: Append, key: DataKey, conflict: _Conflict) -> Append | None:
-        """The append with each known content hashed as it was first, in clear before encryption, or by another process
-        with another key; None if `key` hashed all of them."""
-        ids = [event.event_id for event in append.events]
-        known = self._log.known_ids(append.stream, ids)
-        hashed_by = {event_id: self._key_at(position) for event_id, position in known.items()}
-        of_request = self._key_at(conflict.position) if isinstance(conflict, RequestKeyConflict) else key
-        if all(each is not None and each.id == key.id for each in (of_request, *hashed_by.values())):
-            return None
-        return self._encrypted(append, key, hashed_by, of_request=of_request)
-
     def written(self, stream: StreamId, key: DataKey, outcome: Outcome) -> None:
         """Remember the key of an append that was written; no event may name that of another one."""
         if isinstance(outcome, AppendResult) and not outcome.already_appended:
@@ -226,11 +208,6 @@ class EncryptedEventLog:
         else:
             self._contents.forget(stream)
         self._contents.release(stream)
-
-    def _key_at(self, position: int) -> DataKey | None:
-        """Return the key of the event at a position; None if it is in clear."""
-        (event,) = self._log.read_all(after=position - 1, limit=1)
-        return self._contents.key_in(event.payload)
 
     def _blanked(self, event: RecordedEvent, payload: bytes) -> bytes:
         """The payload as it is stored in the place of an event's own, with its own key."""
@@ -275,8 +252,8 @@ class EncryptedEventLog:
         self,
         append: Append,
         key: DataKey,
-        hashed_by: Mapping[bytes, DataKey | None] = MappingProxyType({}),
         *,
+        hashed_by: Mapping[bytes, DataKey | None] = MappingProxyType({}),
         of_request: DataKey | None,
     ) -> Append:
         events: list[NewEvent] = []
@@ -291,48 +268,64 @@ class EncryptedEventLog:
         request = append.request
         if request is not None and of_request is not None:
             request = request._replace(content=of_request.hashed(request.content))
-        return append._replace(events=events, request=request)
 
-    def post_again(self, append: Append, ticket: _Ticket, outcomes: CompletionQueue) -> None:
-        """Post an append that is encrypted already."""
-        self._log.post(append, ticket, outcomes)
+        def again(conflict: EventIdConflict | RequestKeyConflict) -> Append | None:
+            return self._as_first_written(append, key, conflict, hashed_by, of_request)
+
+        return append._replace(events=events, request=request, again=again)
+
+    def _as_first_written(
+        self,
+        append: Append,
+        key: DataKey,
+        conflict: EventIdConflict | RequestKeyConflict,
+        hashed_by: Mapping[bytes, DataKey | None],
+        of_request: DataKey | None,
+    ) -> Append | None:
+        """The append with the contents that conflict hashed as they were first, in clear before encryption, or by
+        another process with another key; None if they were hashed so."""
+        if isinstance(conflict, RequestKeyConflict):
+            first = self._key_at(append.stream, conflict.version)
+            if _is_same(first, of_request):
+                return None
+            return self._encrypted(append, key, hashed_by=hashed_by, of_request=first)
+        found = {event_id: self._key_at(append.stream, version) for event_id, version in conflict.versions.items()}
+        if all(_is_same(by, hashed_by.get(event_id, key)) for event_id, by in found.items()):
+            return None
+        found = {**hashed_by, **found}
+        ids = {event.event_id for event in append.events}
+        known = self._log.known_ids(append.stream, ids)
+        if known.keys() == ids:
+            # The request has the key of the last event that it is for: there a repeat looks for it.
+            of_request = found.get(max(known, key=known.__getitem__)) or of_request
+        return self._encrypted(append, key, hashed_by=found, of_request=of_request)
+
+    def _key_at(self, stream: StreamId, version: int) -> DataKey | None:
+        """Return the key of the event at a version; None if it is in clear, or of the group that is being written, in
+        which an append has the same key or none."""
+        page = self._log.read_stream(stream, after=version - 1, limit=1)
+        return self._contents.key_in(page[0].payload) if page else None
 
 
 class _Outcomes:
-    """Passes outcomes on with the events in clear. An append whose known contents were hashed with another key is tried
-    once more, and `of_retry` gets its outcome."""
+    """Passes outcomes on with the events in clear."""
 
-    def __init__(self, log: EncryptedEventLog, *, of_retry: _Outcomes | None = None) -> None:
+    def __init__(self, log: EncryptedEventLog) -> None:
         self._log = log
-        self._of_retry = of_retry
 
     def deliver(self, outcomes: Sequence[tuple[_Ticket, Outcome]]) -> None:
         """See CompletionQueue."""
         delivered: dict[int, tuple[CompletionQueue, list[tuple[Any, Outcome]]]] = {}
         for (ticket, append, key, completions), outcome in outcomes:
-            if isinstance(outcome, EventIdConflict | RequestKeyConflict) and self._tried_again(
-                append, ticket, key, completions, outcome
-            ):
-                continue
             self._log.written(append.stream, key, outcome)
             of_queue = delivered.setdefault(id(completions), (completions, []))[1]
             of_queue.append((ticket, _in_clear(append, outcome)))
         for completions, of_queue in delivered.values():
             completions.deliver(of_queue)
 
-    def _tried_again(
-        self, append: Append, ticket: Any, key: DataKey, completions: CompletionQueue, conflict: _Conflict
-    ) -> bool:
-        if self._of_retry is None:
-            return False
-        try:
-            again = self._log.as_first_written(append, key, conflict)
-        except EventLogError:
-            return False
-        if again is None:
-            return False
-        self._log.post_again(again, (ticket, append, key, completions), self._of_retry)
-        return True
+
+def _is_same(one: DataKey | None, other: DataKey | None) -> bool:
+    return (one and one.id) == (other and other.id)
 
 
 def _in_clear(append: Append, outcome: Outcome) -> Outcome:

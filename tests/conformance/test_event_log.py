@@ -422,6 +422,32 @@ def test_a_new_key_for_known_events_is_remembered(at: Trial):
     assert at.append(event(1), request=RequestKey("r", b"body")).already_appended
 
 
+def test_a_request_key_is_decided_in_the_order_of_the_appends(durable: Trial):
+    """The first of a group takes the key, also where the log holds another data key for a stream that it knows."""
+    gate, request = threading.Event(), RequestKey("r", b"body")
+
+    def hook(transaction, committed) -> None:
+        assert gate.wait(PATIENCE_S)
+
+    durable.append(event(1))
+    durable.reopen(hook)
+
+    durable.log.submit(append(event(2), to=OTHER))
+    stale, first, second = (
+        durable.log.submit(each)
+        for each in (
+            append(event(9), expected=0),
+            append(event(1), request=request),
+            append(event(3), request=request),
+        )
+    )
+    gate.set()
+
+    assert isinstance(stale.exception(PATIENCE_S), WrongExpectedVersion)
+    assert first.result(PATIENCE_S) == second.result(PATIENCE_S) == AppendResult(1, 1, 1, already_appended=True)
+    assert durable.append(event(1), request=request).already_appended
+
+
 def test_requests_that_race_write_once(at: Trial):
     """Requests of one group see each other."""
     futures = [at.log.submit(append(event(n), request=RequestKey("r", b"body"))) for n in range(20)]

@@ -29,12 +29,13 @@ from abridged.eventlog.errors import (
     RequestKeyConflict,
     StreamCorrupt,
 )
-from abridged.eventlog.event import StreamId
+from abridged.eventlog.event import NewEvent, StreamId
 from abridged.eventlog.log import RequestKey
 from abridged.eventlog.snapshots import StoredSnapshot
 from abridged.eventlog.sqlite.backend import SqliteBackend
 from tests.support.encryption import CLEAR, ERASED, encrypted_backend, key_place, key_place_in_database, operator_key
 from tests.support.event_logs import NOTES, A, B, Clock, Note, append, event
+from tests.support.patience import PATIENCE_S
 
 CANARY = b"kestrelwing"
 OLD, NEW = operator_key(1), operator_key(2)
@@ -192,6 +193,27 @@ def test_a_log_in_clear_goes_on_encrypted(tmp_path):
         assert log.known(append(event(1, b"before", content=b"yes"))) == {event(1).event_id: 1}
         with pytest.raises(EventIdConflict):
             log.submit(append(event(1, b"before", content=b"no"))).result()
+
+
+def test_a_request_in_clear_is_known_in_the_group_that_encrypts_first(tmp_path):
+    """The stream gets its key between an append without contents and its repeat."""
+    path, gate = tmp_path / "log.db", threading.Event()
+    asked = append(NewEvent(bytes(16), "closed", b""), request=RequestKey("r", b"asked"))
+    with closing(opened(SqliteBackend(path)).log) as plain:
+        plain.submit(append(event(1, b"before"))).result()
+
+    def hook(transaction: Any, committed: Any) -> None:
+        assert gate.wait(PATIENCE_S)
+
+    place = encrypted_backend(path)
+    opening = place.open(place.rows(NOTES), clock_us=Clock(), hook=hook, on_fatal=lambda _: None)
+    with closing(opening.log) as log:
+        log.submit(append(event(2), to=B))
+        first, _, second = [log.submit(each) for each in (asked, append(event(3, b"after")), asked)]
+        gate.set()
+
+        assert not first.result(PATIENCE_S).already_appended
+        assert second.result(PATIENCE_S).already_appended
 
 
 def test_a_stream_that_two_processes_begin_has_one_of_their_keys(tmp_path):
