@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -42,6 +42,10 @@ STOPS_S = (1.5 * LEASE_S, 2 * LEASE_S, 3 * LEASE_S)
 BETWEEN_STRIKES_S = 3.0
 
 CHATS = 16
+BETWEEN_STRIKES_TRIGGERS = CHATS
+"""Triggers from one strike to the next, however slow the machine is: where strikes came faster than processes start,
+none would be left to go on."""
+
 BATCH = 2
 MESSAGE_TOKENS = 800
 CONTEXT_LENGTH = 2_000
@@ -94,6 +98,7 @@ class Strikes:
     """Kills and stops of sidecars, in turns; one sidecar at a time, so that the others can go on."""
 
     sidecars: list[SidecarProcess]
+    passes: Passes
     rng: Random
     kills: int = 0
     stops: int = 0
@@ -117,7 +122,12 @@ class Strikes:
 
     async def run(self) -> None:
         """Strike until `finish`; every process runs then."""
+        due = 0
         while not self._is_ending:
+            await asyncio.sleep(self.rng.uniform(0.0, BETWEEN_STRIKES_S))
+            if self.passes.requested < due:
+                continue
+            due = self.passes.requested + BETWEEN_STRIKES_TRIGGERS
             target = self.rng.choice([sidecar for sidecar in self.sidecars if not sidecar.has_ended])
             if self.kills <= self.stops:
                 self.kills += 1
@@ -130,7 +140,6 @@ class Strikes:
                 await asyncio.sleep(self.rng.choice(STOPS_S))
                 target.thaw()
                 self.stops += 1
-            await asyncio.sleep(self.rng.uniform(0.0, BETWEEN_STRIKES_S))
 
 
 @dataclass
@@ -220,9 +229,9 @@ async def struck(url: str, *, triggers: int, seed: int) -> dict[str, int]:
     rng = Random(seed)
     model, passes = Model(rng), Passes(url)
     async with FakeOpenAI(responder=model.respond) as server, _sidecars(url, server.url) as sidecars:
-        async with _stubs(sidecars) as stubs:
-            clients, strikes = Clients(stubs, rng), Strikes(sidecars, rng)
-            restarting = asyncio.create_task(strikes.restart())
+        async with _stubs(sidecars) as stubs, asyncio.TaskGroup() as restarts:
+            clients, strikes = Clients(stubs, rng), Strikes(sidecars, passes, rng)
+            restarting = restarts.create_task(strikes.restart())
             async with asyncio.TaskGroup() as tasks:
                 for client in range(CHATS):
                     tasks.create_task(clients.talk(client))
@@ -239,8 +248,6 @@ async def struck(url: str, *, triggers: int, seed: int) -> dict[str, int]:
             for stub in stubs:
                 await until_answered(partial(stub.GetConversation, _ANY, timeout=PATIENCE_S, wait_for_ready=True))
             restarting.cancel()
-            with suppress(asyncio.CancelledError):
-                await restarting
         assert [await sidecar.stop() for sidecar in sidecars] == [0] * SIDECARS
     return _audited(url, clients.ledger, model.calls) | {
         "requests_acked": clients.ledger.requests_acked,
