@@ -111,8 +111,11 @@ def statement_lines(record: SummaryRecord) -> Iterator[str]:
 
 
 def short(identifier: str) -> str:
-    """Return the eight characters that distinguish an id from others of its conversation."""
-    return identifier.rpartition("-")[2][:8]
+    """Return the eight characters that distinguish an id from others of its conversation; more if they are digits
+    alone, which a command takes for the number of a message."""
+    digits = identifier.rpartition("-")[2]
+    letter = next((place for place, digit in enumerate(digits) if digit.isalpha()), len(digits))
+    return digits[: max(8, letter + 1)]
 
 
 def ranges(covering: Summarization | SummaryRecord | Episode | PassAhead) -> str:

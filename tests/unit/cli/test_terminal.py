@@ -14,7 +14,7 @@ from abridged.client import SidecarError
 from abridged.service.cli.context import context_lines
 from abridged.service.cli.demo_show import success_figures
 from abridged.service.cli.failures import CommandFailed, of_config_error, of_sidecar_error
-from abridged.service.cli.figures import bar, pass_line, record_line, usage_line
+from abridged.service.cli.figures import bar, pass_line, record_line, short, usage_line
 from abridged.service.cli.main import main
 from abridged.service.cli.plain_json import as_json, json_text, word
 from abridged.service.cli.terminal import excerpt, marked, printable, program_name, say, say_text
@@ -41,6 +41,15 @@ CODES = (
 FORBIDDEN = frozenset(map(chr, CODES))
 HOSTILE = "a\x1b[31m\x9b2J\x07\x7f\u202eb\u2066\u061c"
 """ESC, C1's CSI, BEL, DEL, and characters that turn the direction of writing."""
+
+
+@pytest.mark.parametrize(
+    ("identifier", "shown"),
+    [("summary-0123456789abcdef", "0123456789a"), ("a1234567890", "a1234567"), ("0123456789", "0123456789")],
+)
+def test_a_short_id_is_no_number_of_a_message(identifier, shown):
+    """`abridged expand` takes either: an id is shown up to its first letter."""
+    assert short(identifier) == shown
 
 
 @given(st.text())
@@ -155,7 +164,7 @@ def test_usage_counts_what_the_caller_adds():
 def test_a_failed_pass_says_why():
     """Class and whether trying again helps."""
     failed = conversation_pb2.Summarization(
-        id="0123456789abcdef",
+        id="abcdef0123456789",
         trigger=conversation_pb2.TRIGGER_EMERGENCY,
         state=conversation_pb2.SUMMARIZATION_STATE_FAILED,
         covered=[summary_pb2.MessageRange(first=1, last=9), summary_pb2.MessageRange(first=12, last=12)],
@@ -165,7 +174,7 @@ def test_a_failed_pass_says_why():
     )
 
     assert pass_line(failed) == (
-        "pass 01234567, failed, trigger emergency at 1.25, messages 1-9, 12, TRANSPORT, retryable"
+        "pass abcdef01, failed, trigger emergency at 1.25, messages 1-9, 12, TRANSPORT, retryable"
     )
 
 
@@ -181,7 +190,7 @@ def test_a_skipped_pass_says_why():
 def test_a_record_says_what_it_saved_and_who_made_it():
     """Ids without their prefix differ within eight characters."""
     record = summary_pb2.SummaryRecord(
-        id="summary-0123456789",
+        id="summary-abcdef0123",
         depth=2,
         covered=[summary_pb2.MessageRange(first=3, last=40)],
         tokens_before=2_500,
@@ -192,7 +201,7 @@ def test_a_record_says_what_it_saved_and_who_made_it():
     )
 
     assert record_line(record) == (
-        "record 01234567: depth 2, messages 3-40, 2,500 -> 400 tokens, model, ollama:qwen2.5:3b, 1 model call"
+        "record abcdef01: depth 2, messages 3-40, 2,500 -> 400 tokens, model, ollama:qwen2.5:3b, 1 model call"
     )
 
 
