@@ -55,8 +55,8 @@ def _cells(motif: str, message_chars: int, sizes: Sequence[int]) -> list[str]:
 
 
 def _texts(motif: str, size: int, message_chars: int) -> list[str]:
-    text = (motif * (message_chars // len(motif) + 1))[:message_chars]
-    return [text] * max(1, size // message_chars)
+    chars = min(message_chars, size)
+    return [(motif * (chars // len(motif) + 1))[:chars]] * (size // chars)
 
 
 def _took_s(work: Callable[[Sequence[str]], None], texts: Sequence[str]) -> float:

@@ -15,7 +15,7 @@ from abridged.service.conversations.cache import ConversationCache
 from tests.support.sidecar import said, sidecar
 
 MESSAGES = 60
-CONVERSATIONS = 8
+CONVERSATIONS = 4
 
 _SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, Enum)
 

@@ -1,4 +1,4 @@
-"""Conversations whose time is over are erased or archived by the sidecar itself, over a simulated year."""
+"""Conversations whose time is over are erased or archived by the sidecar itself, over a hundred simulated days."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from tests.support.patience import PATIENCE_S
 from tests.support.sidecar import said, sidecar
 
 DAY_S = 86_400.0
+DAYS = 100
+"""Twice the time from the first message of a closed conversation to the removal of its archive, and some."""
+
 LIFE_DAYS = 30
 ARCHIVED_DAYS = 10
 
 
-class Year:
+class Season:
     """A clock whose days pass when somebody sleeps, each with a new conversation and with a message to an old one. The
     new one is closed every other day, and closed ones are archived every day."""
 
@@ -34,7 +37,7 @@ class Year:
 
     async def sleep(self, _seconds: float) -> None:
         """Let a day pass."""
-        if self.day == 365:
+        if self.day == DAYS:
             raise asyncio.CancelledError
         self.day += 1
         self.now_us += int(DAY_S * 1e6)
@@ -56,21 +59,22 @@ class Year:
         )
 
 
-async def test_a_year_leaves_what_changed_within_its_time(tmp_path):
+async def test_a_season_leaves_what_changed_within_its_time(tmp_path):
     """An open conversation lives for its time after its last message, a closed one after it was archived on its tenth
     day; then its file is gone, too. A conversation that a fork still needs lives on, and is never archived."""
-    year = Year()
+    season = Season()
     folder = tmp_path / "archive"
-    async with below_grpc(tmp_path, {"log.archive_dir": str(folder)}, now_us=year) as year.sidecar:
+    async with below_grpc(tmp_path, {"log.archive_dir": str(folder)}, now_us=season) as season.sidecar:
+        erasures = season.sidecar.core.erasures
         with pytest.raises(asyncio.CancelledError):
-            await erase_unchanged(year.sidecar.core.erasures, after_s=LIFE_DAYS * DAY_S, now_us=year, sleep=year.sleep)
-        listed = await year.sidecar.conversations.ListConversations(api.ListConversationsRequest(page_size=500))
+            await erase_unchanged(erasures, after_s=LIFE_DAYS * DAY_S, now_us=season, sleep=season.sleep)
+        listed = await season.sidecar.conversations.ListConversations(api.ListConversationsRequest(page_size=500))
 
     archived = {each.id: each.archive_file for each in listed.conversations if each.archive_file}
-    last = 365 - ARCHIVED_DAYS
+    last = DAYS - ARCHIVED_DAYS
     assert archived.keys() == {f"day-{day}" for day in range(last - LIFE_DAYS + 1, last + 1) if day % 2}
     assert {*archived.values()} == {file.name for file in files_in(folder)}
-    alive = {f"day-{day}" for day in range(365 - LIFE_DAYS + 1, 366) if day > last or day % 2 == 0}
+    alive = {f"day-{day}" for day in range(DAYS - LIFE_DAYS + 1, DAYS + 1) if day > last or day % 2 == 0}
     assert {each.id for each in listed.conversations} - archived.keys() == alive | {"alive", "fork", "day-1"}
 
 

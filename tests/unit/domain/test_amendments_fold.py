@@ -74,8 +74,8 @@ FORKS = 0.02
 REDACTIONS = 0.1
 """Share of the steps of every other history after which messages are redacted."""
 
-HISTORIES = int(os.environ.get("HISTORIES", "400"))
-CHUNKS = 20
+HISTORIES = int(os.environ.get("HISTORIES", "200"))
+CHUNKS = 10
 AMENDMENTS = 0.25
 
 Log = Sequence[tuple[Event, int]]

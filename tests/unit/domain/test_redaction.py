@@ -53,7 +53,7 @@ from tests.support.chat_by_hand import Chat, full_chat
 from tests.support.chats import append, appended, result, said
 from tests.support.simulation import SimulatedChat
 
-HISTORIES = int(os.environ.get("HISTORIES", "60"))
+HISTORIES = int(os.environ.get("HISTORIES", "30"))
 
 Log = Sequence[tuple[Event, int]]
 
