@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 from abridged.service.domain.message import Message, Role
 from abridged.service.grounding.claims import keys_of
 from abridged.service.text.identifiers import Identifier, numerals
+from abridged.service.text.phrases import Phrase, has_phrase
 from abridged.service.text.values import values
-from abridged.service.text.words import STEM_CHARS, folded, word_forms, word_keys, word_runs
+from abridged.service.text.words import STEM_CHARS, as_phrased, folded, word_forms, word_keys, word_runs
 
 _FORM_CHARS: Final = 6
 """Characters of a word that a compound must have."""
@@ -128,6 +129,12 @@ def sentence_of(text: str) -> Sentence:
             end = one.start + len(one.text)
     plain = folded(" ".join((*rest, text[end:])))
     return Sentence(text, tuple(own), word_keys(plain), plain)
+
+
+def denies(text: str) -> bool:
+    """Return whether a text denies or refuses something."""
+    plain = as_phrased(text)
+    return has_phrase(plain, Phrase.DENIES) or has_phrase(plain, Phrase.REFUSES)
 
 
 def words_in(text: str) -> Iterator[Word]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from abridged.service.domain.message import Role
-from abridged.service.grounding.reading import Passage
+from abridged.service.grounding.reading import Passage, denies
 from abridged.service.grounding.support import Concordance, Heard, Support, keys_in
 from abridged.service.text.phrases import Phrase, has_phrase, section_of
 from abridged.service.text.sentences import parts_of
@@ -55,7 +55,7 @@ def only_proposed(statement: str, support: Support, concordance: Concordance) ->
         return None
     if any(is_taken_up(heard, concordance) for heard in near):
         return None
-    if _refuses(folded(statement)) and any(_is_refused(heard, concordance) for heard in proposals):
+    if denies(statement) and any(_is_refused(heard, concordance) for heard in proposals):
         return None
     return proposals[0].passages[0].numbers
 
@@ -114,10 +114,6 @@ def is_taken_up(heard: Heard, concordance: Concordance) -> bool:
         if reply.isascii() and len(reply.split()) <= _SHORT_WORDS:
             return True
     return False
-
-
-def _refuses(plain: str) -> bool:
-    return has_phrase(plain, Phrase.REFUSES) or has_phrase(plain, Phrase.DENIES)
 
 
 def _is_refused(heard: Heard, concordance: Concordance) -> bool:

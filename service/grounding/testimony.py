@@ -4,11 +4,12 @@ The source's own sentences are witnesses. One is near a statement if it has its 
 neighbourhood has: its message, the question that it answers, the reply. A second sentence is a witness, too, if it
 gives another value to the words of the first, later, or if it adds what the first lacks.
 
-A statement is proved if a message says it word for word, or if it has values and two sentences in a row have all of
-them, what it writes with a capital and half of its other words, deny if it does and do not ask, and if no later
-sentence gives another value to the same words. Words alone prove nothing: of statements without values that share as
-many words with their source, more were false than true (docs/adr/0086). What a message says word for word is only
-replaced by a sentence with a word of change: like sentences tell of two things.
+A statement is proved if it is a whole sentence of a message, word for word, or if it has values and two sentences in a
+row have all of them, what it writes with a capital and half of its other words, and if no later sentence gives another
+value to the same words. What is denied, or asked, is proved word for word alone, and what only may be proves nothing
+that is. Words alone prove nothing: of statements without values that share as many words with their source, more were
+false than true (docs/adr/0086). What a message says word for word is only replaced by a sentence with a word of change:
+like sentences tell of two things.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from typing import Final, NamedTuple
 
 from abridged.service.domain.message import Role
 from abridged.service.domain.record import EVIDENCE_MAX
-from abridged.service.grounding.reading import Passage, Sentence, Word, sentence_of, words_in
+from abridged.service.grounding.reading import Passage, Sentence, Word, denies, sentence_of, words_in
 from abridged.service.text.phrases import Phrase, has_phrase
 from abridged.service.text.sentences import is_question, parts_of
-from abridged.service.text.words import as_phrased, is_spaceless, word_keys
+from abridged.service.text.words import as_phrased, word_keys
 
 _VALUE_WEIGHT: Final = 8.0
 """The weight of a value, in natural logarithms of rarity like a word's: more than that of any word."""
@@ -50,12 +51,11 @@ _PROVED: Final = 0.5
 _REPLACES: Final = 0.4
 """Share of the words of a value that a later sentence with another must have to be about the same."""
 
-_VERBATIM_WORDS_MIN: Final = 3
-"""Fewer words in a row are said by chance."""
-
 _WORD: Final = re.compile(r"\w+")
+_OPENING: Final = re.compile(r"^\W*\w+[,\u3001\uff0c\u060c]")
+_COLONS: Final = (":", "\uff1a")
+_LISTED: Final = re.compile(r"[-*\u2022]|\d{1,3}[.)]\s")
 _CAPITALIZED: Final = re.compile(r"(?<![^\W_])[^\W\d_]\w*")
-_DENIALS: Final = (Phrase.DENIES, Phrase.REFUSES)
 _ACTS: Final = (Phrase.TELLS_PROPOSAL, Phrase.TELLS_REMARK, Phrase.TELLS_WISH)
 
 
@@ -118,11 +118,13 @@ class _Said:
 
 
 class _Spot(NamedTuple):
-    """A sentence near a statement, and the shares of the statement's words and values that it has."""
+    """A sentence near a statement, the line with a colon that leads up to it, and the shares of the statement's words
+    and values that it has."""
 
     place: int
     nth: int
     passage: Passage
+    lead: str
     sentence: Sentence
     parts: Sequence[float]
 
@@ -146,7 +148,7 @@ class Witnesses:
     def __init__(self, passages: Sequence[Passage], rarity: Callable[[str], float]) -> None:
         self._passages = passages
         self._rarity = rarity
-        self._read: dict[int, tuple[Sentence, ...]] = {}
+        self._read: dict[int, tuple[tuple[str, Sentence], ...]] = {}
 
     def testimony(self, statement: str, near: Iterable[int], is_outdated: Callable[[str], bool]) -> Witnessed:
         """Hears the passages `near` a statement, and the one after each.
@@ -174,12 +176,20 @@ class Witnesses:
 
     def _spots(self, place: int, said: _Said) -> Iterator[_Spot]:
         if place not in self._read:
-            self._read[place] = tuple(map(sentence_of, parts_of(self._passages[place].text)))
+            self._read[place] = tuple(_led(parts_of(self._passages[place].text)))
         speaker = word_keys(" ".join(self._passages[place].speakers))
-        for nth, sentence in enumerate(self._read[place]):
+        for nth, (lead, sentence) in enumerate(self._read[place]):
             words = (1.0 if word.key in speaker else sentence.share(word) for word in said.words)
             parts = [*words, *(float(sentence.has(value)) for value in said.values)]
-            yield _Spot(place, nth, self._passages[place], sentence, parts)
+            yield _Spot(place, nth, self._passages[place], lead, sentence, parts)
+
+
+def _led(texts: Iterable[str]) -> Iterator[tuple[str, Sentence]]:
+    """The sentences, each with the line that leads up to it: one that ends with a colon, before it or its list."""
+    lead = ""
+    for text in texts:
+        yield lead, sentence_of(text)
+        lead = text if text.endswith(_COLONS) else lead if _LISTED.match(text) else ""
 
 
 def _witnessed(spots: Iterable[_Spot], *, is_proof: bool = False) -> Witnessed:
@@ -188,31 +198,32 @@ def _witnessed(spots: Iterable[_Spot], *, is_proof: bool = False) -> Witnessed:
 
 
 def _verbatim(statement: str, spots: Sequence[_Spot]) -> list[_Spot]:
-    """The sentence that says a statement word for word, with its speaker before it or without; the last of several."""
+    """The sentence that says a statement word for word, with its speaker before it or without; the last of several.
+
+    A part of a sentence proves nothing: the rest may be its condition, or deny it, in any language. Only a word of
+    address or of assent may be left out before it.
+    """
     prefix, _, rest = statement.partition(": ")
     whole, said = _run(statement), _run(rest)
-    denies = _denies(statement)
 
     def says(spot: _Spot) -> bool:
-        words = said if prefix in spot.passage.speakers else whole
-        is_long = words.count(" ") + 1 >= _VERBATIM_WORDS_MIN or any(map(is_spaceless, words.split()))
-        is_there = is_long and f" {words} " in f" {_run(spot.sentence.text)} "
-        is_asked = is_question(spot.sentence.text) and not is_question(statement)
-        return is_there and not is_asked and _denies(spot.sentence.text) is denies
+        text, words = spot.sentence.text, said if prefix in spot.passage.speakers else whole
+        is_said = _run(text) == words or (_run(_OPENING.sub("", text)) == words and not _is_doubtful([text]))
+        return is_said and not _is_doubtful([spot.lead]) and is_question(text) is is_question(statement)
 
     return [spot for spot in spots if says(spot)][-1:]
 
 
 def _proof(said: _Said, spots: Sequence[_Spot]) -> list[_Spot]:
     """The one or two sentences in a row that bind the values of a statement to its words; the last ones if several
-    do."""
-    if not said.values:
+    do. They neither deny nor ask, and what only may be proves nothing that is."""
+    if not said.values or denies(said.text):
         return []
-    denies = _denies(said.text)
+    is_sure = not _may_be(said.text)
     rows = [[spot] for spot in spots] + [[one, two] for one, two in pairwise(spots) if two.follows(one)]
     binding = [row for row in rows if said.has_values(parts := _joint(row)) and said.words_share(parts) >= _PROVED]
     named = [row for row in binding if said.has_names(_joint(row))]
-    plain = [row for row in named if any(map(_denies, _texts(row))) is denies and not _asks(said, row)]
+    plain = [row for row in named if not _asks(said, row) and not _is_doubtful(_texts(row), is_sure=is_sure)]
     if act := next((act for act in _ACTS if has_phrase(as_phrased(said.text), act)), None):
         actor = Role.ASSISTANT if has_phrase(as_phrased(said.text), Phrase.NAMES_ASSISTANT) else Role.USER
         plain = [row for row in plain if any(_tells(spot, act, actor) for spot in row)]
@@ -291,15 +302,20 @@ def _joint(row: Sequence[_Spot]) -> list[float]:
 
 
 def _texts(row: Iterable[_Spot]) -> Iterator[str]:
-    return (spot.sentence.text for spot in row)
+    return (text for spot in row for text in (spot.lead, spot.sentence.text))
 
 
 def _corrects(spot: _Spot) -> bool:
     return has_phrase(as_phrased(spot.sentence.text), Phrase.CORRECTS)
 
 
-def _denies(text: str) -> bool:
-    return any(has_phrase(as_phrased(text), kind) for kind in _DENIALS)
+def _is_doubtful(texts: Iterable[str], *, is_sure: bool = True) -> bool:
+    """Return whether a text denies something or, to one who is sure, says what only may be."""
+    return any(denies(text) or (is_sure and _may_be(text)) for text in texts)
+
+
+def _may_be(text: str) -> bool:
+    return has_phrase(as_phrased(text), Phrase.IS_UNCERTAIN)
 
 
 def _run(text: str) -> str:

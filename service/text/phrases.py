@@ -40,6 +40,7 @@ class Phrase(StrEnum):
     IS_OPEN = "open"
     SUPPOSES = "supposed"
     IMAGINES = "imagined"
+    IS_UNCERTAIN = "uncertain"
     ASKS_UNMARKED = "asked"
     ASKS_FOR_ANSWER = "asking"
     ASKS_FOR_ACTION = "requests"

@@ -79,20 +79,70 @@ def test_a_value_in_a_sentence_with_half_of_the_words_proves_a_statement(stateme
     assert number in found.numbers
 
 
-def test_without_a_value_only_the_words_of_a_message_prove_a_statement():
-    """The speaker may stand before them; other words, and those of two messages, prove nothing."""
-    index = said("We paint the gate green before Easter.", "Then I order the paint.")
+def test_without_a_value_only_a_whole_sentence_proves_a_statement():
+    """The speaker may stand before it, and a word of address may be left out; other words, a part of the sentence, and
+    what two messages say prove nothing."""
+    index = said("Tom, we paint the gate green before Easter.", "Then I order the paint.")
 
-    for statement in ("We paint the gate green.", "user: We paint the gate green before Easter."):
+    for statement in (
+        "We paint the gate green before Easter.",
+        "user: Tom, we paint the gate green before Easter.",
+        "Then I order the paint.",
+    ):
         assert index.testimony(statement).is_proof
     for statement in (
         "The gate is painted green before Easter.",
         "assistant: We paint the gate green before Easter.",
-        "We paint the gate green. Then I order the paint.",
+        "We paint the gate green before Easter. Then I order the paint.",
+        "We paint the gate green.",
         "We paint",
     ):
         assert not index.testimony(statement).is_proof
-        assert lines(index.testimony(statement))[0] == "We paint the gate green before Easter."
+        assert "Tom, we paint the gate green before Easter." in lines(index.testimony(statement))
+
+
+@pytest.mark.parametrize(
+    ("text", "statement"),
+    [
+        ("If the audit fails, we switch to the old importer.", "We switch to the old importer."),
+        ("It is not true that we switch to the old importer.", "We switch to the old importer."),
+        ("Nobody said that we switch to the old importer.", "We switch to the old importer."),
+        ("Suppose we switch to the old importer.", "We switch to the old importer."),
+        ("Otherwise, we switch to the old importer.", "We switch to the old importer."),
+        ("If the audit fails:\n- We switch to the old importer.\n- We call Ana.", "We call Ana."),
+        ("Ha az audit megbukik, a régi importot futtatjuk.", "A régi importot futtatjuk."),
+        ("Pokud audit selže, přejdeme na starý import.", "Přejdeme na starý import."),
+    ],
+)
+def test_a_part_of_a_sentence_proves_nothing(text: str, statement: str):
+    """The rest of it, or the line above its list, may be its condition; no language needs to be known for that."""
+    assert not said(text, "Fine.").testimony(statement).is_proof
+
+
+@pytest.mark.parametrize(
+    ("text", "statement"),
+    [
+        ("We move the importer to port 6544 if the audit fails.", "We move the importer to port 6544."),
+        ("It would be port 6544 for the importer.", "The importer has the port 6544."),
+        ("It is not true that the port of the importer is not 6544.", "The port of the importer is not 6544."),
+        ("Wenn die Prüfung scheitert, zieht der Importer auf Port 6544 um.", "Der Importer zieht auf Port 6544 um."),
+        ("Si l'audit échoue, l'importateur passe au port 6544.", "L'importateur passe au port 6544."),
+        ("El importador pasa al puerto 6544 si falla la auditoría.", "El importador pasa al puerto 6544."),
+        ("Se l'audit fallisce, l'importatore passa alla porta 6544.", "L'importatore passa alla porta 6544."),
+        ("O importador passa para a porta 6544 se a auditoria falhar.", "O importador passa para a porta 6544."),
+        ("Als de audit mislukt, gaat de importer naar poort 6544.", "De importer gaat naar poort 6544."),
+        ("Jeśli audyt się nie uda, importer przechodzi na port 6544.", "Importer przechodzi na port 6544."),
+        ("Если аудит провалится, импортёр переходит на порт 6544.", "Импортёр переходит на порт 6544."),
+        ("감사가 실패하면 임포터는 포트 6544 를 씁니다.", "임포터는 포트 6544 를 씁니다."),
+        ("監査に落ちたらインポーターのポートは 6544 にします。", "インポーターのポートは 6544 にします。"),
+        ("如果审计失败\uff0c导入器的端口改为 6544。", "导入器的端口改为 6544。"),
+        ("ถ้าตรวจไม่ผ่าน importer จะใช้พอร์ต 6544", "importer ใช้พอร์ต 6544"),
+    ],
+)
+def test_what_only_may_be_or_is_denied_proves_no_value(text: str, statement: str):
+    """A condition makes none of its sentence's values true, whichever language it is in."""
+    assert not said(text, "Fine.").testimony(statement).is_proof
+    assert said(text, "Fine.").testimony(text).is_proof
 
 
 @pytest.mark.parametrize(

@@ -93,13 +93,13 @@ def test_a_narrative_alone_is_a_record_with_every_statement_and_its_messages():
 def test_an_addition_that_says_the_same_is_not_listed_twice_and_another_one_is():
     """The same statement may come in other words, without another identifier; the source is quoted in place of one that
     it does not prove, and nothing in place of one that it lacks."""
-    added, unproved = "Rosa prepares the tables for it.", "Rosa gets the audit's tables ready on Monday."
+    added, unproved = "Tim orders a bigger disk.", "Rosa gets the audit's tables ready on Monday."
     again, invented = "The import moves to 04:00 before the audit.", "They sold the villa."
 
-    checked = answered(source_of(*TALK), decisions=[again, added, invented], key_points=[unproved])
+    checked = answered(source_of(*TALK, f"Ana: {added}"), decisions=[again, added, invented], key_points=[unproved])
 
     assert checked.draft.decisions == [MOVE, added]
-    assert checked.evidence.decisions == ((12,), (14,))
+    assert checked.evidence.decisions == ((12,), (15,))
     assert checked.draft.key_points == ["Ana: The audit begins on Monday, and Rosa prepares the tables for it."]
     assert checked.evidence.key_points == ((14,),)
 
@@ -262,12 +262,12 @@ def test_a_record_without_key_points_has_those_of_the_extract_that_fit():
     assert points
 
     filled = answered(source)
-    own = answered(source, key_points=["Rosa prepares the tables for it."]).draft
+    own = answered(source, key_points=[TALK[3]]).draft
     bare = check_draft(Draft.of_text(TOLD), source, Limit(10_000, tokens_of, content_tokens=COUNT(TOLD))).draft
 
     assert filled.draft.key_points == points
     assert all(filled.evidence.key_points)
-    assert own.key_points == ["Rosa prepares the tables for it."]
+    assert own.key_points == [TALK[3]]
     assert bare.key_points == []
 
 
