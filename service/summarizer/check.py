@@ -27,7 +27,7 @@ from abridged.service.summarizer.draft import LENGTHS_MAX, Draft, DraftItem
 from abridged.service.summarizer.fit import NO_LIMIT, Limit
 from abridged.service.summarizer.narrative import Measures, Quotable, is_copied, narrative_evidence, quotable_of, tidied
 from abridged.service.summarizer.skeleton import Skeleton
-from abridged.service.summarizer.statements import judged, narrative_problems
+from abridged.service.summarizer.statements import KEY_POINTS, Judged, judged, narrative_problems
 from abridged.service.text.identifiers import Identifier, IdentifierKind, numerals
 from abridged.service.text.markup import strip_chat_markup
 from abridged.service.text.sentences import parts_of
@@ -182,17 +182,48 @@ class CheckedDraft:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The lists of a draft, whatever its narrative says.
+
+    Attributes:
+        dropped: Invented identifiers that went with items, by list.
+        supported: The draft without these items.
+        joined: The same with the lists that code keeps.
+        found: The statements of `joined` before the source.
+    """
+
+    dropped: Mapping[str, int]
+    supported: Draft
+    joined: Draft
+    found: Judged
+
+    @classmethod
+    def of(cls, clean: Draft, source: Source) -> Self:
+        supported = _supported_only(clean, source.evidence)
+        joined, rests_on = supported, source.rests_on
+        if source.skeleton is not None:
+            joined, rests_on = source.skeleton.joined(supported, source.concordance)
+        return cls(
+            {field: sum(len(unsupported(text, source.evidence)) for text in texts) for field, texts in _lists(clean)},
+            supported,
+            joined,
+            judged(_statements(joined), source.concordance, rests_on, source.superseded),
+        )
+
+
 def check_last(draft: Draft, source: Source, limit: Limit = NO_LIMIT) -> CheckedDraft:
     """The same for an answer after which no other is asked for: where its narrative alone is at fault, because it is
     not about this conversation, the extract's part replaces it. The narrative's sentences count as unsupported
     statements."""
-    checked = check_draft(draft, source, limit)
+    clean = _without_marks(draft)
+    listed = _Listed.of(clean, source)
+    checked = _checked(listed, clean.narratives, source, limit)
     codes = {problem.partition(":")[0] for problem in checked.problems}
     if not codes or source.skeleton is None or not codes <= REPLACEABLE:
         return checked
-    lists, _ = source.skeleton.joined(draft.model_copy(update={"summary": ""}), source.concordance)
-    told = source.skeleton.told(lists, limit.fits).summary
-    replaced = check_draft(draft.model_copy(update={"summary": told}), source, limit)
+    told = source.skeleton.told(listed.joined.model_copy(update={"summary": ""}), limit.fits).summary
+    replaced = _checked(listed, {**clean.narratives, "summary": told}, source, limit)
     sentences = sum(1 for _ in parts_of(draft.summary))
     return replace(replaced, unsupported_statements=replaced.unsupported_statements + sentences)
 
@@ -204,14 +235,15 @@ def check_draft(draft: Draft, source: Source, limit: Limit = NO_LIMIT) -> Checke
     Code takes out of a model's narrative what the source does not bear out. The model's own part speaks for the draft;
     the whole is kept, within the limit.
     """
-    clean = _tidied(_without_marks(draft), source)
-    supported = _supported_only(clean, source.evidence)
-    joined, rests_on = supported, source.rests_on
-    if source.skeleton is not None:
-        joined, rests_on = source.skeleton.joined(supported, source.concordance)
-    found = judged(_statements(joined), source.concordance, rests_on, source.superseded)
+    clean = _without_marks(draft)
+    return _checked(_Listed.of(clean, source), clean.narratives, source, limit)
+
+
+def _checked(listed: _Listed, narratives: Mapping[str, str], source: Source, limit: Limit) -> CheckedDraft:
+    found, narratives = listed.found, _tidied(narratives, source)
+    joined = listed.joined.model_copy(update=narratives)
     kept = _limited(_quoting(_without(joined, found.taken_out), found.quoted), source, limit)
-    texts = _texts_by_field(_without(supported, found.unsupported))
+    texts = _texts_by_field(_without(listed.supported.model_copy(update=narratives), found.unsupported))
     # An operator's own part says in its own words what the rest says: it is compared with nothing.
     raw = {"raw": kept.raw_texts} if kept.raw_texts else {}
     problems = (
@@ -227,21 +259,20 @@ def check_draft(draft: Draft, source: Source, limit: Limit = NO_LIMIT) -> Checke
         ),
         *(problem for text in texts.get(SHORT, ()) for problem in compared_short(text, source.beside, source.policy)),
     )
-    dropped = {field: sum(len(unsupported(text, source.evidence)) for text in texts) for field, texts in _lists(clean)}
     return CheckedDraft(
         draft=kept,
-        unsupported_claims=sum(dropped.values()),
+        unsupported_claims=sum(listed.dropped.values()),
         problems=_described(problems),
         evidence=_evidence(kept, found.rests_on, source),
         unsupported_statements=sum(map(len, found.unsupported.values())),
-        removed=_described((*_invented_items(dropped), *found.removed)),
+        removed=_described((*_invented_items(listed.dropped), *found.removed(_said(kept)))),
     )
 
 
-def _tidied(draft: Draft, source: Source) -> Draft:
-    """The draft of a model with its narratives tidied."""
+def _tidied(narratives: Mapping[str, str], source: Source) -> dict[str, str]:
+    """The narratives of a draft; those of a model are tidied."""
     if source.quotable is None:
-        return draft
+        return dict(narratives)
     measures = Measures(
         source.evidence,
         source.concordance,
@@ -250,9 +281,7 @@ def _tidied(draft: Draft, source: Source) -> Draft:
         may_speak_of_format=source.beside.said_of_format,
         max_repetition=source.policy.max_repetition,
     )
-    return draft.model_copy(
-        update={field: tidied(text, measures, source.quotable) for field, text in draft.narratives.items()}
-    )
+    return {field: tidied(text, measures, source.quotable) for field, text in narratives.items()}
 
 
 def _faults(problems: Iterable[Problem], source: Source) -> Iterator[Problem]:
@@ -271,12 +300,18 @@ def _limited(joined: Draft, source: Source, limit: Limit) -> Draft:
 
 
 def _quoting(draft: Draft, quoted: Mapping[str, Iterable[str]]) -> Draft:
-    """The draft with these lines at the ends of its lists, but for what it says already."""
-    said = "\n".join(text for listed in _texts_by_field(draft).values() for text in listed)
+    """The draft with these lines at the ends of its lists, but for what it says already. Those for which a list has no
+    room are key points."""
+    said = _said(draft)
     new = {name: [line for line in lines if said_by(line)[1] not in said] for name, lines in quoted.items()}
-    return draft.model_copy(
-        update={name: [*getattr(draft, name), *lines][: LENGTHS_MAX[name]] for name, lines in new.items()}
-    )
+    lists = {name: [*getattr(draft, name), *lines] for name, lines in new.items() if name != KEY_POINTS}
+    over = [line for name, listed in lists.items() for line in listed[LENGTHS_MAX[name] :]]
+    lists[KEY_POINTS] = [*draft.key_points, *new.get(KEY_POINTS, ()), *over]
+    return draft.model_copy(update={name: listed[: LENGTHS_MAX[name]] for name, listed in lists.items()})
+
+
+def _said(draft: Draft) -> str:
+    return "\n".join(text for listed in _texts_by_field(draft).values() for text in listed)
 
 
 def _evidence(draft: Draft, rests_on: Mapping[str, tuple[int, ...]], source: Source) -> RecordEvidence:

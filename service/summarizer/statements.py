@@ -11,7 +11,7 @@ message gave another value to what it says. A narrative is judged sentence by se
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -19,6 +19,7 @@ from abridged.service.domain.message import Role
 from abridged.service.extraction.cues import asks, is_decision, leaves_open
 from abridged.service.extraction.passages import speaker_of
 from abridged.service.extraction.replaced import superseding
+from abridged.service.extraction.talk import said_by
 from abridged.service.grounding.draft import Problem, ProblemCode
 from abridged.service.grounding.polarity import contradicting
 from abridged.service.grounding.roles import decides, only_proposed
@@ -31,6 +32,9 @@ from abridged.service.text.phrases import Phrase, has_phrase
 from abridged.service.text.secrets import mask_secrets
 from abridged.service.text.sentences import clipped, sentences
 
+KEY_POINTS: Final = "key_points"
+"""The list of what is quoted and belongs to no other."""
+
 _Numbers = tuple[int, ...]
 
 _SUPERSEDABLE: Final = frozenset({"decisions", "action_items"})
@@ -42,30 +46,42 @@ class Judged:
     """The statements of a draft, by list.
 
     Attributes:
-        taken_out: The items that may not stay.
-        quoted: The lines that stand in their place, by list: a line of a decision or of an open point in the list of
-            its statement, and any other among the key points.
-        unsupported: The items that nothing in the source is near.
+        given_way: The items in whose place the source is quoted, by list, with the lines.
+        unsupported: The items that nothing in the source is near, or nothing that can be quoted.
+        outdated: The items that a later message gives another value.
+        quoted: The quoted lines, each once, by the list that it stands in: a line of a decision or of an open point in
+            the list of its statement, and any other among the key points.
         rests_on: The messages of all statements that stay and of the quoted lines.
-        removed: Why items that a model wrote were taken out: lists, counts and message numbers, no text.
     """
 
-    taken_out: Mapping[str, frozenset[str]]
-    quoted: Mapping[str, tuple[str, ...]]
+    given_way: Mapping[str, Mapping[str, tuple[str, ...]]]
     unsupported: Mapping[str, frozenset[str]]
+    outdated: Mapping[str, frozenset[str]]
+    quoted: Mapping[str, tuple[str, ...]]
     rests_on: Mapping[str, _Numbers]
-    removed: tuple[Problem, ...]
-
-
-@dataclass(slots=True)
-class _List:
-    quoted: dict[str, _Numbers] = field(default_factory=dict)
-    unsupported: set[str] = field(default_factory=set)
-    outdated: set[str] = field(default_factory=set)
 
     @property
-    def taken_out(self) -> frozenset[str]:
-        return frozenset((*self.quoted, *self.unsupported, *self.outdated))
+    def taken_out(self) -> Mapping[str, frozenset[str]]:
+        """The items that may not stay, by list."""
+        return {
+            name: frozenset((*given_way, *self.unsupported[name], *self.outdated[name]))
+            for name, given_way in self.given_way.items()
+        }
+
+    def removed(self, told: str) -> Iterator[Problem]:
+        """The reasons why items that a model wrote are not in a record that says what is `told`: lists, counts and
+        message numbers, no text."""
+        for name, given_way in self.given_way.items():
+            standing = [[line for line in lines if said_by(line)[1] in told] for lines in given_way.values()]
+            lost = [lines for lines, stand in zip(given_way.values(), standing, strict=True) if not stand]
+            for lines, fate in ((list(filter(None, standing)), "gave way to"), (lost, "have no room even for")):
+                if lines:
+                    of = _messages(self.rests_on[line] for some in lines for line in some)
+                    yield Problem(
+                        ProblemCode.UNPROVED, f"{name}: {len(lines)} are not proved, and {fate} the words of {of}"
+                    )
+            if count := len(self.unsupported[name]):
+                yield Problem(ProblemCode.NO_EVIDENCE, f"{name}: {count} rest on no message and were taken out")
 
 
 def judged(
@@ -76,36 +92,37 @@ def judged(
 ) -> Judged:
     """The statements, given by list, before what their source says. Statements in `rests_on` rest on these messages,
     and `superseded` are values that no longer hold, with the messages that say so."""
-    if concordance.is_empty:
-        nothing = dict.fromkeys(statements, frozenset[str]())
-        return Judged(nothing, {}, nothing, rests_on, ())
+    given_way: dict[str, dict[str, tuple[str, ...]]] = {name: {} for name in statements}
+    gone: dict[str, set[str]] = {name: set() for name in statements}
+    outdated: dict[str, set[str]] = {name: set() for name in statements}
+    places: dict[str, str] = {}
     rests = dict(rests_on)
-    quoted: dict[str, list[str]] = {}
-    lists: dict[str, _List] = {}
-    for name, texts in statements.items():
-        found = lists[name] = _List()
+    for name, texts in statements.items() if not concordance.is_empty else ():
         for text in dict.fromkeys(texts):
             if text in rests_on:
                 if _is_outdated(name, text, rests_on[text], concordance, superseded):
-                    found.outdated.add(text)
+                    outdated[name].add(text)
                 continue
             testimony = concordance.testimony(text, lambda line: bool(superseding(line, superseded)))
             if testimony.is_proof and not (name == "decisions" and _is_proposal(text, testimony, concordance)):
                 rests[text] = testimony.numbers
-            elif testimony.lines:
-                found.quoted[text] = testimony.numbers
-                for line in testimony.lines:
-                    said, numbers = quotation(line)
-                    quoted.setdefault(name if _is_of(name, line.text) else "key_points", []).append(said)
-                    rests.setdefault(said, numbers)
-            else:
-                found.unsupported.add(text)
+                continue
+            lines = {said: line for line in testimony.lines if (said := quotation(line)[0])}
+            if not lines:
+                gone[name].add(text)
+                continue
+            given_way[name][text] = tuple(lines)
+            for said, line in lines.items():
+                rests.setdefault(said, line.passage.numbers)
+                if _is_of(name, line.text):
+                    places[said] = name
+                places.setdefault(said, KEY_POINTS)
     return Judged(
-        {name: found.taken_out for name, found in lists.items()},
-        {name: tuple(filter(None, dict.fromkeys(lines))) for name, lines in quoted.items()},
-        {name: frozenset(found.unsupported) for name, found in lists.items()},
+        given_way,
+        {name: frozenset(texts) for name, texts in gone.items()},
+        {name: frozenset(texts) for name, texts in outdated.items()},
+        {name: tuple(said for said, place in places.items() if place == name) for name in {*places.values()}},
         rests,
-        tuple(problem for name, found in lists.items() for problem in _removals(name, found)),
     )
 
 
@@ -177,15 +194,6 @@ def narrative_problems(field: str, text: str, concordance: Concordance) -> Itera
         yield Problem(
             ProblemCode.OTHER_SPEAKER, f"{field} gives to one speaker what another says in {_messages(by_others)}"
         )
-
-
-def _removals(name: str, found: _List) -> Iterator[Problem]:
-    if found.quoted:
-        count, said = len(found.quoted), _messages(found.quoted.values())
-        yield Problem(ProblemCode.UNPROVED, f"{name}: {count} are not proved, and gave way to the words of {said}")
-    if found.unsupported:
-        count = len(found.unsupported)
-        yield Problem(ProblemCode.NO_EVIDENCE, f"{name}: {count} rest on no message and were taken out")
 
 
 def _messages(numbers: Iterable[_Numbers]) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import ClassVar
 
 import pytest
 
@@ -12,7 +13,7 @@ from abridged.service.domain.message import Message, Role
 from abridged.service.domain.record import FormName, RecordContext, RecordEvidence, SummaryRecord
 from abridged.service.extraction.extract import Extract
 from abridged.service.grounding.draft import ProblemCode
-from abridged.service.grounding.support import concordance_of
+from abridged.service.grounding.support import Concordance, concordance_of
 from abridged.service.prompts.prompt import CHAIN_TEMPLATE, PromptInput, prompt_of
 from abridged.service.summarizer.check import REPLACEABLE, CheckedDraft, Source, check_draft, check_last
 from abridged.service.summarizer.draft import Draft, DraftChange, DraftItem, schema_for, with_changes
@@ -173,6 +174,28 @@ def test_the_extracts_part_replaces_a_narrative_about_something_else_if_no_other
     assert (replaced.problems, replaced.unsupported_statements) == ((), 1)
     assert "nightly import" in replaced.draft.summary
     assert check_last(refusal, source).problems != ()
+
+
+def test_an_answer_is_joined_with_what_code_keeps_once():
+    """A narrative that gives way to the extract's changes no list."""
+
+    class Recorded(Skeleton):
+        joins: ClassVar[list[Draft]] = []
+
+        def joined(self, draft: Draft, concordance: Concordance) -> tuple[Draft, Mapping[str, tuple[int, ...]]]:
+            self.joins.append(draft)
+            return super().joined(draft, concordance)
+
+    source = source_of(*TALK)
+    assert source.skeleton is not None
+    kept = source.skeleton
+    draft = Draft.of_text("The user and the assistant discussed several topics.")
+
+    replaced = check_last(draft, replace(source, skeleton=Recorded(kept.extract, kept.rests_on, kept.said)))
+
+    assert replaced == check_last(draft, source)
+    assert replaced.draft.summary != draft.summary
+    assert len(Recorded.joins) == 1
 
 
 def test_a_narrative_is_completed_by_whole_lines_that_fit_beside_the_lists():

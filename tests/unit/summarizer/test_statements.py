@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from abridged.service.domain.message import Message, Role
+from abridged.service.domain.record import DECISIONS_MAX, KEY_POINTS_MAX
 from abridged.service.grounding.support import concordance_of
 from abridged.service.prompts.prompt import repair_text
 from abridged.service.summarizer.check import CheckedDraft, Source, check_draft
@@ -66,7 +67,7 @@ def test_what_code_knows_the_messages_of_needs_no_proof_and_is_no_fault_of_an_an
 
     assert found.taken_out["decisions"] == found.unsupported["decisions"] == {invented}
     assert found.rests_on == {known: (2,)}
-    assert [problem.detail for problem in found.removed] == ["decisions: 1 rest on no message and were taken out"]
+    assert [problem.detail for problem in found.removed("")] == ["decisions: 1 rest on no message and were taken out"]
 
 
 def test_statements_that_nothing_is_near_are_taken_out():
@@ -120,6 +121,47 @@ def test_what_a_record_says_is_not_quoted_again():
     assert found.draft.key_points == []
 
 
+def test_a_message_is_quoted_once_in_the_list_that_it_belongs_to():
+    """The order of the lists does not matter: a decision stands among the decisions."""
+    said = "We decided to keep the old fence of the garden until spring."
+    point, decision = "The garden's fence stays.", "The fence of the garden is kept until summer."
+
+    found = check_draft(parsed(record(NARRATIVE, key_points=[point], decisions=[decision])), source((*SAID, said)))
+
+    assert (found.draft.key_points, found.draft.decisions) == ([], [f"user: {said}"])
+    assert [reason.partition(" ")[0] for reason in found.removed] == ["unproved:", "unproved:"]
+
+
+def test_a_quotation_for_which_a_list_has_no_room_is_a_key_point_or_is_counted():
+    """Reasons do not say of words that they stand where they fell off a full list."""
+    said = "We decided to keep the old fence of the garden until spring."
+    proved = [f"Crate {n} has the code K-{n}00." for n in range(KEY_POINTS_MAX)]
+    twisted = "The fence of the garden is kept until summer."
+
+    def found(points: list[str]) -> CheckedDraft:
+        lists = {"key_points": points, "decisions": [*proved[:DECISIONS_MAX], twisted][-DECISIONS_MAX:]}
+        draft = parsed(record(NARRATIVE, **lists))
+        draft.decisions[:1] = proved[:2]
+        return check_draft(draft, source((*SAID, *proved, said)))
+
+    assert found([]).draft.key_points == [f"user: {said}"]
+    assert "decisions: 1 are not proved, and gave way to the words of message 37" in found([]).removed[0]
+    full = found(proved)
+    assert said not in "\n".join((*full.draft.key_points, *full.draft.decisions))
+    assert full.removed == ("unproved: decisions: 1 are not proved, and have no room even for the words of message 37",)
+
+
+def test_a_statement_whose_source_cannot_be_quoted_is_counted():
+    """Words are never divided, so nothing is left of a sentence that begins with one too long for a line."""
+    said = f"{'x' * 400} paints the garden gate green."
+
+    found = check_draft(parsed(record(NARRATIVE, decisions=["Eve paints the garden gate."])), source((*SAID, said)))
+
+    assert (found.draft.decisions, found.draft.key_points) == ([], [])
+    assert found.unsupported_statements == 1
+    assert found.removed == ("no_evidence: decisions: 1 rest on no message and were taken out",)
+
+
 def test_statements_of_a_value_that_no_longer_holds_give_way_to_the_newest_words():
     """Statements that say which value took its place stay; the sentence of a model's narrative goes."""
     said = ("Pin the parser to 3.3.9, please.", "The parser is pinned to 3.3.9.", "The parser gets pinned to 3.4.2.")
@@ -136,7 +178,9 @@ def test_statements_of_a_value_that_no_longer_holds_give_way_to_the_newest_words
     outdated = found({"3.3.9": 3})
     assert (outdated.draft.decisions, outdated.draft.key_points) == ([], ["user: The parser gets pinned to 3.4.2."])
     assert outdated.draft.summary == "Somebody asked for the parser."
-    assert not judged({"key_points": (both,)}, concordance_of(enumerate(messages, 1)), {both: (3,)}).removed
+    assert not judged({"key_points": (both,)}, concordance_of(enumerate(messages, 1)), {both: (3,)}).taken_out[
+        "key_points"
+    ]
 
 
 def test_a_secret_is_masked_where_it_is_quoted():
