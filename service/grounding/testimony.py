@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
 from abridged.service.domain.message import Role
@@ -41,6 +41,9 @@ _OWN_MIN: Final = 0.1
 
 _ADDS: Final = 0.18
 """Share of a statement that a second witness must add."""
+
+_CLOSE: Final = 0.1
+"""The share by which a second may be less near that adds less."""
 
 _ADDS_WITHIN: Final = 6
 """Messages within which it may."""
@@ -283,18 +286,22 @@ def _nearest(said: _Said, spots: Sequence[_Spot], passages: int, is_outdated: Ca
     first = next((spot for spot in ranked if not is_outdated(spot.sentence.text)), None)
     if first is None:
         return []
-    second = _replacing(said, [first], spots)
-    return [first, second] if second else [first, *_adding(said, first, spots, is_outdated)]
+    if second := _replacing(said, [first], spots) or _adding(said, first, spots, is_outdated):
+        return [first, second]
+    least = rank(first) - _CLOSE
+    others = (spot for spot in ranked if spot.source != first.source and spot.parts != first.parts)
+    close = (spot for spot in others if rank(spot) >= least and not is_outdated(spot.sentence.text))
+    return [first, *islice(close, 1)]
 
 
-def _adding(said: _Said, first: _Spot, spots: Sequence[_Spot], is_outdated: Callable[[str], bool]) -> Iterator[_Spot]:
+def _adding(said: _Said, first: _Spot, spots: Sequence[_Spot], is_outdated: Callable[[str], bool]) -> _Spot | None:
     """The sentence near the first that has most of what it lacks, if that is enough."""
     near = (spot for spot in spots if abs(spot.source - first.source) <= _ADDS_WITHIN)
     adds = (
         (said.share([max(0.0, b - a) for a, b in zip(first.parts, spot.parts, strict=True)]), spot) for spot in near
     )
     enough = sorted((one for one in adds if one[0] >= _ADDS), key=lambda one: (one[0], one[1].place), reverse=True)
-    yield from [spot for _, spot in enough if not is_outdated(spot.sentence.text)][:1]
+    return next((spot for _, spot in enough if not is_outdated(spot.sentence.text)), None)
 
 
 def _joint(row: Sequence[_Spot]) -> list[float]:

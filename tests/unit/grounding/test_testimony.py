@@ -250,6 +250,15 @@ def test_of_sentences_that_are_as_near_the_last_is_quoted():
     assert lines(said(early, "Fine.", late).testimony("A meeting takes place near some old mill.")) == [late]
 
 
+def test_of_two_messages_that_are_as_near_both_are_quoted():
+    """Words cannot tell which of the two a statement is about."""
+    oven, fridge = "The oven of the bakery is too small for us.", "The fridge in the bakery hums at night."
+    talk = (oven, *(f"I see, and what is number {n}?" for n in range(9)), fridge)
+    found = said(*talk).testimony("The oven in the bakery hums.")
+
+    assert lines(found) == [oven, fridge]
+
+
 def test_the_time_of_a_statement_is_linear_in_the_source():
     """A value that every message has costs no more than another."""
     text = "The deposit of the shop is 120 EUR, the rent 80 EUR and the key has the number K-{}."
