@@ -16,6 +16,8 @@ from typing import Final, NamedTuple
 from abridged.service.domain.standing_values import MEASURED
 from abridged.service.domain.tokens import TokenSource, calibrated_tokens
 from abridged.service.text.identifiers import VALUES, IdentifierKind
+from abridged.service.text.rows import OF
+from abridged.service.text.words import is_spaceless, word_keys
 
 NUMBERS_MAX: Final = 8
 """Messages that an entry names: the first and the newest ones."""
@@ -249,10 +251,17 @@ def ledger_lines(ledger: Ledger) -> list[str]:
 
 
 def _fact_lines(facts: list[LedgerEntry]) -> list[str]:
-    lines: dict[IdentifierKind | str, str] = {}
-    for fact in sorted(facts, key=lambda fact: (fact.numbers[0], fact.key)):
-        name = _group(fact)
-        lines[name] = f"{lines[name]}; {fact.text}{fact.rest}" if name in lines else fact_text(fact)
+    lines: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    for fact in sorted(facts, key=lambda fact: (fact.numbers[0], fact.context, fact.key)):
+        group = _group(fact)
+        if group not in lines:
+            lines[group] = fact_text(fact)
+        elif labels[group] == fact.context:
+            lines[group] += f", {fact.text}{fact.rest}"
+        else:
+            lines[group] += f"; {fact.context.rpartition(OF)[2]}{fact.text}{fact.rest}"
+        labels[group] = fact.context
     return list(lines.values())
 
 
@@ -347,7 +356,7 @@ def _fitted(
         if (entry.replaced_by and not entry.is_fact) or after > most or _is_said(entry, said):
             others.append(entry)
             continue
-        groups.add(_group(entry))
+        groups.add(_line_of(entry))
         tokens = after
         said = f"{said}\n{fact_text(entry).casefold() if entry.is_fact else entry.key}"
         shown.append(entry)
@@ -370,22 +379,28 @@ def _least_tokens(entry: LedgerEntry, groups: Collection[IdentifierKind | str]) 
     """The fewest tokens with which the window can show an entry beside those of these groups."""
     if not entry.is_fact:
         return entry.tokens + (0 if entry.kind in groups else _GROUP_TOKENS)
-    name = 0 if _group(entry) in groups else entry.context_tokens
+    name = entry.context_tokens
+    if _group(entry) in groups:
+        name = -(-name * len(entry.context.rpartition(OF)[2]) // len(entry.context)) if OF in entry.context else 0
     return entry.tokens + name + (_WAS_TOKENS if entry.replaced_by else 0)
 
 
-def _group(entry: LedgerEntry) -> IdentifierKind | str:
-    """The line that an entry shares with others: facts of one name have one, and identifiers of one kind."""
-    if not entry.is_fact:
-        return entry.kind
-    return f"{_WAS if entry.replaced_by else ''}{entry.context or entry.key}"
+def _line_of(entry: LedgerEntry) -> IdentifierKind | str:
+    """The line that an entry shares with others: identifiers of one kind have one, and facts of a group."""
+    return _group(entry) if entry.is_fact else entry.kind
+
+
+def _group(fact: LedgerEntry) -> str:
+    """The object, in data, or else the name of a fact."""
+    name = fact.context.rpartition(OF)[0] or fact.context or fact.key
+    return f"{_WAS if fact.replaced_by else ''}{name}"
 
 
 def _is_said(entry: LedgerEntry, text: str) -> bool:
     """Return whether the text names the entry; a fact has to be in a line with a word of its name."""
-    if entry.key not in text or not entry.is_fact or not entry.context:
+    if entry.key not in text or not entry.is_fact or not (entry.context or entry.rest):
         return _names_identifier(text, entry)
-    words = entry.context.casefold().rstrip(":= ").split()
+    words = word_keys(entry.context + entry.rest) - word_keys(entry.text)
     return any(
         any(word in near for word in words) and _names_identifier(near, entry)
         for line in text.splitlines()
@@ -407,10 +422,17 @@ def _names_identifier(text: str, entry: LedgerEntry) -> bool:
     start = text.find(key)
     while start >= 0:
         before, after = text[start - 1 : start], text[start + len(key) : start + len(key) + 1]
-        if not (before.isalnum() or after.isalnum() or before in joining or after in joining):
+        if not (_joins(before, key[0], joining) or _joins(after, key[-1], joining)):
             return True
         start = text.find(key, start + 1)
     return False
+
+
+def _joins(beside: str, edge: str, joining: Collection[str]) -> bool:
+    """Return whether a character makes a name longer at whose edge it stands: no space ends a word among ideographs."""
+    if beside.isalnum():
+        return not (is_spaceless(beside) or is_spaceless(edge))
+    return beside in joining
 
 
 _JOINING: Final = frozenset("-_/@#")

@@ -21,6 +21,7 @@ from abridged.service.domain.standing_values import MEASURED, StandingValues
 from abridged.service.text.envelope import unwrap_envelope
 from abridged.service.text.identifiers import SERIES_MIN, IdentifierKind, serial
 from abridged.service.text.mentions import Mention, mentions
+from abridged.service.text.rows import OF
 from abridged.service.text.values import is_listing
 from abridged.service.text.words import word_keys
 
@@ -137,11 +138,11 @@ class _Reading:
     def said_or_alone(self) -> dict[str, Found]:
         """Return the finds without names that only count the rows of data, and without the columns of such rows."""
         counting = serial(key for key, found in self.found.items() if not found.is_said)
-        columns = Counter(found.context for found in self.found.values() if _is_cell(found))
+        columns = Counter(_column(found) for found in self.found.values() if _is_cell(found))
         return {
             key: found
             for key, found in self.found.items()
-            if key not in counting and not (_is_cell(found) and columns[found.context] >= SERIES_MIN)
+            if key not in counting and not (_is_cell(found) and columns[_column(found)] >= SERIES_MIN)
         }
 
     def spare_series(self) -> None:
@@ -215,11 +216,14 @@ def _is_cell(found: Found) -> bool:
     return found.use is Use.TOOL and found.context.endswith("=") and found.kind in MEASURED
 
 
+def _column(found: Found) -> str:
+    return found.context.rpartition(OF)[2]
+
+
 def _is_worth_a_place(mention: Mention) -> bool:
     """Return whether a value that only a tool's result names is worth a place: every line of a log has numbers and
     times that no word stands beside."""
-    is_loose = not mention.words.name or mention.words.name.endswith(": ")
-    return not is_loose or mention.kind not in (IdentifierKind.NUMBER, IdentifierKind.DATE)
+    return mention.words.is_beside or mention.kind not in (IdentifierKind.NUMBER, IdentifierKind.DATE)
 
 
 def _texts(message: Message) -> Iterator[tuple[str, Use]]:

@@ -19,7 +19,8 @@ from abridged.service.text.identifiers import (
     IdentifierKind,
     identifiers_of_masked,
 )
-from abridged.service.text.secrets import MASK, mask_secrets
+from abridged.service.text.rows import as_rows, without_labels
+from abridged.service.text.secrets import MASK, mask_secrets, may_carry_secret
 from abridged.service.text.surroundings import Block, Surroundings
 from abridged.service.text.values import values
 
@@ -41,15 +42,10 @@ _NAMED: Final = re.compile(
 )
 _CODED: Final = re.compile(
     r"(?<![\w-])(?:(?i:reservation|booking|confirmation|record locator|locator|reference|PNR|voucher|coupon|promo)"
-    r"(?:[ _](?i:id|code|number|no\.?|ref))?(?: is|:| =|\":)?[ ]?[\"'(#]?)(?P<code>[A-Z]{5,10})(?![\w-])",
+    r"(?:[ _](?i:id|code|number|no\.?|ref))?(?: is|:| ?=|\":)?[ ]?[\"'(#]?)(?P<code>[A-Z]{5,10})(?![\w-])",
     re.ASCII,
 )
 _HOST: Final = re.compile(r"(?<![\w./@-])[a-z][a-z0-9]{1,20}(?:-[a-z0-9]{1,20}){1,4}-\d{1,6}(?![\w-]|\.\w)")
-_CREDENTIALS: Final = re.compile(
-    r":[^\s/]+@|\s-[up]\s?\S|\s--?(?:user|pass|token|secret|key|auth|header)", re.IGNORECASE
-)
-"""A command with one of these may carry a secret in a form that only its program knows."""
-
 _IN_LINE: Final = r"[^`\n\r\v\f\x1c-\x1e\x85\u2028\u2029]"
 """A character of a span of code that does not end its line, by what str.splitlines takes for an end."""
 
@@ -95,13 +91,15 @@ class Mention(NamedTuple):
 def mentions(text: str, *, said: bool = False) -> Iterator[Mention]:
     """Every identifier of the text that is worth a place in a ledger, in order, without secrets.
 
-    Values that somebody `said` count whatever their form; tools return too many.
+    Values that somebody `said` count whatever their form; tools return too many. Values in data are named by its rows.
     """
     masked = mask_secrets(text)
+    rows = as_rows(masked)
+    masked = rows or masked
     start = 0
     while start < len(masked):
         end = _block_end(masked, start)
-        yield from _of_block(masked[start:end], said=said)
+        yield from _of_block(masked[start:end], said=said, in_rows=rows is not None)
         start = end
 
 
@@ -117,19 +115,20 @@ def _block_end(text: str, start: int) -> int:
     return end
 
 
-def _of_block(block: str, *, said: bool) -> Iterator[Mention]:
+def _of_block(block: str, *, said: bool, in_rows: bool) -> Iterator[Mention]:
+    read = without_labels(block) if in_rows else block
     everything, pairs = _by_place(block)
     if said:
-        everything += _outside(list(values(block.replace(MASK, " " * len(MASK)))), _places(everything))
-    everything += _outside(identifiers_of_masked(block), _places(everything))
+        everything += _outside(list(values(read.replace(MASK, " " * len(MASK)))), _places(everything))
+    everything += _outside(identifiers_of_masked(read), _places(everything))
     everything.sort(key=lambda found: found.start)
-    around = Block(block, everything)
+    around = Block(block, everything, in_rows=in_rows)
     before: Identifier | None = None
     for found in everything:
         if not _counts(found, block, said=said):
             continue
         words = around.around(found, before, said=said)
-        if found.kind is IdentifierKind.NUMBER and not words.name and not _is_long(found):
+        if found.kind is IdentifierKind.NUMBER and not (words.name or words.rest) and not _is_long(found):
             continue
         yield Mention(
             IdentifierKind.HASH if _SHORT_HASH.fullmatch(found.text) else found.kind,
@@ -167,7 +166,7 @@ def _commands(block: str) -> Iterator[Identifier]:
     places |= {m.start("command"): m["command"] for m in _COMMAND.finditer(block)}
     for start, line in places.items():
         command = line.rstrip(" .,:;")
-        if MASK not in command and not _PROSE.search(command) and not _CREDENTIALS.search(command):
+        if MASK not in command and not _PROSE.search(command) and not may_carry_secret(command):
             yield Identifier(IdentifierKind.COMMAND, command, start)
 
 

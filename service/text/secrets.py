@@ -66,6 +66,9 @@ _USERINFO_RE: Final = re.compile(r"(?P<left>://[^\s/:@]{1,60}:)(?P<userinfo>[^\s
 
 _LONG_RUN_RE: Final = re.compile(r"(?<![\w+/=.-])[\w+/-]{40,500}={0,2}(?![\w+/=.])", re.ASCII)
 
+_CREDENTIALS_RE: Final = re.compile(
+    r":[^\s/]+@|\s-[up]\s?\S|\s--?(?:user|pass|token|secret|key|auth|header)", re.IGNORECASE
+)
 _BLOCK_BEGIN_RE: Final = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _BLOCK_END: Final = "-----END "
 
@@ -73,6 +76,11 @@ _BLOCK_END: Final = "-----END "
 def contains_secret(text: str) -> bool:
     """Return whether masking would change anything."""
     return mask_secrets(text) != text
+
+
+def may_carry_secret(text: str) -> bool:
+    """Return whether a text has the form of a command's credentials, whose end only its program knows."""
+    return _CREDENTIALS_RE.search(text) is not None
 
 
 def mask_secrets(text: str) -> str:

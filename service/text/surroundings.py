@@ -14,11 +14,15 @@ from typing import Final, NamedTuple
 
 from abridged.service.text.identifiers import Identifier, IdentifierKind
 from abridged.service.text.phrases import Phrase, Words, has_phrase, section_of, words_of
-from abridged.service.text.secrets import MASK
+from abridged.service.text.rows import label_of
+from abridged.service.text.secrets import MASK, may_carry_secret
 from abridged.service.text.sentences import is_question
 from abridged.service.text.words import is_spaceless, word_keys
 
-NAME_WORDS_MAX: Final = 3
+NAME_WORDS_MAX: Final = 4
+NAME_CHARS_MAX: Final = 60
+REST_CHARS_MAX: Final = 40
+LONG_REST_CHARS_MAX: Final = 60
 REACH_BEFORE: Final = 100
 REACH_AFTER: Final = 40
 """Characters before and after a value among which the words of its name are looked for."""
@@ -66,7 +70,7 @@ _BESIDE: Final = re.compile(r"[ \u00a0\u202f]{0,2}")
 
 _CLAUSE_END: Final = r"(?=,(?![0-9])|[;!?\n\u3002\uff0c]|\.?\s{0,3}$|\.\s(?![0-9]))"
 _CLAUSE: Final = re.compile(
-    rf"[ \u00a0\u202f]?[^\s,.;:!?\u3002\uff0c\uff1b\uff1a](?:[^,;!?\n\u3002\uff0c]|,(?=[0-9])){{0,23}}?{_CLAUSE_END}"
+    rf"[ \u00a0\u202f]?[^\s,.;:!?\u3002\uff0c\uff1b\uff1a](?:[^,;!?\n\u3002\uff0c]|,(?=[0-9])){{0,59}}?{_CLAUSE_END}"
 )
 """The end of a clause of at most 24 characters; a comma within a number ends none."""
 
@@ -80,6 +84,12 @@ _PARTS_MAX: Final = 3
 _LABELLING: Final = re.compile(r"[\"']?[ \t]{0,3}(?:=>|[:=\uff1a])[ \t]{0,12}[\"']?")
 _LABEL_CHARS_MIN: Final = 4
 """Characters of a label, such as the key of a JSON object, that names its value by itself."""
+
+_OPENING: Final = "\u3002\u3001\uff0c\uff1b\uff1a\u300c\u300d\uff08\uff09"
+"""Marks that may stand before a run of a script without spaces."""
+
+_PARTING: Final = re.compile(r"[,;!?|\t\n\u3001\u3002\uff0c\uff1b(\u2014]|[.:] |  | [-\u2013] ")
+"""Marks between clauses, and between the columns of a table."""
 
 _ARROW: Final = re.compile(r"\s{0,3}(?:->|=>|\u2192|\u21d2)\s{0,3}")
 
@@ -103,14 +113,15 @@ class Surroundings(NamedTuple):
     changes: bool = False
     supposed: bool = False
     dropped: bool = False
+    is_beside: bool = False
     replaces: str = ""
 
 
 class Block:
     """A text whose secrets are masked, with the identifiers found in it, in order."""
 
-    def __init__(self, text: str, found: list[Identifier]) -> None:
-        self._text = text
+    def __init__(self, text: str, found: list[Identifier], *, in_rows: bool = False) -> None:
+        self._text, self._in_rows = text, in_rows
         self._words = _without_values(text.replace(MASK, " " * len(MASK)), found)
         self._named = {one.start: one.start + len(one.text) for one in found if one.kind not in _NEVER_NAMES}
 
@@ -121,13 +132,17 @@ class Block:
         opening, closing = self._sentence_start(found.start), self._sentence_end(end)
         # Only a neighbour of the same kind gives way: `deploy v2 -> prod-7` renames nothing.
         is_turned = before is not None and before.kind is found.kind and self._turns_into(before, found)
+        name, is_beside = self._name(found)
+        rest = self._rest(end, REST_CHARS_MAX if name else LONG_REST_CHARS_MAX)
+        if not (name or self._tells(end, end + len(rest))):
+            name = self._name_behind(end, closing)
+        if may_carry_secret(f"{name} {rest}"):
+            name = rest = ""
         around = Surroundings(
-            self._name(found, closing),
-            self._rest(end),
-            replaces=before.text if before is not None and is_turned else "",
+            name, rest, is_beside=is_beside, replaces=before.text if before is not None and is_turned else ""
         )
         if not said:
-            return around._replace(about=word_keys(around.name))
+            return around._replace(about=word_keys(name + rest))
         sentence = self._text[opening:closing]
         changes = section_of(Phrase.CORRECTS).search(sentence) is not None
         return around._replace(
@@ -147,42 +162,62 @@ class Block:
         stop = _STOP.search(self._text, end, reach)
         return stop.start() if stop is not None else reach
 
-    def _name(self, found: Identifier, closing: int) -> str:
-        """The telling words nearest to the identifier, in the order of the text. A row of data is named by its own line
-        as long as that has any."""
-        start, end = found.start, found.start + len(found.text)
-        begin = max(0, start - REACH_BEFORE)
+    def _name(self, found: Identifier) -> tuple[str, bool]:
+        """The text before an identifier from the telling words nearest to it on, as it was written, and whether the
+        last of them stands beside it or labels it. A row of data is named by its own line as long as that has any."""
+        start = found.start
+        begin = max(0, start - REACH_BEFORE, self._text.rfind(MASK, 0, start) + 1)
         line = self._text.rfind("\n", begin, start) + 1
+        if self._in_rows and (label := label_of(self._text, start)):
+            return label, True
         near = list(self._telling(line or begin, start))
         if not near and found.kind not in _TELL_THEMSELVES:
             near = list(self._telling(begin, start))
-        ranked = [(start - at - len(word), at, word) for at, word in near]
-        away, _, nearest = min(ranked, default=(0, 0, ""))
-        joining, room = self._text[start - away : start], float(NAME_WORDS_MAX)
+        if not near:
+            return "", False
+        at, nearest = near[-1]
+        joining = self._text[at + len(nearest) : start]
+        if _LABELLING.fullmatch(joining) is not None and len(nearest) >= _LABEL_CHARS_MIN:
+            return f"{nearest}=", True
+        lead = self._lead(near, start)
         if _LABELLING.fullmatch(joining) is not None:
-            joining, room = "=", room if len(nearest) < _LABEL_CHARS_MIN else 1.0
-        elif not near or _BESIDE.fullmatch(joining) is None:
-            joining = ": "
-            ranked += [(at - end + _AFTER_COSTS, at, word) for at, word in self._telling(end, closing)]
-        taken: list[tuple[int, str]] = []
-        for _, at, word in sorted(ranked):
-            if room <= 0:
-                break
-            taken.append((at, word))
-            room -= len(word) / _SPACELESS_CHARS_A_WORD if is_spaceless(word) else 1
-        return " ".join(word for _, word in sorted(taken)) + joining if taken else ""
+            return f"{_in_line(self._text[lead : at + len(nearest)])}=", True
+        written = _in_line(self._text[lead:start]).lstrip(_OPENING)
+        return written + " " * self._text[start - 1].isspace(), _BESIDE.fullmatch(joining) is not None
 
-    def _rest(self, end: int) -> str:
+    def _lead(self, near: list[tuple[int, str]], start: int) -> int:
+        """The place of the first word of a name: of the nearest in one clause, if that has any, and close by."""
+        room = float(NAME_WORDS_MAX)
+        lead = start
+        for at, word in reversed(near):
+            between = self._words[at + len(word) : lead]
+            is_far = room <= 0 or start - at > NAME_CHARS_MAX
+            if lead < start and (is_far or _PARTING.search(between) is not None):
+                break
+            lead = at
+            room -= len(word) / _SPACELESS_CHARS_A_WORD if is_spaceless(word) else 1
+        return lead
+
+    def _name_behind(self, end: int, closing: int) -> str:
+        """The first telling words behind an identifier."""
+        behind = [word for _, word in self._telling(end, closing)]
+        return " ".join(behind[:NAME_WORDS_MAX]) + ": " if behind else ""
+
+    def _rest(self, end: int, chars_max: int) -> str:
         """The end of the clause after a value, if it is short, and further values that only commas set off: `5 mg`
         `la sera`, `Halle 3` `, Tor 12`."""
         closed = _CLAUSE.match(self._text, end)
-        at = closed.end() if closed is not None else end
+        at = closed.end() if closed is not None and closed.end() - end <= chars_max else end
         for _ in range(_PARTS_MAX):
             part = _PART.match(self._text, at)
             if part is None:
                 break
             at = part.end()
         return self._text[end:at].rstrip()
+
+    def _tells(self, begin: int, end: int) -> bool:
+        """Return whether a stretch has a telling word."""
+        return next(self._telling(begin, end), None) is not None
 
     def _telling(self, begin: int, end: int) -> Iterator[tuple[int, str]]:
         """The words of a stretch that name something, with their places. One that is cut off at the stretch's begin is
@@ -230,6 +265,10 @@ def _without_values(text: str, found: list[Identifier]) -> str:
             at = end
     kept.append(text[at:])
     return "".join(kept)
+
+
+def _in_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 @cache

@@ -214,7 +214,7 @@ def test_a_fact_is_shown_with_its_name_or_not_at_all():
         "Facts as written:",
         "was drawbar force: 14.2 kN",
         "gate A-17",
-        "slots: 08:30; 09:15",
+        "slots: 08:30, 09:15",
         "drawbar force: 9.8 kN",
         "Identifiers as written:",
         "ticket: OPS-1",
@@ -404,7 +404,7 @@ def test_a_short_result_is_read_as_what_people_say():
     """A short result has the few values that somebody asked for."""
     result = appended(1, 10, message=Message("m1", Role.TOOL, '{"limits": {"memory": "2304Mi"}}', tool_call_id="c"))
 
-    assert [(one.text, one.context) for one in found_in([result], (), NO_LEDGER)[0]] == [("2304Mi", "memory=")]
+    assert [(one.text, one.context) for one in found_in([result], (), NO_LEDGER)[0]] == [("2304Mi", "limits > memory=")]
 
 
 def test_a_record_is_not_repeated_by_the_ledger():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from abridged.service.text.mentions import Mention, mentions
-from abridged.service.text.surroundings import NAME_WORDS_MAX, REACH_BEFORE
+from abridged.service.text.surroundings import NAME_CHARS_MAX, NAME_WORDS_MAX, REACH_BEFORE
 from tests.support.growth import grows_linearly
 
 
@@ -17,27 +17,42 @@ def last(text: str) -> Mention:
 @pytest.mark.parametrize(
     ("text", "name", "value"),
     [
-        ("So the retry budget needs to be PT1H15M now.", "retry budget needs: ", "PT1H15M"),
-        ("Ask OPS-4411 first. The release deadline is 2024-05-15.", "first release deadline: ", "2024-05-15"),
-        ("We are down to 9.8 kN of drawbar force.", "drawbar force: ", "9.8 kN"),
-        ("The ribbon is Pantone 7527 C again.", "ribbon Pantone ", "7527 C"),
+        ("So the retry budget needs to be PT1H15M now.", "retry budget needs to be ", "PT1H15M"),
+        ("Ask OPS-4411 first. The release deadline is 2024-05-15.", "release deadline is ", "2024-05-15"),
+        ("We are down to 9.8 kN of drawbar force.", "", "9.8 kN"),
+        ("The ribbon is Pantone 7527 C again.", "ribbon is Pantone ", "7527 C"),
         ('{"miete_kalt": "998,00"}', "miete_kalt=", "998,00"),
         ("limits:\n  memory: 2304Mi", "memory=", "2304Mi"),
-        ("P1851 is at 0.0004 mm", "P1851: ", "0.0004 mm"),
-        ("岸田さんの定期代が月額15,000円から変わります", "岸田 定期代 月額", "15,000円"),
+        ("P1851 is at 0.0004 mm", "P1851 is at ", "0.0004 mm"),
+        ("岸田さんの定期代が月額15,000円から変わります", "岸田さんの定期代が月額", "15,000円"),
         ("17 mm", "", "17 mm"),
     ],
 )
-def test_a_value_has_the_telling_words_that_are_nearest_to_it(text, name, value):
-    """The name leaves out other values and words of grammar; a joining word says whether they stand beside it."""
+def test_a_value_is_named_by_the_text_from_the_telling_words_nearest_to_it(text, name, value):
+    """The name is as it was written, and begins with a telling word of the same clause."""
     found = last(text)
 
     assert (found.words.name, found.text) == (name, value)
 
 
-def test_a_word_after_the_value_names_it_if_none_before_it_does():
-    """The word counts as one that stands further away."""
-    assert last("47 % of the pallets").words.name == "pallets: "
+def test_words_after_the_value_name_it_if_none_before_it_does():
+    """They stand in what is read with it, or else before it."""
+    assert (last("47 % of the pallets").words.name, last("47 % of the pallets").words.rest) == ("", " of the pallets")
+    assert last("47 %, of all that came on Tuesday: pallets").words.name == "came Tuesday pallets: "
+
+
+def test_columns_of_a_line_name_their_own_values():
+    """The words of another column do not."""
+    said = {one.text: one.words.name for one in mentions("Advance   £265,625    Share 85%\nProduct | 4.39%", said=True)}
+
+    assert said == {"£265,625": "Advance ", "85%": "Share ", "4.39%": "Product | "}
+
+
+def test_credentials_of_a_command_name_nothing():
+    """Only its program knows where they end."""
+    said = list(mentions("Run curl -u bob:hunter22abcDEF@x for OPS-4411, then stop", said=True))
+
+    assert ("OPS-4411", "") in [(one.text, one.words.name) for one in said]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +61,7 @@ def test_a_word_after_the_value_names_it_if_none_before_it_does():
         ("Der Wagen steht in Halle 3, Tor 12, bitte sehr.", "3", ", Tor 12"),
         ("oggi ha portato il Ramipril a 5 mg la sera, aggiornate", "5 mg", " la sera"),
         ("proszę dzwonić: 22 640 11 93 wew. 214, bo", "22 640 11 93", " wew. 214"),
-        ("Das Konto 47110 haben sie gestern noch einmal geprüft, aber nicht gesperrt.", "47110", ""),
+        ("Das Konto 47110 haben sie gestern noch einmal sorgfältig geprüft, aber nicht gesperrt.", "47110", ""),
         ("It is 9.8 kN. Then we stop.", "9.8 kN", ""),
     ],
 )
@@ -61,14 +76,15 @@ def test_a_name_is_bounded():
     """The bounds are its number of words, and their distance."""
     words = " ".join(f"Hauptwort{letter}" for letter in "abcdefgh")
 
-    assert len(last(f"{words} 2024-05-15").words.name.split()) == NAME_WORDS_MAX
+    assert last(f"{words} 2024-05-15").words.name == " ".join(words.split()[-NAME_WORDS_MAX:]) + " "
+    assert len(last("Verantwortung " * 9 + "2024-05-15").words.name) <= NAME_CHARS_MAX + len("Verantwortung ")
     assert last(f"Frist {'ist ' * REACH_BEFORE}2024-05-15").words.name == ""
 
 
 def test_a_row_of_data_is_named_by_its_own_line():
     """The line needs at least one word."""
     assert last("Kabine und Aufzug\nLast 450 kg").words.name == "Last "
-    assert last("Kabine und Aufzug\n450 kg").words.name == "Kabine Aufzug: "
+    assert last("Kabine und Aufzug\n450 kg").words.name == "Kabine und Aufzug "
 
 
 def test_a_secret_names_nothing():
