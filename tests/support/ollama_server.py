@@ -45,7 +45,8 @@ class FakeOllama:
     """The server. `behaviour`, `manner` and `models` may be replaced while it runs.
 
     `loaded` says whether the models are in memory at the start; `load_gate`, when not set, keeps loads waiting;
-    `load_error` fails them; a text takes `embedding_s` to become a vector; `hidden_paths` answer 403, as a proxy may.
+    `load_error` fails them; `on_embedding` hears how many texts are to become vectors and may drop the connection, by
+    raising ConnectionError; `hidden_paths` answer 403, as a proxy may.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class FakeOllama:
         self.load_s = load_s
         self.load_error = ""
         self.embedding_numbers = 3
-        self.embedding_s = 0.0
+        self.on_embedding: Callable[[int], None] = lambda _texts: None
         self.hidden_paths: set[str] = set()
         self.load_gate = asyncio.Event()
         self.load_gate.set()
@@ -226,7 +227,7 @@ class FakeOllama:
         if tokens > self.manner.default_context and request.json.get("truncate") is False:
             await reply.json(400, {"error": "the input length exceeds the context length"})
             return
-        await asyncio.sleep(self.embedding_s * len(texts))
+        self.on_embedding(len(texts))
         padding = [1.0] * (self.embedding_numbers - 2)
         vectors = [[len(text) / 1_000, count_tokens(text) / 100, *padding] for text in texts]
         await reply.json(200, {"model": model.name, "embeddings": vectors, "prompt_eval_count": tokens})
