@@ -51,13 +51,14 @@ NAMED_ONLY = frozenset({"open", "recall", "prepared", "encrypted"}) | IN_DATABAS
 
 USUAL = tuple(name for name in NAMES if name not in NAMED_ONLY)
 
-COST, QUALITY, ROOM, WRITTEN, EXTRACTION, BEAM = "cost", "quality", "room", "written", "extraction", "beam"
+COST, QUALITY, ROOM, WRITTEN, EXTRACTION = "cost", "quality", "room", "written", "extraction"
+BEAM, LOCOMO = "beam", "locomo"
 """Measurements that count and do not time."""
 
 GROWTH, MEMORY = "growth", "memory"
 """Measurements that compare figures of one run."""
 
-ALONE = (COST, QUALITY, ROOM, WRITTEN, EXTRACTION, BEAM, GROWTH, MEMORY)
+ALONE = (COST, QUALITY, ROOM, WRITTEN, EXTRACTION, BEAM, LOCOMO, GROWTH, MEMORY)
 """Measurements without rounds."""
 
 HEADINGS = ("figure", "what", "median", "spread", "ratio", "target", "")
@@ -80,7 +81,7 @@ DISTURBED_LOAD = 0.5
     type=click.Choice((*NAMES, *ALONE)),
     multiple=True,
     help="One measurement; repeatable. `open`, `recall`, `prepared`, `encrypted`, `shared`, `postgres`, `cost`, "
-    "`quality`, `room`, `written`, `extraction`, `beam`, `growth` and `memory` run only so.",
+    "`quality`, `room`, `written`, `extraction`, `beam`, `locomo`, `growth` and `memory` run only so.",
 )
 @click.option("--database", metavar="URL", default="", help="A PostgreSQL database for `shared` and `postgres`.")
 @click.option(
@@ -89,7 +90,7 @@ DISTURBED_LOAD = 0.5
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     envvar="ABRIDGED_SHARED_DATA",
     help="Folder of chats (*.jsonl) for `cost`, `quality` and `room`, which generate chats too, and for `extraction`; "
-    "of BEAM's chats for `beam`.",
+    "of BEAM's chats for `beam`, with LoCoMo's talks for `locomo`.",
 )
 @click.option("--model", "model", metavar="OLLAMA:NAME", help="A model for `quality`, besides the built-in ones.")
 @click.option(
@@ -114,6 +115,7 @@ def bench(
     counts what survives in chats that others have written, and takes half a minute. `--only extraction --data FOLDER`
     judges extracts of real chats. `--only beam --data FOLDER` counts the questions of BEAM, a public benchmark, whose
     messages and answers a search finds, beside plain searches, and what stands in a window, and takes half an hour.
+    `--only locomo --data FOLDER` counts those of LoCoMo that a search finds.
     `--only growth` takes the ledger and evidence through ten megabytes of hostile texts.
     `--only memory` appends 100,000 messages and takes six minutes. `--only shared --database URL` measures two sidecars
     on a log in PostgreSQL. `--only postgres --database URL` measures such a log beside bare psycopg, in schemas that it
@@ -146,8 +148,8 @@ def bench(
 
 
 def _print_counted(what: str, data: Path | None, model: str | None, address: str) -> None:
-    """The table of `cost`, `room`, `written`, `extraction`, `growth` or `memory`, the page of `quality`, or `beam`'s
-    section of it."""
+    """The table of `cost`, `room`, `written`, `extraction`, `growth` or `memory`, the page of `quality`, or the
+    section of it of `beam` or `locomo`."""
     from abridged.observability.logs import LogSettings, configure_logs
 
     undo = configure_logs(LogSettings(level="error", style="auto", content=False), sys.stderr)
@@ -162,12 +164,18 @@ def _print_counted(what: str, data: Path | None, model: str | None, address: str
             raise click.UsageError("--only extraction judges the chats of a folder: name it with --data")
         _print(extraction.HEADINGS, tuple(extraction.rows(data)))
     elif what == BEAM:
-        from bench.quality import beam_page, beam_windows, searching
+        from bench.quality import beam, beam_page, beam_windows, searching
 
         if data is None:
             raise click.UsageError("--only beam asks the questions of BEAM's chats: name their folder with --data")
-        click.echo(beam_page.section(asyncio.run(searching.counted(data, _progress))) + "\n")
+        click.echo(beam_page.section(asyncio.run(searching.counted(beam.beam_chats(data), _progress))) + "\n")
         click.echo(beam_page.windows(asyncio.run(beam_windows.held(data, _progress))))
+    elif what == LOCOMO:
+        from bench.quality import locomo, searching
+
+        if data is None:
+            raise click.UsageError("--only locomo asks the questions of LoCoMo's talks: name their folder with --data")
+        click.echo(locomo.section(asyncio.run(searching.counted(locomo.locomo_talks(data), _progress))))
     elif what == ROOM:
         from bench.quality import room
 

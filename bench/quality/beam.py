@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ SEEN_MAX: Final = 10
 SEEN_FOLDER: Final = "100K"
 SCORED, SEEN = HALVES = ("only scored", "seen")
 
+_UPDATE: Final = "knowledge_update"
 _VALUE: Final = re.compile(r"(?<![\w.])\$?\d[\w.,:/%-]*(?!\w|\))|(?<=[\w,;] )[A-Z][\w.+-]*\w")
 _ANSWERS: Final = ("answer", "ideal_answer", "ideal_summary")
 
@@ -44,6 +45,15 @@ class BeamQuestion:
     sources: frozenset[int]
     values: tuple[str, ...]
     rule: str
+
+    def has_newest_first(self, order: Iterable[Container[int]]) -> bool | None:
+        """Return whether the newest of the messages that update a fact is in one of the order before the oldest; None
+        for a question of something else."""
+        if self.category != _UPDATE or len(self.sources) == 1:
+            return None
+        newest, oldest = max(self.sources), min(self.sources)
+        told = next((found for found in order if newest in found or oldest in found), ())
+        return newest in told and oldest not in told
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +93,14 @@ def _question(
     sources = frozenset(numbers[one] for one in _ids(asked.get("source_chat_ids")) if one in numbers)
     answer = next((str(asked[name]) for name in _ANSWERS if name in asked), "")
     text, question = "\n".join(messages[number - 1][1] for number in sorted(sources)), str(asked["question"])
-    values = (found[0].rstrip(".,:/-") for found in _VALUE.finditer(answer))
-    told = [value for value in dict.fromkeys(values) if value and not _has(question, value) and _has(text, value)]
-    return BeamQuestion(category, question, sources, tuple(told), str(asked.get("instruction_being_tested", "")))
+    told = told_values(answer, question, text)
+    return BeamQuestion(category, question, sources, told, str(asked.get("instruction_being_tested", "")))
+
+
+def told_values(answer: str, question: str, text: str) -> tuple[str, ...]:
+    """The values of an answer that its sources' text has, and the question has not."""
+    values = dict.fromkeys(found[0].rstrip(".,:/-") for found in _VALUE.finditer(answer))
+    return tuple(value for value in values if value and not _has(question, value) and _has(text, value))
 
 
 def _ids(named: object) -> Iterator[int]:

@@ -45,24 +45,38 @@ The same run fills a window of {CONTEXT_LENGTH:,} tokens with each chat, by pass
 as above; an instruction does if it stands there letter by letter. Beside it are the newest messages of the same
 size."""
 
+_NEWEST: Final = f"### The newest statement of an updated fact before the oldest, among the first {FIRST[-1]} hits"
+
 _ANSWERS_NOTE: Final = "BM25 and cosine read passages of one to three sentences, best first."
 
 
 def section(counts: Counts) -> str:
     """The whole section."""
-    parts = [_INTRODUCTION, *_goals(counts)]
+    return "\n\n".join((_INTRODUCTION, *_goals(counts), *tables(counts), *_newest(counts)))
+
+
+def tables(counts: Counts) -> Iterator[str]:
+    """The tables of sources and answers, by halves."""
     for half in HALVES:
         by_category = {category: found for (of, category), found in counts.items() if of == half and found.sources}
         if not by_category:
             continue
-        parts += [
-            f"### A source among the first {FIRST[0]} / {FIRST[1]} hits, chats {half}",
-            _table(by_category, "sources", SOURCES),
-            f"### The answer within {BUDGETS[0]:,} / {BUDGETS[1]:,} tokens of what is found, chats {half}",
-            _ANSWERS_NOTE,
-            _table(by_category, "answers", (NEWEST, *ANSWERS)),
-        ]
-    return "\n\n".join(parts)
+        yield f"### A source among the first {FIRST[0]} / {FIRST[1]} hits, chats {half}"
+        yield _table(by_category, "sources", SOURCES)
+        yield f"### The answer within {BUDGETS[0]:,} / {BUDGETS[1]:,} tokens of what is found, chats {half}"
+        yield _ANSWERS_NOTE
+        yield _table(by_category, "answers", (NEWEST, *ANSWERS))
+
+
+def _newest(counts: Counts) -> Iterator[str]:
+    updates = {half: [one.newest for (of, _), one in counts.items() if of == half and one.newest] for half in HALVES}
+    lines = [("chats", "questions", *SOURCES), ("---",) * (len(SOURCES) + 2)]
+    for half, found in updates.items():
+        if found:
+            totals = [_total(one[name] for one in found) for name in SOURCES]
+            lines.append((half, str(totals[0].whole), *(str(total.part) for total in totals)))
+    yield _NEWEST
+    yield _rows(lines)
 
 
 def windows(counts: Mapping[tuple[str, str], Held]) -> str:
@@ -128,6 +142,13 @@ def _cells(found: Sequence[Counted], kind: str, names: Sequence[str]) -> Iterato
     for name in names:
         first, second = (_sum(found, kind, name, place) for place in range(2))
         yield f"{first.part} / {second.part}"
+
+
+def _total(shares: Iterable[Share]) -> Share:
+    total = Share()
+    for share in shares:
+        total.add(share.part, share.whole)
+    return total
 
 
 def _sum(found: Iterable[Counted], kind: str, name: str, place: int) -> Share:

@@ -1,4 +1,4 @@
-"""Searches of BEAM's chats by a sidecar, beside plain BM25 and plain cosines over whole messages.
+"""Searches of a benchmark's chats by a sidecar, beside plain BM25 and plain cosines over whole messages.
 
 The sidecar gets each chat an exchange an append, in a window that never fills: it has no records beside the messages.
 The sidecar's rivals have the same messages, vectors and count of tokens.
@@ -17,7 +17,7 @@ from typing import Final
 from abridged.service.recall.embedders import WordLlamaEmbedder
 from abridged.service.tokenizers.estimated import EstimatingCounter
 from bench.processes import sidecar_child
-from bench.quality.beam import BeamChat, BeamQuestion, beam_chats, stands
+from bench.quality.beam import BeamChat, BeamQuestion, stands
 from bench.quality.examined import Share
 from bench.quality.rivals import Rivals, exchanges
 from bench.rpc import SidecarCalls
@@ -47,10 +47,12 @@ token_count: Final = lru_cache(maxsize=20_000)(EstimatingCounter().count)
 @dataclass(slots=True)
 class Counted:
     """The counts of a category in a half, by who searched: the questions with a source among the first hits, for each
-    of FIRST, and the answers that stand in what is read, for each of BUDGETS."""
+    of FIRST, the answers that stand in what is read, for each of BUDGETS, and the updated facts whose newest statement
+    comes before the oldest."""
 
     sources: dict[str, tuple[Share, ...]] = field(default_factory=lambda: defaultdict(lambda: _shares(FIRST)))
     answers: dict[str, tuple[Share, ...]] = field(default_factory=lambda: defaultdict(lambda: _shares(BUDGETS)))
+    newest: dict[str, Share] = field(default_factory=lambda: defaultdict(Share))
 
 
 Counts = dict[tuple[str, str], Counted]
@@ -61,13 +63,13 @@ def _shares(of: Sequence[int]) -> tuple[Share, ...]:
     return tuple(Share() for _ in of)
 
 
-async def counted(folder: Path, progress: Callable[[str], None]) -> Counts:
-    """Ask all questions of the chats of a folder."""
+async def counted(chats: Iterable[BeamChat], progress: Callable[[str], None]) -> Counts:
+    """Ask all questions of the chats."""
     counts: Counts = defaultdict(Counted)
     embedder = WordLlamaEmbedder(DIMENSION)
     with TemporaryDirectory(prefix="abridged-bench-") as place, sidecar_child(Path(place), "beam", SETTINGS) as child:
         async with SidecarCalls.connected(child.address) as sidecar:
-            for chat in beam_chats(folder):
+            for chat in chats:
                 progress(f"chat {chat.name}")
                 for number, exchange in enumerate(exchanges(chat.messages)):
                     await sidecar.told(chat.conversation, number, exchange)
@@ -88,6 +90,8 @@ async def _ask(counted: Counted, chat: BeamChat, question: BeamQuestion, sidecar
     for name, order in orders.items():
         for share, first in zip(counted.sources[name], FIRST, strict=True):
             share.add(any(not question.sources.isdisjoint(found) for found in order[:first]), 1)
+        if (is_first := question.has_newest_first(order[: FIRST[-1]])) is not None:
+            counted.newest[name].add(is_first, 1)
     if not question.values:
         return
     passages = {NEWEST: [text for _, text in reversed(chat.messages)], **await rivals.passages(question.text)}

@@ -32,6 +32,10 @@ ASKED = {
             "source_chat_ids": {"first": [0], "then": [[2]]},
         }
     ],
+    "knowledge_update": [
+        {"question": "How many rowers are in my crew?", "answer": "5", "source_chat_ids": [0, 2]},
+        {"question": "What is my boat called?", "answer": "Heron", "source_chat_ids": [0]},
+    ],
     "abstention": [{"question": "Which wine did I order?", "ideal_response": "Nothing is known of it."}],
     "instruction_following": [
         {"question": "Which sail?", "instruction_being_tested": "Name the boat.", "source_chat_ids": []},
@@ -60,10 +64,31 @@ def test_a_question_has_its_sources_by_number_and_the_values_of_its_answer(folde
     assert [(q.category, sorted(q.sources), q.values) for q in seen.questions] == [
         ("information_extraction", [3], ("June", "14")),
         ("contradiction_resolution", [1, 3], ()),
+        ("knowledge_update", [1, 3], ("5",)),
+        ("knowledge_update", [1], ()),
         ("abstention", [], ()),
         ("instruction_following", [], ()),
         ("instruction_following", [], ()),
     ]
+
+
+@pytest.mark.parametrize(
+    ("order", "is_first"),
+    [
+        pytest.param([range(3, 5), range(1, 3)], True, id="the newest before the oldest"),
+        pytest.param([range(5, 7), range(3, 5)], True, id="the newest alone"),
+        pytest.param([range(1, 3), range(3, 5)], False, id="the oldest before the newest"),
+        pytest.param([range(1, 5)], False, id="both in one"),
+        pytest.param([], False, id="neither"),
+    ],
+)
+def test_the_newest_statement_of_an_updated_fact_should_come_first(folder, order, is_first):
+    """A question of something else, or of a fact with one statement, has none."""
+    chat = next(beam_chats(folder))
+
+    told = [question.has_newest_first(order) for question in chat.questions]
+
+    assert told == [None, None, is_first, None, None, None, None]
 
 
 def test_an_answer_stands_where_all_of_its_values_do():
@@ -93,11 +118,12 @@ def test_a_plain_passage_is_of_whole_sentences():
 
 async def test_every_question_with_sources_is_asked_in_each_way(folder):
     """A real sidecar answers every question, and so do its rivals."""
-    counts = await counted(folder, lambda _: None)
+    counts = await counted(beam_chats(folder), lambda _: None)
 
     assert {key for key in counts if key[0] == SEEN} == {
         (SEEN, "information_extraction"),
         (SEEN, "contradiction_resolution"),
+        (SEEN, "knowledge_update"),
     }
     found = counts[SCORED, "information_extraction"]
     assert set(found.sources) == {"BM25", "BM25, exchanges", "cosine", "cosine, exchanges", "words", "meaning", "both"}
@@ -107,6 +133,8 @@ async def test_every_question_with_sources_is_asked_in_each_way(folder):
     page = section(counts)
     assert "| a source in the first 5 | at least 0.74 | 1.000 | 1.000 | met |" in page
     assert "| information extraction | 1 | 1 / 1 |" in page
+    assert all(share.whole == 1 for share in counts[SCORED, "knowledge_update"].newest.values())
+    assert page.count("| only scored | 1 |") == 1
 
 
 async def test_a_window_is_asked_for_answers_and_for_instructions(folder):
