@@ -58,7 +58,7 @@ def without_labels(rows: str) -> str:
 
 
 def label_of(rows: str, start: int) -> str:
-    """What stands before the value at a place of rows; empty if the value does not begin there."""
+    """Return the text before the value at a place of rows; empty if the value does not begin there."""
     line = rows.rfind("\n", 0, start) + 1
     label = _LABEL.match(rows, line) if start - line <= _LABEL_CHARS_MAX else None
     return label[0] if label is not None and label.end() == start else ""
