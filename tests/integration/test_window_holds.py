@@ -160,7 +160,7 @@ async def test_a_pass_has_one_bound_on_calls(tmp_path):
 
 async def test_a_summary_that_is_too_long_loses_list_items_before_it_is_refused(tmp_path):
     """Key points go first, those at the end; a record that fits is committed at the first answer."""
-    points = [f"The importer reads table orders_{n} on host db-{n:02d}." for n in range(2, 13)]
+    points = [f"Turn {n}: the importer reads table orders_{n} on host db-{n:02d}." for n in range(2, 13)]
     answer = record("The user and the assistant settled how the importer reads orders.", key_points=points)
     async with FakeOllama(responder=saying(answer)) as ollama, sidecar(tmp_path, on_ollama(ollama) | ANY_DRAFT) as s:
         chat = s.chat(overhead_tokens=1_200)
