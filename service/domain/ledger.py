@@ -379,9 +379,8 @@ def _least_tokens(entry: LedgerEntry, groups: Collection[IdentifierKind | str]) 
     """The fewest tokens with which the window can show an entry beside those of these groups."""
     if not entry.is_fact:
         return entry.tokens + (0 if entry.kind in groups else _GROUP_TOKENS)
-    name = entry.context_tokens
-    if _group(entry) in groups:
-        name = -(-name * len(entry.context.rpartition(OF)[2]) // len(entry.context)) if OF in entry.context else 0
+    # Of facts of one object each is counted with the object's name, which the line has once.
+    name = 0 if _group(entry) in groups and OF not in entry.context else entry.context_tokens
     return entry.tokens + name + (_WAS_TOKENS if entry.replaced_by else 0)
 
 

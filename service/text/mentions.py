@@ -42,7 +42,7 @@ _NAMED: Final = re.compile(
 )
 _CODED: Final = re.compile(
     r"(?<![\w-])(?:(?i:reservation|booking|confirmation|record locator|locator|reference|PNR|voucher|coupon|promo)"
-    r"(?:[ _](?i:id|code|number|no\.?|ref))?(?: is|:| ?=|\":)?[ ]?[\"'(#]?)(?P<code>[A-Z]{5,10})(?![\w-])",
+    r"(?:[ _](?i:id|code|number|no\.?|ref))?(?: is|:| ?\x1f?=|\":)?[ ]?[\"'(#]?)(?P<code>[A-Z]{5,10})(?![\w-])",
     re.ASCII,
 )
 _HOST: Final = re.compile(r"(?<![\w./@-])[a-z][a-z0-9]{1,20}(?:-[a-z0-9]{1,20}){1,4}-\d{1,6}(?![\w-]|\.\w)")
@@ -93,9 +93,8 @@ def mentions(text: str, *, said: bool = False) -> Iterator[Mention]:
 
     Values that somebody `said` count whatever their form; tools return too many. Values in data are named by its rows.
     """
-    masked = mask_secrets(text)
-    rows = as_rows(masked)
-    masked = rows or masked
+    rows = as_rows(text)
+    masked = mask_secrets(text if rows is None else rows)
     start = 0
     while start < len(masked):
         end = _block_end(masked, start)

@@ -66,6 +66,7 @@ _USERINFO_RE: Final = re.compile(r"(?P<left>://[^\s/:@]{1,60}:)(?P<userinfo>[^\s
 
 _LONG_RUN_RE: Final = re.compile(r"(?<![\w+/=.-])[\w+/-]{40,500}={0,2}(?![\w+/=.])", re.ASCII)
 
+_NAMING_RE: Final = re.compile(rf"(?:{_PHRASE_NAMES}|{_KEY_NAMES}|secret|credential|authorization)", re.IGNORECASE)
 _CREDENTIALS_RE: Final = re.compile(
     r":[^\s/]+@|\s-[up]\s?\S|\s--?(?:user|pass|token|secret|key|auth|header)", re.IGNORECASE
 )
@@ -76,6 +77,11 @@ _BLOCK_END: Final = "-----END "
 def contains_secret(text: str) -> bool:
     """Return whether masking would change anything."""
     return mask_secrets(text) != text
+
+
+def names_secret(key: str) -> bool:
+    """Return whether a key of data says that its value is a secret."""
+    return _NAMING_RE.search(key) is not None
 
 
 def may_carry_secret(text: str) -> bool:

@@ -70,9 +70,10 @@ _BESIDE: Final = re.compile(r"[ \u00a0\u202f]{0,2}")
 
 _CLAUSE_END: Final = r"(?=,(?![0-9])|[;!?\n\u3002\uff0c]|\.?\s{0,3}$|\.\s(?![0-9]))"
 _CLAUSE: Final = re.compile(
-    rf"[ \u00a0\u202f]?[^\s,.;:!?\u3002\uff0c\uff1b\uff1a](?:[^,;!?\n\u3002\uff0c]|,(?=[0-9])){{0,59}}?{_CLAUSE_END}"
+    r"[ \u00a0\u202f]?[^\s,.;:!?\u3002\uff0c\uff1b\uff1a]"
+    rf"(?:[^,;!?{{}}\[\]\n\u3002\uff0c]|,(?=[0-9])){{0,59}}?{_CLAUSE_END}"
 )
-"""The end of a clause of at most 24 characters; a comma within a number ends none."""
+"""The end of a clause of at most 60 characters; a comma within a number ends none."""
 
 _PART: Final = re.compile(
     rf"\.?, (?=[^,;!?\n]{{0,18}}(?:[0-9]|\b[IVX]{{1,4}}\b))(?:[0-9]{{1,2}}\. (?=\w))?[^,;!?\n]{{1,20}}?{_CLAUSE_END}"
@@ -85,10 +86,11 @@ _LABELLING: Final = re.compile(r"[\"']?[ \t]{0,3}(?:=>|[:=\uff1a])[ \t]{0,12}[\"
 _LABEL_CHARS_MIN: Final = 4
 """Characters of a label, such as the key of a JSON object, that names its value by itself."""
 
+_SPACES: Final = re.compile(r"\s+")
 _OPENING: Final = "\u3002\u3001\uff0c\uff1b\uff1a\u300c\u300d\uff08\uff09"
 """Marks that may stand before a run of a script without spaces."""
 
-_PARTING: Final = re.compile(r"[,;!?|\t\n\u3001\u3002\uff0c\uff1b(\u2014]|[.:] |  | [-\u2013] ")
+_PARTING: Final = re.compile(r"[,;!?|{}\[\]\t\n\u3001\u3002\uff0c\uff1b(\u2014]|[.:] |  | [-\u2013] ")
 """Marks between clauses, and between the columns of a table."""
 
 _ARROW: Final = re.compile(r"\s{0,3}(?:->|=>|\u2192|\u21d2)\s{0,3}")
@@ -136,7 +138,7 @@ class Block:
         rest = self._rest(end, REST_CHARS_MAX if name else LONG_REST_CHARS_MAX)
         if not (name or self._tells(end, end + len(rest))):
             name = self._name_behind(end, closing)
-        if may_carry_secret(f"{name} {rest}"):
+        if may_carry_secret(f"{name}{found.text}{rest}"):
             name = rest = ""
         around = Surroundings(
             name, rest, is_beside=is_beside, replaces=before.text if before is not None and is_turned else ""
@@ -171,7 +173,7 @@ class Block:
         if self._in_rows and (label := label_of(self._text, start)):
             return label, True
         near = list(self._telling(line or begin, start))
-        if not near and found.kind not in _TELL_THEMSELVES:
+        if not near and not self._in_rows and found.kind not in _TELL_THEMSELVES:
             near = list(self._telling(begin, start))
         if not near:
             return "", False
@@ -213,7 +215,7 @@ class Block:
             if part is None:
                 break
             at = part.end()
-        return self._text[end:at].rstrip()
+        return _SPACES.sub(" ", self._text[end:at]).rstrip()
 
     def _tells(self, begin: int, end: int) -> bool:
         """Return whether a stretch has a telling word."""
