@@ -77,8 +77,8 @@ def _rows(value: Any, names: tuple[str, ...], key: str, *, is_listed: bool) -> I
 
 def _own_name(value: dict[str, Any], *, is_listed: bool) -> str:
     """The value that names an object: that of a key that says so, else the first short string of one in a list; empty
-    for none, and for one that names a secret."""
-    scalars = [(key, _scalar(one)) for key, one in value.items() if isinstance(one, str)]
+    for none. No secret names one."""
+    scalars = [(key, _scalar(one)) for key, one in value.items() if isinstance(one, str) and not names_secret(key)]
     short = [(key, _in_name(one)) for key, one in scalars if 0 < len(one) <= _NAME_CHARS_MAX and "\n" not in one]
     return next((one for key, one in short if _NAMING.search(key)), short[0][1] if short and is_listed else "")
 

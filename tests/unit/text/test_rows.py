@@ -41,6 +41,7 @@ def test_values_that_a_key_calls_secret_are_left_out():
             for text in (
                 '{"password": "hunter22x", "db": {"api_key": {"value": "hunter22x"}, "port": 5432}}',
                 '{"password": ["hunter22x"], "secrets": [{"name": "hunter22x"}]}',
+                '[{"password": "hunter22x", "host": "db-1.example.com"}, {"api_key": "hunter22x", "port": 54321}]',
                 '{"url": "https:\\/\\/ann:hunter22x@db.example.com\\/x"}',
                 '{"body": "{\\"password\\": \\"hunter22x\\"}"}',
             )
@@ -68,9 +69,7 @@ def test_no_key_or_value_forges_a_label():
     "text",
     [
         "",
-        "The price is 5 EUR, or 6, or 7.\nBring bread, milk, and eggs.\nCall Ann, Bob, and Cem.".replace(
-            ", and", " and"
-        ),
+        "The price is 5 EUR, or 6, or 7.\nBring bread, milk and eggs.\nCall Ann, Bob and Cem.",
         '{"cut": "off", "at":',
         "[" * 5_000,
         "model,sold\nKX-18B,412\nKX-15A,305",
