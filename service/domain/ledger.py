@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from abridged.service.domain.standing_values import MEASURED
 from abridged.service.domain.tokens import TokenSource, calibrated_tokens
 from abridged.service.text.identifiers import VALUES, IdentifierKind
-from abridged.service.text.rows import OF
+from abridged.service.text.rows import OF, column_of
 from abridged.service.text.words import is_spaceless, word_keys
 
 NUMBERS_MAX: Final = 8
@@ -260,7 +260,7 @@ def _fact_lines(facts: list[LedgerEntry]) -> list[str]:
         elif labels[group] == fact.context:
             lines[group] += f", {fact.text}{fact.rest}"
         else:
-            lines[group] += f"; {fact.context.rpartition(OF)[2]}{fact.text}{fact.rest}"
+            lines[group] += f"; {column_of(fact.context)}{fact.text}{fact.rest}"
         labels[group] = fact.context
     return list(lines.values())
 

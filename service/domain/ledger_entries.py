@@ -21,7 +21,7 @@ from abridged.service.domain.standing_values import MEASURED, StandingValues
 from abridged.service.text.envelope import unwrap_envelope
 from abridged.service.text.identifiers import SERIES_MIN, IdentifierKind, serial
 from abridged.service.text.mentions import Mention, mentions
-from abridged.service.text.rows import OF
+from abridged.service.text.rows import column_of
 from abridged.service.text.values import is_listing
 from abridged.service.text.words import word_keys
 
@@ -138,11 +138,11 @@ class _Reading:
     def said_or_alone(self) -> dict[str, Found]:
         """Return the finds without names that only count the rows of data, and without the columns of such rows."""
         counting = serial(key for key, found in self.found.items() if not found.is_said)
-        columns = Counter(_column(found) for found in self.found.values() if _is_cell(found))
+        columns = Counter(column_of(found.context) for found in self.found.values() if _is_cell(found))
         return {
             key: found
             for key, found in self.found.items()
-            if key not in counting and not (_is_cell(found) and columns[_column(found)] >= SERIES_MIN)
+            if key not in counting and not (_is_cell(found) and columns[column_of(found.context)] >= SERIES_MIN)
         }
 
     def spare_series(self) -> None:
@@ -214,10 +214,6 @@ def _is_dense(text: str, named: Sequence[Mention]) -> bool:
 def _is_cell(found: Found) -> bool:
     """Return whether it may be a value in a column: a measured one that only a tool's result labels."""
     return found.use is Use.TOOL and found.context.endswith("=") and found.kind in MEASURED
-
-
-def _column(found: Found) -> str:
-    return found.context.rpartition(OF)[2]
 
 
 def _is_worth_a_place(mention: Mention) -> bool:

@@ -59,6 +59,11 @@ def label_of(rows: str, start: int) -> str:
     return label[0].replace(_END, "") if label is not None and label.end() == start else ""
 
 
+def column_of(label: str) -> str:
+    """The part of a label that is not the name of an object."""
+    return label.rpartition(OF)[2]
+
+
 def _rows(value: Any, names: tuple[str, ...], key: str, *, is_listed: bool) -> Iterator[str]:
     if isinstance(value, dict):
         own = _own_name(value, is_listed=is_listed)

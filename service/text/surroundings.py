@@ -1,8 +1,8 @@
 """The words around a value: the name of the thing that it is a value of, and the fate that its sentence tells of it.
 
-A name is made of the telling words nearest to the value: in chats of six languages three of them hold a name that a
-reader would use in 87 of 100 cases, four in 90 (216 facts of `bench/written/seen`). Each value is looked at within a
-bounded reach, so the work is linear in the text.
+A name is the text from the telling words nearest to the value on: in chats of six languages four of them hold a name
+that a reader would use in 90 of 100 cases (216 facts of `bench/written/seen`). Each value is looked at within a bounded
+reach, so the work is linear in the text.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from abridged.service.text.words import is_spaceless, word_keys
 
 NAME_WORDS_MAX: Final = 4
 NAME_CHARS_MAX: Final = 60
+"""Telling words that a name has at most, and characters before the value within which all but the nearest begin."""
+
 REST_CHARS_MAX: Final = 40
 LONG_REST_CHARS_MAX: Final = 60
+"""Characters after a value that are read with it at most: of one that has a name, and of one without."""
+
 REACH_BEFORE: Final = 100
 REACH_AFTER: Final = 40
 """Characters before and after a value among which the words of its name are looked for."""
-
-_AFTER_COSTS: Final = 40
-"""A word after the value is taken as if it stood this many characters further away."""
 
 _SPACELESS_CHARS_MAX: Final = 6
 _SPACELESS_CHARS_A_WORD: Final = 3
@@ -100,12 +101,14 @@ class Surroundings(NamedTuple):
     """The words around a value.
 
     Attributes:
-        name: The words of its name, in order, with what joins the value to them; empty without any.
+        name: The text before the value that names it, as it was written, with what joins the value to it; else
+            telling words after it; empty without any.
         rest: The text after the value that is read with it; empty without any.
         about: The keys of all words near it in its sentence, for comparison; in a log those of its name.
         changes: True if its sentence speaks of a change.
         supposed: True if its sentence asks, or supposes something, and so states no value.
         dropped: True if its sentence says that it holds no longer.
+        is_beside: True if a word of its name stands beside it, or labels it.
         replaces: The value before an arrow that leads to it; empty for none.
     """
 
@@ -179,10 +182,11 @@ class Block:
             return "", False
         at, nearest = near[-1]
         joining = self._text[at + len(nearest) : start]
-        if _LABELLING.fullmatch(joining) is not None and len(nearest) >= _LABEL_CHARS_MIN:
+        is_label = _LABELLING.fullmatch(joining) is not None
+        if is_label and len(nearest) >= _LABEL_CHARS_MIN:
             return f"{nearest}=", True
         lead = self._lead(near, start)
-        if _LABELLING.fullmatch(joining) is not None:
+        if is_label:
             return f"{_in_line(self._text[lead : at + len(nearest)])}=", True
         written = _in_line(self._text[lead:start]).lstrip(_OPENING)
         return written + " " * self._text[start - 1].isspace(), _BESIDE.fullmatch(joining) is not None
