@@ -36,6 +36,7 @@ from abridged.eventlog.postgres.connections import (
     is_direct,
 )
 from abridged.eventlog.postgres.errors import (
+    DUPLICATE_OBJECT,
     DUPLICATE_TABLE,
     LOCK_NOT_AVAILABLE,
     UNIQUE_VIOLATION,
@@ -298,8 +299,11 @@ def execute_each(connection: Connection, statements: Collection[str]) -> None:
 
 
 def was_made_meanwhile(error: psycopg.Error) -> bool:
-    """Return whether another process made the tables, or the log, at the same time: opening it again finds them."""
-    return error.sqlstate in {DUPLICATE_TABLE, UNIQUE_VIOLATION}
+    """Return whether another process made the tables, or the log, at the same time: opening it again finds them.
+
+    A table brings a type of its name, and the server may find either there first.
+    """
+    return error.sqlstate in {DUPLICATE_OBJECT, DUPLICATE_TABLE, UNIQUE_VIOLATION}
 
 
 def _require_own(connection: Connection, found: dict[str, Any]) -> None:

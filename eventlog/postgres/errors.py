@@ -13,6 +13,7 @@ LOCK_NOT_AVAILABLE = "55P03"
 LOST = "no connection"
 """The cause of an error without a state."""
 
+DUPLICATE_OBJECT = "42710"
 DUPLICATE_TABLE = "42P07"
 UNIQUE_VIOLATION = "23505"
 

@@ -237,6 +237,16 @@ def test_logs_that_are_made_at_once_are_several(place: Place):
     assert PostgresBackend(place.url).names() == names
 
 
+def test_a_table_of_which_only_the_type_is_seen_is_being_made(place: Place):
+    """The server refuses the second of two tables that are made at once by the name of either."""
+    place.run("CREATE TYPE eventlog_revision AS ENUM ()")
+
+    with pytest.raises(LogUnavailable, match="other processes are making the log's tables"):
+        place.open()
+    place.run("DROP TYPE eventlog_revision")
+    place.open()
+
+
 def test_the_names_in_a_database_are_those_of_whole_logs(place: Place):
     """An empty schema has none, and a log counts once its import is done."""
     backend = PostgresBackend(place.url, "other")
