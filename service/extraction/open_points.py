@@ -20,7 +20,6 @@ from abridged.service.extraction.cues import (
     has_value,
     is_action,
     is_courtesy,
-    is_deferral,
     is_open,
     leaves_open,
     proposes,
@@ -76,6 +75,9 @@ def unresolved(
         for point, until in left.items()
         if not (point.by_model and (point.source in replies or (asks(point.text) and not asking.isdisjoint(until))))
     ]
+    # A model that proposes says in several sentences what one reply leaves open.
+    telling = {point.source: point for point in sorted(points, key=lambda point: len(point.terms))}
+    points = [point for point in points if not point.by_model or asks(point.text) or telling[point.source] is point]
     points.sort(key=lambda point: (point.by_model + (point.by_model and asks(point.text)), -point.place))
     taken = {source for point in points for source in (point.source, *left[point])} | replies
     others = [p for p in quotable if p not in left and (p.source not in taken or asks(p.text))]
@@ -95,7 +97,7 @@ def _left_open_until(point: Passage, talk: Talk) -> tuple[int, ...] | None:
         until = _left_by(others, back, talk)
         is_left = in_a_breath or bool(until) or _leaves_itself_open(point.text)
     else:
-        until = tuple(others[:1])
+        until = (*others[:1], *back)
         is_left = _is_left_at_once(point, talk.said[others[0]] if others else (), len(after), in_a_breath=in_a_breath)
     if not is_left or _is_closed(point.terms, after=max((point.source, *until)), talk=talk):
         return None
@@ -126,34 +128,32 @@ def _is_left_at_once(point: Passage, reply: Sequence[Passage], after: int, *, in
     if _leaves_itself_open(text) or (in_a_breath and asks_indirectly(text) and not asks(text)):
         return True
     heard = _first_heard(reply)
-    if leaves_open(text) and is_question(text):
-        return not any(map(has_value, heard[:1]))
     if after >= _BREATH or not (point.by_model or asks_indirectly(text)):
         return False
-    return any((leaves_open(one) or (is_deferral(one) and not asks(text))) and not asks(one) for one in heard)
+    return any(leaves_open(one) and not (asks(one) or has_value(one)) for one in heard)
 
 
-def _left_by(others: Sequence[int], back: int | None, talk: Talk) -> tuple[int, ...]:
+def _left_by(others: Sequence[int], back: tuple[int, ...], talk: Talk) -> tuple[int, ...]:
     """The replies to a question, if they leave it open; with the turn in which its speaker does, if that is so."""
-    if back is not None and leaves_open(talk.said[back][0].text):
-        return (*others, back)
+    if back:
+        return (*others, *back)
     left = [source for source in others if _leaves_open(source, talk)]
     answered = bool(others) and others[-1] in talk.replies and others[-1] not in left
     return tuple(others) if left and not answered else ()
 
 
-def _replies(point: Passage, talk: Talk) -> tuple[list[int], int | None]:
-    """The turns of others before the speaker of a point speaks again, and that turn."""
+def _replies(point: Passage, talk: Talk) -> tuple[list[int], tuple[int, ...]]:
+    """The turns of others before the speaker of a point speaks again, and that turn if it leaves the point open."""
     others: list[int] = []
     for source in talk.turns[bisect_right(talk.turns, point.source) :]:
         if source not in talk.said:
             continue
         if talk.speakers[source] == point.speaker:
             if others:
-                return others, source
+                return others, (source,) if leaves_open(talk.said[source][0].text) else ()
         elif len(others) < _REPLIES_MAX:
             others.append(source)
-    return others, None
+    return others, ()
 
 
 def _leaves_open(source: int, talk: Talk) -> bool:
@@ -162,7 +162,7 @@ def _leaves_open(source: int, talk: Talk) -> bool:
     if not passages[0].by_model:
         return any(map(leaves_open, _first_heard(passages)))
     heard = passages if len(passages) <= _DEFERRING_SENTENCES else passages[:_BREATH]
-    return any(leaves_open(passage.text) or takes_down(passage.text) for passage in heard)
+    return takes_down(passages[0].text) or any(leaves_open(passage.text) for passage in heard)
 
 
 def _first_heard(reply: Sequence[Passage]) -> list[str]:

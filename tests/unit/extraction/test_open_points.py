@@ -63,6 +63,36 @@ def test_a_question_that_is_answered_is_not_open(question: str, reply: str) -> N
     "lines",
     [
         (
+            "assistant: Is a figure of the crane wrong?",
+            "user: The load. Ines says two crates more, so 33 crates, and we will see about their weight.",
+        ),
+        ("assistant: Is the crane booked, or are we still waiting for the port?", "user: Booked, by mail."),
+        ("user: We take the crane of the pier, that's what the port has.", "assistant: Fine, I'll check its key."),
+        ("user: Does that explain the noise of the crane?", "assistant: Very likely. I've noted a new bearing."),
+        ("user: What failed on the northern crane?", "assistant: Its brake. The rope has nothing to do with it."),
+    ],
+)
+def test_a_matter_of_which_the_reply_says_more_is_not_open(lines: tuple[str, ...]) -> None:
+    """A figure answers; nobody asked for a next step; a note after an answer leaves nothing open."""
+    assert open_points(*lines) == ()
+
+
+def test_what_a_model_proposes_and_a_reply_puts_off_is_one_point() -> None:
+    """The sentence that tells most stands for all; those that put it off are no points of their own."""
+    proposal = "I suggest a second lock for the map cabinet of the reading room."
+    lines = (
+        f"assistant: I suggest a lock for the stairs. {proposal}",
+        "user: Let me think about it. What's next?",
+        "assistant: I'll leave that open then.",
+    )
+
+    assert open_points(*lines) == (f"assistant: {proposal}",)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (
             "user: Who pays for the northern crane? I'd have to ask the port authority.",
             "assistant: The lease is silent.",
         ),
