@@ -1,4 +1,4 @@
-"""The names worth keeping in a record: identifiers and proper names, ranked.
+"""The names worth keeping in a record: proper names, and identifiers unless a ledger keeps them, ranked.
 
 Repetition and recency count. Half of the places are reserved for names that the previous record carried, so an early
 technical term outlives a burst of new ones. A date has one form, and a capitalized word is a name only if nothing else
@@ -53,16 +53,20 @@ _NUMERIC: Final = re.compile(
 
 
 def ranked_entities(
-    texts: Sequence[str], *, carried: Sequence[str], spoken: Sequence[str], count_max: int
+    texts: Sequence[str], *, carried: Sequence[str], spoken: Sequence[str], count_max: int, has_ledger: bool = False
 ) -> tuple[str, ...]:
     """The names, most relevant first, `count_max` at most.
 
     `texts` are all texts, oldest first. `spoken` is what people and models said in each, empty for tools; its
-    capitalized words are names. `carried` are the names of the previous record, in order.
+    capitalized words are names. `carried` are the names of the previous record, in order. With `has_ledger` a ledger
+    shows the identifiers, each in the words that give it a meaning, and none is a name.
     """
-    scores = _identifier_scores(texts, spoken)
-    for name, score in _name_scores(spoken).items():
-        scores.setdefault(name, score)
+    named = _name_scores(spoken)
+    if has_ledger:
+        scores = {name: score for name, score in named.items() if not any(identifiers(name))}
+        carried = [name for name in carried if not any(identifiers(name))]
+    else:
+        scores = {**named, **_identifier_scores(texts, spoken)}
     forms = fullest_forms((*carried, *scores))
     scores = _in_one_form(scores, forms)
     mentioned = {name.casefold() for name in scores}

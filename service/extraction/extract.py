@@ -73,11 +73,12 @@ def extract(
     count_tokens: CountTokens,
     numbers: Sequence[int] = (),
     superseded: Mapping[str, int] = MappingProxyType({}),
+    has_ledger: bool = False,
 ) -> Extract:
     """The extract of `messages`, continuing `previous`, in about `tokens_max` tokens.
 
     The summary always has a line, whatever the budget. `numbers` are those of the messages, by default from 1.
-    No sentence is quoted for a value that is `superseded`.
+    No sentence is quoted for a value that is `superseded`. With `has_ledger` a ledger shows the identifiers.
     """
     corpus = gathered(messages, previous=previous, numbers=numbers)
     best = ranked(corpus)
@@ -87,7 +88,9 @@ def extract(
 
     actions = facts.action_items(best, corpus, talk, carried=carried.action_items)
     kept = tuple(filter(is_usable, carried.domain_entities))
-    names = ranked_entities(corpus.texts, carried=kept, spoken=corpus.spoken, count_max=DOMAIN_ENTITIES_MAX)
+    names = ranked_entities(
+        corpus.texts, carried=kept, spoken=corpus.spoken, count_max=DOMAIN_ENTITIES_MAX, has_ledger=has_ledger
+    )
     shared = _shared(
         (facts.participants(corpus, carried.participants), _PARTICIPANTS_SHARE),
         (facts.decisions(best, talk, carried=carried.decisions), _DECISIONS_SHARE),

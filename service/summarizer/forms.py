@@ -71,12 +71,13 @@ NumberedMessage = tuple[int, Message]
 
 
 class ExtractSource(NamedTuple):
-    """The numbered messages that an extract is made of, the record before them, and the values that no longer hold,
-    with the messages that say so."""
+    """The numbered messages that an extract is made of, the record before them, the values that no longer hold, with
+    the messages that say so, and whether a ledger shows the identifiers."""
 
     said: Sequence[NumberedMessage]
     previous: SummaryRecord | None = None
     superseded: Mapping[str, int] = MappingProxyType({})
+    has_ledger: bool = False
 
     @property
     def messages(self) -> list[Message]:
@@ -122,6 +123,7 @@ def _extracted_facets(source: ExtractSource, tokens_max: int, count: Callable[[s
         count_tokens=count,
         numbers=[number for number, _ in source.said],
         superseded=source.superseded,
+        has_ledger=source.has_ledger,
     )
     context = found.context
     draft = Draft(

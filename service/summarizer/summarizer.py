@@ -135,6 +135,7 @@ class PassWork:
         redone: How often a model may have been asked for this range before, in passes that made no record of it.
         sent: Returns the chat's messages as its model was last sent them, up to the end of the source; none if they
             do not say all of it.
+        has_ledger: True if a ledger shows identifiers beside the record.
         in_ledger: The identifiers, case folded, that a ledger would show beside a record of this text and tokens.
     """
 
@@ -152,6 +153,7 @@ class PassWork:
     rules: RuleFinds = NO_RULES_FOUND
     redone: int = 0
     sent: Callable[[], tuple[Message, ...]] = tuple
+    has_ledger: bool = False
     in_ledger: Callable[[str, int], frozenset[str]] = lambda _text, _tokens: frozenset()
 
     @property
