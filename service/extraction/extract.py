@@ -34,8 +34,8 @@ CountTokens = Callable[[str], int]
 
 _NO_SENTENCES: Final = "The messages hold no sentences; what they name is listed."
 
-_RENDERING_SHARE: Final = 0.1
-"""Share of the budget for headings, list marks and the record's frame."""
+_RENDERING_SHARE: Final = 0.03
+"""Share of the budget for headings and list marks."""
 
 _ENTITIES_SHARE: Final = 0.24
 _DECISIONS_SHARE: Final = 0.2
