@@ -173,8 +173,10 @@ def _print_counted(what: str, data: Path | None, model: str | None, address: str
     elif what == LOCOMO:
         from bench.quality import locomo, searching
 
-        if data is None:
-            raise click.UsageError("--only locomo asks the questions of LoCoMo's talks: name their folder with --data")
+        if data is None or not (data / locomo.FILE).is_file():
+            raise click.UsageError(
+                f"--only locomo asks the questions of LoCoMo's talks: name the folder of {locomo.FILE} with --data"
+            )
         click.echo(locomo.section(asyncio.run(searching.counted(locomo.locomo_talks(data), _progress))))
     elif what == ROOM:
         from bench.quality import room

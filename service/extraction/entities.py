@@ -63,8 +63,8 @@ def ranked_entities(
     """
     named = _name_scores(spoken)
     if has_ledger:
-        scores = {name: score for name, score in named.items() if not any(identifiers(name))}
-        carried = [name for name in carried if not any(identifiers(name))]
+        scores = {name: score for name, score in named.items() if _names_somebody(name)}
+        carried = list(filter(_names_somebody, carried))
     else:
         scores = {**named, **_identifier_scores(texts, spoken)}
     forms = fullest_forms((*carried, *scores))
@@ -77,6 +77,11 @@ def ranked_entities(
     new = sorted(scores, key=lambda name: -scores[name])[: count_max - len(old)]
     both = {**{name: kept[name] for name in old}, **{name: scores[name] for name in new}}
     return tuple(sorted(both, key=lambda name: -both[name]))
+
+
+def _names_somebody(name: str) -> bool:
+    """Return whether a name tells more than an abbreviation or a value: a person, a place, a firm."""
+    return not (name.isupper() or any(identifiers(name)))
 
 
 def _in_one_form(scores: dict[str, float], forms: dict[str, str]) -> dict[str, float]:

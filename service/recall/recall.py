@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
@@ -30,8 +30,8 @@ from abridged.service.recall.vectors import Embedder, direction
 from abridged.service.tokenizers.estimated import EstimatingCounter
 
 FULL_HITS = 10
-"""The first hits come with the best part of their exchange beside its opening, the others with their opening alone:
-what a user says is short and tells what a long reply is about, so a budget holds more exchanges."""
+"""The first hits come with the best part of their exchange beside its opening, and the others with their opening, until
+there is room left: what a user says is short and tells what a long reply is about, so a budget holds more exchanges."""
 
 TOKENS_MIN = 16
 """Tokens of the least room that is still filled."""
@@ -231,30 +231,32 @@ class Recall:
     def _with_passages(self, search: Search, found: Hits) -> Hits:
         """The hits that have a passage in `tokens_max`, with those."""
         left = search.tokens_max
-        hits: list[Hit] = []
-        for place, hit in enumerate(found.hits):
+        passages: list[list[Passage]] = [[] for _ in found.hits]
+        for place, passage in self._offered(search, found.hits):
             if left < TOKENS_MIN:
                 break
-            passages: list[Passage] = []
-            for passage in self._passages(search, hit, is_full=place < FULL_HITS):
-                if passage.tokens <= left:
-                    left -= passage.tokens
-                    passages.append(passage)
-            if passages:
-                hits.append(hit._replace(passages=tuple(passages)))
+            if passage.tokens <= left:
+                left -= passage.tokens
+                passages[place].append(passage)
+        hits = (hit._replace(passages=tuple(own)) for hit, own in zip(found.hits, passages, strict=True) if own)
         return found._replace(hits=tuple(hits))
 
-    def _passages(self, search: Search, hit: Hit, *, is_full: bool) -> Iterator[Passage]:
-        entry, stems = hit.entry, search.query.stems
-        opening = None if entry.opening is None else self._event(search, entry, entry.opening)
-        if isinstance(opening, MessageAppended):
-            yield _passage(opening.number, opening.message.role, passage_of(text_of(opening), stems))
-        if is_full or entry.opening is None:
-            yield _passage(
-                entry.first if entry.kind is Kind.MESSAGE else 0,
-                entry.role,
-                passage_of(_found_in(entry, hit.text), stems),
-            )
+    def _offered(self, search: Search, hits: Sequence[Hit]) -> Iterator[tuple[int, Passage]]:
+        """The passages by their hits' places: of each hit its opening, of the first ones also what was found; then what
+        was found in the others, where the openings of all leave room."""
+        later: list[tuple[int, Hit]] = []
+        for place, hit in enumerate(hits):
+            entry = hit.entry
+            opening = None if entry.opening is None else self._event(search, entry, entry.opening)
+            if isinstance(opening, MessageAppended):
+                text = passage_of(text_of(opening), search.query.stems)
+                yield place, _passage(opening.number, opening.message.role, text)
+            if place < FULL_HITS or entry.opening is None:
+                yield place, _best(search, hit)
+            else:
+                later.append((place, hit))
+        for place, hit in later:
+            yield place, _best(search, hit)
 
     def _page(self, search: Search, entries: Iterable[Entry]) -> tuple[Hit, ...]:
         return tuple(islice(self._hits(search, entries), search.limit))
@@ -282,6 +284,13 @@ class Recall:
 def _found_in(entry: Entry, text: str) -> str:
     """The text of an entry, or the piece of it that is nearest in meaning."""
     return text if entry.piece is None else pieces_of(text)[entry.piece]
+
+
+def _best(search: Search, hit: Hit) -> Passage:
+    """The passage of the message or the record that was found."""
+    entry = hit.entry
+    text = passage_of(_found_in(entry, hit.text), search.query.stems)
+    return _passage(entry.first if entry.kind is Kind.MESSAGE else 0, entry.role, text)
 
 
 def _passage(number: int, role: Role | None, text: str) -> Passage:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from abridged.service.bootstrap.recall import index_path
+from abridged.service.recall.recall import TOKENS_MIN
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2
 from abridged.v1.server_info_service_pb2 import GetServerInfoRequest
@@ -462,6 +463,22 @@ async def test_passages_fit_in_the_tokens_that_were_asked_for(tmp_path, mode):
             (cut,) = (text for number, text in passages if number == 2)
             assert "The door is red." in cut
             assert len(cut) <= 602
+
+
+async def test_room_that_openings_leave_is_for_what_was_found(tmp_path):
+    """Of the first ten exchanges both are read; of the others the openings first, then what was found of them."""
+    async with sidecar(tmp_path, WORDS) as s:
+        for number in range(1, 29, 2):
+            await s.chat(context_length=100_000).append(said(number, f"Case {number}?"), said(number + 1, "It is red."))
+
+        wide = await searched(s, "red", max_tokens=5_000)
+        first = [passage for hit in wide.hits[:10] for passage in hit.passages]
+        openings = [hit.passages[0] for hit in wide.hits[10:]]
+        enough = sum(passage.tokens for passage in (*first, *openings))
+        narrow = await searched(s, "red", max_tokens=enough + TOKENS_MIN - 1)
+
+    assert [len(hit.passages) for hit in wide.hits] == [2] * 14
+    assert [passage for hit in narrow.hits for passage in hit.passages] == [*first, *openings]
 
 
 async def test_an_exchange_that_goes_on_after_a_fork_is_found_by_what_the_fork_has_of_it(tmp_path):

@@ -17,10 +17,18 @@ def extract_of(
     previous: SummaryRecord | None = None,
     tokens_max: int = 600,
     superseded: Mapping[str, int] = MappingProxyType({}),
+    has_ledger: bool = False,
 ) -> Extract:
     """The extract of `messages`, counted by the estimate."""
     count = EstimatingCounter().count
-    return extract(messages, previous=previous, tokens_max=tokens_max, count_tokens=count, superseded=superseded)
+    return extract(
+        messages,
+        previous=previous,
+        tokens_max=tokens_max,
+        count_tokens=count,
+        superseded=superseded,
+        has_ledger=has_ledger,
+    )
 
 
 def record_of(extracted: Extract, *, depth: int = 0) -> SummaryRecord:

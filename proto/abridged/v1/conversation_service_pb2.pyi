@@ -3051,7 +3051,7 @@ class SearchHit(_message.Message):
     @_builtins.property
     def passages(self) -> _containers.RepeatedCompositeFieldContainer[Global___Passage]:
         """What to read of it, in the order of the chat, if max_tokens asks for that: the message that the exchange begins
-        with, and, of the first ten hits, the message that was found.
+        with, and the message that was found; after the first ten hits only if the beginnings of all leave room for it.
         """
 
     def __init__(

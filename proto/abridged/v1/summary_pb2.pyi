@@ -371,7 +371,7 @@ class SummaryContext(_message.Message):
 
     @_builtins.property
     def domain_entities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names that must not be lost: files, classes, APIs, booking codes."""
+        """Names that must not be lost: persons, places, firms; of an extract without a ledger also files, codes, amounts."""
 
     def __init__(
         self,

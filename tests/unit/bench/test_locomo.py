@@ -71,8 +71,10 @@ async def test_the_questions_are_asked_as_those_of_beam(folder):
     assert "adversarial" not in page
 
 
-def test_the_talks_have_to_be_named():
-    """The repository has none of them."""
-    result = CliRunner().invoke(bench, ["--only", "locomo"], env={"ABRIDGED_SHARED_DATA": ""})
+@pytest.mark.parametrize("is_named", [False, True])
+def test_the_talks_have_to_be_named(tmp_path, is_named):
+    """The repository has none of them; a folder without them is named in vain."""
+    named = ["--data", str(tmp_path)] if is_named else []
+    result = CliRunner().invoke(bench, ["--only", "locomo", *named], env={"ABRIDGED_SHARED_DATA": ""})
 
-    assert (result.exit_code, "--data" in result.output) == (2, True)
+    assert (result.exit_code, f"{FILE} with --data" in result.output) == (2, True)

@@ -24,14 +24,11 @@ from abridged.service.grounding.claims import evidence_of, survival, texts_of
 from abridged.service.grounding.draft import Problem, check_record
 from abridged.service.text.sentences import CLIP_CHARS_MAX
 from abridged.service.tokenizers.estimated import EstimatingCounter
+from tests.support.extracts import extract_of
 from tests.support.growth import grows_linearly
 from tests.unit.extraction.corpora import PLANNING, real_conversations, said
 
 COUNT = EstimatingCounter().count
-
-
-def extract_of(messages, *, previous=None, tokens_max=600) -> Extract:
-    return extract(messages, previous=previous, tokens_max=tokens_max, count_tokens=COUNT)
 
 
 def texts_by_field(extracted: Extract) -> dict[str, str]:
@@ -195,6 +192,25 @@ def test_an_early_term_is_still_there_after_more_passes() -> None:
         record = record_of(extract_of(talk, previous=record), depth=depth)
 
     assert "ledger_core_v3" in record.context.domain_entities
+
+
+@pytest.mark.parametrize(
+    ("has_ledger", "names"), [(True, {"Ida Berg"}), (False, {"Ida Berg", "HAZ", "OPS-4711", "OPS-1203", "dark_mode"})]
+)
+def test_beside_a_ledger_an_extract_names_no_identifier(has_ledger: bool, names: set[str]) -> None:
+    """The ledger has identifiers in the words that say what they are, also those that an earlier record carried."""
+    earlier = Extract("The team moves.", (), RecordContext(domain_entities=("OPS-1203",)))
+    extracted = extract_of(
+        said(
+            "user: On the way to the port our colleague Ida Berg has opened OPS-4711 about the dark_mode of the desk.",
+            "assistant: I have told the people at the desk of HAZ that our colleague Ida Berg will be late today.",
+            "user: And please send the same to the other desk of HAZ before they close it for the night.",
+        ),
+        previous=record_of(earlier),
+        has_ledger=has_ledger,
+    )
+
+    assert set(extracted.context.domain_entities) == names
 
 
 def test_the_previous_record_takes_part() -> None:

@@ -45,4 +45,5 @@ async def test_a_record_is_judged_beside_the_ledger_that_its_commit_leaves(ratio
     expected = work.in_ledger(shown_text(shown), shown.tokens)
     assert expected == {entry.key for entry in after.ledger.in_window}
     assert expected
+    assert shown.record.context.domain_entities == ()
     assert (after.ledger.limit_tokens < ledger_tokens_max(before, policy)) is (ratio == 0.5)
