@@ -466,7 +466,7 @@ async def test_passages_fit_in_the_tokens_that_were_asked_for(tmp_path, mode):
 
 
 async def test_room_that_openings_leave_is_for_what_was_found(tmp_path):
-    """Of the first ten exchanges both are read; of the others the openings first, then what was found of them."""
+    """The first ten exchanges are read whole; of the others the openings come before what was found of them."""
     async with sidecar(tmp_path, WORDS) as s:
         for number in range(1, 29, 2):
             await s.chat(context_length=100_000).append(said(number, f"Case {number}?"), said(number + 1, "It is red."))
