@@ -104,6 +104,7 @@ class Phrase(StrEnum):
     ANNOUNCES_RULE = "announcements"
     NAMES_ONCE = "once"
     IS_HEARSAY = "hearsay"
+    REPORTS_QUESTION = "reported_questions"
     NARRATES = "narrated"
     LIFTS_RULE = "lifted"
     NAMES_SPEAKER = "to_speaker"

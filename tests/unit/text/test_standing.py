@@ -84,6 +84,33 @@ def test_a_task_an_anecdote_and_a_question_are_no_rule(text):
     assert rules_in(text) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My boss asked if we must never write to the staging database.",
+        "Die Mutter von Ibarra hat gefragt, ob sie immer den Impfpass mitbringen muss.",
+        "La mamá de Ibarra me preguntó si tiene que traer siempre el carnet.",
+        "La mère d'Ibarra m'a demandé si elle doit toujours apporter le carnet.",
+        "A mãe do Ibarra perguntou se tem de trazer sempre o boletim.",
+        "Mama Ibarry pytała, czy zawsze musi przynosić książeczkę.",
+        "お母さんに、毎回必ず手帳を持ってくる必要があるかと聞かれました。",
+        "妈妈问我是不是每次都必须带疫苗本。",
+    ],
+)
+def test_what_somebody_asked_is_no_rule(text):
+    """A reply that says it again accepts no rule."""
+    assert rules_in(text, "Understood, always. Verstanden. Entendido. D'accord. Jasne. 承知しました。 好的，明白。") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Always ask me whether a discount applies before you send an offer.", "以后每次发报价之前都要先问我要不要打折。"],
+)
+def test_a_question_that_the_assistant_is_to_ask_is_a_rule(text):
+    """Nobody has asked it."""
+    assert rules_in(text, "Understood, I will ask. 好的，明白。") == [text]
+
+
 def test_a_rule_is_its_sentence_alone():
     """White space and punctuation are as they were, and the sentences around it stay out."""
     rule = "Please  never mention prices in  mails to customers!"
