@@ -8,7 +8,7 @@ more sentences is never quoted whole, and no quote exceeds CLIP_CHARS_MAX.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from types import MappingProxyType
@@ -73,15 +73,16 @@ def extract(
     count_tokens: CountTokens,
     numbers: Sequence[int] = (),
     superseded: Mapping[str, int] = MappingProxyType({}),
-    has_ledger: bool = False,
+    in_ledger: Collection[str] | None = None,
 ) -> Extract:
     """The extract of `messages`, continuing `previous`, in about `tokens_max` tokens.
 
     The summary always has a line, whatever the budget. `numbers` are those of the messages, by default from 1.
-    No sentence is quoted for a value that is `superseded`. With `has_ledger` a ledger shows the identifiers.
+    No sentence is quoted for a value that is `superseded`. `in_ledger` are the identifiers, case
+    folded, that a ledger shows beside the record; None without a ledger.
     """
     corpus = gathered(messages, previous=previous, numbers=numbers)
-    best = ranked(corpus)
+    best = ranked(corpus, in_ledger=in_ledger)
     talk = talk_of(corpus)
     carried = previous.context if previous is not None else RecordContext()
     budget = int(tokens_max * (1 - _RENDERING_SHARE)) - _cost(LEAD, count_tokens)
@@ -89,7 +90,11 @@ def extract(
     actions = facts.action_items(best, corpus, talk, carried=carried.action_items)
     kept = tuple(filter(is_usable, carried.domain_entities))
     names = ranked_entities(
-        corpus.texts, carried=kept, spoken=corpus.spoken, count_max=DOMAIN_ENTITIES_MAX, has_ledger=has_ledger
+        corpus.texts,
+        carried=kept,
+        spoken=corpus.spoken,
+        count_max=DOMAIN_ENTITIES_MAX,
+        has_ledger=in_ledger is not None,
     )
     shared = _shared(
         (facts.participants(corpus, carried.participants), _PARTICIPANTS_SHARE),

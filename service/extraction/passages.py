@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from operator import mul
 from typing import Final
@@ -74,6 +74,10 @@ _REPETITION_WEIGHT: Final = 0.6
 _LEAD_BONUS: Final = 0.2
 _WISH_BONUS: Final = 0.2
 _VALUE_BONUS: Final = 0.3
+_ALONE_BONUS: Final = 0.8
+"""A value that stands in the ledger is there without the sentence."""
+
+_FIGURE_ENDS: Final = re.compile(r"[\s,;:()]+|[.!?]+(?:\s|$)")
 
 _QUOTES_MIN: Final = 3
 """Sentences that each source may contribute when places are shared equally; a long one among few may contribute
@@ -232,16 +236,18 @@ def _inherited(record: SummaryRecord | None) -> dict[str, tuple[int, ...]]:
     return dict((*narrative_of(record), *points))
 
 
-def ranked(corpus: Corpus) -> list[Scored]:
+def ranked(corpus: Corpus, *, in_ledger: Collection[str] | None = None) -> list[Scored]:
     """Every meaningful passage, best first; the first _RANKED_MAX also ranked by mutual support.
 
+    A value that is not among those `in_ledger` counts more; without a ledger all count alike.
     The last of equal passages alone counts: a sentence that somebody repeats in every message is not the topic.
     """
     distinct = tuple({passage.line: passage for passage in corpus.passages}.values())
     central = _centroid_scores([passage.terms for passage in distinct])
     last = max(1, len(corpus.speakers) - 1)
+    shown = None if in_ledger is None else "\n".join(in_ledger)
     rough = [
-        Scored(passage, passage.weight * (score + _place_bonus(passage.source / last) + _own_bonus(passage)))
+        Scored(passage, passage.weight * (score + _place_bonus(passage.source / last) + _own_bonus(passage, shown)))
         for passage, score in zip(distinct, central, strict=True)
         if _tells(passage) and is_usable(passage.text) and is_usable(passage.line)
     ]
@@ -261,12 +267,18 @@ def _place_bonus(place: float) -> float:
     return 0.3 * max(1 - 8 * place, place**2)
 
 
-def _own_bonus(passage: Passage) -> float:
+def _own_bonus(passage: Passage, shown: str | None) -> float:
     """The start of a message says what it is about; a wish says what the conversation is for, a number what nobody can
-    guess."""
+    guess. `shown` are the values beside the summary, by lines."""
     wish = _WISH_BONUS if is_wish(passage.text) and not passage.by_model else 0.0
     value = _VALUE_BONUS if any(map(str.isdigit, passage.text)) else 0.0
+    if value and shown is not None and not all(figure in shown for figure in _figures(passage.text)):
+        value = _ALONE_BONUS
     return _LEAD_BONUS / (1 + passage.nth) + wish + value
+
+
+def _figures(text: str) -> Iterator[str]:
+    return (part for part in _FIGURE_ENDS.split(text.casefold()) if any(map(str.isdigit, part)))
 
 
 def _tells(passage: Passage) -> bool:

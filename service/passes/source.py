@@ -68,14 +68,8 @@ class PassSource:
             ranges = ranges_of(m.number for m in inside)
             leaving = await self._chat(key, state, ranges) if ranges else ()
         finds, rules, read = await asyncio.to_thread(self._read, state, plan, leaving, staying)
-        return replace(
-            work,
-            finds=finds,
-            rules=rules,
-            leaving=read,
-            has_ledger=ledger_tokens_max(state, plan.policy) > 0,
-            in_ledger=partial(_in_ledger, state, plan, finds),
-        )
+        in_ledger = partial(_in_ledger, state, plan, finds) if ledger_tokens_max(state, plan.policy) else None
+        return replace(work, finds=finds, rules=rules, leaving=read, in_ledger=in_ledger)
 
     def _read(
         self,

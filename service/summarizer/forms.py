@@ -5,7 +5,7 @@ The plan names the form, so the code that asks, retries and checks knows none of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -72,12 +72,12 @@ NumberedMessage = tuple[int, Message]
 
 class ExtractSource(NamedTuple):
     """The numbered messages that an extract is made of, the record before them, the values that no longer hold, with
-    the messages that say so, and whether a ledger shows the identifiers."""
+    the messages that say so, and the identifiers that a ledger shows; None without a ledger."""
 
     said: Sequence[NumberedMessage]
     previous: SummaryRecord | None = None
     superseded: Mapping[str, int] = MappingProxyType({})
-    has_ledger: bool = False
+    in_ledger: Collection[str] | None = None
 
     @property
     def messages(self) -> list[Message]:
@@ -123,7 +123,7 @@ def _extracted_facets(source: ExtractSource, tokens_max: int, count: Callable[[s
         count_tokens=count,
         numbers=[number for number, _ in source.said],
         superseded=source.superseded,
-        has_ledger=source.has_ledger,
+        in_ledger=source.in_ledger,
     )
     context = found.context
     draft = Draft(

@@ -135,8 +135,8 @@ class PassWork:
         redone: How often a model may have been asked for this range before, in passes that made no record of it.
         sent: Returns the chat's messages as its model was last sent them, up to the end of the source; none if they
             do not say all of it.
-        has_ledger: True if a ledger shows identifiers beside the record.
-        in_ledger: The identifiers, case folded, that a ledger would show beside a record of this text and tokens.
+        in_ledger: Returns the identifiers, case folded, that the ledger shows beside a record of this text and tokens;
+            None without a ledger.
     """
 
     conversation_id: str
@@ -153,8 +153,7 @@ class PassWork:
     rules: RuleFinds = NO_RULES_FOUND
     redone: int = 0
     sent: Callable[[], tuple[Message, ...]] = tuple
-    has_ledger: bool = False
-    in_ledger: Callable[[str, int], frozenset[str]] = lambda _text, _tokens: frozenset()
+    in_ledger: Callable[[str, int], frozenset[str]] | None = None
 
     @property
     def record_id(self) -> str:
@@ -165,6 +164,12 @@ class PassWork:
         """The identifiers, case folded, that no longer hold, with the messages that gave newer values."""
         found = {entry.key: entry.replaced_by for entry in self.finds.entries if entry.replaced_by}
         return found | {one.key: one.number for one in self.finds.replaced}
+
+    @property
+    def apart(self) -> frozenset[str] | None:
+        """The identifiers, case folded, that the ledger shows beside a record of the planned size that has none; None
+        without a ledger."""
+        return None if self.in_ledger is None else self.in_ledger("", self.plan.summary_tokens_max)
 
     @property
     def telling(self) -> tuple[MessageAppended, ...]:
@@ -332,7 +337,7 @@ def summary_of(
     """The summary made of a draft, counted and with the figures of its checks."""
     tokens = cost(checked.draft)
     reduction = 1 - tokens / max(1, work.plan.replaced_tokens)
-    beside = work.in_ledger(draft_text(work, checked.draft), tokens)
+    beside = frozenset() if work.in_ledger is None else work.in_ledger(draft_text(work, checked.draft), tokens)
     return Summary(
         draft=checked.draft,
         tokens=tokens,

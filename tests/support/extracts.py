@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from abridged.service.domain.message import Message
@@ -17,7 +17,7 @@ def extract_of(
     previous: SummaryRecord | None = None,
     tokens_max: int = 600,
     superseded: Mapping[str, int] = MappingProxyType({}),
-    has_ledger: bool = False,
+    in_ledger: Collection[str] | None = None,
 ) -> Extract:
     """The extract of `messages`, counted by the estimate."""
     count = EstimatingCounter().count
@@ -27,7 +27,7 @@ def extract_of(
         tokens_max=tokens_max,
         count_tokens=count,
         superseded=superseded,
-        has_ledger=has_ledger,
+        in_ledger=in_ledger,
     )
 
 

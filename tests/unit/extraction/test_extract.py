@@ -195,9 +195,9 @@ def test_an_early_term_is_still_there_after_more_passes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("has_ledger", "names"), [(True, {"Ida Berg"}), (False, {"Ida Berg", "HAZ", "OPS-4711", "OPS-1203", "dark_mode"})]
+    ("in_ledger", "names"), [((), {"Ida Berg"}), (None, {"Ida Berg", "HAZ", "OPS-4711", "OPS-1203", "dark_mode"})]
 )
-def test_beside_a_ledger_an_extract_names_no_identifier(has_ledger: bool, names: set[str]) -> None:
+def test_beside_a_ledger_an_extract_names_no_identifier(in_ledger: tuple[str, ...] | None, names: set[str]) -> None:
     """The ledger has identifiers in the words that say what they are, also those that an earlier record carried."""
     earlier = Extract("The team moves.", (), RecordContext(domain_entities=("OPS-1203",)))
     extracted = extract_of(
@@ -207,10 +207,21 @@ def test_beside_a_ledger_an_extract_names_no_identifier(has_ledger: bool, names:
             "user: And please send the same to the other desk of HAZ before they close it for the night.",
         ),
         previous=record_of(earlier),
-        has_ledger=has_ledger,
+        in_ledger=in_ledger,
     )
 
     assert set(extracted.context.domain_entities) == names
+
+
+def test_a_value_that_the_ledger_lacks_is_told_first() -> None:
+    """The sentence whose value stands beside the record can be left out."""
+    berth, crane = "The berth of the ferry is 17-C.", "The crane of the ferry is 40-K."
+
+    def told(in_ledger: str) -> str:
+        return extract_of(said(f"user: {berth}", f"user: {crane}"), in_ledger=(in_ledger,), tokens_max=34).summary
+
+    assert (berth in told("40-k"), crane in told("40-k")) == (True, False)
+    assert (berth in told("17-c"), crane in told("17-c")) == (False, True)
 
 
 def test_the_previous_record_takes_part() -> None:

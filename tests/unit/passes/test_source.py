@@ -42,6 +42,7 @@ async def test_a_record_is_judged_beside_the_ledger_that_its_commit_leaves(ratio
 
     after = await bench.conversations.state(A)
     (shown,) = after.shown
+    assert work.in_ledger is not None
     expected = work.in_ledger(shown_text(shown), shown.tokens)
     assert expected == {entry.key for entry in after.ledger.in_window}
     assert expected

@@ -99,7 +99,7 @@ def test_a_task_an_anecdote_and_a_question_are_no_rule(text):
 )
 def test_what_somebody_asked_is_no_rule(text):
     """A reply that says it again accepts no rule."""
-    assert rules_in(text, "Understood, always. Verstanden. Entendido. D'accord. Jasne. 承知しました。 好的，明白。") == []
+    assert rules_in(text, "Understood, always. Verstanden. Entendido. D'accord. Jasne. 承知しました。 好的。") == []
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_what_somebody_asked_is_no_rule(text):
 )
 def test_a_question_that_the_assistant_is_to_ask_is_a_rule(text):
     """Nobody has asked it."""
-    assert rules_in(text, "Understood, I will ask. 好的，明白。") == [text]
+    assert rules_in(text, "Understood, I will ask. 好的。") == [text]
 
 
 def test_a_rule_is_its_sentence_alone():
