@@ -210,7 +210,7 @@ def test_records_are_shown_and_printed_as_json(cli, summarized):
     assert re.search(r"record \w{8}: depth \d, messages .*, [\d,]+ -> \d+ tokens, extractive", shown.out)
     assert len(records) >= 1
     assert int(records[0]["tokensAfter"]) < int(records[0]["tokensBefore"])
-    assert records[0]["context"]["domainEntities"]
+    assert records[0]["context"]["participants"]
 
 
 def test_a_conversation_without_records_says_so(cli):
