@@ -130,6 +130,13 @@ def leaves_open(sentence: str) -> bool:
     return _says_unsupposed(_own(sentence), Phrase.LEAVES_OPEN)
 
 
+def leaves_rest_open(sentence: str) -> bool:
+    """Return whether a number stands before the words that leave a matter open: it answers, and the rest is open."""
+    own = _own(sentence)
+    found = section_of(Phrase.LEAVES_OPEN).search(own)
+    return found is not None and has_value(own[: found.start()])
+
+
 def takes_down(sentence: str) -> bool:
     """Return whether the sentence says that the speaker writes something down or passes it on, which answers no
     question."""

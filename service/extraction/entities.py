@@ -80,8 +80,13 @@ def ranked_entities(
 
 
 def _names_somebody(name: str) -> bool:
-    """Return whether a name tells more than an abbreviation or a value: a person, a place, a firm."""
-    return not (name.isupper() or any(identifiers(name)))
+    """Return whether a name is no abbreviation and no identifier: a person, a place, a firm.
+
+    A name of letters alone is one, though code writes names such as `McKinsey`, and so is one with a number beside it.
+    """
+    letters = name.replace("-", "").replace("'", "").isalpha()
+    is_identifier = not letters and any(found.text == name for found in identifiers(name))
+    return " " in name or not (name.isupper() or is_identifier)
 
 
 def _in_one_form(scores: dict[str, float], forms: dict[str, str]) -> dict[str, float]:

@@ -17,11 +17,12 @@ from abridged.service.extraction.cues import (
     asks,
     asks_for_details,
     asks_indirectly,
-    has_value,
     is_action,
     is_courtesy,
+    is_deferral,
     is_open,
     leaves_open,
+    leaves_rest_open,
     proposes,
     seeks_agreement,
     stands_alone,
@@ -53,6 +54,9 @@ _CLOSING_SHARE: Final = 0.75
 _CLOSING_TERMS_MIN: Final = 3
 """Share of a point's words, and how many of them, with which a later statement closes what somebody left open."""
 
+_ASIDE_SHARE: Final = 0.5
+"""Share of the words of a model's longest proposal up to which another sentence of its message proposes no more."""
+
 _TERMS_MIN: Final = 2
 
 
@@ -76,8 +80,12 @@ def unresolved(
         if not (point.by_model and (point.source in replies or (asks(point.text) and not asking.isdisjoint(until))))
     ]
     # A model that proposes says in several sentences what one reply leaves open.
-    telling = {point.source: point for point in sorted(points, key=lambda point: len(point.terms))}
-    points = [point for point in points if not point.by_model or asks(point.text) or telling[point.source] is point]
+    telling = {point.source: len(point.terms) for point in sorted(points, key=lambda point: len(point.terms))}
+    points = [
+        point
+        for point in points
+        if not point.by_model or asks(point.text) or len(point.terms) > _ASIDE_SHARE * telling[point.source]
+    ]
     points.sort(key=lambda point: (point.by_model + (point.by_model and asks(point.text)), -point.place))
     taken = {source for point in points for source in (point.source, *left[point])} | replies
     others = [p for p in quotable if p not in left and (p.source not in taken or asks(p.text))]
@@ -130,7 +138,15 @@ def _is_left_at_once(point: Passage, reply: Sequence[Passage], after: int, *, in
     heard = _first_heard(reply)
     if after >= _BREATH or not (point.by_model or asks_indirectly(text)):
         return False
-    return any(leaves_open(one) and not (asks(one) or has_value(one)) for one in heard)
+    return any(_puts_off(one, leaves_open(text)) and not asks(one) for one in heard)
+
+
+def _puts_off(reply: str, is_about_the_open: bool) -> bool:
+    """Return whether a sentence of a reply leaves a matter open, and does not begin with the answer.
+
+    A next step answers most questions, but not whether something is still open.
+    """
+    return (leaves_open(reply) and not leaves_rest_open(reply)) or (is_about_the_open and is_deferral(reply))
 
 
 def _left_by(others: Sequence[int], back: tuple[int, ...], talk: Talk) -> tuple[int, ...]:

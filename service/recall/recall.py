@@ -243,7 +243,7 @@ class Recall:
 
     def _offered(self, search: Search, hits: Sequence[Hit]) -> Iterator[tuple[int, Passage]]:
         """The passages by their hits' places: of each hit its opening, of the first ones also what was found; then what
-        was found in the others, where the openings of all leave room."""
+        was found in the others, for the room that the openings leave."""
         later: list[tuple[int, Hit]] = []
         for place, hit in enumerate(hits):
             entry = hit.entry

@@ -168,8 +168,8 @@ class PassWork:
     @property
     def apart(self) -> frozenset[str] | None:
         """The identifiers, case folded, that the ledger shows beside a record of the planned size that has none; None
-        without a ledger."""
-        return None if self.in_ledger is None else self.in_ledger("", self.plan.summary_tokens_max)
+        if it shows none, for want of room or because there is no ledger."""
+        return (self.in_ledger("", self.plan.summary_tokens_max) or None) if self.in_ledger is not None else None
 
     @property
     def telling(self) -> tuple[MessageAppended, ...]:

@@ -371,7 +371,9 @@ class SummaryContext(_message.Message):
 
     @_builtins.property
     def domain_entities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names that must not be lost: persons, places, firms; of an extract without a ledger also files, codes, amounts."""
+        """Names that must not be lost: persons, places, firms. A model may add others; an extract adds files, codes, amounts
+        if no ledger shows any.
+        """
 
     def __init__(
         self,

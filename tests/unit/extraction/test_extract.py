@@ -213,6 +213,26 @@ def test_beside_a_ledger_an_extract_names_no_identifier(in_ledger: tuple[str, ..
     assert set(extracted.context.domain_entities) == names
 
 
+@pytest.mark.parametrize(
+    ("name", "is_kept"),
+    [
+        ("McKinsey", True),
+        ("Angus McDonald", True),
+        ("Boeing 747", True),
+        ("IDA BERG", True),
+        ("HAZ", False),
+        ("P1851", False),
+        ("batcher.go", False),
+    ],
+)
+def test_a_name_is_of_somebody_beside_a_ledger(name: str, is_kept: bool) -> None:
+    """An abbreviation tells nobody more; a name is none because code would write it so."""
+    earlier = record_of(Extract("The team moves.", (), RecordContext(domain_entities=(name,))))
+    context = extract_of(said("user: The shelves come on Monday."), previous=earlier, in_ledger=()).context
+
+    assert (name in context.domain_entities) is is_kept
+
+
 def test_a_value_that_the_ledger_lacks_is_told_first() -> None:
     """The sentence whose value stands beside the record can be left out."""
     berth, crane = "The berth of the ferry is 17-C.", "The crane of the ferry is 40-K."

@@ -77,11 +77,49 @@ def test_a_matter_of_which_the_reply_says_more_is_not_open(lines: tuple[str, ...
     assert open_points(*lines) == ()
 
 
+@pytest.mark.parametrize(
+    ("question", "reply"),
+    [
+        ("Which tariff do we take for the northern hall?", "No idea yet, I'll ask Ines on 12 May."),
+        ("Does the insurance cover the northern crane?", "Nobody knows, we asked twice in 2024."),
+        ("Is the northern crane approved, or is that still open?", "I'll look at it tomorrow."),
+        ("Wer unterschreibt den Vertrag für den Saal?", "Keine Ahnung, das klären die 4 Eigentümer noch."),
+        ("¿Quién firma el contrato de la sala norte?", "Ni idea todavía, lo veremos el 12 de mayo."),
+    ],
+)
+def test_a_number_after_the_words_that_leave_a_matter_open_answers_nothing(question: str, reply: str) -> None:
+    """The reply has no answer before it; nor has one that puts off whether something is still open."""
+    assert open_points(f"assistant: {question}", f"user: {reply}") == (f"assistant: {question}",)
+
+
+@pytest.mark.parametrize(
+    ("question", "reply"),
+    [
+        ("What is the deposit for the northern hall?", "I found nothing."),
+        ("What is the deposit for the northern hall?", "Nothing was decided."),
+        ("Qui paie la grue du quai nord ?", "Il faut que la banque confirme."),
+        ("Qui paie la grue du quai nord ?", "Faut qu'il réponde d'abord."),
+    ],
+)
+def test_a_reply_that_has_found_nothing_leaves_a_question_open(question: str, reply: str) -> None:
+    """What has nothing to do with a matter says something else."""
+    assert open_points(f"user: {question}", f"assistant: {reply}") == (f"user: {question}",)
+
+
+def test_two_proposals_that_a_reply_puts_off_are_two_points() -> None:
+    """Neither is an aside of the other."""
+    cabinet = "I suggest a second lock for the map cabinet."
+    shed = "I suggest a new roof for the boat shed."
+
+    points = open_points(f"assistant: {cabinet} {shed}", "user: Let me think about both. What's next?")
+    assert set(points) == {f"assistant: {shed}", f"assistant: {cabinet}"}
+
+
 def test_what_a_model_proposes_and_a_reply_puts_off_is_one_point() -> None:
     """The sentence that tells most stands for all; those that put it off are no points of their own."""
     proposal = "I suggest a second lock for the map cabinet of the reading room."
     lines = (
-        f"assistant: I suggest a lock for the stairs. {proposal}",
+        f"assistant: I suggest a lock. {proposal}",
         "user: Let me think about it. What's next?",
         "assistant: I'll leave that open then.",
     )

@@ -47,4 +47,19 @@ async def test_a_record_is_judged_beside_the_ledger_that_its_commit_leaves(ratio
     assert expected == {entry.key for entry in after.ledger.in_window}
     assert expected
     assert shown.record.context.domain_entities == ()
+    assert work.apart == work.in_ledger("", work.plan.summary_tokens_max)
     assert (after.ledger.limit_tokens < ledger_tokens_max(before, policy)) is (ratio == 0.5)
+
+
+async def test_a_pass_without_a_ledger_has_nothing_apart():
+    """Its record has to name the identifiers."""
+    bench = ReactorBench(pauses=CommitPauses(), policy=Policy(ledger_token_ratio=0))
+    messages = tuple(Message(f"m{n}", ROLES[n % 2], f"Turn {n}: {listed(n, 40)}.") for n in range(14))
+    contents = {m.id: canonical(message_to_proto(m)) for m in messages}
+    await bench.conversations.append(A, AppendRequest(messages, contents, lambda: Settings(context_length=3_000)))
+    state = await bench.conversations.state(A)
+    assert state.pending is not None
+
+    work = await PassSource(bench.conversations.log, EstimatingCounter()).work(A, state, state.pending)
+
+    assert work.in_ledger is work.apart is None
