@@ -62,4 +62,4 @@ async def test_a_pass_without_a_ledger_has_nothing_apart():
 
     work = await PassSource(bench.conversations.log, EstimatingCounter()).work(A, state, state.pending)
 
-    assert work.in_ledger is work.apart is None
+    assert (work.in_ledger, work.apart) == (None, None)
