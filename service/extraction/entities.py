@@ -53,13 +53,13 @@ _NUMERIC: Final = re.compile(
 
 
 def ranked_entities(
-    texts: Sequence[str], *, carried: Sequence[str], spoken: Sequence[str], count_max: int, has_ledger: bool = False
+    texts: Sequence[str], *, carried: Sequence[str], spoken: Sequence[str], count_max: int, has_ledger: bool
 ) -> tuple[str, ...]:
     """The names, most relevant first, `count_max` at most.
 
     `texts` are all texts, oldest first. `spoken` is what people and models said in each, empty for tools; its
     capitalized words are names. `carried` are the names of the previous record, in order. With `has_ledger` a ledger
-    shows the identifiers, each in the words that give it a meaning, and none is a name.
+    has the identifiers, each in the words that give it a meaning, so that only persons, places and firms are names.
     """
     named = _name_scores(spoken)
     if has_ledger:
@@ -80,13 +80,14 @@ def ranked_entities(
 
 
 def _names_somebody(name: str) -> bool:
-    """Return whether a name is no abbreviation and no identifier: a person, a place, a firm.
+    """Return whether a name is that of a person, a place or a firm: no identifier, and no single word in capitals.
 
-    A name of letters alone is one, though code writes names such as `McKinsey`, and so is one with a number beside it.
+    A word of letters alone is no identifier, though code writes names such as `McKinsey`; `Boeing 747` only has one in
+    it.
     """
-    letters = name.replace("-", "").replace("'", "").isalpha()
-    is_identifier = not letters and any(found.text == name for found in identifiers(name))
-    return " " in name or not (name.isupper() or is_identifier)
+    is_word = name.replace("-", "").replace("'", "").isalpha()
+    is_identifier = not is_word and any(found.text == name for found in identifiers(name))
+    return not is_identifier and (" " in name or not name.isupper())
 
 
 def _in_one_form(scores: dict[str, float], forms: dict[str, str]) -> dict[str, float]:

@@ -35,7 +35,7 @@ CountTokens = Callable[[str], int]
 _NO_SENTENCES: Final = "The messages hold no sentences; what they name is listed."
 
 _RENDERING_SHARE: Final = 0.03
-"""Share of the budget for headings and list marks."""
+"""Share of the budget for headings; `_ITEM_TOKENS` counts list marks."""
 
 _ENTITIES_SHARE: Final = 0.24
 _DECISIONS_SHARE: Final = 0.2

@@ -54,8 +54,8 @@ _CLOSING_SHARE: Final = 0.75
 _CLOSING_TERMS_MIN: Final = 3
 """Share of a point's words, and how many of them, with which a later statement closes what somebody left open."""
 
-_ASIDE_SHARE: Final = 0.5
-"""Share of the words of a model's longest proposal up to which another sentence of its message proposes no more."""
+_SHORTER_SHARE: Final = 0.5
+"""Share of the words of a model's longest proposal up to which another one of its message says no more."""
 
 _TERMS_MIN: Final = 2
 
@@ -79,19 +79,23 @@ def unresolved(
         for point, until in left.items()
         if not (point.by_model and (point.source in replies or (asks(point.text) and not asking.isdisjoint(until))))
     ]
-    # A model that proposes says in several sentences what one reply leaves open.
-    telling = {point.source: len(point.terms) for point in sorted(points, key=lambda point: len(point.terms))}
-    points = [
-        point
-        for point in points
-        if not point.by_model or asks(point.text) or len(point.terms) > _ASIDE_SHARE * telling[point.source]
-    ]
+    points = _without_shorter(points)
     points.sort(key=lambda point: (point.by_model + (point.by_model and asks(point.text)), -point.place))
     taken = {source for point in points for source in (point.source, *left[point])} | replies
     others = [p for p in quotable if p not in left and (p.source not in taken or asks(p.text))]
     still = [line for line in carried if _is_carried_open(line, talk, just_asked=line in just_asked)]
     found = [passage.line for passage in points[:_CANDIDATES_MAX]]
     return by_turns([*found, *_unanswered(others, talk)], still)[:UNRESOLVED_MAX]
+
+
+def _without_shorter(points: Sequence[Passage]) -> list[Passage]:
+    """The points without a model's proposals that its longest one in the message covers: one reply puts off both."""
+    proposals = [point for point in points if point.by_model and not asks(point.text)]
+    longest: dict[int, int] = {}
+    for point in proposals:
+        longest[point.source] = max(longest.get(point.source, 0), len(point.terms))
+    shorter = {point for point in proposals if len(point.terms) <= _SHORTER_SHARE * longest[point.source]}
+    return [point for point in points if point not in shorter]
 
 
 def _left_open_until(point: Passage, talk: Talk) -> tuple[int, ...] | None:
@@ -138,15 +142,16 @@ def _is_left_at_once(point: Passage, reply: Sequence[Passage], after: int, *, in
     heard = _first_heard(reply)
     if after >= _BREATH or not (point.by_model or asks_indirectly(text)):
         return False
-    return any(_puts_off(one, leaves_open(text)) and not asks(one) for one in heard)
+    return any(_puts_off(one, text) for one in heard)
 
 
-def _puts_off(reply: str, is_about_the_open: bool) -> bool:
-    """Return whether a sentence of a reply leaves a matter open, and does not begin with the answer.
+def _puts_off(reply: str, point: str) -> bool:
+    """Return whether a sentence of a reply leaves a point open, and neither asks nor begins with the answer.
 
     A next step answers most questions, but not whether something is still open.
     """
-    return (leaves_open(reply) and not leaves_rest_open(reply)) or (is_about_the_open and is_deferral(reply))
+    puts_off = leaves_open(reply) or (leaves_open(point) and is_deferral(reply))
+    return puts_off and not (leaves_rest_open(reply) or asks(reply))
 
 
 def _left_by(others: Sequence[int], back: tuple[int, ...], talk: Talk) -> tuple[int, ...]:
@@ -166,14 +171,15 @@ def _replies(point: Passage, talk: Talk) -> tuple[list[int], tuple[int, ...]]:
             continue
         if talk.speakers[source] == point.speaker:
             if others:
-                return others, (source,) if leaves_open(talk.said[source][0].text) else ()
+                return others, ((source,) if leaves_open(talk.said[source][0].text) else ())
         elif len(others) < _REPLIES_MAX:
             others.append(source)
     return others, ()
 
 
 def _leaves_open(source: int, talk: Talk) -> bool:
-    """Return whether a reply leaves open what it replies to."""
+    """Return whether a reply leaves open what it replies to. A model that takes something down after its first sentence
+    notes the answer."""
     passages = talk.said[source]
     if not passages[0].by_model:
         return any(map(leaves_open, _first_heard(passages)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from operator import mul
 from typing import Final
@@ -75,9 +75,10 @@ _LEAD_BONUS: Final = 0.2
 _WISH_BONUS: Final = 0.2
 _VALUE_BONUS: Final = 0.3
 _ALONE_BONUS: Final = 0.8
-"""A value that stands in the ledger is there without the sentence."""
+"""The bonus of a value that the ledger does not show: the sentence alone has it. Of values from .3 to 1.2 this one left
+most values and decisions alive in the chats of `bench/written/seen`."""
 
-_FIGURE_ENDS: Final = re.compile(r"[\s,;:()]+|[.!?]+(?:\s|$)")
+_WORD_ENDS: Final = re.compile(r"[\s,;:()]+|[.!?]+(?:\s|$)")
 
 _QUOTES_MIN: Final = 3
 """Sentences that each source may contribute when places are shared equally; a long one among few may contribute
@@ -245,7 +246,7 @@ def ranked(corpus: Corpus, *, in_ledger: Collection[str] | None = None) -> list[
     distinct = tuple({passage.line: passage for passage in corpus.passages}.values())
     central = _centroid_scores([passage.terms for passage in distinct])
     last = max(1, len(corpus.speakers) - 1)
-    shown = None if in_ledger is None else "\n".join(in_ledger)
+    shown = None if in_ledger is None else frozenset[str]().union(*map(_figures, in_ledger))
     rough = [
         Scored(passage, passage.weight * (score + _place_bonus(passage.source / last) + _own_bonus(passage, shown)))
         for passage, score in zip(distinct, central, strict=True)
@@ -267,18 +268,18 @@ def _place_bonus(place: float) -> float:
     return 0.3 * max(1 - 8 * place, place**2)
 
 
-def _own_bonus(passage: Passage, shown: str | None) -> float:
+def _own_bonus(passage: Passage, shown: frozenset[str] | None) -> float:
     """The start of a message says what it is about; a wish says what the conversation is for, a number what nobody can
-    guess. `shown` are the values beside the summary, by lines."""
+    guess. `shown` has the figures of what the ledger shows; None without one."""
     wish = _WISH_BONUS if is_wish(passage.text) and not passage.by_model else 0.0
-    value = _VALUE_BONUS if any(map(str.isdigit, passage.text)) else 0.0
-    if value and shown is not None and not all(figure in shown for figure in _figures(passage.text)):
-        value = _ALONE_BONUS
+    figures = _figures(passage.text)
+    value = 0.0 if not figures else _VALUE_BONUS if shown is None or figures <= shown else _ALONE_BONUS
     return _LEAD_BONUS / (1 + passage.nth) + wish + value
 
 
-def _figures(text: str) -> Iterator[str]:
-    return (part for part in _FIGURE_ENDS.split(text.casefold()) if any(map(str.isdigit, part)))
+def _figures(text: str) -> frozenset[str]:
+    """The words of a text that have a digit, case folded."""
+    return frozenset(word for word in _WORD_ENDS.split(text.casefold()) if any(map(str.isdigit, word)))
 
 
 def _tells(passage: Passage) -> bool:

@@ -68,8 +68,8 @@ class PassSource:
             ranges = ranges_of(m.number for m in inside)
             leaving = await self._chat(key, state, ranges) if ranges else ()
         finds, rules, read = await asyncio.to_thread(self._read, state, plan, leaving, staying)
-        in_ledger = partial(_in_ledger, state, plan, finds) if ledger_tokens_max(state, plan.policy) else None
-        return replace(work, finds=finds, rules=rules, leaving=read, in_ledger=in_ledger)
+        beside = partial(_ledger_beside, state, plan, finds)
+        return replace(work, finds=finds, rules=rules, leaving=read, ledger_beside=beside)
 
     def _read(
         self,
@@ -123,7 +123,7 @@ def _merged(state: Conversation, plan: PassPlan) -> tuple[ShownRecord, ...]:
     return tuple(ShownRecord(r, state.sources[r.id], short=bool(r.short_summary)) for r in found if r)
 
 
-def _in_ledger(state: Conversation, plan: PassPlan, finds: LedgerFinds, text: str, tokens: int) -> frozenset[str]:
+def _ledger_beside(state: Conversation, plan: PassPlan, finds: LedgerFinds, text: str, tokens: int) -> frozenset[str]:
     marks = [mark for mark in clearable(state, plan.policy) if not covers(plan.covered, mark.number)]
     without = state.window_tokens - ledger_tokens(state) - plan.replaced_tokens - freed_tokens(state, marks)
     tokens = calibrated_tokens(tokens, max(1.0, state.settings.calibration_factor))

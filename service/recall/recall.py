@@ -30,8 +30,9 @@ from abridged.service.recall.vectors import Embedder, direction
 from abridged.service.tokenizers.estimated import EstimatingCounter
 
 FULL_HITS = 10
-"""The first hits come with the best part of their exchange beside its opening, and the others with their opening, until
-there is room left: what a user says is short and tells what a long reply is about, so a budget holds more exchanges."""
+"""The first hits come with the best part of their exchange beside its opening. The others come with their opening, and
+with that part only in the room that the openings leave: what a user says is short and tells what a long reply is about,
+so a budget holds more exchanges."""
 
 TOKENS_MIN = 16
 """Tokens of the least room that is still filled."""
@@ -242,8 +243,8 @@ class Recall:
         return found._replace(hits=tuple(hits))
 
     def _offered(self, search: Search, hits: Sequence[Hit]) -> Iterator[tuple[int, Passage]]:
-        """The passages by their hits' places: of each hit its opening, of the first ones also what was found; then what
-        was found in the others, for the room that the openings leave."""
+        """Yield passages with the places of their hits: of each hit its opening, of the first FULL_HITS also what was
+        found, and last what was found in the others."""
         later: list[tuple[int, Hit]] = []
         for place, hit in enumerate(hits):
             entry = hit.entry
@@ -252,11 +253,11 @@ class Recall:
                 text = passage_of(text_of(opening), search.query.stems)
                 yield place, _passage(opening.number, opening.message.role, text)
             if place < FULL_HITS or entry.opening is None:
-                yield place, _best(search, hit)
+                yield place, _passage_found(search, hit)
             else:
                 later.append((place, hit))
         for place, hit in later:
-            yield place, _best(search, hit)
+            yield place, _passage_found(search, hit)
 
     def _page(self, search: Search, entries: Iterable[Entry]) -> tuple[Hit, ...]:
         return tuple(islice(self._hits(search, entries), search.limit))
@@ -286,7 +287,7 @@ def _found_in(entry: Entry, text: str) -> str:
     return text if entry.piece is None else pieces_of(text)[entry.piece]
 
 
-def _best(search: Search, hit: Hit) -> Passage:
+def _passage_found(search: Search, hit: Hit) -> Passage:
     """The passage of the message or the record that was found."""
     entry = hit.entry
     text = passage_of(_found_in(entry, hit.text), search.query.stems)

@@ -105,7 +105,7 @@ class Questions:
         if not self._form.keeps_statements:
             return None
         said = tuple((m.number, m.message) for m in self._work.telling)
-        source = ExtractSource(said, self._work.previous, self._superseded, self._work.apart)
+        source = ExtractSource(said, self._work.previous, self._superseded, self._work.in_ledger)
         return Skeleton(*self._form.extracted(source, self._whole_room.content_tokens, self._count), said)
 
     def room(self) -> Room:

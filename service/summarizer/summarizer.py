@@ -135,8 +135,8 @@ class PassWork:
         redone: How often a model may have been asked for this range before, in passes that made no record of it.
         sent: Returns the chat's messages as its model was last sent them, up to the end of the source; none if they
             do not say all of it.
-        in_ledger: Returns the identifiers, case folded, that the ledger shows beside a record of this text and tokens;
-            None without a ledger.
+        ledger_beside: Returns the identifiers, case folded, that the ledger shows beside a record of this text and
+            tokens.
     """
 
     conversation_id: str
@@ -153,7 +153,7 @@ class PassWork:
     rules: RuleFinds = NO_RULES_FOUND
     redone: int = 0
     sent: Callable[[], tuple[Message, ...]] = tuple
-    in_ledger: Callable[[str, int], frozenset[str]] | None = None
+    ledger_beside: Callable[[str, int], frozenset[str]] = lambda _text, _tokens: frozenset()
 
     @property
     def record_id(self) -> str:
@@ -166,10 +166,10 @@ class PassWork:
         return found | {one.key: one.number for one in self.finds.replaced}
 
     @property
-    def apart(self) -> frozenset[str] | None:
-        """The identifiers, case folded, that the ledger shows beside a record of the planned size that has none; None
-        if it shows none, for want of room or because there is no ledger."""
-        return (self.in_ledger("", self.plan.summary_tokens_max) or None) if self.in_ledger is not None else None
+    def in_ledger(self) -> frozenset[str] | None:
+        """The identifiers, case folded, that the ledger shows beside a record of the planned size that names none of
+        them; None if it shows none, for want of room or because there is no ledger."""
+        return self.ledger_beside("", self.plan.summary_tokens_max) or None
 
     @property
     def telling(self) -> tuple[MessageAppended, ...]:
@@ -337,7 +337,7 @@ def summary_of(
     """The summary made of a draft, counted and with the figures of its checks."""
     tokens = cost(checked.draft)
     reduction = 1 - tokens / max(1, work.plan.replaced_tokens)
-    beside = frozenset() if work.in_ledger is None else work.in_ledger(draft_text(work, checked.draft), tokens)
+    beside = work.ledger_beside(draft_text(work, checked.draft), tokens)
     return Summary(
         draft=checked.draft,
         tokens=tokens,

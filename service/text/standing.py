@@ -177,11 +177,13 @@ def _are_of_two_things(one: frozenset[str], other: frozenset[str]) -> bool:
 
 
 def _lays_down(own: str, needed: float) -> bool:
-    """Return whether the evidence in a sentence weighs `needed`, or enough by itself; never in one that tells what
-    somebody asked."""
-    found: dict[Phrase, bool] = {}
+    """Return whether the evidence in a sentence weighs `needed`, or enough by itself.
+
+    A sentence that tells what somebody asked lays nothing down.
+    """
     if has_phrase(own, Phrase.REPORTS_QUESTION):
         return False
+    found: dict[Phrase, bool] = {}
     asked = _QUESTION if is_question(own) else 0.0
     return _reaches(EVIDENCE, _FOR, needed - asked, own, found) or _reaches(
         ALONE, _FOR_ALONE, _NEEDED_ALONE - asked, own, found

@@ -3051,7 +3051,7 @@ class SearchHit(_message.Message):
     @_builtins.property
     def passages(self) -> _containers.RepeatedCompositeFieldContainer[Global___Passage]:
         """What to read of it, in the order of the chat, if max_tokens asks for that: the message that the exchange begins
-        with, and the message that was found; after the first ten hits that comes in the room that the beginnings leave.
+        with, and the message that was found. After the tenth hit the latter comes only if the beginnings leave room.
         """
 
     def __init__(

@@ -371,8 +371,8 @@ class SummaryContext(_message.Message):
 
     @_builtins.property
     def domain_entities(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names that must not be lost: persons, places, firms. A model may add others; an extract adds files, codes, amounts
-        if no ledger shows any.
+        """Names that must not be lost: persons, places, firms. A model may add others. An extract without a ledger beside it
+        adds identifiers, such as files, codes and amounts.
         """
 
     def __init__(

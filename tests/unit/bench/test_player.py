@@ -46,7 +46,7 @@ async def test_a_remake_behind_a_chats_end_reads_its_own_messages():
     )
 
     with capture_logs() as logged:
-        await played([first, second], context_length=1_100, policy=policy)
+        await played([first, second], context_length=1_400, policy=policy)
 
     refused = [line for line in logged if line.get("trigger") == "remake" and line["event"] == "pass.failed"]
     # Made of the second chat's messages, it would be about something else.

@@ -238,7 +238,7 @@ def test_logs_that_are_made_at_once_are_several(place: Place):
 
 
 def test_a_table_of_which_only_the_type_is_seen_is_being_made(place: Place):
-    """The server refuses the second of two tables that are made at once by the name of either."""
+    """The server refuses the second of two tables that are made at once by the table's name or by its type's."""
     place.run("CREATE TYPE eventlog_revision AS ENUM ()")
 
     with pytest.raises(LogUnavailable, match="other processes are making the log's tables"):

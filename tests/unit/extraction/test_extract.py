@@ -223,10 +223,12 @@ def test_beside_a_ledger_an_extract_names_no_identifier(in_ledger: tuple[str, ..
         ("HAZ", False),
         ("P1851", False),
         ("batcher.go", False),
+        ("12 May 2026", False),
+        ("+49 30 1234567", False),
     ],
 )
-def test_a_name_is_of_somebody_beside_a_ledger(name: str, is_kept: bool) -> None:
-    """An abbreviation tells nobody more; a name is none because code would write it so."""
+def test_beside_a_ledger_a_record_carries_only_names_of_persons_places_and_firms(name: str, is_kept: bool) -> None:
+    """A single abbreviation tells a reader nothing; `McKinsey` is a name, though code writes so."""
     earlier = record_of(Extract("The team moves.", (), RecordContext(domain_entities=(name,))))
     context = extract_of(said("user: The shelves come on Monday."), previous=earlier, in_ledger=()).context
 

@@ -82,14 +82,21 @@ def test_a_matter_of_which_the_reply_says_more_is_not_open(lines: tuple[str, ...
     [
         ("Which tariff do we take for the northern hall?", "No idea yet, I'll ask Ines on 12 May."),
         ("Does the insurance cover the northern crane?", "Nobody knows, we asked twice in 2024."),
-        ("Is the northern crane approved, or is that still open?", "I'll look at it tomorrow."),
         ("Wer unterschreibt den Vertrag für den Saal?", "Keine Ahnung, das klären die 4 Eigentümer noch."),
         ("¿Quién firma el contrato de la sala norte?", "Ni idea todavía, lo veremos el 12 de mayo."),
     ],
 )
 def test_a_number_after_the_words_that_leave_a_matter_open_answers_nothing(question: str, reply: str) -> None:
-    """The reply has no answer before it; nor has one that puts off whether something is still open."""
+    """The reply has no answer before it."""
     assert open_points(f"assistant: {question}", f"user: {reply}") == (f"assistant: {question}",)
+
+
+def test_a_next_step_does_not_say_whether_something_is_still_open() -> None:
+    """A reply that begins with the answer does."""
+    question = "assistant: Is the northern crane approved, or is that still open?"
+
+    assert open_points(question, "user: I'll look at it tomorrow.") == (question,)
+    assert open_points(question, "user: Approved for 33 days, we will see about more.") == ()
 
 
 @pytest.mark.parametrize(
@@ -102,16 +109,17 @@ def test_a_number_after_the_words_that_leave_a_matter_open_answers_nothing(quest
     ],
 )
 def test_a_reply_that_has_found_nothing_leaves_a_question_open(question: str, reply: str) -> None:
-    """What has nothing to do with a matter says something else."""
+    """A reply that has found nothing says so in its own words."""
     assert open_points(f"user: {question}", f"assistant: {reply}") == (f"user: {question}",)
 
 
 def test_two_proposals_that_a_reply_puts_off_are_two_points() -> None:
-    """Neither is an aside of the other."""
+    """Each names a matter of its own."""
     cabinet = "I suggest a second lock for the map cabinet."
     shed = "I suggest a new roof for the boat shed."
 
     points = open_points(f"assistant: {cabinet} {shed}", "user: Let me think about both. What's next?")
+
     assert set(points) == {f"assistant: {shed}", f"assistant: {cabinet}"}
 
 

@@ -42,17 +42,15 @@ async def test_a_record_is_judged_beside_the_ledger_that_its_commit_leaves(ratio
 
     after = await bench.conversations.state(A)
     (shown,) = after.shown
-    assert work.in_ledger is not None
-    expected = work.in_ledger(shown_text(shown), shown.tokens)
+    expected = work.ledger_beside(shown_text(shown), shown.tokens)
     assert expected == {entry.key for entry in after.ledger.in_window}
     assert expected
-    assert shown.record.context.domain_entities == ()
-    assert work.apart == work.in_ledger("", work.plan.summary_tokens_max)
+    assert work.in_ledger
     assert (after.ledger.limit_tokens < ledger_tokens_max(before, policy)) is (ratio == 0.5)
 
 
-async def test_a_pass_without_a_ledger_has_nothing_apart():
-    """Its record has to name the identifiers."""
+async def test_no_identifier_is_in_a_ledger_that_is_switched_off():
+    """The record has to name it."""
     bench = ReactorBench(pauses=CommitPauses(), policy=Policy(ledger_token_ratio=0))
     messages = tuple(Message(f"m{n}", ROLES[n % 2], f"Turn {n}: {listed(n, 40)}.") for n in range(14))
     contents = {m.id: canonical(message_to_proto(m)) for m in messages}
@@ -62,4 +60,4 @@ async def test_a_pass_without_a_ledger_has_nothing_apart():
 
     work = await PassSource(bench.conversations.log, EstimatingCounter()).work(A, state, state.pending)
 
-    assert (work.in_ledger, work.apart) == (None, None)
+    assert work.in_ledger is None

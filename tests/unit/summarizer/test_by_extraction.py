@@ -40,13 +40,12 @@ async def test_a_source_of_any_length_is_read_in_one_go():
     assert "orders_0" in made.draft.summary + "".join([*made.draft.key_points, *made.draft.domain_entities])
 
 
-@pytest.mark.parametrize("in_ledger", [None, frozenset(), frozenset({"ops-4711"})])
+@pytest.mark.parametrize("in_ledger", [frozenset(), frozenset({"ops-4711"})])
 async def test_identifiers_are_names_where_no_ledger_shows_them(in_ledger):
-    """A ledger without room for a single one is as good as none."""
-    work = work_on(PLANNING)
-    beside = replace(work, in_ledger=None if in_ledger is None else lambda _text, _tokens: in_ledger)
+    """A ledger without room for a single one shows as little as none."""
+    work = replace(work_on(PLANNING), ledger_beside=lambda _text, _tokens: in_ledger)
 
-    made = await by_extraction().summarize(beside, Heard())
+    made = await by_extraction().summarize(work, Heard())
 
     assert ("OPS-4711" in made.draft.domain_entities) is not bool(in_ledger)
 
