@@ -253,7 +253,7 @@ def _checked(listed: _Listed, narratives: Mapping[str, str], source: Source, lim
             instructions=source.instructions,
             unsupported_max=0,
         ),
-        *(p for field, text in kept.narratives.items() for p in narrative_problems(field, text, source.concordance)),
+        *_contradictions(kept.narratives, source),
         *_faults(
             compared(_but_short(texts), source.beside, source.policy, kept=_but_short(_texts_by_field(kept))), source
         ),
@@ -282,6 +282,14 @@ def _tidied(narratives: Mapping[str, str], source: Source) -> dict[str, str]:
         max_repetition=source.policy.max_repetition,
     )
     return {field: tidied(text, measures, source.quotable) for field, text in narratives.items()}
+
+
+def _contradictions(narratives: Mapping[str, str], source: Source) -> Iterator[Problem]:
+    """The problems of narratives that say something else than the source. An extract, whose lines rest on messages
+    before anybody judges them, says nothing but the source, which may contradict itself."""
+    is_extract = bool(source.rests_on) and source.quotable is None
+    for field, text in () if is_extract else narratives.items():
+        yield from narrative_problems(field, text, source.concordance)
 
 
 def _faults(problems: Iterable[Problem], source: Source) -> Iterator[Problem]:
