@@ -78,8 +78,8 @@ def extract(
     """The extract of `messages`, continuing `previous`, in about `tokens_max` tokens.
 
     The summary always has a line, whatever the budget. `numbers` are those of the messages, by default from 1.
-    No sentence is quoted for a value that is `superseded`. `in_ledger` are the identifiers, case
-    folded, that a ledger shows beside the record; None without a ledger.
+    No sentence is quoted for a value that is `superseded`. `in_ledger` are the identifiers, case folded, that a
+    ledger shows beside the record; None without a ledger.
     """
     corpus = gathered(messages, previous=previous, numbers=numbers)
     best = ranked(corpus, in_ledger=in_ledger)

@@ -21,7 +21,7 @@ from typing import Final
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.quoting import FRAMES
 from abridged.service.domain.record import SummaryRecord, narrative_of
-from abridged.service.extraction.cues import asks, is_courtesy, is_wish
+from abridged.service.extraction.cues import asks, has_value, is_courtesy, is_wish
 from abridged.service.grounding.claims import texts_of
 from abridged.service.grounding.draft import echoes_instructions, is_placeholder
 from abridged.service.text.envelope import unwrap_envelope
@@ -272,19 +272,20 @@ def _own_bonus(passage: Passage, shown: frozenset[str] | None) -> float:
     """The start of a message says what it is about; a wish says what the conversation is for, a number what nobody can
     guess. `shown` has the figures of what the ledger shows; None without one."""
     wish = _WISH_BONUS if is_wish(passage.text) and not passage.by_model else 0.0
-    figures = _figures(passage.text)
-    value = 0.0 if not figures else _VALUE_BONUS if shown is None or figures <= shown else _ALONE_BONUS
+    value = _VALUE_BONUS if has_value(passage.text) else 0.0
+    if value and shown is not None and not _figures(passage.text) <= shown:
+        value = _ALONE_BONUS
     return _LEAD_BONUS / (1 + passage.nth) + wish + value
 
 
 def _figures(text: str) -> frozenset[str]:
     """The words of a text that have a digit, case folded."""
-    return frozenset(word for word in _WORD_ENDS.split(text.casefold()) if any(map(str.isdigit, word)))
+    return frozenset(word for word in _WORD_ENDS.split(text.casefold()) if has_value(word))
 
 
 def _tells(passage: Passage) -> bool:
     """Return whether the sentence has more than one meaningful word, or a number."""
-    return len(passage.terms) > 1 or any(map(str.isdigit, passage.text))
+    return len(passage.terms) > 1 or has_value(passage.text)
 
 
 def _is_telling(passage: Passage) -> bool:

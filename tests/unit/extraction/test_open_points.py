@@ -38,6 +38,10 @@ def open_points(*lines: str, after: tuple[str, ...] = AFTER) -> tuple[str, ...]:
         ("北の埠頭のクレーン代は誰が払いますか？", "わかりません。確認事項として残しておきます。"),
         ("北码头的吊机谁付钱？", "这个我查不到，先列入待办。"),
         ("북쪽 부두의 크레인 비용은 누가 내나요?", "아직 정해지지 않았습니다. 목록에 남겨 두겠습니다."),
+        ("What is the deposit for the northern hall?", "I found nothing."),
+        ("What is the deposit for the northern hall?", "Nothing was decided."),
+        ("Qui paie la grue du quai nord ?", "Il faut que la banque confirme."),
+        ("Qui paie la grue du quai nord ?", "Faut qu'il réponde d'abord."),
     ],
 )
 def test_a_question_that_the_reply_leaves_open_is_open(question: str, reply: str) -> None:
@@ -97,20 +101,6 @@ def test_a_next_step_does_not_say_whether_something_is_still_open() -> None:
 
     assert open_points(question, "user: I'll look at it tomorrow.") == (question,)
     assert open_points(question, "user: Approved for 33 days, we will see about more.") == ()
-
-
-@pytest.mark.parametrize(
-    ("question", "reply"),
-    [
-        ("What is the deposit for the northern hall?", "I found nothing."),
-        ("What is the deposit for the northern hall?", "Nothing was decided."),
-        ("Qui paie la grue du quai nord ?", "Il faut que la banque confirme."),
-        ("Qui paie la grue du quai nord ?", "Faut qu'il réponde d'abord."),
-    ],
-)
-def test_a_reply_that_has_found_nothing_leaves_a_question_open(question: str, reply: str) -> None:
-    """A reply that has found nothing says so in its own words."""
-    assert open_points(f"user: {question}", f"assistant: {reply}") == (f"user: {question}",)
 
 
 def test_two_proposals_that_a_reply_puts_off_are_two_points() -> None:
