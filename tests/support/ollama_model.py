@@ -24,8 +24,11 @@ from tests.support.patience import PATIENCE_S
 PATIENT = OllamaSettings(first_byte_s=PATIENCE_S, stall_s=PATIENCE_S, probe_s=PATIENCE_S, num_ctx=2_048)
 """Clocks that a loaded test machine does not reach."""
 
-QUICK = replace(PATIENT, first_byte_s=0.3, stall_s=0.3)
-"""Clocks for faults that only a clock can end."""
+LATE_SOON = replace(PATIENT, first_byte_s=0.3)
+"""For a first byte that never comes; the other clocks wait, so that no slow machine ends a call by another of them."""
+
+STALLED_SOON = replace(PATIENT, stall_s=0.3)
+"""For an answer that stops midway."""
 
 _STRINGS = {"type": "array", "items": {"type": "string", "maxLength": 200}, "maxItems": 10}
 _FIELDS: dict[str, Any] = {

@@ -84,14 +84,17 @@ async def test_a_server_that_pings_while_it_reads_is_given_its_time(kind):
 
 
 @pytest.mark.parametrize(
-    ("after", "error", "says"),
-    [(0, FirstByteLate, "no first byte within 0.3 s"), (2, ModelUnavailable, "stalled: no further line within 0.3 s")],
+    ("after", "clock", "error", "says"),
+    [
+        (0, "first_byte_s", FirstByteLate, "no first byte within 0.3 s"),
+        (2, "stall_s", ModelUnavailable, "stalled: no further line within 0.3 s"),
+    ],
 )
 @pytest.mark.parametrize("kind", PINGS)
-async def test_a_server_that_pings_for_ever_is_ended_by_the_clock_that_runs(kind, after, error, says):
+async def test_a_server_that_pings_for_ever_is_ended_by_the_clock_that_runs(kind, after, clock, error, says):
     """However often it says that it is there: pings set no clock back."""
     dialect, ping = PINGS[kind]
-    async with over(dialect, first_byte_s=0.3, stall_s=0.3, ping=ping, ping_after=after) as (_, model):
+    async with over(dialect, **{clock: 0.3}, ping=ping, ping_after=after) as (_, model):
         with pytest.raises(error, match=says):
             await ask(model)
 

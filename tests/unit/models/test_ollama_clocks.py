@@ -25,7 +25,7 @@ from abridged.service.models.ollama.settings import OllamaSettings, parse_addres
 from abridged.service.models.retry import RetryPolicy, complete_with_retry
 from tests.support.ollama_behaviour import BEHAVIOURS, Behaviour
 from tests.support.ollama_catalogue import FakeModel
-from tests.support.ollama_model import PATIENT, QUICK, model_over, record_request
+from tests.support.ollama_model import PATIENT, STALLED_SOON, model_over, record_request
 from tests.support.ollama_responder import Ask, Piece
 from tests.support.ollama_server import FakeOllama
 
@@ -197,7 +197,7 @@ async def test_the_stall_clock_runs_on_when_the_deadline_is_over():
 
     async with (
         FakeOllama(behaviour=BEHAVIOURS["stall"]) as server,
-        model_over(server, settings=QUICK, clock=clock) as m,
+        model_over(server, settings=STALLED_SOON, clock=clock) as m,
     ):
         with pytest.raises(ModelUnavailable, match="stalled"):
             await ask(m, deadline_s=60.0, on_progress=slowly)
@@ -224,7 +224,10 @@ async def test_the_place_of_a_call_that_left_stays_taken_while_the_host_reads():
 async def test_a_retry_waits_for_the_abandoned_prompt_and_is_answered():
     """The place comes free by itself; the retry loses nothing of its own first-byte clock."""
     once = replace(BEHAVIOURS["hang"], requests=1)
-    async with FakeOllama(behaviour=once) as server, model_over(server, settings=QUICK) as model:
+    async with (
+        FakeOllama(behaviour=once) as server,
+        model_over(server, settings=replace(PATIENT, first_byte_s=2.0)) as model,
+    ):
         with pytest.raises(FirstByteLate):
             await ask(model)
 

@@ -19,11 +19,10 @@ from abridged.service.models.model import (
     PromptTruncated,
     SummaryModel,
 )
-from abridged.service.models.ollama.settings import OllamaSettings
 from tests.support.ollama_behaviour import BEHAVIOURS, Behaviour, json_error
 from tests.support.ollama_catalogue import FakeModel
 from tests.support.ollama_manner import MANNERS
-from tests.support.ollama_model import PATIENT, QUICK, RECORD_SCHEMA, model_over, record_request
+from tests.support.ollama_model import LATE_SOON, PATIENT, RECORD_SCHEMA, STALLED_SOON, model_over, record_request
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S
 
@@ -57,15 +56,14 @@ FAILURES = {
     "silent-cut": PromptTruncated,
 }
 AN_HOUR_S = 3_600.0
-ENDED_BY_A_CLOCK = {"hang", "stall", "drip"}
+CLOCKS = {
+    "dead": replace(PATIENT, probe_s=0.3),
+    "hang": LATE_SOON,
+    "stall": STALLED_SOON,
+    "drip": STALLED_SOON,
+}
 HARMLESS = ("normal", "slow-headers", "trickle", "split", "packed", "sorted-keys", "no-count", "lingering")
 PASSED_ON = ("marker", "endless")
-
-
-def settings_for(behaviour) -> OllamaSettings:
-    if behaviour == "dead":
-        return replace(QUICK, probe_s=0.3)
-    return QUICK if behaviour in ENDED_BY_A_CLOCK else PATIENT
 
 
 async def ask(model: SummaryModel, *, deadline_s=PATIENCE_S, **fields) -> Completion:
@@ -80,7 +78,7 @@ def test_every_behaviour_is_expected_somewhere_here():
 @pytest.mark.parametrize(("behaviour", "error"), FAILURES.items())
 async def test_a_fault_has_its_error(behaviour, error):
     """Each fault ends in one error type, by itself and not by the caller's deadline."""
-    settings = settings_for(behaviour)
+    settings = CLOCKS.get(behaviour, PATIENT)
     async with (
         FakeOllama(behaviour=BEHAVIOURS[behaviour]) as server,
         model_over(server, settings=settings) as model,
@@ -97,7 +95,7 @@ NOT_ASKED = {"dead", "unauthorized", "forbidden", "not-ollama", "redirect"}
 @pytest.mark.parametrize("behaviour", FAILURES)
 async def test_a_failure_says_whether_the_model_was_asked(behaviour):
     """Once the prompt is on its way the model may have worked; where the host refuses before that it has not."""
-    settings = settings_for(behaviour)
+    settings = CLOCKS.get(behaviour, PATIENT)
     async with FakeOllama(behaviour=BEHAVIOURS[behaviour]) as server, model_over(server, settings=settings) as model:
         with pytest.raises(ModelError) as failure:
             await ask(model)
@@ -128,7 +126,10 @@ async def test_no_failure_holds_text_of_the_prompt_or_the_answer():
         echo = replace(behaviour, error_text=f"unexpected: {record_request().user}")
         if name not in FAILURES:
             continue
-        async with FakeOllama(behaviour=echo) as server, model_over(server, settings=settings_for(name)) as model:
+        async with (
+            FakeOllama(behaviour=echo) as server,
+            model_over(server, settings=CLOCKS.get(name, PATIENT)) as model,
+        ):
             with pytest.raises(ModelError) as failure:
                 await ask(model)
         chain = f"{failure.value!r} {failure.value.__cause__!r} {failure.value.__context__!r}"

@@ -17,7 +17,7 @@ from abridged.service.models.http.errors import CircuitOpen, HostRefused, QueueF
 from abridged.service.models.model import Completion, ModelMissing, ModelRefused, ModelUnavailable, SummaryModel
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_catalogue import FakeModel
-from tests.support.ollama_model import PATIENT, QUICK, model_over, record_request
+from tests.support.ollama_model import PATIENT, STALLED_SOON, model_over, record_request
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S
 
@@ -90,7 +90,7 @@ async def test_after_the_first_byte_no_other_host_is_asked(fault):
     async with (
         FakeOllama(behaviour=BEHAVIOURS[fault]) as bad,
         FakeOllama(loaded=False) as good,
-        model_over(bad, good, settings=QUICK if fault == "stall" else PATIENT) as model,
+        model_over(bad, good, settings=STALLED_SOON if fault == "stall" else PATIENT) as model,
     ):
         with pytest.raises(ModelUnavailable):
             await ask(model)

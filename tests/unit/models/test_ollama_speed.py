@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -14,7 +13,7 @@ from abridged.service.models.ollama.inventory import HostInventory, ModelEntry, 
 from abridged.service.models.ollama.settings import OllamaSettings, parse_address
 from tests.support.ollama_behaviour import BEHAVIOURS
 from tests.support.ollama_catalogue import FakeModel
-from tests.support.ollama_model import PATIENT, QUICK, model_over, record_request
+from tests.support.ollama_model import LATE_SOON, PATIENT, model_over, record_request
 from tests.support.ollama_pace import Pace
 from tests.support.ollama_server import FakeOllama
 
@@ -83,7 +82,7 @@ async def test_a_question_is_waited_for_as_long_as_a_pass_would_be():
     """The wait is not longer: a host that does not answer then answers no pass either."""
     async with FakeOllama(behaviour=BEHAVIOURS["hang"]) as server:
         with pytest.raises(ModelUnavailable, match=r"within 0\.3 s"):
-            await speed(server, settings=replace(QUICK, first_byte_s=0.3))
+            await speed(server, settings=LATE_SOON)
 
 
 async def test_where_a_model_is_missing_the_others_that_could_answer_are_named():

@@ -30,7 +30,7 @@ from abridged.service.models.model import (
 from abridged.service.models.openai.errors import FieldRefused, KeyRefused
 from tests.support.ollama_behaviour import Refusal
 from tests.support.ollama_model import record_request
-from tests.support.openai_model import PATIENT, QUICK, openai_over
+from tests.support.openai_model import LATE_SOON, PATIENT, STALLED_SOON, openai_over
 from tests.support.openai_quirks import QUIRKS, Quirks, openai_error
 from tests.support.openai_server import FakeOpenAI
 from tests.support.patience import PATIENCE_S
@@ -141,13 +141,16 @@ async def test_a_server_that_is_not_there_is_unreachable():
 
 
 @pytest.mark.parametrize(
-    ("quirks", "error", "says"),
-    [(Quirks(hang=True), FirstByteLate, "no first byte"), (Quirks(stall_after=2), ModelUnavailable, "stalled")],
+    ("quirks", "settings", "error", "says"),
+    [
+        (Quirks(hang=True), LATE_SOON, FirstByteLate, "no first byte"),
+        (Quirks(stall_after=2), STALLED_SOON, ModelUnavailable, "stalled"),
+    ],
     ids=["first byte", "stall"],
 )
-async def test_each_clock_ends_a_server_that_is_too_slow(quirks, error, says):
+async def test_each_clock_ends_a_server_that_is_too_slow(quirks, settings, error, says):
     """The first byte and each further line have a clock of their own."""
-    async with over(quirks, settings=QUICK) as (_, model):
+    async with over(quirks, settings=settings) as (_, model):
         with pytest.raises(error, match=says):
             await ask(model)
 
