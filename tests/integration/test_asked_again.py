@@ -20,8 +20,8 @@ from tests.support.patience import PATIENCE_S
 from tests.support.sidecar import ANY_DRAFT, on_ollama, sidecar
 
 DIALECTS = ("ollama", "openai")
-QUICKLY = {"ollama.stall_timeout_s": 0.3, "openai.stall_timeout_s": 0.3, "summarizer.backoff_base_ms": 1}
-LENIENT = ANY_DRAFT | QUICKLY
+STALLED_SOON = {"ollama.stall_timeout_s": 0.3, "openai.stall_timeout_s": 0.3}
+LENIENT = ANY_DRAFT | {"summarizer.backoff_base_ms": 1}
 
 
 @asynccontextmanager
@@ -96,7 +96,9 @@ async def test_a_cut_off_is_invalid_whatever_becomes_of_its_repair(tmp_path, dia
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_a_cause_names_what_failed_first_and_not_its_retry(tmp_path, dialect):
     """A host that stalls is often busy when it is asked again."""
-    async with served(dialect, tmp_path, in_turn(saying("{"), busy), requests=1, stall_after=1) as (server, s):
+    once = {"requests": 1, "stall_after": 1}
+    responder = in_turn(saying("{"), busy)
+    async with served(dialect, tmp_path, responder, settings=STALLED_SOON, **once) as (server, s):
         done = (await s.chat().talk(14, wait_s=PATIENCE_S)).summarization
         calls = len(server.asked())
 

@@ -17,7 +17,7 @@ from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S
 from tests.support.sidecar import on_ollama, script, sidecar
 
-QUICKLY = {"ollama.first_byte_timeout_s": 0.3, "ollama.stall_timeout_s": 0.3, "summarizer.retries": 0}
+ENDED_BY_A_CLOCK = {"hang": {"ollama.first_byte_timeout_s": 0.3}, "stall": {"ollama.stall_timeout_s": 0.3}}
 
 CAUSES = {
     "hang": ("TRANSPORT", "no first byte within 0.3 s", True),
@@ -40,9 +40,10 @@ async def looping(_ask: Ask) -> AsyncIterator[Piece]:
 async def test_a_failed_pass_tells_its_cause_everywhere(tmp_path, behaviour):
     """The same words in the log line, the event and the pass, with the host's label and none of its address."""
     error_class, words, asked = CAUSES[behaviour]
+    settings = {"summarizer.retries": 0} | ENDED_BY_A_CLOCK.get(behaviour, {})
     async with (
         FakeOllama(behaviour=BEHAVIOURS[behaviour]) as ollama,
-        sidecar(tmp_path, on_ollama(ollama) | QUICKLY) as s,
+        sidecar(tmp_path, on_ollama(ollama) | settings) as s,
     ):
         chat = s.chat()
         done = (await chat.talk(14, wait_s=PATIENCE_S)).summarization
