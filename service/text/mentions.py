@@ -88,17 +88,18 @@ class Mention(NamedTuple):
     replaces: str = ""
 
 
-def mentions(text: str, *, said: bool = False) -> Iterator[Mention]:
+def mentions(text: str, *, said: bool = False, by_line: bool = False) -> Iterator[Mention]:
     """Every identifier of the text that is worth a place in a ledger, in order, without secrets.
 
-    Values that somebody `said` count whatever their form; tools return too many. Values in data are named by its rows.
+    Values that somebody `said` count whatever their form; tools return too many. Values in data are named by its rows,
+    and in a text that was written `by_line`, as programs write, by their line or by one before it that ends in a colon.
     """
     rows = as_rows(text)
     masked = mask_secrets(text if rows is None else rows)
     start = 0
     while start < len(masked):
         end = _block_end(masked, start)
-        yield from _of_block(masked[start:end], said=said, in_rows=rows is not None)
+        yield from _of_block(masked[start:end], said=said, in_rows=rows is not None, by_line=by_line)
         start = end
 
 
@@ -114,14 +115,14 @@ def _block_end(text: str, start: int) -> int:
     return end
 
 
-def _of_block(block: str, *, said: bool, in_rows: bool) -> Iterator[Mention]:
+def _of_block(block: str, *, said: bool, in_rows: bool, by_line: bool) -> Iterator[Mention]:
     read = without_labels(block) if in_rows else block
     everything, pairs = _by_place(block)
     if said:
         everything += _outside(list(values(read.replace(MASK, " " * len(MASK)))), _places(everything))
     everything += _outside(identifiers_of_masked(read), _places(everything))
     everything.sort(key=lambda found: found.start)
-    around = Block(block, everything, in_rows=in_rows)
+    around = Block(block, everything, in_rows=in_rows, by_line=by_line)
     before: Identifier | None = None
     for found in everything:
         if not _counts(found, block, said=said):

@@ -54,7 +54,7 @@ _NEVER_NAMES: Final = frozenset(
 """Kinds that are values themselves; a symbol, a code or a ticket may name the thing that has a value."""
 
 _TELL_THEMSELVES: Final = frozenset(
-    {IdentifierKind.FILE, IdentifierKind.PATH, IdentifierKind.SYMBOL, IdentifierKind.URL}
+    {IdentifierKind.COMMAND, IdentifierKind.FILE, IdentifierKind.PATH, IdentifierKind.SYMBOL, IdentifierKind.URL}
 )
 """Kinds that say what they are: the lines before one in a listing name others."""
 
@@ -123,10 +123,13 @@ class Surroundings(NamedTuple):
 
 
 class Block:
-    """A text whose secrets are masked, with the identifiers found in it, in order."""
+    """A text whose secrets are masked, with the identifiers found in it, in order.
 
-    def __init__(self, text: str, found: list[Identifier], *, in_rows: bool = False) -> None:
-        self._text, self._in_rows = text, in_rows
+    In rows of data, and in a text that its writer wrote `by_line`, a line names its values by itself.
+    """
+
+    def __init__(self, text: str, found: list[Identifier], *, in_rows: bool = False, by_line: bool = False) -> None:
+        self._text, self._in_rows, self._by_line = text, in_rows, by_line
         self._words = _without_values(text.replace(MASK, " " * len(MASK)), found)
         self._named = {one.start: one.start + len(one.text) for one in found if one.kind not in _NEVER_NAMES}
 
@@ -176,7 +179,7 @@ class Block:
         if self._in_rows and (label := label_of(self._text, start)):
             return label, True
         near = list(self._telling(line or begin, start))
-        if not near and not self._in_rows and found.kind not in _TELL_THEMSELVES:
+        if not near and self._leads_on(line) and found.kind not in _TELL_THEMSELVES:
             near = list(self._telling(begin, start))
         if not near:
             return "", False
@@ -190,6 +193,12 @@ class Block:
             return f"{_in_line(self._text[lead : at + len(nearest)])}=", True
         written = _in_line(self._text[lead:start]).lstrip(_OPENING)
         return written + " " * self._text[start - 1].isspace(), _BESIDE.fullmatch(joining) is not None
+
+    def _leads_on(self, line: int) -> bool:
+        """Return whether the text before a line may name what stands in the line."""
+        if self._by_line:
+            return self._text[max(0, line - REACH_BEFORE) : line].rstrip().endswith((":", "\uff1a"))
+        return not self._in_rows
 
     def _lead(self, near: list[tuple[int, str]], start: int) -> int:
         """The place of the first word of a name: of the nearest in one clause, if that has any, and close by."""
@@ -205,8 +214,9 @@ class Block:
         return lead
 
     def _name_behind(self, end: int, closing: int) -> str:
-        """The first telling words behind an identifier."""
-        behind = [word for _, word in self._telling(end, closing)]
+        """The first telling words behind an identifier, of its column, that label no other value."""
+        labels = [at for at, word in self._telling(end, closing) if _LABELLING.match(self._text, at + len(word))]
+        behind = [word for _, word in self._telling(end, min((closing, *labels)))]
         return " ".join(behind[:NAME_WORDS_MAX]) + ": " if behind else ""
 
     def _rest(self, end: int, chars_max: int) -> str:

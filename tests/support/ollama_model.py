@@ -25,10 +25,10 @@ PATIENT = OllamaSettings(first_byte_s=PATIENCE_S, stall_s=PATIENCE_S, probe_s=PA
 """Clocks that a loaded test machine does not reach."""
 
 LATE_SOON = replace(PATIENT, first_byte_s=0.3)
-"""For a first byte that never comes; the other clocks wait, so that no slow machine ends a call by another of them."""
+"""Clocks for a first byte that never comes; the others wait, so that no slow machine ends a call by one of them."""
 
 STALLED_SOON = replace(PATIENT, stall_s=0.3)
-"""For an answer that stops midway."""
+"""Clocks for an answer that stops midway."""
 
 _STRINGS = {"type": "array", "items": {"type": "string", "maxLength": 200}, "maxItems": 10}
 _FIELDS: dict[str, Any] = {

@@ -18,10 +18,10 @@ PATIENT = OpenAISettings(first_byte_s=PATIENCE_S, stall_s=PATIENCE_S, probe_s=PA
 """Clocks that a loaded test machine does not reach."""
 
 LATE_SOON = replace(PATIENT, first_byte_s=0.3)
-"""For a first byte that never comes; the other clocks wait, so that no slow machine ends a call by another of them."""
+"""Clocks for a first byte that never comes; the others wait, so that no slow machine ends a call by one of them."""
 
 STALLED_SOON = replace(PATIENT, stall_s=0.3)
-"""For an answer that stops midway."""
+"""Clocks for an answer that stops midway."""
 
 
 @asynccontextmanager
