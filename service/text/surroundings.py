@@ -215,7 +215,7 @@ class Block:
 
     def _name_behind(self, end: int, closing: int) -> str:
         """The first telling words behind an identifier, of its column, that label no other value."""
-        labels = [at for at, word in self._telling(end, closing) if _LABELLING.match(self._text, at + len(word))]
+        labels = [at for at, word in self._telling(end, closing) if self._text.startswith("=", at + len(word))]
         behind = [word for _, word in self._telling(end, min((closing, *labels)))]
         return " ".join(behind[:NAME_WORDS_MAX]) + ": " if behind else ""
 

@@ -94,7 +94,8 @@ async def test_a_server_that_pings_while_it_reads_is_given_its_time(kind):
 async def test_a_server_that_pings_for_ever_is_ended_by_the_clock_that_runs(kind, after, clock, error, says):
     """However often it says that it is there: pings set no clock back."""
     dialect, ping = PINGS[kind]
-    async with over(dialect, **{clock: 0.3}, ping=ping, ping_after=after) as (_, model):
+    fault: dict[str, Any] = {clock: 0.3}
+    async with over(dialect, **fault, ping=ping, ping_after=after) as (_, model):
         with pytest.raises(error, match=says):
             await ask(model)
 
