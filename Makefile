@@ -4,7 +4,7 @@
 PYTHON ?=
 export PYTHON
 
-.PHONY: help install run test check format test-llm test-crash test-hostile test-outages test-simulation test-failover test-sidecars test-histories test-languages clients-table test-recall bench quality coverage release protos config-docs designs lock clean
+.PHONY: help install run test check format test-llm test-crash test-hostile test-outages test-simulation test-failover test-sidecars test-histories test-languages clients-table test-recall bench quality coverage release protos config-docs designs weights lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +85,10 @@ designs: ## play the presets, and write the table of docs/designs.md
 config-docs: ## generate docs/configuration.md
 	@scripts/install dev
 	@scripts/gen-config-docs
+
+weights: ## train the models that find standing rules
+	@scripts/install dev recall
+	@scripts/gen-weights
 
 lock: ## pin all packages again; `make lock UPGRADE=1` for the newest
 	@scripts/install dev

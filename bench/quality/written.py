@@ -293,11 +293,11 @@ class Rules:
 
 
 def rules_read(folder: Path) -> Rules:
-    """Look for the rules of the messages of a folder, each with its reply."""
+    """Look for the rules of the messages of a folder."""
     read = Rules()
     for path in sorted(folder.glob("rules/*.yaml")):
         for one in yaml.safe_load(path.read_text("utf-8")):
-            found = [said.text for said in statements(one["user"], one["reply"]) if said.is_rule]
+            found = [said.text for said in statements(one["user"]) if said.is_rule]
             right = [text for text in found if one["rule"] and (one["rule"] in text or text in one["rule"])]
             read.right.add(len(right), len(found))
             if one["rule"]:

@@ -5,7 +5,7 @@ Only what a user says lays down a rule, and only a later message ends one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from abridged.service.domain.conversation import Conversation
@@ -60,19 +60,11 @@ def known_rules(state: Conversation) -> tuple[Rule, ...]:
     return tuple(sorted(rules, key=lambda rule: rule.number))
 
 
-def _said(messages: Iterable[MessageAppended]) -> Iterator[tuple[MessageAppended, Statement]]:
-    """The statements of what users say, each run of messages of theirs with the reply to it."""
-    run: list[MessageAppended] = []
+def _said(messages: Sequence[MessageAppended]) -> Iterator[tuple[MessageAppended, Statement]]:
+    """The statements of what users say to an assistant; people among themselves lay down nothing for one."""
+    if all(m.message.role is not Role.ASSISTANT for m in messages):
+        return
     for m in messages:
         if m.message.role is Role.USER:
-            run.append(m)
-        elif m.message.role is Role.ASSISTANT and m.message.content:
-            yield from _answered(run, m.message.content)
-            run = []
-    yield from _answered(run, "")
-
-
-def _answered(run: Iterable[MessageAppended], reply: str) -> Iterator[tuple[MessageAppended, Statement]]:
-    for m in run:
-        for said in statements(unwrap_envelope(m.message.content), reply):
-            yield m, said
+            for said in statements(unwrap_envelope(m.message.content)):
+                yield m, said

@@ -111,7 +111,6 @@ class Phrase(StrEnum):
     GIVES_REASON = "reasons"
     NAMES_MATTER = "matters"
     SAYS_HOW = "habits"
-    ACKNOWLEDGES = "acknowledged"
     LIKES = "preferences"
     REFUSES = "refusing"
     PREFERS = "preferring"

@@ -1,19 +1,21 @@
 """Tells the sentences by which a person lays down a standing rule, and those that take one back.
 
-No single word makes a rule: "always" stands in anecdotes, "please" in tasks. A sentence is one when enough kinds of
-evidence come together: its own words, each kind a section of `service/text/languages/`, and the reply, which often
-accepts a rule and says it again. A language without these sections has no rules: its imperatives look like any other
-verb, and nothing is invented.
+No single word makes a rule: "always" stands in anecdotes, "please" in tasks. A trained model weighs the words of a
+sentence and the phrases in it. In a language that it was not trained on it finds next to no rules, and nothing is
+invented.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice, pairwise
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from functools import cache
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from abridged.service.text.likeness import likeness_to
 from abridged.service.text.phrases import Phrase, has_phrase, section_of
 from abridged.service.text.secrets import contains_secret
 from abridged.service.text.sentences import is_question, parts_of, terms_of, without_quotations
@@ -24,66 +26,41 @@ RULE_CHARS_MAX: Final = 240
 SAID_CHARS_MAX: Final = 2_000
 """A longer message is a document or the output of a program, which nobody says to somebody."""
 
-EVIDENCE: Final[Mapping[Phrase, float]] = MappingProxyType(
-    {
-        Phrase.STATES_RULE: 1.5,
-        Phrase.SETS_MANNER: 1.5,
-        Phrase.DIRECTS_READER: 1.1,
-        Phrase.NAMES_OUTPUT: 1.1,
-        Phrase.SAYS_HOW: 1.1,
-        Phrase.FORBIDS: 0.9,
-        Phrase.HOLDS_ALWAYS: 0.9,
-        Phrase.ANNOUNCES_RULE: 0.8,
-        Phrase.NAMES_MATTER: 0.8,
-        Phrase.NAMES_OCCASION: 0.8,
-        Phrase.NAMES_SPEAKER: 0.8,
-        Phrase.TAKES_ALL: 0.7,
-        Phrase.WANTS_CONSENT: 0.6,
-        Phrase.IS_HEARSAY: -0.6,
-        Phrase.NARRATES: -0.7,
-        Phrase.NAMES_ONCE: -0.8,
-        Phrase.LIFTS_RULE: -1.0,
-    }
+
+class Act(StrEnum):
+    """A thing that a sentence does, by the label of the sentences that a model was trained on."""
+
+    LAYS_DOWN = "rule"
+    LIFTS = "lifted"
+
+
+_QUESTION: Final = "question"
+_PHRASES: Final = (
+    Phrase.ANNOUNCES_RULE,
+    Phrase.DIRECTS_READER,
+    Phrase.FORBIDS,
+    Phrase.HOLDS_ALWAYS,
+    Phrase.IS_HEARSAY,
+    Phrase.LIFTS_RULE,
+    Phrase.NAMES_MATTER,
+    Phrase.NAMES_OCCASION,
+    Phrase.NAMES_ONCE,
+    Phrase.NAMES_OUTPUT,
+    Phrase.NAMES_SPEAKER,
+    Phrase.NARRATES,
+    Phrase.SAYS_HOW,
+    Phrase.SETS_MANNER,
+    Phrase.STATES_RULE,
+    Phrase.TAKES_ALL,
+    Phrase.WANTS_CONSENT,
 )
-"""Weights of a logistic regression over the chats of bench/written/seen and over single sentences."""
+"""Phrases that are evidence for or against an act beside the words."""
 
-ALONE: Final[Mapping[Phrase, float]] = MappingProxyType(
-    {
-        Phrase.SETS_MANNER: 1.9,
-        Phrase.NAMES_OCCASION: 1.3,
-        Phrase.NAMES_OUTPUT: 1.2,
-        Phrase.TAKES_ALL: 1.2,
-        Phrase.ANNOUNCES_RULE: 1.0,
-        Phrase.HOLDS_ALWAYS: 1.0,
-        Phrase.NAMES_SPEAKER: 0.8,
-        Phrase.DIRECTS_READER: 0.7,
-        Phrase.FORBIDS: 0.7,
-        Phrase.SAYS_HOW: 0.7,
-        Phrase.NAMES_MATTER: 0.6,
-        Phrase.STATES_RULE: 0.5,
-        Phrase.WANTS_CONSENT: 0.4,
-        Phrase.NARRATES: -0.8,
-        Phrase.NAMES_ONCE: -1.0,
-        Phrase.IS_HEARSAY: -1.5,
-        Phrase.LIFTS_RULE: -1.6,
-    }
-)
-"""Weights without a look at the reply, over those chats and the messages of bench/written/seen/rules: who is asked for
-something often does it without a word about it."""
+_NEEDED: Final = MappingProxyType({Act.LAYS_DOWN: 0.0, Act.LIFTS: -0.5})
+"""The log odds from which a sentence does it; one that takes a rule back also has to share words with it."""
 
-_FOR, _FOR_ALONE = (sum(value for value in weights.values() if value > 0) for weights in (EVIDENCE, ALONE))
-"""The most that the evidence of a sentence can weigh."""
-
-_QUESTION: Final = -1.5
-_ACCEPTED: Final = 1.8
-_ECHOED: Final = 0.7
-_NEEDED: Final = 6.0
-_NEEDED_ALONE: Final = 4.4
-"""The weights from which nine of ten sentences of those chats are rules."""
-
-_REPLY_SENTENCES: Final = 2
 _SHARED_MIN: Final = 2
-"""Words in common of a rule and a reply that echoes it, or a sentence that takes it back."""
+"""Words in common of a rule and a sentence that takes it back."""
 
 _ANEW_SHARE: Final = 0.75
 _ANEW_MIN: Final = 3
@@ -120,28 +97,53 @@ class Statement(NamedTuple):
     around: frozenset[str]
 
 
-def statements(text: str, reply: str = "") -> Iterator[Statement]:
+def statements(text: str) -> Iterator[Statement]:
     """The sentences of a message that lay down a rule, or take one back, in order. Linear in the text.
 
     One with a secret lays down none, because a rule is kept letter by letter.
-    `reply` is the assistant's next message; empty before there is one.
     """
     if len(text) > SAID_CHARS_MAX:
         return
     prose = "\n".join(text.split("```")[::2])
-    answered = _plain(" ".join(islice(parts_of(reply[:SAID_CHARS_MAX]), _REPLY_SENTENCES)))
-    accepted = _ACCEPTED if has_phrase(answered, Phrase.ACKNOWLEDGES) else 0.0
-    echo = _stems(answered)
     for before, sentence in pairwise(("", *parts_of(prose))):
         if len(sentence) > RULE_CHARS_MAX or sentence.startswith((">", "#")):
             continue
-        own = _plain(without_quotations(sentence))
-        echoed = _ECHOED if echo and len(_stems(sentence) & echo) >= _SHARED_MIN else 0.0
-        is_rule = _lays_down(own, _NEEDED - accepted - echoed) and not contains_secret(sentence)
-        takes_back = not is_question(own) and has_phrase(own, Phrase.LIFTS_RULE)
+        own = words_of_writer(sentence)
+        is_rule = does(Act.LAYS_DOWN, own) and not (
+            has_phrase(own, Phrase.REPORTS_QUESTION) or contains_secret(sentence)
+        )
+        takes_back = does(Act.LIFTS, own)
         if is_rule or takes_back:
             names_rule, words = has_phrase(own, Phrase.ANNOUNCES_RULE), _stems(sentence)
             yield Statement(sentence, is_rule, takes_back, names_rule, words, words | _stems(before))
+
+
+def does(act: Act, own: str) -> bool:
+    """Return whether a sentence, in `words_of_writer`, does this; most are given up by their words alone."""
+    model = likeness_to(act)
+    weight = model.of_words(own)
+    if is_question(own):
+        weight += model.of_evidence(_QUESTION)
+    phrases, left = _weighed(act)
+    for phrase, value in phrases:
+        if weight + left < _NEEDED[act]:
+            return False
+        left -= max(0.0, value)
+        if has_phrase(own, phrase):
+            weight += value
+    return weight >= _NEEDED[act]
+
+
+def evidence_in(own: str) -> Iterator[str]:
+    """The kinds of evidence in a sentence, in `words_of_writer`."""
+    if is_question(own):
+        yield _QUESTION
+    yield from (phrase for phrase in _PHRASES if has_phrase(own, phrase))
+
+
+def words_of_writer(sentence: str) -> str:
+    """A sentence without its quotations."""
+    return _plain(without_quotations(sentence))
 
 
 def states_preference(text: str) -> bool:
@@ -176,33 +178,12 @@ def _are_of_two_things(one: frozenset[str], other: frozenset[str]) -> bool:
     return all(any(not stem.isdigit() for stem in left) for left in (one - other, other - one))
 
 
-def _lays_down(own: str, needed: float) -> bool:
-    """Return whether the evidence in a sentence weighs `needed`, or enough by itself.
-
-    A sentence that tells what somebody asked lays nothing down.
-    """
-    if has_phrase(own, Phrase.REPORTS_QUESTION):
-        return False
-    found: dict[Phrase, bool] = {}
-    asked = _QUESTION if is_question(own) else 0.0
-    return _reaches(EVIDENCE, _FOR, needed - asked, own, found) or _reaches(
-        ALONE, _FOR_ALONE, _NEEDED_ALONE - asked, own, found
-    )
-
-
-def _reaches(weights: Mapping[Phrase, float], left: float, needed: float, own: str, found: dict[Phrase, bool]) -> bool:
-    """Return whether the evidence in a sentence weighs that much; most sentences are given up before all of it is
-    sought. `left` is the most that it can weigh, `found` the evidence that was sought before."""
-    weight = 0.0
-    for kind, value in weights.items():
-        if weight + left < needed:
-            return False
-        left -= max(0.0, value)
-        if kind not in found:
-            found[kind] = has_phrase(own, kind)
-        if found[kind]:
-            weight += value
-    return weight >= needed
+@cache
+def _weighed(act: Act) -> tuple[Sequence[tuple[Phrase, float]], float]:
+    """The phrases with their weights, the heaviest first, and the most that they can weigh together."""
+    model = likeness_to(act)
+    phrases = sorted(((phrase, model.of_evidence(phrase)) for phrase in _PHRASES), key=lambda item: -item[1])
+    return phrases, sum(max(0.0, value) for _, value in phrases)
 
 
 def _plain(text: str) -> str:

@@ -57,7 +57,7 @@ def shown(rules: Rules) -> list[int]:
 
 
 def talk(*texts: str) -> list[MessageAppended]:
-    """A user and an assistant who accepts everything, in turn."""
+    """A user and an assistant in turn."""
     said = [text for said in texts for text in (said, "Understood, I will keep to it.")]
     roles = (Role.USER, Role.ASSISTANT)
     return [appended(n, message=Message(f"m{n}", roles[(n - 1) % 2], text)) for n, text in enumerate(said, start=1)]
@@ -74,23 +74,21 @@ def test_only_users_lay_down_rules():
     assert [one.text for one in found_rules(talk(RULE), (), NO_RULES)[0]] == [RULE]
 
 
-def test_a_reply_belongs_to_all_that_was_said_before_it():
-    """A user may write two messages in a row."""
-    rule = "Write prices in mails without the tax."
-    said = [Message("m1", Role.USER, rule), Message("m2", Role.USER, "And thanks."), Message("m3", Role.ASSISTANT, "")]
-    reply = Message("m4", Role.ASSISTANT, "Noted, prices come without tax in mails.")
-    messages = [appended(n, message=message) for n, message in enumerate((*said, reply), start=1)]
+def test_people_among_themselves_lay_down_no_rules():
+    """A transcript without an assistant has nobody whom they bind; an assistant that speaks later is bound."""
+    said, answered = talk(RULE)
 
-    assert [one.text for one in found_rules(messages, (), NO_RULES)[0]] == [rule]
+    assert found_rules([said], (), NO_RULES) == ([], ())
+    assert [one.text for one in found_rules([said], [answered], NO_RULES)[0]] == [RULE]
 
 
 def test_a_message_that_stays_adds_no_rule_and_ends_one():
     """The window has the message itself; the rule that it takes back has left."""
-    first, _, last, _ = talk(RULE, TAKEN_BACK)
+    first, reply, last, _ = talk(RULE, TAKEN_BACK)
 
-    alone, ended = found_rules([first], (), NO_RULES)
+    alone, ended = found_rules([first], [reply], NO_RULES)
     rules = NO_RULES.after(finds(*alone), NOWHERE)
-    assert found_rules((), [first, last], rules) == ([], (RevokedRule(RULE, 1, 3),))
+    assert found_rules((), [first, reply, last], rules) == ([], (RevokedRule(RULE, 1, 3),))
     assert ended == ()
 
 

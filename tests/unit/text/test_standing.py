@@ -15,12 +15,10 @@ from abridged.service.text.standing import (
     words_of_rule,
 )
 
-ACCEPTED = "Understood, I will keep to it."
 
-
-def rules_in(text: str, reply: str = ACCEPTED) -> list[str]:
-    """The rules that a message lays down, which the reply accepts."""
-    return [said.text for said in statements(text, reply) if said.is_rule]
+def rules_in(text: str) -> list[str]:
+    """The rules that a message lays down."""
+    return [said.text for said in statements(text) if said.is_rule]
 
 
 @pytest.mark.parametrize(
@@ -38,25 +36,15 @@ def rules_in(text: str, reply: str = ACCEPTED) -> list[str]:
         "Daqui pra frente, escreva sempre as datas por extenso nas mensagens.",
         "Od teraz zawsze podawaj mi ceny brutto w mailach.",
         "今後メールには必ず日付を西暦で書いてください。",
+        "Whenever you show me prices, give every amount in euros and without cents.",
+        "Bitte nenn mir in jeder Antwort alle Beträge in Franken.",
+        "A partir de ahora escríbeme siempre las fechas en todas las tablas sin abreviar.",
         "以后给客户的每封邮件都必须用中文写。",
     ],
 )
 def test_a_rule_is_found_as_it_was_written(text):
     """Rules are found in the languages that have sections for them."""
     assert rules_in(text) == [text]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Whenever you show me prices, give every amount in euros and without cents.",
-        "Bitte nenn mir in jeder Antwort alle Beträge in Franken.",
-        "A partir de ahora escríbeme siempre las fechas en todas las tablas sin abreviar.",
-    ],
-)
-def test_a_rule_with_much_evidence_needs_no_word_of_the_reply(text):
-    """A model that is asked for something often does it without a word about it."""
-    assert rules_in(text, "The table is below, with its sum in the last line.") == [text]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +68,7 @@ def test_a_rule_with_much_evidence_needs_no_word_of_the_reply(text):
     ],
 )
 def test_a_task_an_anecdote_and_a_question_are_no_rule(text):
-    """The reply may even accept it."""
+    """Words of duration alone make none."""
     assert rules_in(text) == []
 
 
@@ -98,8 +86,8 @@ def test_a_task_an_anecdote_and_a_question_are_no_rule(text):
     ],
 )
 def test_what_somebody_asked_is_no_rule(text):
-    """A reply that says it again accepts no rule."""
-    assert rules_in(text, "Understood, always. Verstanden. Entendido. D'accord. Jasne. 承知しました。 好的。") == []
+    """A question that somebody tells of lays nothing down."""
+    assert rules_in(text) == []
 
 
 @pytest.mark.parametrize(
@@ -108,7 +96,7 @@ def test_what_somebody_asked_is_no_rule(text):
 )
 def test_a_question_that_the_assistant_is_to_ask_is_a_rule(text):
     """Nobody has asked it."""
-    assert rules_in(text, "Understood, I will ask. 好的。") == [text]
+    assert rules_in(text) == [text]
 
 
 def test_a_rule_is_its_sentence_alone():
@@ -116,14 +104,6 @@ def test_a_rule_is_its_sentence_alone():
     rule = "Please  never mention prices in  mails to customers!"
 
     assert rules_in(f"Thanks, that helped.\n  {rule} The list is nearly done.") == [rule]
-
-
-def test_the_reply_is_evidence():
-    """The same sentence is a rule when the assistant takes it as one."""
-    text = "Write prices in mails without the tax."
-
-    assert rules_in(text, "Here is the list.") == []
-    assert rules_in(text, "Noted, prices come without tax in mails.") == [text]
 
 
 def test_a_quotation_is_nobodys_rule():
@@ -147,7 +127,7 @@ def test_a_quotation_is_nobodys_rule():
 )
 def test_nothing_is_invented_of_what_nobody_listed(text):
     """A language without sections, data and encoded bytes have no rules."""
-    assert rules_in(text, "") == []
+    assert rules_in(text) == []
 
 
 def test_a_secret_is_kept_in_no_rule():
@@ -173,7 +153,7 @@ def test_reading_takes_linear_time():
     def seconds(text: str, count: int) -> float:
         began_s = time.process_time()
         for _ in range(count):
-            list(statements(text, text))
+            list(statements(text))
         return time.process_time() - began_s
 
     for text in ("please never " * 17, "a" * 1_990, "no " * 600, "。" * 1_990, "never,\n" * 280):
@@ -215,7 +195,7 @@ def test_what_takes_a_rule_back_may_stand_behind_the_words_it_shares():
 
 def test_a_rule_laid_down_anew_ends_the_one_before():
     """The newer one stands."""
-    (said,) = statements("From now on keep all commit subjects under 72 characters.", ACCEPTED)
+    (said,) = statements("From now on keep all commit subjects under 72 characters.")
 
     rules = ["Please always keep all commit subjects under 60 characters.", RULES[1]]
     assert ended_rule(said, [*map(words_of_rule, rules)]) == 0
@@ -232,8 +212,8 @@ def test_a_question_and_a_reminder_end_no_rule(later):
     """They speak of the rule, and nothing takes it back."""
     rules = [words_of_rule("Always send me the report in PDF, never in Word.")]
 
-    assert [ended_rule(said, rules) for said in statements(later, ACCEPTED)] in ([], [None])
-    (lifted,) = statements("You can send the report in Word again.", ACCEPTED)
+    assert [ended_rule(said, rules) for said in statements(later)] in ([], [None])
+    (lifted,) = statements("You can send the report in Word again.")
     assert ended_rule(lifted, rules) == 0
 
 
@@ -249,14 +229,14 @@ def test_a_question_and_a_reminder_end_no_rule(later):
 )
 def test_a_rule_about_another_thing_ends_none(earlier, later):
     """The two may share words; a rule that gives another number is laid down anew."""
-    (said,) = statements(later, ACCEPTED)
+    (said,) = statements(later)
 
     assert ended_rule(said, [words_of_rule(earlier)]) is None
 
 
 def test_a_rule_with_another_number_is_laid_down_anew():
     """The thing is the same."""
-    (said,) = statements("Always keep replies to customers below 80 words.", ACCEPTED)
+    (said,) = statements("Always keep replies to customers below 80 words.")
 
     assert ended_rule(said, [words_of_rule("Always keep replies to customers below 60 words.")]) == 0
 
