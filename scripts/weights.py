@@ -54,7 +54,12 @@ class Told(NamedTuple):
 
 
 def labelled() -> Iterator[Told]:
-    """The sentences that have a label."""
+    """The sentences that have a label: lines of a label, `u` or `a` for who says it, and a sentence.
+
+    The labels: `rule` (lays down a standing rule), `lifted` (takes one back), `once` (asks for one time), `habit`
+    (tells of somebody's habit, duty or rule), `task`, `decision`, `proposal`, `question`, `open`, `report`, `fact`,
+    `talk`. All sentences without the label of a model are examples of what it is not, those of assistants, too.
+    """
     for path in sorted(WRITTEN.glob("sentences/*.tsv")):
         for line in path.read_text("utf-8").splitlines():
             label, _, sentence = line.split("\t")

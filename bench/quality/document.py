@@ -390,7 +390,7 @@ chats of `seen`; those of `scored` are only scored, and the goals above are thei
 a summarizer might make of a chat, honest and false. A lie is caught if no record has it: neither word for word, nor, of
 an old value, in a quotation that gives it alone. In place of an honest statement that is not proved a record quotes its
 source; it is lost if the quotation is of none of the messages that its writer names, and lacks one of its values, or if
-nothing is quoted. Rows of `messages` are of 480 single ones with their replies, in eight languages: three of five lay
+nothing is quoted. Rows of `messages` are of 480 single ones in eight languages: three of five lay
 down a rule, each in words of its own. `abridged bench --only written` counts this alone.
 """
 

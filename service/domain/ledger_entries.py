@@ -123,7 +123,7 @@ class _Reading:
             is_data = use is Use.TOOL or (use is not Use.CALL and text.lstrip()[:1] in ("{", "["))
             most = READ_CHARS_MAX if is_data else SAID_CHARS_MAX
             is_prose = use is not Use.CALL and len(text) <= most and not is_listing(text)
-            named = list(mentions(text, said=is_prose, by_line=use is Use.TOOL))
+            named = list(mentions(text, said=is_prose, by_line=use is Use.TOOL or is_listing(text)))
             is_handed_on = use is Use.USER and len(text) > SAID_CHARS_MAX and _is_dense(text, named)
             by, is_data = Use.TOOL if is_handed_on else use, is_data or is_handed_on
             # The model chooses what a call names, so calls count rows only within one of them.

@@ -27,7 +27,7 @@ def found_rules(
     found: dict[RuleName, FoundRule] = {}
     revoked: list[RevokedRule] = []
     own = {m.number: m for m in leaving}
-    for m, said in _said(sorted((*own.values(), *staying), key=lambda m: m.number)):
+    for m, said in _said(sorted((*own.values(), *staying), key=lambda m: m.number), rules):
         before = [name for name in standing if name.number < m.number]
         place = ended_rule(said, [standing[name] for name in before])
         if place is not None:
@@ -60,9 +60,10 @@ def known_rules(state: Conversation) -> tuple[Rule, ...]:
     return tuple(sorted(rules, key=lambda rule: rule.number))
 
 
-def _said(messages: Sequence[MessageAppended]) -> Iterator[tuple[MessageAppended, Statement]]:
-    """The statements of what users say to an assistant; people among themselves lay down nothing for one."""
-    if all(m.message.role is not Role.ASSISTANT for m in messages):
+def _said(messages: Sequence[MessageAppended], rules: Rules) -> Iterator[tuple[MessageAppended, Statement]]:
+    """The statements of what users say to an assistant; people among themselves lay down nothing for one. Known rules
+    tell of an assistant whose messages have left."""
+    if not rules.entries and all(m.message.role is not Role.ASSISTANT for m in messages):
         return
     for m in messages:
         if m.message.role is Role.USER:

@@ -18,7 +18,7 @@ from abridged.service.domain.message import Role
 from abridged.service.recall.errors import RecallLocked, RecallMissing, RecallStopped
 from abridged.service.recall.passages import PIECES_MAX
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 """Version of the tables, of the indexed part of a text and of its spelling. An index of another version is rebuilt."""
 
 PAGE_BYTES = 16_384

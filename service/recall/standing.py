@@ -1,8 +1,8 @@
 """Remembers the messages of a conversation that lay down a standing rule or state a preference.
 
 A standing message holds for many questions that share no word with it, so a search ranks these among themselves, too.
-The index reads a user's messages once the reply has come, because the reply is evidence of a rule. A rule stands until
-a later message ends it or a caller drops it.
+The index reads a user's messages once the reply has come: a rule is what is said to an assistant. A rule stands until a
+later message ends it or a caller drops it.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import struct
 import unicodedata
 import zlib
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Final
@@ -26,7 +26,11 @@ PLACES: Final = 1 << 16
 EVIDENCE_VALUE: Final = 0.5
 """The value of one kind of evidence; the squares of the values of all words add up to 1."""
 
-_TOKEN: Final = re.compile(r"\d+(?:[.,:/-]\d+)*|[^\W\d_]+|[^\w\s]")
+_WIDE: Final = "\u0e00-\u0e7f\u2e80-\U0010ffff"
+"""Thai, and all from the radicals of Chinese on: scripts without spaces, and Hangul."""
+
+_TOKEN: Final = re.compile(rf"\d+(?:[.,:/-]\d+)*|(?:(?=[{_WIDE}])[^\W\d_])+|(?:(?![{_WIDE}])[^\W\d_])+|[^\w\s]")
+_IS_WIDE: Final = re.compile(f"[{_WIDE}]")
 _STEM_CHARS: Final = 5
 _ENDING_CHARS: Final = 3
 _WIDE_CHARS_MAX: Final = 4
@@ -39,9 +43,8 @@ class Likeness:
     def __init__(self, weights: array[int], step: float, bias: float) -> None:
         self._weights, self._step, self._bias = weights, step, bias
 
-    def of_words(self, sentence: str) -> float:
-        """The log odds by the words of a sentence alone. Linear in the sentence."""
-        places = places_of(sentence)
+    def of_words(self, places: Sequence[int]) -> float:
+        """The log odds by the words of a sentence alone, which are at these places."""
         total = sum(map(self._weights.__getitem__, places))
         return self._bias + self._step * total * value_of_word(len(places))
 
@@ -62,7 +65,7 @@ def likeness_to(name: str) -> Likeness:
 
 
 def places_of(sentence: str) -> list[int]:
-    """The places of a sentence's words, without those of its evidence; each once, ascending."""
+    """The places of a sentence's words, without those of its evidence; each once, ascending. Linear in the sentence."""
     return sorted({_place(feature) for feature in _features(sentence)})
 
 
@@ -77,7 +80,7 @@ def place_of_evidence(kind: str) -> int:
 
 
 def _place(feature: str) -> int:
-    return zlib.crc32(feature.encode()) % PLACES
+    return zlib.crc32(feature.encode("utf-8", "surrogatepass")) % PLACES
 
 
 def _features(sentence: str) -> Iterator[str]:
@@ -88,7 +91,7 @@ def _features(sentence: str) -> Iterator[str]:
     for at, token in enumerate(tokens):
         if token[0].isdigit():
             continue
-        if _is_wide(token):
+        if _IS_WIDE.match(token):
             row.append("w")
             run = token if at else f"^{token}"
             for chars in range(1, _WIDE_CHARS_MAX + 1):
@@ -109,7 +112,3 @@ def _neighbours(row: list[str]) -> Iterator[str]:
         if len(following) > 1:
             yield f"{token}_{following[1]}"
             yield f"{token} {following[0]} {following[1]}"
-
-
-def _is_wide(token: str) -> bool:
-    return token[0] >= "\u2e80" or "\u0e00" <= token[0] <= "\u0e7f"

@@ -15,9 +15,9 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from abridged.service.text.likeness import likeness_to
+from abridged.service.text.likeness import likeness_to, places_of
 from abridged.service.text.phrases import Phrase, has_phrase, section_of
-from abridged.service.text.secrets import contains_secret
+from abridged.service.text.secrets import contains_secret, mask_secrets
 from abridged.service.text.sentences import is_question, parts_of, terms_of, without_quotations
 
 RULE_CHARS_MAX: Final = 240
@@ -28,7 +28,7 @@ SAID_CHARS_MAX: Final = 2_000
 
 
 class Act(StrEnum):
-    """A thing that a sentence does, by the label of the sentences that a model was trained on."""
+    """Acts of a sentence upon rules; the value is the label of such sentences in the training and names the weights."""
 
     LAYS_DOWN = "rule"
     LIFTS = "lifted"
@@ -56,7 +56,7 @@ _PHRASES: Final = (
 )
 """Phrases that are evidence for or against an act beside the words."""
 
-_NEEDED: Final = MappingProxyType({Act.LAYS_DOWN: 0.0, Act.LIFTS: -0.5})
+NEEDED: Final = MappingProxyType({Act.LAYS_DOWN: 0.0, Act.LIFTS: -0.5})
 """The log odds from which a sentence does it; one that takes a rule back also has to share words with it."""
 
 _SHARED_MIN: Final = 2
@@ -83,7 +83,7 @@ class Statement(NamedTuple):
     Attributes:
         text: The sentence as it was written.
         is_rule: True if it lays down a rule.
-        takes_back: True if it has the words of one that takes a rule back.
+        takes_back: True if it reads like one that takes a rule back.
         names_rule: True if it speaks of a rule as such.
         words: The stems of what it is about.
         around: The stems with those of the sentence before it.
@@ -100,42 +100,47 @@ class Statement(NamedTuple):
 def statements(text: str) -> Iterator[Statement]:
     """The sentences of a message that lay down a rule, or take one back, in order. Linear in the text.
 
-    One with a secret lays down none, because a rule is kept letter by letter.
+    One with a secret, or a part of one, lays down none, because a rule is kept letter by letter; nor does one that ends
+    in a colon, which only announces.
     """
     if len(text) > SAID_CHARS_MAX:
         return
     prose = "\n".join(text.split("```")[::2])
     for before, sentence in pairwise(("", *parts_of(prose))):
-        if len(sentence) > RULE_CHARS_MAX or sentence.startswith((">", "#")):
+        if len(sentence) > RULE_CHARS_MAX or sentence.startswith((">", "#")) or sentence.endswith((":", "\uff1a")):
             continue
         own = words_of_writer(sentence)
-        is_rule = does(Act.LAYS_DOWN, own) and not (
-            has_phrase(own, Phrase.REPORTS_QUESTION) or contains_secret(sentence)
+        places = places_of(own)
+        is_rule = does(Act.LAYS_DOWN, own, places) and not (
+            has_phrase(own, Phrase.REPORTS_QUESTION) or contains_secret(sentence) or sentence not in mask_secrets(text)
         )
-        takes_back = does(Act.LIFTS, own)
+        takes_back = does(Act.LIFTS, own, places)
         if is_rule or takes_back:
             names_rule, words = has_phrase(own, Phrase.ANNOUNCES_RULE), _stems(sentence)
             yield Statement(sentence, is_rule, takes_back, names_rule, words, words | _stems(before))
 
 
-def does(act: Act, own: str) -> bool:
-    """Return whether a sentence, in `words_of_writer`, does this; most are given up by their words alone."""
+def does(act: Act, own: str, places: Sequence[int]) -> bool:
+    """Return whether a sentence does this; most are given up by their words alone.
+
+    `own` is the sentence as `words_of_writer` gives it, and `places` are those of its words.
+    """
     model = likeness_to(act)
-    weight = model.of_words(own)
+    weight = model.of_words(places)
     if is_question(own):
         weight += model.of_evidence(_QUESTION)
     phrases, left = _weighed(act)
     for phrase, value in phrases:
-        if weight + left < _NEEDED[act]:
+        if weight + left < NEEDED[act]:
             return False
         left -= max(0.0, value)
         if has_phrase(own, phrase):
             weight += value
-    return weight >= _NEEDED[act]
+    return weight >= NEEDED[act]
 
 
 def evidence_in(own: str) -> Iterator[str]:
-    """The kinds of evidence in a sentence, in `words_of_writer`."""
+    """The kinds of evidence in a sentence as `words_of_writer` gives it."""
     if is_question(own):
         yield _QUESTION
     yield from (phrase for phrase in _PHRASES if has_phrase(own, phrase))

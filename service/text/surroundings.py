@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
 from abridged.service.text.identifiers import Identifier, IdentifierKind
@@ -196,9 +197,9 @@ class Block:
 
     def _leads_on(self, line: int) -> bool:
         """Return whether the text before a line may name what stands in the line."""
-        if self._by_line:
-            return self._text[max(0, line - REACH_BEFORE) : line].rstrip().endswith((":", "\uff1a"))
-        return not self._in_rows
+        if self._in_rows:
+            return False
+        return not self._by_line or self._text[max(0, line - REACH_BEFORE) : line].rstrip().endswith((":", "\uff1a"))
 
     def _lead(self, near: list[tuple[int, str]], start: int) -> int:
         """The place of the first word of a name: of the nearest in one clause, if that has any, and close by."""
@@ -214,10 +215,12 @@ class Block:
         return lead
 
     def _name_behind(self, end: int, closing: int) -> str:
-        """The first telling words behind an identifier, of its column, that label no other value."""
-        labels = [at for at, word in self._telling(end, closing) if self._text.startswith("=", at + len(word))]
-        behind = [word for _, word in self._telling(end, min((closing, *labels)))]
-        return " ".join(behind[:NAME_WORDS_MAX]) + ": " if behind else ""
+        """The first telling words behind an identifier, up to one that labels another value."""
+        telling = takewhile(
+            lambda found: not self._text.startswith("=", found[0] + len(found[1])), self._telling(end, closing)
+        )
+        behind = [word for _, word in islice(telling, NAME_WORDS_MAX)]
+        return " ".join(behind) + ": " if behind else ""
 
     def _rest(self, end: int, chars_max: int) -> str:
         """The end of the clause after a value, if it is short, and further values that only commas set off: `5 mg`

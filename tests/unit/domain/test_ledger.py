@@ -86,6 +86,18 @@ def test_what_a_person_hands_on_from_a_program_is_a_row_of_data():
     assert (uses(rows), uses(f"{story}\n{rows}")) == ({Use.TOOL}, {Use.USER})
 
 
+def test_a_tools_value_is_named_by_its_own_line():
+    """The same lines of a person are read on."""
+    lines = "the new IBAN of the sender\nDE89370400440532013000"
+
+    def name(role: Role) -> str:
+        message = Message("m1", role, lines, tool_call_id="c" if role is Role.TOOL else "")
+        found, _ = found_in([MessageAppended(1, message, 9, TokenSource.ESTIMATE)], (), NO_LEDGER)
+        return next(one.context for one in found if one.text.startswith("DE89"))
+
+    assert (name(Role.TOOL), name(Role.USER)) == ("", "new IBAN of the sender ")
+
+
 def test_lines_of_a_listing_have_numbers_and_no_values():
     """Programs print files so; times at the beginning of lines are values."""
     listing = "[File: report.py (3 lines)]\n1:import numpy\n2:from os import path\n3:result = 12 * width"

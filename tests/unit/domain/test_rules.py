@@ -82,6 +82,14 @@ def test_people_among_themselves_lay_down_no_rules():
     assert [one.text for one in found_rules([said], [answered], NO_RULES)[0]] == [RULE]
 
 
+def test_a_known_rule_is_taken_back_where_only_the_user_is_heard():
+    """The assistant's messages have left with the rule."""
+    first, reply, last, _ = talk(RULE, TAKEN_BACK)
+    rules = NO_RULES.after(finds(*found_rules([first, reply], (), NO_RULES)[0]), NOWHERE)
+
+    assert found_rules((), [last], rules) == ([], (RevokedRule(RULE, 1, 3),))
+
+
 def test_a_message_that_stays_adds_no_rule_and_ends_one():
     """The window has the message itself; the rule that it takes back has left."""
     first, reply, last, _ = talk(RULE, TAKEN_BACK)

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from array import array
+from importlib.resources import files
 
 import pytest
 
 from abridged.service.text.likeness import PLACES, Likeness, likeness_to, place_of_evidence, places_of
-from abridged.service.text.standing import Act
+from abridged.service.text.standing import NEEDED, Act, does, evidence_in, words_of_writer
+
+SENTENCES = (
+    "Never run the migrations yourself, print the command.",
+    "Bitte nenn mir in jeder Antwort alle Beträge in Franken.",
+    "You can run them again.",
+    "Do you always answer in English?",
+    "以后每次发报价之前都要先问我。",
+    "Moja siostra zawsze zapomina kluczy.",
+    "Add the new price to the table and send it to Tom.",
+)
 
 
 def with_weight(places: list[int]) -> Likeness:
@@ -17,7 +28,7 @@ def with_weight(places: list[int]) -> Likeness:
 
 def test_a_sentence_without_words_has_the_weight_of_every_sentence():
     """No feature speaks for or against."""
-    assert with_weight([]).of_words("") == with_weight([]).of_words(" \n") == -2.0
+    assert [with_weight([]).of_words(places_of(text)) for text in ("", " \n", "30")] == [-2.0, -2.0, -2.0]
 
 
 def test_the_words_of_a_sentence_weigh_together_whatever_its_length():
@@ -25,7 +36,7 @@ def test_the_words_of_a_sentence_weigh_together_whatever_its_length():
     sentence = "Copy Priya on every mail about freight"
     places = places_of(sentence)
 
-    assert with_weight(places).of_words(sentence) == pytest.approx(-2.0 + len(places) ** 0.5)
+    assert with_weight(places).of_words(places) == pytest.approx(-2.0 + len(places) ** 0.5)
 
 
 def test_evidence_is_weighed_by_its_kind():
@@ -53,15 +64,33 @@ def test_the_order_of_words_makes_a_difference():
     assert places_of("ask me before you send") != places_of("send me before you ask")
 
 
-def test_a_script_without_spaces_is_read_by_its_characters():
-    """Two sentences share those of their words."""
-    assert set(places_of("金额写成人民币")) & set(places_of("以后金额都写成人民币"))
+@pytest.mark.parametrize("text", ["以后PDF文件都发给我", "PDF文件以后都发给我", "今後PDFで送って", "ต่อไปส่งเป็นPDFเสมอ"])
+def test_a_script_without_spaces_is_read_by_its_characters_beside_words(text):
+    """Wherever a word of another script stands, it is one of its own."""
+    assert set(places_of("PDF")) & set(places_of(text)) - set(places_of("送"))
+    assert len(places_of(text)) > len(text)
 
 
-@pytest.mark.parametrize("name", Act)
-def test_a_model_is_written_as_it_is_read(name):
+def test_half_of_a_pair_is_read_as_any_character():
+    """Texts that no encoding can write come from clients, too."""
+    assert places_of("Always answer in English \ud83d please")
+
+
+@pytest.mark.parametrize("act", Act)
+def test_a_model_is_written_as_it_is_read(act):
     """A file has the step, the bias and a byte for each weight."""
-    content = likeness_to(name).to_bytes()
+    content = likeness_to(act).to_bytes()
 
+    assert content == files("abridged.service.text").joinpath(f"{act}.weights").read_bytes()
     assert len(content) == PLACES + 8
-    assert any(content[8:])
+
+
+@pytest.mark.parametrize("act", Act)
+@pytest.mark.parametrize("text", SENTENCES)
+def test_evidence_is_given_up_only_where_it_cannot_change_the_verdict(act, text):
+    """The verdict is that of the whole weight, as in the training."""
+    own = words_of_writer(text)
+    model = likeness_to(act)
+    whole = model.of_words(places_of(own)) + sum(map(model.of_evidence, evidence_in(own)))
+
+    assert does(act, own, places_of(own)) is (whole >= NEEDED[act])

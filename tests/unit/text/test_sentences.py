@@ -71,3 +71,12 @@ def test_a_hostile_text_is_split_in_linear_time(motif: str) -> None:
 def test_the_parts_of_a_text_are_all_of_it(text: str, expected: list[str]) -> None:
     """A check reads code, lists and short answers as well, and ends sentences where an extract does."""
     assert list(parts_of(text)) == expected
+
+
+def test_a_statement_of_a_program_continues_no_prose():
+    """A comment of code in a line that was not wrapped, and the lower case behind it, are no sentence."""
+    code = "/* try { // try from 00401294 to 00401372 has its CatchHandler @ 0040154c */\n  std::operator>>(input,local_98);"
+
+    assert not any("operator" in sentence for sentence in sentences(code))
+    wrapped = "The handler of the importer reads all of its orders anew, and\nthe queue of the second host is kept;\nso it is."
+    assert list(sentences(wrapped)) == [wrapped.replace("\n", " ")]

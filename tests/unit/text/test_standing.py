@@ -120,13 +120,18 @@ def test_a_quotation_is_nobodys_rule():
     [
         "Kirjoita aina päivämäärät muodossa 2024-03-05 kaikissa viesteissä asiakkaille.",
         "من فضلك اكتب التواريخ دائمًا بهذه الصيغة في كل الرسائل إلى العملاء.",
+        "Scrivi sempre le date in lettere in tutti i messaggi ai clienti.",
+        "Schrijf datums altijd voluit in berichten aan klanten.",
+        "Всегда пиши даты прописью в письмах клиентам.",
+        "고객에게 보내는 메일에는 항상 날짜를 서기로 써 줘.",
+        "log:\n  level: info\naddress:\n  street: Main 1\nreply:\n  to: ops\ncommit:\n  sha: abc",
         "בבקשה תכתוב תמיד את התאריכים בפורמט הזה בכל ההודעות ללקוחות.",
         '{"always": true, "never": ["send", "mail"], "rule": "must", "format": "plain text"}',
         "QWxsIHByaWNlcyBpbiBldXJvcyBuZXZlciBkb2xsYXJzIHBsZWFzZSBhbHdheXMg" * 8,
     ],
 )
 def test_nothing_is_invented_of_what_nobody_listed(text):
-    """A language without sections, data and encoded bytes have no rules."""
+    """A language without training, data and encoded bytes have no rules."""
     assert rules_in(text) == []
 
 
@@ -136,6 +141,8 @@ def test_a_secret_is_kept_in_no_rule():
 
     assert rules_in(rule.format("of the server")) == [rule.format("of the server")]
     assert rules_in(rule.format("ghp_16C7e42F292c6912E7710c838347Ae178B4a")) == []
+    # The password goes on over what looks like the end of a sentence.
+    assert rules_in("Never share this: password=Ab\u3002Always use https in every request and never http.") == []
 
 
 def test_documents_have_no_rules():

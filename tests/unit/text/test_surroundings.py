@@ -41,6 +41,32 @@ def test_words_after_the_value_name_it_if_none_before_it_does():
     assert last("47 %, of all that came on Tuesday: pallets").words.name == "came Tuesday pallets: "
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "by_line"),
+    [
+        ("front=58.2C  rear=41.0C\n2025-02-11 07:03:02", "rear=41.0C ", ""),
+        ("Dates of the visit:\n\n  2025-02-11", "Dates of the visit: ", "Dates of the visit: "),
+        ("the new IBAN\nDE89370400440532013000", "new IBAN ", ""),
+    ],
+)
+def test_a_program_names_a_value_in_its_line_or_in_one_before_a_colon(text, name, by_line):
+    """A line before it that ends in anything else is another record."""
+    found = next(one for one in mentions(text, said=True) if one.text[:4] in ("2025", "DE89"))
+    program = next(one for one in mentions(text, said=True, by_line=True) if one.text == found.text)
+
+    assert (found.words.name, program.words.name) == (name, by_line)
+
+
+def test_a_command_is_named_by_no_line_before_it():
+    """The output of the one before it says nothing of it."""
+    assert last("30 passed, 1 failed\n$ git branch -r --sort=-committerdate").words.name == ""
+
+
+def test_the_label_of_another_value_names_none_before_it():
+    """The words in front of it do."""
+    assert last("SPN_TEMP, which may rise until late, front=").words.name == "rise late: "
+
+
 def test_columns_of_a_line_name_their_own_values():
     """The words of another column do not."""
     said = {one.text: one.words.name for one in mentions("Advance   £265,625    Share 85%\nProduct | 4.39%", said=True)}
