@@ -75,8 +75,8 @@ def test_the_parts_of_a_text_are_all_of_it(text: str, expected: list[str]) -> No
 
 def test_a_statement_of_a_program_continues_no_prose():
     """A comment of code in a line that was not wrapped, and the lower case behind it, are no sentence."""
-    code = "/* try { // try from 00401294 to 00401372 has its CatchHandler @ 0040154c */\n  std::operator>>(input,local_98);"
+    comment = "/* try { // try from 00401294 to 00401372 has its CatchHandler @ 0040154c */"
 
-    assert not any("operator" in sentence for sentence in sentences(code))
-    wrapped = "The handler of the importer reads all of its orders anew, and\nthe queue of the second host is kept;\nso it is."
+    assert not any("operator" in sentence for sentence in sentences(f"{comment}\n  std::operator>>(input, local_98);"))
+    wrapped = "The handler of the importer reads its orders anew, and\nthe queue of the second host stays;\nso it is."
     assert list(sentences(wrapped)) == [wrapped.replace("\n", " ")]
