@@ -59,7 +59,7 @@ def test_a_program_names_a_value_in_its_line_or_in_one_before_a_colon(text, name
 
 def test_a_command_is_named_by_no_line_before_it():
     """The output of the one before it says nothing of it."""
-    assert last("30 passed, 1 failed\n$ git branch -r --sort=-committerdate").words.name == ""
+    assert last("main...origin/main\n$ git branch -r --sort=-committerdate | head -4").words.name == ""
 
 
 def test_the_label_of_another_value_names_none_before_it():
