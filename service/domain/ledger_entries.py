@@ -125,6 +125,8 @@ class _Reading:
             is_prose = use is not Use.CALL and len(text) <= most and not is_listing(text)
             named = list(mentions(text, said=is_prose, by_line=use is Use.TOOL or is_listing(text)))
             is_handed_on = use is Use.USER and len(text) > SAID_CHARS_MAX and _is_dense(text, named)
+            if is_handed_on:
+                named = list(mentions(text, said=is_prose, by_line=True))
             by, is_data = Use.TOOL if is_handed_on else use, is_data or is_handed_on
             # The model chooses what a call names, so calls count rows only within one of them.
             rows = serial(mention.text for mention in named) if use is Use.CALL else frozenset()

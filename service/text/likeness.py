@@ -70,8 +70,8 @@ def places_of(sentence: str) -> list[int]:
 
 
 def value_of_word(count: int) -> float:
-    """The value of each of `count` words: a long sentence has no more weight than a short one."""
-    return 1 / math.sqrt(max(1, count))
+    """The value of each of `count` words, 1 or more: a long sentence has no more weight than a short one."""
+    return 1 / math.sqrt(count)
 
 
 def place_of_evidence(kind: str) -> int:

@@ -108,7 +108,6 @@ class Phrase(StrEnum):
     NARRATES = "narrated"
     LIFTS_RULE = "lifted"
     NAMES_SPEAKER = "to_speaker"
-    GIVES_REASON = "reasons"
     NAMES_MATTER = "matters"
     SAYS_HOW = "habits"
     LIKES = "preferences"

@@ -71,8 +71,8 @@ _QUESTION_END: Final = re.compile(r"[?\uff1f\u061f][\"'\u201d\u2019)\]]{0,3}$")
 _SYMBOLS: Final = re.compile(r"[][(){}=<>;|\\_*&^$#@+~\"'`/]")
 _SYMBOLS_SHARE_MAX: Final = 0.2
 
-_OPERATORS: Final = frozenset("(=")
-"""Characters of a statement that a wrapped line of prose, which may end in a semicolon, hardly has."""
+_STATEMENT: Final = re.compile(r"[\w>]\(|\w ?[-+*/|&:]?=|::|->")
+"""A call, an assignment or a member: no wrapped line of prose, which may end in a semicolon, has one."""
 
 _STOPPED: Final = re.compile(r"[.!?\u2026\u061f\u0964\u3002\uff01\uff1f][\"'\u201d\u2019)\]]{0,3}$")
 _WRAPPED_CHARS_MIN: Final = 50
@@ -220,7 +220,7 @@ def _unwrapped(prose: str) -> Iterator[str]:
 def _continues(held: str, line: str) -> bool:
     """Return whether a wrapped line goes on: in lower case, after a word that ends no sentence, or in a clause of
     capitals. A statement of a program continues no prose."""
-    if _is_code(line) and not _OPERATORS.isdisjoint(line):
+    if _is_code(line) and _STATEMENT.search(line):
         return False
     return line[:1].islower() or _broken_off().search(held) is not None or (held.isupper() and line.isupper())
 

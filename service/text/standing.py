@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from abridged.service.text.likeness import likeness_to, places_of
 from abridged.service.text.phrases import Phrase, has_phrase, section_of
-from abridged.service.text.secrets import contains_secret, mask_secrets
+from abridged.service.text.secrets import mask_secrets
 from abridged.service.text.sentences import is_question, parts_of, terms_of, without_quotations
 
 RULE_CHARS_MAX: Final = 240
@@ -101,19 +101,19 @@ def statements(text: str) -> Iterator[Statement]:
     """The sentences of a message that lay down a rule, or take one back, in order. Linear in the text.
 
     One with a secret, or a part of one, lays down none, because a rule is kept letter by letter; nor does one that ends
-    in a colon, which only announces.
+    in a colon, which only announces, or that tells of a question.
     """
     if len(text) > SAID_CHARS_MAX:
         return
     prose = "\n".join(text.split("```")[::2])
     for before, sentence in pairwise(("", *parts_of(prose))):
-        if len(sentence) > RULE_CHARS_MAX or sentence.startswith((">", "#")) or sentence.endswith((":", "\uff1a")):
+        if len(sentence) > RULE_CHARS_MAX or sentence.startswith((">", "#")):
             continue
         own = words_of_writer(sentence)
         places = places_of(own)
-        is_rule = does(Act.LAYS_DOWN, own, places) and not (
-            has_phrase(own, Phrase.REPORTS_QUESTION) or contains_secret(sentence) or sentence not in mask_secrets(text)
-        )
+        is_label = sentence.endswith((":", "\uff1a"))
+        is_told = has_phrase(own, Phrase.REPORTS_QUESTION)
+        is_rule = not (is_label or is_told) and does(Act.LAYS_DOWN, own, places) and sentence in mask_secrets(text)
         takes_back = does(Act.LIFTS, own, places)
         if is_rule or takes_back:
             names_rule, words = has_phrase(own, Phrase.ANNOUNCES_RULE), _stems(sentence)
@@ -121,7 +121,7 @@ def statements(text: str) -> Iterator[Statement]:
 
 
 def does(act: Act, own: str, places: Sequence[int]) -> bool:
-    """Return whether a sentence does this; most are given up by their words alone.
+    """Return whether a sentence does this; phrases are sought only as long as they can change the verdict.
 
     `own` is the sentence as `words_of_writer` gives it, and `places` are those of its words.
     """
@@ -147,7 +147,7 @@ def evidence_in(own: str) -> Iterator[str]:
 
 
 def words_of_writer(sentence: str) -> str:
-    """A sentence without its quotations."""
+    """A sentence without its quotations, its apostrophes straight."""
     return _plain(without_quotations(sentence))
 
 

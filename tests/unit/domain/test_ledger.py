@@ -98,6 +98,14 @@ def test_a_tools_value_is_named_by_its_own_line():
     assert (name(Role.TOOL), name(Role.USER)) == ("", "new IBAN of the sender ")
 
 
+def test_what_a_person_hands_on_is_named_by_its_own_line_too():
+    """The record before it is none of its business, though it stands in a message of a user."""
+    rows = "\n".join(f"id=RS-{n:05} ORD-{n:04}-X0 zone=north\nDE8937040044053201{n:04}" for n in range(60))
+    found, _ = found_in(said_by_user(rows), (), NO_LEDGER)
+
+    assert {one.context for one in found if one.text.startswith("DE89")} == {""}
+
+
 def test_lines_of_a_listing_have_numbers_and_no_values():
     """Programs print files so; times at the beginning of lines are values."""
     listing = "[File: report.py (3 lines)]\n1:import numpy\n2:from os import path\n3:result = 12 * width"

@@ -26,11 +26,6 @@ def with_weight(places: list[int]) -> Likeness:
     return Likeness(array("b", (10 if at in places else 0 for at in range(PLACES))), 0.1, -2.0)
 
 
-def test_a_sentence_without_words_has_the_weight_of_every_sentence():
-    """No feature speaks for or against."""
-    assert [with_weight([]).of_words(places_of(text)) for text in ("", " \n", "30")] == [-2.0, -2.0, -2.0]
-
-
 def test_the_words_of_a_sentence_weigh_together_whatever_its_length():
     """The squares of their values add up to 1, so all of them at weight 1 have the root of their number."""
     sentence = "Copy Priya on every mail about freight"

@@ -78,5 +78,5 @@ def test_a_statement_of_a_program_continues_no_prose():
     comment = "/* try { // try from 00401294 to 00401372 has its CatchHandler @ 0040154c */"
 
     assert not any("operator" in sentence for sentence in sentences(f"{comment}\n  std::operator>>(input, local_98);"))
-    wrapped = "The handler of the importer reads its orders anew, and\nthe queue of the second host stays;\nso it is."
+    wrapped = "At the end of it all the tenant shall hand over the keys and\n(b) the deposit slip (in copy);\nno more."
     assert list(sentences(wrapped)) == [wrapped.replace("\n", " ")]

@@ -76,6 +76,9 @@ def test_a_task_an_anecdote_and_a_question_are_no_rule(text):
     "text",
     [
         "My boss asked if we must never write to the staging database.",
+        "Priya asked whether you can always put her in copy on every mail about freight from now on.",
+        "Meine Chefin hat gefragt, ob du ab jetzt in jeder Mail bitte immer die Preise brutto schreibst.",
+        "Ma chef a demandé si tu peux toujours écrire les prix TTC dans chaque mail.",
         "Die Mutter von Ibarra hat gefragt, ob sie immer den Impfpass mitbringen muss.",
         "La mamá de Ibarra me preguntó si tiene que traer siempre el carnet.",
         "La mère d'Ibarra m'a demandé si elle doit toujours apporter le carnet.",
