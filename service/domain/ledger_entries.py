@@ -122,8 +122,9 @@ class _Reading:
         for text, use in _texts(m.message):
             is_data = use is Use.TOOL or (use is not Use.CALL and text.lstrip()[:1] in ("{", "["))
             most = READ_CHARS_MAX if is_data else SAID_CHARS_MAX
-            is_prose = use is not Use.CALL and len(text) <= most and not is_listing(text)
-            named = list(mentions(text, said=is_prose, by_line=use is Use.TOOL or is_listing(text)))
+            in_listing = is_listing(text)
+            is_prose = use is not Use.CALL and len(text) <= most and not in_listing
+            named = list(mentions(text, said=is_prose, by_line=use is Use.TOOL or in_listing))
             is_handed_on = use is Use.USER and len(text) > SAID_CHARS_MAX and _is_dense(text, named)
             if is_handed_on:
                 named = list(mentions(text, said=is_prose, by_line=True))

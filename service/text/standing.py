@@ -111,9 +111,12 @@ def statements(text: str) -> Iterator[Statement]:
             continue
         own = words_of_writer(sentence)
         places = places_of(own)
-        is_label = sentence.endswith((":", "\uff1a"))
-        is_told = has_phrase(own, Phrase.REPORTS_QUESTION)
-        is_rule = not (is_label or is_told) and does(Act.LAYS_DOWN, own, places) and sentence in mask_secrets(text)
+        is_rule = (
+            not sentence.endswith((":", "\uff1a"))
+            and does(Act.LAYS_DOWN, own, places)
+            and not has_phrase(own, Phrase.REPORTS_QUESTION)
+            and sentence in mask_secrets(text)
+        )
         takes_back = does(Act.LIFTS, own, places)
         if is_rule or takes_back:
             names_rule, words = has_phrase(own, Phrase.ANNOUNCES_RULE), _stems(sentence)

@@ -99,7 +99,7 @@ def test_a_tools_value_is_named_by_its_own_line():
 
 
 def test_what_a_person_hands_on_is_named_by_its_own_line_too():
-    """The record before it is none of its business, though it stands in a message of a user."""
+    """Lines that a user pastes name their values as the lines of a tool do."""
     rows = "\n".join(f"id=RS-{n:05} ORD-{n:04}-X0 zone=north\nDE8937040044053201{n:04}" for n in range(60))
     found, _ = found_in(said_by_user(rows), (), NO_LEDGER)
 
