@@ -32,7 +32,7 @@ from abridged.service.domain.redaction import (
     redacted_receipt,
     redacted_record,
 )
-from abridged.service.domain.render import around_rules, text_of_records
+from abridged.service.domain.render import around_rules, text_beside_ledger
 from abridged.service.domain.rules import NO_RULES
 from abridged.service.domain.sequence import Sequence as Window
 from abridged.service.domain.tokens import TokenSource
@@ -76,14 +76,16 @@ def after_way_back(state: Conversation, event: WayBackEvent, originals: Iterable
         redo_due=after.redo_due or redone,
         epoch=state.epoch + 1,
         went_back_at=state.message_version,
-        ledger=_ledger_after(after) if isinstance(event, SummaryRevoked | ConversationRewound) else state.ledger,
         irreducible_said_at=None,
         depth_limit_said=False,
     )
     if isinstance(event, MessagesRedacted):
         return _after_redaction(after, event)
     rules = after.rules.restricted(lambda number: not covers(after.removed, number), around_rules(after))
-    return after._replace(rules=rules)
+    after = after._replace(rules=rules)
+    if isinstance(event, SummaryRevoked | ConversationRewound):
+        return after._replace(ledger=_ledger_after(after))
+    return after
 
 
 def _after_redaction(state: Conversation, event: MessagesRedacted) -> Conversation:
@@ -96,7 +98,6 @@ def _after_redaction(state: Conversation, event: MessagesRedacted) -> Conversati
         revoked=Window([redacted_record(record, redaction) for record in state.revoked]),
         passes=Window([replace(e, receipt=redacted_receipt(e.receipt, redaction)) for e in state.passes]),
         title="" if event.revoked_ids else state.title,
-        ledger=NO_LEDGER.after(event.finds, text_of_records(state.shown)),
         # At most as many as events, so that it is above every epoch before.
         epoch=events_before(state) + 1,
         # Armed, because no lower one may be known.
@@ -104,7 +105,8 @@ def _after_redaction(state: Conversation, event: MessagesRedacted) -> Conversati
         purge_due=state.event_version + 1,
     )
     around = around_rules(state)
-    return state._replace(rules=NO_RULES.after(event.rules, around).without(event.dropped_rules, around))
+    state = state._replace(rules=NO_RULES.after(event.rules, around).without(event.dropped_rules, around))
+    return state._replace(ledger=NO_LEDGER.after(event.finds, text_beside_ledger(state)))
 
 
 def _ledger_after(after: Conversation) -> Ledger:
@@ -113,7 +115,7 @@ def _ledger_after(after: Conversation) -> Ledger:
     return after.ledger.restricted(
         lambda number: covers(covered, number),
         lambda number: not covers(after.removed, number),
-        text_of_records(after.shown),
+        text_beside_ledger(after),
     )
 
 

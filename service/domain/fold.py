@@ -51,7 +51,7 @@ from abridged.service.domain.ledger import LedgerFinds
 from abridged.service.domain.message import Role
 from abridged.service.domain.ranges import partitioned, ranges_of, without
 from abridged.service.domain.record import MessageRange
-from abridged.service.domain.render import around_rules, text_of_records
+from abridged.service.domain.render import around_rules, text_beside_ledger
 from abridged.service.domain.rules import RuleFinds
 from abridged.service.domain.tokens import TokenSource
 
@@ -187,7 +187,9 @@ def _applied(state: Conversation, event: _RareEvent, at_us: int, originals: Iter
             return state._replace(ratings=MappingProxyType({**state.ratings, event.record_id: event.rating}))
         case RulesDropped():
             rules = state.rules.without(event.rules, around_rules(state))
-            return state._replace(rules=rules, epoch=state.epoch + (rules.shown != state.rules.shown))
+            if rules.shown == state.rules.shown:
+                return state._replace(rules=rules)
+            return _with_other_texts(state._replace(rules=rules, epoch=state.epoch + 1))
         case ConversationClosed():
             return state._replace(closed=True)
         case ConversationReopened():
@@ -299,7 +301,7 @@ def with_finds(state: Conversation, finds: LedgerFinds, rules: RuleFinds) -> Con
     """Return the state with the rules and the ledger that its pass leaves, and the ratio that the window now rises
     from."""
     state = with_rules(state, rules)
-    state = state._replace(ledger=state.ledger.after(finds, text_of_records(state.shown)))
+    state = state._replace(ledger=state.ledger.after(finds, text_beside_ledger(state)))
     return state._replace(lowest_ratio_since_pass=state.ratio)
 
 
@@ -367,9 +369,14 @@ def _remade(state: Conversation, replaced_id: str, event: SummarizationCompleted
         successors=MappingProxyType({**successors, replaced_id: record.id}),
     )
     shown = tuple(ShownRecord(record, event.source, s.short) if s.record.id == replaced_id else s for s in state.shown)
-    ledger = state.ledger.restricted(lambda _: True, lambda _: True, text_of_records(shown))
-    state = state._replace(shown=shown, ledger=ledger)
-    return state._replace(rules=state.rules.restricted(lambda _: True, around_rules(state)))
+    state = state._replace(shown=shown)
+    return _with_other_texts(state._replace(rules=state.rules.restricted(lambda _: True, around_rules(state))))
+
+
+def _with_other_texts(state: Conversation) -> Conversation:
+    """The state with the ledger that its window needs beside other texts."""
+    ledger = state.ledger.restricted(lambda _: True, lambda _: True, text_beside_ledger(state))
+    return state._replace(ledger=ledger)
 
 
 def _shown_beside(state: Conversation, plan: PassPlan, new: ShownRecord) -> tuple[ShownRecord, ...]:

@@ -130,6 +130,11 @@ def text_of_records(shown: Iterable[ShownRecord]) -> str:
     return "\n".join(shown_text(one) for one in shown)
 
 
+def text_beside_ledger(state: Conversation) -> str:
+    """Everything that the records and the rules of a state's window say."""
+    return "\n".join((text_of_records(state.shown), *(rule.text for rule in state.rules.in_window)))
+
+
 def around_rules(state: Conversation) -> Surroundings:
     """The window that the rules of a state stand in."""
     numbers = frozenset(m.number for m in state.window)

@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abridged.service.domain.events import MessageAppended, SummaryRevoked
+from abridged.service.domain.events import (
+    MessageAppended,
+    MessagesRedacted,
+    RulesDropped,
+    SummaryRevoked,
+)
 from abridged.service.domain.fold import evolve
 from abridged.service.domain.ledger import (
     LEDGER_FRAME_TOKENS,
@@ -26,6 +31,7 @@ from abridged.service.domain.ledger import (
 from abridged.service.domain.ledger_entries import READ_CHARS_MAX, found_in
 from abridged.service.domain.message import Message, Role, ToolCall
 from abridged.service.domain.policy import Policy
+from abridged.service.domain.rules import FoundRule, RuleFinds, RuleName
 from abridged.service.domain.tokens import TokenSource
 from abridged.service.text.identifiers import IdentifierKind
 from tests.support.chats import OPEN, append, appended, completed, live_in, only_plan
@@ -447,6 +453,21 @@ def test_a_revocation_takes_what_its_messages_said_out_of_the_ledger():
     assert texts(state.ledger) == ["OPS-1"]
     back = evolve(state, SummaryRevoked(record_id, (record_id,), ()), 0, messages)
     assert (back.ledger.entries, back.ledger.tokens) == ((), 0)
+
+
+def test_a_standing_rule_is_not_repeated_by_the_ledger():
+    """Values of the rule are facts again once a caller has dropped it, or a redaction has taken it."""
+    messages = [appended(number) for number in range(1, 81)]
+    requested = having(OPEN, *messages[:79]).when(append(messages[79]), Policy())
+    rules = RuleFinds((FoundRule("Always name OPS-1.", 4, 10),), (), ROOM)
+    facts = LedgerFinds((entry("OPS-1", 3), entry("OPS-2", 3)), (), ROOM, ROOM)
+    passed = replace(completed(only_plan(requested.events)), finds=facts, rules=rules)
+    state = evolve(requested.after, passed, 0)
+
+    assert texts(state.ledger) == ["OPS-2"]
+    dropped = evolve(state, RulesDropped((RuleName(4, "Always name OPS-1."),)), 0)
+    redacted = evolve(state, MessagesRedacted((4,), finds=facts), 0, messages)
+    assert all(set(texts(one.ledger)) == {"OPS-1", "OPS-2"} for one in (dropped, redacted))
 
 
 def test_rows_of_a_tools_table_take_no_place():
