@@ -1,4 +1,4 @@
-"""Trains the models that know a standing rule, and the end of one (docs/adr/0087).
+"""Trains the models that know a standing rule, the end of one (docs/adr/0087), and a value replaced (docs/adr/0088).
 
 Reads what may be read of bench/written: the labelled sentences, the messages with and without a rule, the chats. Plain
 logistic regression by AdaGrad (Duchi et al., 2011), with a fixed seed.
@@ -6,18 +6,22 @@ logistic regression by AdaGrad (Duchi et al., 2011), with a fixed seed.
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import sys
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import yaml
 
+from abridged.service.domain.ledger_entries import stated_by
 from abridged.service.domain.message import Role
+from abridged.service.domain.standing_values import SUPERSEDES, Signs, StandingValues, odds_of_change
 from abridged.service.text.likeness import (
     EVIDENCE_VALUE,
     PLACES,
@@ -26,8 +30,10 @@ from abridged.service.text.likeness import (
     places_of,
     value_of_word,
 )
-from abridged.service.text.sentences import parts_of
+from abridged.service.text.mentions import mentions
+from abridged.service.text.sentences import parts_of, without_quotations
 from abridged.service.text.standing import Act, evidence_in, words_of_writer
+from bench.quality.superseding import Conversation, conversations, names
 from bench.quality.written import written_chats
 
 ROOT = Path(__file__).parents[1]
@@ -37,10 +43,17 @@ TEXT = ROOT / "service" / "text"
 SEED = 7
 EPOCHS = 16
 RATE = 0.05
+RATE_OF_SIGNS = 1.0
 ENOUGH = 1e-3
 """An error this small teaches nothing."""
 
 STEP_MAX = 127
+
+DIGITS = 3
+"""Digits of the weight of a sign."""
+
+FOLDS = 4
+"""Parts of the pairs; the model of each part has not seen it."""
 
 Features = list[tuple[int, float]]
 Example = tuple[Features, bool]
@@ -93,10 +106,62 @@ def features(told: Told) -> Features:
 
 
 def trained(act: Act) -> Likeness:
-    """Fit the weights, and round each to a byte."""
+    """The model of the sentences that do this to a rule."""
     told = [*labelled(), *(noted() if act is Act.LAYS_DOWN else ())]
-    examples = [(features(one), one.label == act) for one in told]
-    weights, squares = [0.0] * PLACES, [1e-3] * PLACES
+    return likeness([(features(one), one.label == act) for one in told])
+
+
+def trained_signs() -> tuple[Likeness, dict[str, float]]:
+    """The model of the sentences that give a thing another value, and the weights of the signs that a value supersedes
+    another, of which the odds of its sentence are one: by a model that has not seen it."""
+    made = list(conversations(WRITTEN / "seen"))
+    pairs = [pair for one in made for pair in one.pairs]
+    told = [(words_alone(pair.new_sentence), pair.is_replaced) for pair in pairs]
+    parts = [likeness([one for at, one in enumerate(told) if at % FOLDS != fold]) for fold in range(FOLDS)]
+    whole = likeness(told)
+    fold_of = {pair.new_sentence: parts[at % FOLDS] for at, pair in enumerate(pairs)}
+    examples = [example for one in made for example in signs_of(one, lambda text: fold_of.get(text, whole))]
+    weights, bias = fitted(examples, len(Signs._fields), RATE_OF_SIGNS)
+    signs: dict[str, float] = dict(zip(Signs._fields, weights, strict=True))
+    return whole, {name: round(weight, DIGITS) for name, weight in {"bias": bias, **signs}.items()}
+
+
+def signs_of(one: Conversation, model_for: Callable[[str], Likeness]) -> Iterator[Example]:
+    """The signs of all candidates in a conversation."""
+    standing = StandingValues()
+    for m in one.messages:
+        odds_of = partial(odds_of_change, model_for(m.message.content))
+        for mention in mentions(m.message.content, said=True):
+            stated = stated_by(mention, m.number)
+            if not mention.words.supposed:
+                for key, signs in standing.candidates(stated, odds_of):
+                    is_one = any(
+                        pair.is_replaced and names(key, pair.old_value) and names(stated.key, pair.new_value)
+                        for pair in one.pairs
+                    )
+                    yield list(enumerate(signs)), is_one
+            if not mention.words.dropped:
+                standing.stands(stated)
+
+
+def words_alone(sentence: str) -> Features:
+    """The places of a sentence's words, each with its value."""
+    words = places_of(without_quotations(sentence))
+    value = value_of_word(len(words))
+    return [(at, value) for at in words]
+
+
+def likeness(examples: list[Example]) -> Likeness:
+    """A model of the examples, each weight of which is rounded to a byte."""
+    weights, bias = fitted(examples, PLACES)
+    step = max(map(abs, weights)) / STEP_MAX
+    return Likeness(array("b", (round(weight / step) for weight in weights)), step, bias)
+
+
+def fitted(examples: Sequence[Example], places: int, rate: float = RATE) -> tuple[list[float], float]:
+    """The weights of as many places, and the bias."""
+    examples = list(examples)
+    weights, squares = [0.0] * places, [1e-3] * places
     bias, bias_squares = 0.0, 1e-3
     drawn = random.Random(SEED)
     for _ in range(EPOCHS):
@@ -107,19 +172,22 @@ def trained(act: Act) -> Likeness:
             if abs(error) < ENOUGH:
                 continue
             bias_squares += error * error
-            bias -= RATE * error / math.sqrt(bias_squares)
+            bias -= rate * error / math.sqrt(bias_squares)
             for at, value in found:
                 slope = error * value
                 squares[at] += slope * slope
-                weights[at] -= RATE * slope / math.sqrt(squares[at])
-    step = max(map(abs, weights)) / STEP_MAX
-    return Likeness(array("b", (round(weight / step) for weight in weights)), step, bias)
+                weights[at] -= rate * slope / math.sqrt(squares[at])
+    return weights, bias
 
 
 def main() -> int:
     with ProcessPoolExecutor() as processes:
-        models = dict(zip(Act, processes.map(trained, Act), strict=True))
-    made = {TEXT / f"{act}.weights": model.to_bytes() for act, model in models.items()}
+        acts = processes.map(trained, Act)
+        model, signs = processes.submit(trained_signs).result()
+        models: dict[str, Likeness] = {SUPERSEDES: model}
+        models.update(zip(Act, acts, strict=True))
+    made = {TEXT / f"{name}.weights": one.to_bytes() for name, one in models.items()}
+    made[TEXT / f"{SUPERSEDES}.json"] = f"{json.dumps(signs, indent=2)}\n".encode()
     if "--check" in sys.argv[1:]:
         differing = [path.name for path, content in made.items() if path.read_bytes() != content]
         for name in differing:

@@ -391,7 +391,9 @@ a summarizer might make of a chat, honest and false. A lie is caught if no recor
 an old value, in a quotation that gives it alone. In place of an honest statement that is not proved a record quotes its
 source; it is lost if the quotation is of none of the messages that its writer names, and lacks one of its values, or if
 nothing is quoted. Rows of `messages` are of 480 single ones in eight languages: three of five lay
-down a rule, each in words of its own. `abridged bench --only written` counts this alone.
+down a rule, each in words of its own. Rows of `pairs` are of sentences that state a value, and later ones that replace
+it or only look as if they did, half of each: `replaced` are the replaced values that are known to be, `right` the share
+of those known to be that were. `abridged bench --only written` counts this alone.
 """
 
 _CONVERSATIONS: Final = """

@@ -32,6 +32,7 @@ from abridged.service.text.standing import statements
 from bench.player import MODEL_WINDOW, PlayedChat, played
 from bench.quality.examined import Share
 from bench.quality.lossy import LossyModel
+from bench.quality.superseding import Superseded, superseded_read
 
 BESIDE_CHARS: Final = 160
 """A value belongs to a name within this many characters."""
@@ -307,13 +308,14 @@ def rules_read(folder: Path) -> Rules:
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """A half of a corpus: what survives, by context length and summarizer, the fate of its statements, and the rules of
-    its single messages."""
+    """A half of a corpus: what survives, by context length and summarizer, the fate of its statements, the rules of its
+    single messages, and the replaced values of its pairs of sentences."""
 
     name: str
     survived: Mapping[tuple[int, str], Survived]
     statements: Statements
     rules: Rules
+    superseded: Superseded
 
 
 async def halves(folder: Path) -> list[Half]:
@@ -326,14 +328,16 @@ async def halves(folder: Path) -> list[Half]:
             lossy = LossyModel(window=MODEL_WINDOW)
             for name, options in (("extractive", {"extractive": True}), (lossy.name, {"model": lossy})):
                 found[context_length, name] = await survived(chats, context_length=context_length, **options)
-        made.append(Half(half, found, statements_judged(chats), rules_read(folder / half)))
+        read = rules_read(folder / half), superseded_read(folder / half)
+        made.append(Half(half, found, statements_judged(chats), *read))
     return made
 
 
 def rows(found: Sequence[Half]) -> list[tuple[str, ...]]:
     """The share that windows keep of each half of a corpus, by context length and summarizer; then, by kind, of
     lies those that are caught, and of honest statements those that stand word for word, that are quoted and that are
-    lost; and of single messages the rules that are found, and the share of these that are one."""
+    lost; of single messages the rules that are found, and the share of these that are one; and of pairs of sentences
+    the replaced values that are found, and the share of these that were replaced."""
     made: list[tuple[str, ...]] = []
     for half in found:
         for (context_length, name), survived_there in half.survived.items():
@@ -344,6 +348,9 @@ def rows(found: Sequence[Half]) -> list[tuple[str, ...]]:
         made.append((half.name, "statements", *lies, *(f"honest {w} {s.value:.2f}" for w, s in honest.items()), ""))
         read = (f"{half.rules.found.value:.2f}", f"{half.rules.right.value:.2f}")
         made.append((half.name, "messages", "", "", "", "", "", *read, "", "", ""))
+        old, right = half.superseded
+        pairs = (f"replaced {old.value:.2f}", f"right {right.value:.2f}")
+        made.append((half.name, "pairs", *pairs, *[""] * (len(HEADINGS) - 4)))
     return made
 
 

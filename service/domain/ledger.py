@@ -33,10 +33,10 @@ _REPEATS_MAX: Final = 5
 _BESIDE_CHARS: Final = 80
 """A name stands beside a value within this many characters of its line."""
 
-_WAS: Final = "was "
-"""The word before a value that a newer one has replaced, and its tokens."""
+_REPLACED: Final = "no longer: "
+"""The words before a fact whose value a newer one has replaced, and their tokens."""
 
-_WAS_TOKENS: Final = 2
+_REPLACED_TOKENS: Final = 3
 
 
 class Use(StrEnum):
@@ -230,7 +230,7 @@ def entry_text(entry: LedgerEntry) -> str:
 
 def fact_text(entry: LedgerEntry) -> str:
     """The fact as a line of the window; one that a newer value has replaced says so."""
-    return f"{_WAS if entry.replaced_by else ''}{entry.context}{entry.text}{entry.rest}"
+    return f"{_REPLACED if entry.replaced_by else ''}{entry.context}{entry.text}{entry.rest}"
 
 
 def ledger_lines(ledger: Ledger) -> list[str]:
@@ -353,7 +353,8 @@ def _fitted(
     for entry in ranked:
         after = tokens + _least_tokens(entry, groups)
         most = limit_tokens * NOISE_SHARE if _is_noise(entry) and not entry.is_fact else limit_tokens
-        if (entry.replaced_by and not entry.is_fact) or after > most or _is_said(entry, said):
+        is_hidden = _is_nameless_noise(entry) if entry.is_fact else entry.replaced_by
+        if is_hidden or after > most or _is_said(entry, said):
             others.append(entry)
             continue
         groups.add(_line_of(entry))
@@ -381,7 +382,7 @@ def _least_tokens(entry: LedgerEntry, groups: Collection[IdentifierKind | str]) 
         return entry.tokens + (0 if entry.kind in groups else _GROUP_TOKENS)
     # Of facts of one object each is counted with the object's name, which the line has once.
     name = 0 if _group(entry) in groups and OF not in entry.context else entry.context_tokens
-    return entry.tokens + name + (_WAS_TOKENS if entry.replaced_by else 0)
+    return entry.tokens + name + (_REPLACED_TOKENS if entry.replaced_by else 0)
 
 
 def _line_of(entry: LedgerEntry) -> IdentifierKind | str:
@@ -392,7 +393,7 @@ def _line_of(entry: LedgerEntry) -> IdentifierKind | str:
 def _group(fact: LedgerEntry) -> str:
     """The object, in data, or else the name of a fact."""
     name = fact.context.rpartition(OF)[0] or fact.context or fact.key
-    return f"{_WAS if fact.replaced_by else ''}{name}"
+    return f"{_REPLACED if fact.replaced_by else ''}{name}"
 
 
 def _is_said(entry: LedgerEntry, text: str) -> bool:
@@ -446,6 +447,11 @@ def _is_noise(entry: LedgerEntry) -> bool:
     """Return whether only a tool's result names the entry, and once; any number of rows may have the same quantity by
     chance."""
     return entry.use is Use.TOOL and (entry.times == 1 or entry.kind in MEASURED)
+
+
+def _is_nameless_noise(fact: LedgerEntry) -> bool:
+    """Return whether it is a quantity of rows that no word names: writers of chats noted none of 31 such as a fact."""
+    return _is_noise(fact) and fact.kind in MEASURED and not fact.context
 
 
 def _need(entry: LedgerEntry, newest: int) -> float:

@@ -1,14 +1,11 @@
 """Makes ledger entries of messages: the facts in them with counts, and those that newer values have replaced.
 
 A fact is replaced across messages alone, since one message often lists several of a kind, and only by what somebody
-says: a tool's result has a price for each flight, and an argument of a call is not a statement. `superseded` weighs
-what speaks for two values being of one thing: words that both have around them and few other values have, and a form
-that they share.
+says: a tool's result has a price for each flight, and an argument of a call is not a statement.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,10 +14,11 @@ from typing import Final
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.ledger import NUMBERS_MAX, Ledger, LedgerEntry, Replaced, Use
 from abridged.service.domain.message import Message, Role
-from abridged.service.domain.standing_values import MEASURED, StandingValues
+from abridged.service.domain.standing_values import MEASURED, StandingValues, Stated, counts_up, form_of
 from abridged.service.text.envelope import unwrap_envelope
 from abridged.service.text.identifiers import SERIES_MIN, IdentifierKind, serial
 from abridged.service.text.mentions import Mention, mentions
+from abridged.service.text.phrases import Phrase, has_phrase
 from abridged.service.text.rows import column_of
 from abridged.service.text.values import is_listing
 from abridged.service.text.words import word_keys
@@ -34,7 +32,8 @@ SAID_CHARS_MAX: Final = 600
 READ_CHARS_MAX: Final = 2_000
 """A longer result of a tool has a value in every line, so that only identifiers count."""
 
-_COUNTED: Final = re.compile(r"(.*?)([0-9]{1,9})", re.ASCII | re.DOTALL)
+LISTED_MIN: Final = 3
+"""Values of one form in one message that make a list: each is of a thing of its own."""
 
 _DENSE_SHARE: Final = 0.04
 """Identifiers a word. No long message of people in meetings has one in a hundred words; half of those by which a coding
@@ -101,6 +100,14 @@ def found_in(
     return list(own.values()), tuple(Replaced(key, number) for key, number in reading.replaced.items())
 
 
+def stated_by(mention: Mention, number: int, *, is_listed: bool = False) -> Stated:
+    """The value that a mention in message `number` states."""
+    words = mention.words
+    return Stated(
+        mention.text.casefold(), mention.kind, words.about, word_keys(words.name), number, words.sentence, is_listed
+    )
+
+
 class _Reading:
     """The identifiers that have been read so far. `only_replaces` says that the messages stay: they add nothing."""
 
@@ -115,7 +122,8 @@ class _Reading:
         for entry in sorted(ledger.entries, key=lambda entry: entry.numbers[-1]):
             self._named_at[entry.key] = entry.numbers[-1]
             if not entry.replaced_by:
-                self._standing.stands(entry.key, entry.kind, word_keys(entry.context), entry.numbers[-1])
+                words = word_keys(entry.context)
+                self._standing.stands(Stated(entry.key, entry.kind, words, words, entry.numbers[-1]))
 
     def read(self, m: MessageAppended) -> None:
         """Read one message; they come in order."""
@@ -131,10 +139,13 @@ class _Reading:
             by, is_data = Use.TOOL if is_handed_on else use, is_data or is_handed_on
             # The model chooses what a call names, so calls count rows only within one of them.
             rows = serial(mention.text for mention in named) if use is Use.CALL else frozenset()
+            forms = Counter(form_of(mention.text.casefold()) for mention in {one.text: one for one in named}.values())
             for mention in named:
                 self._heard(mention, m.number, use)
                 if by is not Use.TOOL or _is_worth_a_place(mention):
-                    self._named(mention, m.number, by, is_data=is_data or mention.text in rows)
+                    is_listed = forms[form_of(mention.text.casefold())] >= LISTED_MIN
+                    stated = stated_by(mention, m.number, is_listed=is_listed)
+                    self._named(mention, stated, by, is_data=is_data or mention.text in rows)
         if len(self.found) > 2 * FOUND_MAX:
             self._forget()
 
@@ -161,15 +172,15 @@ class _Reading:
             if key in self.found:
                 self.found[key].replaced_by = 0
 
-    def _named(self, mention: Mention, number: int, use: Use, *, is_data: bool) -> None:
-        key = mention.text.casefold()
+    def _named(self, mention: Mention, stated: Stated, use: Use, *, is_data: bool) -> None:
+        key, number = stated.key, stated.number
         if not self.only_replaces:
             found = self.found.get(key)
             if found is None:
                 found = self.found[key] = Found(mention.kind, mention.text, "", use, number)
             found.is_said = found.is_said or not is_data
             _count(found, mention, number, use, is_data=is_data)
-        self._replace(mention, key, number, is_data=is_data)
+        self._replace(mention, stated, is_data=is_data)
         if not mention.words.dropped and self._named_at.get(key, 0) < number:
             self._named_at[key] = number
             self._followed.pop(key, None)
@@ -178,18 +189,18 @@ class _Reading:
             if key in self.found and self.found[key].replaced_by < number:
                 self.found[key].replaced_by = 0
 
-    def _replace(self, mention: Mention, key: str, number: int, *, is_data: bool) -> None:
-        words = mention.words
+    def _replace(self, mention: Mention, stated: Stated, *, is_data: bool) -> None:
+        words, key, number = mention.words, stated.key, stated.number
         if not is_data and not words.supposed:
-            old = self._standing.superseded_by(key, mention.kind, words.about, number, changes=words.changes)
+            old = self._standing.superseded_by(stated)
             named = mention.replaces.casefold()
             for gone in filter(None, (old, named, key if words.dropped else "")):
                 self._give_way(gone, number)
                 self._followed.pop(gone, None)
-            if old and not words.changes and named != old and _counts_up(old, key):
+            if old and named != old and counts_up(old, key) and not has_phrase(words.sentence, Phrase.CORRECTS):
                 self._followed[old] = key
         if not words.dropped:
-            self._standing.stands(key, mention.kind, words.about, number)
+            self._standing.stands(stated)
 
     def _give_way(self, key: str, number: int) -> None:
         self._standing.falls(key)
@@ -201,12 +212,6 @@ class _Reading:
         """Keep the newest FOUND_MAX of those that were named once, and all others up to as many."""
         ranked = sorted(self.found.items(), key=lambda item: (item[1].count > 1, item[1].use is not Use.TOOL))
         self.found = dict(ranked[-FOUND_MAX:])
-
-
-def _counts_up(before: str, after: str) -> bool:
-    """Return whether a value is the other one with the next number at its end."""
-    one, other = _COUNTED.fullmatch(before), _COUNTED.fullmatch(after)
-    return one is not None and other is not None and one[1] == other[1] and int(other[2]) - int(one[2]) == 1
 
 
 def _is_dense(text: str, named: Sequence[Mention]) -> bool:

@@ -79,9 +79,11 @@ def superseding(text: str, superseded: Mapping[str, int]) -> int:
 
     A text that names another value of its kind, or speaks of a change, tells what became of the value.
     """
-    named = list(mentions(text, said=True)) if superseded else []
+    if not superseded or has_phrase(text, Phrase.CORRECTS):
+        return 0
+    named = list(mentions(text, said=True))
     held = {one.kind for one in named if one.text.casefold() not in superseded}
-    gone = (one for one in named if one.kind not in held and not one.words.changes)
+    gone = (one for one in named if one.kind not in held)
     return max((superseded.get(one.text.casefold(), 0) for one in gone), default=0)
 
 

@@ -106,7 +106,7 @@ class Surroundings(NamedTuple):
             telling words after it; empty without any.
         rest: The text after the value that is read with it; empty without any.
         about: The keys of all words near it in its sentence, for comparison; in a log those of its name.
-        changes: True if its sentence speaks of a change.
+        sentence: The sentence, as far as a word in it may name the value, if somebody said it; else empty.
         supposed: True if its sentence asks, or supposes something, and so states no value.
         dropped: True if its sentence says that it holds no longer.
         is_beside: True if a word of its name stands beside it, or labels it.
@@ -116,7 +116,7 @@ class Surroundings(NamedTuple):
     name: str
     rest: str
     about: frozenset[str] = frozenset()
-    changes: bool = False
+    sentence: str = ""
     supposed: bool = False
     dropped: bool = False
     is_beside: bool = False
@@ -153,12 +153,12 @@ class Block:
         if not said:
             return around._replace(about=word_keys(name + rest))
         sentence = self._text[opening:closing]
-        changes = section_of(Phrase.CORRECTS).search(sentence) is not None
         return around._replace(
             about=word_keys(f"{self._words[opening : found.start]} {self._words[end:closing]}"),
-            changes=changes,
+            sentence=sentence,
             supposed=_is_supposed(self._text[opening : closing + 1]),
-            dropped=changes and any(found.start <= opening + at < end for at in _given_up(sentence)),
+            dropped=has_phrase(sentence, Phrase.CORRECTS)
+            and any(found.start <= opening + at < end for at in _given_up(sentence)),
         )
 
     def _sentence_start(self, start: int) -> int:

@@ -188,6 +188,14 @@ def test_a_value_is_replaced_by_one_of_the_same_thing(older, newer, is_replaced)
     assert bool(found[0].replaced_by) is is_replaced
 
 
+def test_a_quantity_of_rows_that_no_word_names_is_remembered_and_not_shown():
+    """A name makes it a fact, and so does a person who says it."""
+    made = ledger(fact("34 ms", 2, use=Use.TOOL), fact("35 ms", 2, use=Use.TOOL, context="latency "), fact("36 ms", 2))
+
+    assert set(texts(made)) == {"35 ms", "36 ms"}
+    assert "34 ms" in [one.text for one in made.entries]
+
+
 @pytest.mark.parametrize("count", [3, 4, 9])
 def test_values_of_a_series_do_not_replace_each_other(count):
     """Four values or more make a series, unless somebody speaks of a change; the newest of a few stands alone."""
@@ -238,7 +246,7 @@ def test_a_fact_is_shown_with_its_name_or_not_at_all():
 
     assert ledger_lines(made) == [
         "Facts as written:",
-        "was drawbar force: 14.2 kN",
+        "no longer: drawbar force: 14.2 kN",
         "gate A-17",
         "slots: 08:30, 09:15",
         "drawbar force: 9.8 kN",

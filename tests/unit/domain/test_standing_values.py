@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from abridged.service.domain.standing_values import StandingValues
+from abridged.service.domain.standing_values import StandingValues, Stated, change_odds
 from abridged.service.text.identifiers import IdentifierKind
 from tests.support.growth import grows_linearly
 
@@ -12,11 +12,18 @@ AMOUNT, CODE = IdentifierKind.AMOUNT, IdentifierKind.CODE
 WORDS = frozenset({"retry", "budge"})
 
 
+def stated(
+    key: str, kind: IdentifierKind, words: frozenset[str], number: int = 9, sentence: str = "The value is this."
+) -> Stated:
+    """A value that these words name."""
+    return Stated(key, kind, words, words, number, sentence)
+
+
 def standing(*values: tuple[str, IdentifierKind, frozenset[str]]) -> StandingValues:
     """Values that messages from the first on say, one each."""
     made = StandingValues()
-    for number, (key, kind, words) in enumerate(values, 1):
-        made.stands(key, kind, words, number)
+    for number, value in enumerate(values, 1):
+        made.stands(stated(*value, number))
     return made
 
 
@@ -24,45 +31,74 @@ def test_a_value_supersedes_the_one_that_shares_its_words_and_its_form():
     """The sentence need not speak of a change."""
     made = standing(("30 min", AMOUNT, WORDS), ("9 kg", AMOUNT, frozenset({"pallet"})))
 
-    assert made.superseded_by("45 min", AMOUNT, WORDS, 9, changes=False) == "30 min"
+    assert made.superseded_by(stated("45 min", AMOUNT, WORDS)) == "30 min"
 
 
 @pytest.mark.parametrize(
-    ("key", "kind", "about"),
+    ("key", "kind", "words"),
     [
         ("45 min", AMOUNT, frozenset({"flight"})),
-        ("45 min", CODE, WORDS),
+        ("a-7", CODE, WORDS),
         ("2 x 3", AMOUNT, frozenset({"retry"})),
         ("30 min", AMOUNT, WORDS),
         ("45 kg", AMOUNT, WORDS),
     ],
 )
-def test_a_value_of_another_thing_supersedes_none(key, kind, about):
+def test_a_value_of_another_thing_supersedes_none(key, kind, words):
     """Other words, another kind, another form with one word in common, the same value again, and another unit."""
-    assert standing(("30 min", AMOUNT, WORDS)).superseded_by(key, kind, about, 9, changes=False) == ""
+    assert standing(("30 min", AMOUNT, WORDS)).superseded_by(stated(key, kind, words)) == ""
+
+
+@pytest.mark.parametrize(
+    ("changing", "telling"),
+    [
+        ("Rental place only had the smaller minibus left, seats 12", "Bosch offered 4 weeks but we said no."),
+        ("Umzug ist durch, mein Schild hängt jetzt an der 2.09.", "Auf Produktion ist Postgres 14.11 installiert."),
+        ("VP那天飞深圳,OKR评审只能塞到4月2日了", "验证集放在 /data/cv/val_v3,两边标注格式一样"),
+    ],
+)
+def test_a_sentence_that_gives_another_value_speaks_for_it(changing, telling):
+    """Other words, or none, leave the decision to the sentence."""
+    made = standing(("14:20", IdentifierKind.TIME, frozenset({"review"})))
+
+    assert change_odds(changing) > 0 > change_odds(telling)
+    signs = [dict(made.candidates(stated("16:45", IdentifierKind.TIME, WORDS, 9, s))) for s in (changing, telling)]
+    assert signs[0]["14:20"].change > 0 > signs[1]["14:20"].change
 
 
 def test_values_of_one_message_do_not_supersede_each_other():
     """A message often lists several of a kind."""
     made = StandingValues()
-    made.stands("30 min", AMOUNT, WORDS, 4)
+    made.stands(stated("30 min", AMOUNT, WORDS, 4))
 
-    assert made.superseded_by("45 min", AMOUNT, WORDS, 4, changes=True) == ""
+    assert made.superseded_by(stated("45 min", AMOUNT, WORDS, 4)) == ""
+    assert made.superseded_by(stated("45 min", AMOUNT, WORDS, 5)) == "30 min"
 
 
 def test_a_word_of_many_values_says_little():
-    """Each of these names one of many; no one of them gives way."""
-    made = standing(*((f"{n}0 min", AMOUNT, frozenset({"task"})) for n in range(1, 9)))
+    """Forms of many values do, too."""
+    one = standing(("10 min", AMOUNT, frozenset({"task"})))
+    many = standing(*((f"{n}0 min", AMOUNT, frozenset({"task"})) for n in range(1, 5)))
+    signs = [dict(made.candidates(stated("95 min", AMOUNT, frozenset({"task"}))))["10 min"] for made in (one, many)]
 
-    assert made.superseded_by("95 min", AMOUNT, frozenset({"task"}), 9, changes=True) == ""
+    assert [(found.words, found.rare) for found in signs] == [(1.0, 1 / 2), (1 / 2, 1 / 5)]
 
 
-def test_two_that_differ_in_their_digits_alone_are_one_thing():
-    """Both must have letters enough to be a name."""
-    made = standing(("fct_sales_v2", CODE, frozenset({"view"})), ("k2", CODE, frozenset({"key"})))
+def test_a_list_supersedes_nothing_and_nothing_supersedes_it():
+    """Offers stand beside each other until one is taken."""
+    value = stated("45 min", AMOUNT, WORDS)
+    of_list = StandingValues()
+    of_list.stands(stated("30 min", AMOUNT, WORDS, 1)._replace(is_listed=True))
 
-    assert made.superseded_by("fct_sales_v3", CODE, frozenset(), 9, changes=False) == "fct_sales_v2"
-    assert made.superseded_by("k3", CODE, frozenset(), 9, changes=True) == ""
+    assert of_list.superseded_by(value) == ""
+    assert standing(("30 min", AMOUNT, WORDS)).superseded_by(value._replace(is_listed=True)) == ""
+
+
+def test_a_value_that_nobody_said_in_a_sentence_supersedes_none():
+    """A long text is not read as sentences."""
+    made = standing(("30 min", AMOUNT, WORDS))
+
+    assert made.superseded_by(stated("45 min", AMOUNT, WORDS, sentence="")) == ""
 
 
 def test_a_value_that_fell_is_not_superseded_again():
@@ -70,7 +106,7 @@ def test_a_value_that_fell_is_not_superseded_again():
     made = standing(("30 min", AMOUNT, WORDS))
     made.falls("30 min")
 
-    assert made.superseded_by("45 min", AMOUNT, WORDS, 9, changes=False) == ""
+    assert made.superseded_by(stated("45 min", AMOUNT, WORDS)) == ""
 
 
 def test_values_of_one_word_take_time_in_proportion():
@@ -79,7 +115,8 @@ def test_values_of_one_word_take_time_in_proportion():
     def read(size: int) -> None:
         made = StandingValues()
         for number in range(size):
-            made.superseded_by(f"{number} min", AMOUNT, WORDS, number, changes=True)
-            made.stands(f"{number} min", AMOUNT, WORDS, number)
+            value = stated(f"{number} min", AMOUNT, WORDS, number)
+            made.superseded_by(value)
+            made.stands(value)
 
     assert grows_linearly(read, lambda size: size, size=2_000)

@@ -1,0 +1,84 @@
+"""Values that a later sentence replaces, or does not, by writers who never saw the code; and which are taken for it.
+
+A line of `LANGUAGE.tsv` has a label, `replaced` or `holds`, a sentence and the value that it states, a later sentence
+and its value. A dozen lines make a conversation: first all the earlier sentences, then all the later ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.ledger import NO_LEDGER
+from abridged.service.domain.ledger_entries import found_in
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.tokens import TokenSource
+from bench.quality.examined import Share
+
+PAIRS: Final = 12
+"""The lines of a conversation."""
+
+
+class Pair(NamedTuple):
+    """Two sentences of a conversation, each with its value; the later value replaces the earlier one, or does not."""
+
+    is_replaced: bool
+    old_sentence: str
+    old_value: str
+    new_sentence: str
+    new_value: str
+
+
+class Conversation(NamedTuple):
+    """The pairs of a conversation, and its messages."""
+
+    pairs: list[Pair]
+    messages: list[MessageAppended]
+
+
+class Superseded(NamedTuple):
+    """The share of replaced values that are known to be, and the share of those known to be that were."""
+
+    found: Share
+    right: Share
+
+
+def conversations(folder: Path) -> Iterator[Conversation]:
+    """The conversations of a half, by language."""
+    for path in sorted(folder.glob("values/*.tsv")):
+        lines = [line.split("\t") for line in path.read_text("utf-8").splitlines()]
+        pairs = [Pair(label == "replaced", *rest) for label, *rest in lines]
+        for start in range(0, len(pairs), PAIRS):
+            made = pairs[start : start + PAIRS]
+            said = [*(pair.old_sentence for pair in made), *(pair.new_sentence for pair in made)]
+            yield Conversation(made, [_appended(number, text) for number, text in enumerate(said, 1)])
+
+
+def superseded_read(folder: Path) -> Superseded:
+    """Read the conversations of a half as a pass does."""
+    found = Superseded(Share(), Share())
+    for pairs, messages in conversations(folder):
+        _, replaced = found_in(messages, (), NO_LEDGER)
+        gone = [one.key for one in replaced]
+        olds = [pair.old_value for pair in pairs if pair.is_replaced]
+        found.found.add(sum(any(names(key, old) for key in gone) for old in olds), len(olds))
+        found.right.add(sum(any(names(key, old) for old in olds) for key in gone), len(gone))
+    return found
+
+
+def names(key: str, value: str) -> bool:
+    """Return whether a value that was found, case folded, is the one of a line, with a word more or less around its
+    number."""
+    value = value.casefold()
+    return key == value or ((key in value or value in key) and _has_digit(key) and _has_digit(value))
+
+
+def _has_digit(text: str) -> bool:
+    return any(map(str.isdigit, text))
+
+
+def _appended(number: int, text: str) -> MessageAppended:
+    message = Message(f"m{number}", Role.USER, text)
+    return MessageAppended(number=number, message=message, tokens=0, source=TokenSource.ESTIMATE)
