@@ -17,7 +17,10 @@ from typing import Self
 from abridged.service.config.sources import environment
 
 EXIT_S = 10.0
-_FOREIGN = ("ABRIDGED_", "OTEL_", "OLLAMA_")
+_FOREIGN = ("ABRIDGED_", "OTEL_", "OLLAMA_", "PYTHONDONTWRITEBYTECODE")
+"""Beginnings of variables that no measured process gets. The last would have it compile its modules, which an
+installation has compiled."""
+
 _SIDECAR = "from abridged.service.cli.main import main; main()"
 _ECHO = "from bench.echo import run; import sys; run(sys.argv[1])"
 

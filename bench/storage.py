@@ -10,14 +10,14 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import chain, islice
 from pathlib import Path
 
 from abridged.eventlog.event import NewEvent, StreamId
 from abridged.eventlog.log import Append, EventLog
 from abridged.eventlog.sqlite.backend import SqliteBackend
-from abridged.eventlog.sqlite.engine import writer_engine
+from abridged.eventlog.sqlite.engine import writer_of
 from abridged.service.codec.events import encode
 from abridged.service.conversations.conversation_log import ConversationLog
 from abridged.service.conversations.row import READ_TABLE
@@ -72,13 +72,9 @@ class BareSqlite:
     @contextmanager
     def open(cls, path: Path, payload: bytes) -> Iterator[BareSqlite]:
         """Make the file and its table."""
-        engine = writer_engine(path)
-        with engine.connect() as connection:
-            driver = connection.connection.driver_connection
-            assert isinstance(driver, sqlite3.Connection)
-            driver.execute(_CREATE)
-            yield cls(driver, payload)
-        engine.dispose()
+        with closing(writer_of(path)) as connection:
+            connection.execute(_CREATE)
+            yield cls(connection, payload)
 
     def rows_per_s(self, seconds: float, *, rows: int) -> float:
         """Insert transactions of `rows` rows for some seconds."""

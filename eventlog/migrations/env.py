@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from alembic import context
 
-from abridged.eventlog.schema import METADATA, REVISION_TABLE
+from abridged.eventlog.sqlite.schema import REVISION_TABLE
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=METADATA,
     version_table=REVISION_TABLE,
     transactional_ddl=True,
 )

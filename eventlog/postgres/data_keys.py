@@ -16,7 +16,7 @@ from abridged.eventlog.event import StreamId
 from abridged.eventlog.postgres.connections import Address, Connection, Cursor
 from abridged.eventlog.postgres.database import transaction
 from abridged.eventlog.postgres.errors import translating
-from abridged.eventlog.schema import REVISION_TABLE
+from abridged.eventlog.postgres.schema import REVISION_TABLE
 
 _ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(7420001073)"
 _TABLES: Final = """

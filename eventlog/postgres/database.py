@@ -43,8 +43,7 @@ from abridged.eventlog.postgres.errors import (
     of_cause,
     translating,
 )
-from abridged.eventlog.postgres.schema import METADATA, OWN, REVISION, columns, created
-from abridged.eventlog.schema import REVISION_TABLE
+from abridged.eventlog.postgres.schema import METADATA, OWN, REVISION, REVISION_TABLE, columns, created
 
 LOCK_WAIT_MS = 5_000
 """Longest wait for the log's lock, which another process holds for the time of one commit."""

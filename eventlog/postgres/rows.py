@@ -9,14 +9,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Generic, Self, TypeVar
 
-from sqlalchemy import Column, Index, MetaData, PrimaryKeyConstraint, SmallInteger, Table, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Index,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    text,
+)
 
 from abridged.eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, StreamCorrupt
 from abridged.eventlog.event import NUMBER_MAX, StreamId
 from abridged.eventlog.postgres.connections import Connection, Run, ask, is_direct
 from abridged.eventlog.postgres.database import described, execute_each, is_as_made, lock_tables, snapshot
 from abridged.eventlog.postgres.schema import created, dropped, quoted, remade_indexes, type_of
-from abridged.eventlog.row_columns import columns_of, condition_of, index_of
+from abridged.eventlog.row_columns import KEY, columns_of, conditions_of, index_of
 from abridged.eventlog.rows import FIRST, Fault, R, RowTable, seal_of
 
 T = TypeVar("T")
@@ -29,6 +42,8 @@ LOOK_ROWS = 64
 
 NO_LOG = 0
 """The number of no log: rows that are of none yet."""
+
+_TYPES: Mapping[type, Any] = {str: String, int: BigInteger, float: Float, bytes: LargeBinary}
 
 _ESCAPED = re.compile(r"\\[0\\]")
 
@@ -298,6 +313,7 @@ class _Statements:
     def __init__(self, spec: RowTable[Any], table: Table) -> None:
         self._table = table
         self._spec = spec
+        self._conditions = conditions_of(spec)
         (name,) = quoted([table.name])
         own = [column for column in table.columns if column.name != "log"]
         names = quoted(column.name for column in own)
@@ -337,12 +353,12 @@ class _Statements:
         return (f"SELECT namespace, id FROM {self._table.name} WHERE log = %(log)b" + self._page_of(mark)).encode()  # noqa: S608 - of constants
 
     def _page_of(self, mark: str) -> str:
-        where = condition_of(self._table, self._spec.marks[mark])
+        where = self._conditions[mark]
         return f" AND ({where}) AND (namespace, id) > (%(namespace)b, %(id)b) ORDER BY namespace, id LIMIT %(limit)b"
 
     def having(self, mark: str) -> bytes:
         (column,) = self._spec.marks[mark]
-        where = condition_of(self._table, (column,))
+        where = self._conditions[mark]
         return (
             f"SELECT namespace, id FROM {self._table.name} "  # noqa: S608 - of constants
             f"WHERE log = %(log)b AND ({where}) AND namespace = %(namespace)b AND {column} = %(value)b ORDER BY id"
@@ -350,7 +366,7 @@ class _Statements:
 
     def tally(self, mark: str) -> bytes:
         (column,) = self._spec.marks[mark]
-        where = condition_of(self._table, (column,))
+        where = self._conditions[mark]
         return (
             f"SELECT {column}, count(*) FROM {self._table.name} "  # noqa: S608 - of constants
             f"WHERE log = %(log)b AND ({where}) GROUP BY {column}"
@@ -358,7 +374,10 @@ class _Statements:
 
 
 def _table_of(spec: RowTable[Any]) -> Table:
-    columns = columns_of(spec)
+    columns = (
+        Column(name, _TYPES[of], primary_key=name in KEY, nullable=is_nullable)
+        for name, of, is_nullable in columns_of(spec)
+    )
     table = Table(
         spec.name,
         MetaData(),
@@ -366,10 +385,11 @@ def _table_of(spec: RowTable[Any]) -> Table:
         *columns,
         Index(f"{spec.name}_by_change", "log", "namespace", "position"),
     )
+    conditions = conditions_of(spec)
     for name, mark in spec.marks.items():
         # Only of the rows with the mark, so that a count reads them and no others, and most appends write to none; in
         # the order of pages, so that a page reads no other.
-        where = text(condition_of(table, mark))
+        where = text(conditions[name])
         Index(f"{spec.name}_{name}", *(table.c[column] for column in ("log", *index_of(mark))), postgresql_where=where)
     return table
 

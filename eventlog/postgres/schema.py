@@ -1,8 +1,8 @@
 """The tables of logs in a PostgreSQL database, of which it may hold several: keys begin with the number of their log.
 
-Columns carry the invariants, as in `eventlog/schema.py`. The row of `logs` is never updated: it is the lock under which
-positions are given out. Events refer to streams and types without foreign keys, because checking one locks a row for
-each event; whoever holds the log's lock has looked the numbers up.
+Columns carry the invariants, as in `eventlog/sqlite/schema.py`. The row of `logs` is never updated: it is the lock
+under which positions are given out. Events refer to streams and types without foreign keys, because checking one locks
+a row for each event; whoever holds the log's lock has looked the numbers up.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from sqlalchemy import (
     MetaData,
     PrimaryKeyConstraint,
     SmallInteger,
+    String,
     Table,
     Text,
     UniqueConstraint,
@@ -29,10 +30,18 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable, DropIndex, DropTable, ExecutableDDLElement
 
-from abridged.eventlog.schema import REVISIONS
-
 REVISION = "0001"
 """The schema that this version makes and reads."""
+
+REVISION_TABLE = "eventlog_revision"
+
+REVISIONS = Table(
+    REVISION_TABLE,
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name=f"{REVISION_TABLE}_pkc"),
+)
+"""The table of the schema's revision; it has one row."""
 
 METADATA = MetaData()
 

@@ -8,8 +8,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection
-
 from abridged.eventlog.backend import Backend, Kept, Notice, Opened, StoredBackend
 from abridged.eventlog.errors import LogUnsafe
 from abridged.eventlog.log import AppendHook, EventLog
@@ -55,7 +53,7 @@ class SqliteBackend:
         hook: AppendHook,
         on_fatal: Callable[[Exception], None] | None = None,
     ) -> Opened:
-        def prepare(connection: Connection) -> None:
+        def prepare(connection: sqlite3.Connection) -> None:
             rows.prepare(connection)
             prepare_snapshots(connection)
 

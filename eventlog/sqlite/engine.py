@@ -8,12 +8,9 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event, insert, inspect, select, text
-from sqlalchemy.pool import QueuePool, StaticPool
-
 from abridged.eventlog.chain import LogIdentity
 from abridged.eventlog.errors import LogCorrupt, LogForeign, LogFull, LogNewer, LogOlder, LogUnavailable, LogUnsafe
-from abridged.eventlog.schema import HEAD_REVISION, METADATA, REVISION_TABLE, REVISIONS, log
+from abridged.eventlog.sqlite.connection import Readers, transaction
 from abridged.eventlog.sqlite.file import (
     MOUNTINFO,
     NO_ROOM,
@@ -25,12 +22,13 @@ from abridged.eventlog.sqlite.file import (
     wal_index_of,
     wal_of,
 )
-from abridged.eventlog.sqlite.sql import driver_of
+from abridged.eventlog.sqlite.schema import HEAD_REVISION, REVISION_TABLE, REVISIONS, TABLES, log
+from abridged.eventlog.sqlite.sql import insert_into
+from abridged.eventlog.sqlite.table import Table
 from abridged.eventlog.sqlite.wal import is_begun, require_whole
-from abridged.eventlog.sqlite.writer import BEGIN_IMMEDIATE, BUSY_WAIT_MS, CHECKPOINT_PAGES
+from abridged.eventlog.sqlite.writer import BUSY_WAIT_MS, CHECKPOINT_PAGES
 
 READERS_MAX = 4
-READER_WAIT_S = 10.0
 STATEMENTS_KEPT = 256
 CACHE_KIB_WRITER = 16_384
 CACHE_KIB_READER = 2_048
@@ -60,51 +58,36 @@ _ANY_READ = "SELECT count(*) FROM sqlite_schema"
 _NAMES = "SELECT name FROM sqlite_schema"
 _ANY_ID = "SELECT log_id FROM log NOT INDEXED"
 _KIND = "SELECT type FROM sqlite_schema WHERE name = ?"
+_COLUMNS = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?)'
+_IDENTITY = "SELECT log_id, key FROM log"
 _STORED_REVISION = f"SELECT version_num FROM {REVISION_TABLE}"  # noqa: S608 - of constants
 
 
-def writer_engine(path: Path, *, index_in_memory: bool = False) -> Engine:
-    """An engine with exactly one connection, whose transactions start with BEGIN IMMEDIATE.
+def writer_of(path: Path, *, index_in_memory: bool = False) -> sqlite3.Connection:
+    """The connection that writes. Its transactions begin with BEGIN_IMMEDIATE.
 
     `index_in_memory` spares the room of the write-ahead log's index on the disk, and no other process can read the log
     meanwhile (https://sqlite.org/vfs.html, "unix-excl").
     """
-
-    def connect() -> sqlite3.Connection:
-        return _connected(address_of(path, "rwc", index_in_memory=index_in_memory), _WRITER_SETTINGS, uri=True)
-
-    engine = create_engine("sqlite+pysqlite://", creator=connect, poolclass=StaticPool)
-    event.listen(engine, "begin", _begin_immediate)
-    return engine
+    return _connected(address_of(path, "rwc", index_in_memory=index_in_memory), _WRITER_SETTINGS, uri=True)
 
 
-def reader_engine(path: Path, *, makes_files: bool = True, index_in_memory: bool = False) -> Engine:
-    """An engine with a few connections that can only read, and so never checkpoint.
+def readers_of(path: Path, *, makes_files: bool = True, index_in_memory: bool = False) -> Readers:
+    """A few connections that can only read, and so never checkpoint.
 
     All connections are opened here, including the write-ahead log's file: later another file may be in its place.
     Readers that may make no files read as `unwritten` says, and nothing may write to the file meanwhile.
     `index_in_memory` is the writer's.
     """
     address = address_of(path, "ro", index_in_memory=index_in_memory) if makes_files else unwritten(path)
-
-    def connect() -> sqlite3.Connection:
-        connection = _connected(address, _READER_SETTINGS, uri=True)
-        connection.execute(_ANY_READ).fetchall()
-        return connection
-
-    engine = create_engine(
-        "sqlite+pysqlite://",
-        creator=connect,
-        poolclass=QueuePool,
-        pool_size=READERS_MAX,
-        max_overflow=0,
-        pool_timeout=READER_WAIT_S,
-    )
-    event.listen(engine, "begin", _begin_snapshot)
     with ExitStack() as opened:
-        for _ in range(READERS_MAX):
-            opened.enter_context(engine.connect())
-    return engine
+        connections = [
+            opened.enter_context(closing(_connected(address, _READER_SETTINGS, uri=True))) for _ in range(READERS_MAX)
+        ]
+        for connection in connections:
+            connection.execute(_ANY_READ).fetchall()
+        opened.pop_all()
+    return Readers(connections)
 
 
 @contextmanager
@@ -123,9 +106,9 @@ def owned(path: Path) -> Iterator[None]:
         yield
 
 
-def empty_wal(connection: Connection) -> None:
+def empty_wal(connection: sqlite3.Connection) -> None:
     """Copy the write-ahead log into the file and cut it to nothing; raise LogUnavailable when a reader prevents it."""
-    (busy, *_) = driver_of(connection).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
         raise LogUnavailable("another program reads the log")
 
@@ -178,27 +161,35 @@ def _readable_id(address: str) -> str:
     return found[0] if found and isinstance(found[0], str) else ""
 
 
-def make_tables(connection: Connection) -> None:
+def make_tables(connection: sqlite3.Connection) -> None:
     """Make the newest schema's tables in a file that has none.
 
     They are made at once: loading the migrations takes a third of the processor time of a start.
     """
-    METADATA.create_all(connection)
-    REVISIONS.create(connection)
-    connection.execute(insert(REVISIONS).values(version_num=HEAD_REVISION))
+    for table in (*TABLES, REVISIONS):
+        connection.execute(table.creation())
+    connection.execute(insert_into(REVISIONS, 1), (HEAD_REVISION,))
 
 
-def has_tables(connection: Connection, path: Path) -> bool:
+def make_file(path: Path) -> None:
+    """Make the newest schema's tables in the empty file in `path`."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection, transaction(connection):
+        make_tables(connection)
+
+
+def has_tables(connection: sqlite3.Connection, path: Path) -> bool:
     """Return whether the file in `path` has any tables. Raises LogForeign if they are not a log's."""
-    names = [name for (name,) in connection.exec_driver_sql(_NAMES)]
+    names = [name for (name,) in connection.execute(_NAMES)]
     _require_own(names, path)
     return bool(names)
 
 
-def require_current(connection: Connection) -> None:
+def require_current(connection: sqlite3.Connection) -> None:
     """Raise LogOlder when the schema is an older version's, LogNewer a newer one's, LogCorrupt when it is no log's."""
-    tables = inspect(connection).get_table_names()
-    stored: str | None = connection.execute(text(_STORED_REVISION)).scalar() if REVISION_TABLE in tables else None
+    is_there = connection.execute(_KIND, (REVISION_TABLE,)).fetchone() == ("table",)
+    stored: str | None = None
+    if is_there and (found := connection.execute(_STORED_REVISION).fetchone()):
+        (stored,) = found
     if stored is not None and stored > HEAD_REVISION:
         raise LogNewer(f"the file was written by a newer version (schema {stored}, known is {HEAD_REVISION})")
     if stored is not None and stored < HEAD_REVISION:
@@ -209,50 +200,43 @@ def require_current(connection: Connection) -> None:
     _require_schema(connection)
 
 
-def stored_identity(connection: Connection) -> LogIdentity | None:
+def stored_identity(connection: sqlite3.Connection) -> LogIdentity | None:
     """The identity in the log's file; None if it has not been written yet."""
-    rows = connection.execute(select(log.c.log_id, log.c.key)).all()
+    rows = connection.execute(_IDENTITY).fetchall()
     if len(rows) > 1:
         raise LogCorrupt("the file says that it is several logs")
-    return LogIdentity(rows[0].log_id, rows[0].key) if rows else None
+    return LogIdentity(*rows[0]) if rows else None
 
 
-def is_as_made(connection: Connection, table: Table) -> bool:
+def is_as_made(connection: sqlite3.Connection, table: Table) -> bool:
     """Return whether the file's table has the columns of `table`: its own description may be damaged."""
-    rows = connection.exec_driver_sql(f"PRAGMA table_info({table.name})").all()
-    primary = [column.name for column in table.primary_key]
     expected = [
-        (
-            column.name,
-            column.type.compile(connection.dialect),
-            int(not column.nullable),
-            primary.index(column.name) + 1 if column.primary_key else 0,
-        )
-        for column in table.columns
+        (name, kind, int(not is_nullable), table.key.index(name) + 1 if name in table.key else 0)
+        for name, kind, is_nullable in table.columns
     ]
-    return [(row.name, row.type, row.notnull, row.pk) for row in rows] == expected
+    return connection.execute(_COLUMNS, (table.name,)).fetchall() == expected
 
 
-def dropped(connection: Connection, name: str) -> None:
+def dropped(connection: sqlite3.Connection, name: str) -> None:
     """Drop the table or view of this name in the file, or the index of another table."""
-    for row in connection.exec_driver_sql(_KIND, (name,)).all():
-        connection.exec_driver_sql(f"DROP {row.type} {name}")
+    for (kind,) in connection.execute(_KIND, (name,)).fetchall():
+        connection.execute(f"DROP {kind} {name}")
 
 
-def _require_schema(connection: Connection) -> None:
+def _require_schema(connection: sqlite3.Connection) -> None:
     """Raise LogCorrupt when the tables are not those of the newest schema."""
-    for table in METADATA.tables.values():
+    for table in TABLES:
         if not is_as_made(connection, table):
             raise LogCorrupt(f"the table {table.name} is not as it was made")
 
 
-def identity_of(connection: Connection, *, clock_us: Callable[[], int], log_id: str = "") -> LogIdentity:
+def identity_of(connection: sqlite3.Connection, *, clock_us: Callable[[], int], log_id: str = "") -> LogIdentity:
     """The log's identity; a new file gets its secret here, and its id unless that is given."""
     stored = stored_identity(connection)
     if stored is not None:
         return stored
     identity = LogIdentity.new(log_id)
-    connection.execute(insert(log).values(log_id=identity.log_id, key=identity.key, created_us=clock_us()))
+    connection.execute(insert_into(log, 1), (identity.log_id, identity.key, clock_us()))
     return identity
 
 
@@ -307,11 +291,3 @@ def _connected(address: str, settings: dict[str, int | str], *, uri: bool) -> sq
         connection.close()
         raise
     return connection
-
-
-def _begin_immediate(connection: Connection) -> None:
-    driver_of(connection).execute(BEGIN_IMMEDIATE)
-
-
-def _begin_snapshot(connection: Connection) -> None:
-    driver_of(connection).execute("BEGIN")

@@ -8,14 +8,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
-
 from abridged.eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFull, LogUnavailable
 from abridged.eventlog.sqlite.file import NO_ROOM, has_room
-
-DATABASE_ERRORS = (sqlite3.Error, DBAPIError)
-"""The driver's errors, bare and as SQLAlchemy wraps them."""
 
 _PRIMARY = 0xFF
 
@@ -43,31 +37,23 @@ _BY_CODE: dict[int, type[EventLogError]] = {
 }
 
 
-def original(error: sqlite3.Error | DBAPIError) -> BaseException | None:
-    """The driver's own error: SQLAlchemy's text adds the statement and a link."""
-    return error.orig if isinstance(error, DBAPIError) else error
-
-
-def is_read_only(error: sqlite3.Error | DBAPIError) -> bool:
+def is_read_only(error: sqlite3.Error) -> bool:
     """Return whether a write failed because the file can only be read."""
-    code = getattr(original(error), "sqlite_errorcode", None)
+    code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & _PRIMARY == sqlite3.SQLITE_READONLY
 
 
-def translated(
-    error: sqlite3.Error | DBAPIError, *, has_room: Callable[[], bool] = lambda: True
-) -> EventLogError | None:
+def translated(error: sqlite3.Error, *, has_room: Callable[[], bool] = lambda: True) -> EventLogError | None:
     """The log's error for the database's; None for a programming error, which must surface unchanged.
 
     `has_room` is called after a failed write: for lack of room, the error is no defect and leaves nothing in doubt.
     """
-    cause = original(error)
-    code = getattr(cause, "sqlite_errorcode", None)  # errors that the driver itself raises carry no code
-    if code is None and isinstance(cause, sqlite3.OperationalError) and str(cause).startswith(_NO_TEXT):
+    code = getattr(error, "sqlite_errorcode", None)  # errors that the driver itself raises carry no code
+    if code is None and isinstance(error, sqlite3.OperationalError) and str(error).startswith(_NO_TEXT):
         return LogCorrupt("a stored text is not UTF-8")  # the driver's message has the text
-    if code is None or not isinstance(cause, sqlite3.Error):
+    if code is None:
         return None
-    name = f"{cause.sqlite_errorname}: {cause}"
+    name = f"{error.sqlite_errorname}: {error}"
     if code in _NO_SPACE or (code in _PERHAPS_NO_SPACE and not has_room()):
         return LogFull(name)
     kind = _BY_CODE.get(code & _PRIMARY)
@@ -76,14 +62,12 @@ def translated(
 
 @contextmanager
 def translating(*, has_room: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """Raise the log's errors for those of the database and its connection pool; `has_room` as for `translated`."""
+    """Raise the log's errors for those of the database; `has_room` as for `translated`."""
     try:
         yield
-    except PoolTimeout as error:
-        raise LogUnavailable("too many reads are waiting") from error
     except UnicodeDecodeError as error:  # the driver's, of what SQLite says of a damaged schema
         raise LogCorrupt("the schema's text is not UTF-8") from error
-    except DATABASE_ERRORS as error:
+    except sqlite3.Error as error:
         outcome = translated(error, has_room=has_room)
         if outcome is None:
             raise
@@ -98,8 +82,8 @@ def opening(path: Path) -> Iterator[None]:
             yield
     except LogFull as error:
         raise _cannot_open(path, error) from error
-    except DATABASE_ERRORS as error:
-        raise LogCorrupt(f"cannot read {path}: {original(error)}") from error
+    except sqlite3.Error as error:
+        raise LogCorrupt(f"cannot read {path}: {error}") from error
     except OSError as error:
         if error.errno in NO_ROOM:
             raise _cannot_open(path, error.strerror) from error

@@ -6,41 +6,45 @@ raises where it cannot go on.
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
+import sqlite3
 
-from abridged.eventlog.schema import METADATA, REVISION_TABLE, events, log
+from abridged.eventlog.sqlite.schema import REVISION_TABLE, TABLES, events, log
 
 FINDINGS_MAX = 100
 """Findings that are named: a file with more is beyond repair."""
 
-_OWN = (REVISION_TABLE, *METADATA.tables)
+_OWN = (REVISION_TABLE, *(table.name for table in TABLES))
+_TABLES = "SELECT name FROM pragma_table_list WHERE schema = 'main'"
 _NOT_APPENDED_TO = {REVISION_TABLE, log.name, events.name}
 """Events go to their table's end, and a writer that finds the last one there reads no other page to add one."""
 
 
-def findings(connection: Connection) -> list[str]:
+def findings(connection: sqlite3.Connection) -> list[str]:
     """The findings of the whole file, at most FINDINGS_MAX, a line each."""
     return _lines(connection, f"PRAGMA integrity_check({FINDINGS_MAX})")
 
 
-def own_findings(connection: Connection) -> list[str]:
+def own_findings(connection: sqlite3.Connection) -> list[str]:
     """The findings of the log's own tables and their indexes, at most FINDINGS_MAX of each."""
-    there = {row.name for row in connection.exec_driver_sql("PRAGMA table_list") if row.schema == "main"}
+    there = _tables(connection)
     return [line for name in _OWN if name in there for line in findings_of(connection, name)]
 
 
-def findings_of(connection: Connection, table: str) -> list[str]:
+def findings_of(connection: sqlite3.Connection, table: str) -> list[str]:
     """The findings of one table and its indexes, at most FINDINGS_MAX."""
     return _lines(connection, f"PRAGMA integrity_check({table})")
 
 
-def appended_to(connection: Connection) -> list[str]:
+def appended_to(connection: sqlite3.Connection) -> list[str]:
     """The tables that an append writes anywhere but at their ends, also those of read tables."""
-    there = sorted(row.name for row in connection.exec_driver_sql("PRAGMA table_list") if row.schema == "main")
-    return [name for name in there if name not in _NOT_APPENDED_TO and not name.startswith("sqlite_")]
+    return [name for name in _tables(connection) if name not in _NOT_APPENDED_TO and not name.startswith("sqlite_")]
 
 
-def _lines(connection: Connection, check: str) -> list[str]:
-    found = [str(message) for (message,) in connection.exec_driver_sql(check) if message != "ok"]
+def _tables(connection: sqlite3.Connection) -> list[str]:
+    return sorted(name for (name,) in connection.execute(_TABLES))
+
+
+def _lines(connection: sqlite3.Connection, check: str) -> list[str]:
+    found = [str(message) for (message,) in connection.execute(check) if message != "ok"]
     lines = [line for message in found for line in message.splitlines() if not line.startswith("***")]
     return lines[:FINDINGS_MAX]

@@ -13,24 +13,23 @@ from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
-from sqlalchemy import Connection, Engine
-
 from abridged.eventlog.admission import require_expected
 from abridged.eventlog.backend import Notice
 from abridged.eventlog.chain import LogIdentity
 from abridged.eventlog.errors import LogFull
 from abridged.eventlog.log import Append, AppendHook, AppendResult, Outcome
+from abridged.eventlog.sqlite.connection import BEGIN_IMMEDIATE, transaction
 from abridged.eventlog.sqlite.engine import (
     has_tables,
     identity_of,
     make_tables,
     owned,
-    reader_engine,
+    readers_of,
     require_current,
     stored_identity,
-    writer_engine,
+    writer_of,
 )
-from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, opening, translated
+from abridged.eventlog.sqlite.errors import opening, translated
 from abridged.eventlog.sqlite.file import (
     NO_ROOM,
     create_private,
@@ -42,7 +41,6 @@ from abridged.eventlog.sqlite.file import (
 )
 from abridged.eventlog.sqlite.gaps import Gaps
 from abridged.eventlog.sqlite.reader import SqliteReader
-from abridged.eventlog.sqlite.sql import driver_of
 from abridged.eventlog.sqlite.wal import pages_in
 from abridged.eventlog.sqlite.writer import SqliteWriter
 from abridged.eventlog.stored_log import StoredEventLog
@@ -62,7 +60,7 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
 
     def __init__(
         self,
-        connection: Connection,
+        connection: sqlite3.Connection,
         reader: SqliteReader,
         *,
         path: Path,
@@ -99,8 +97,8 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
         *,
         clock_us: Callable[[], int],
         hook: AppendHook | None = None,
-        check: Callable[[Connection], object] | None = None,
-        prepare: Callable[[Connection], None] | None = None,
+        check: Callable[[sqlite3.Connection], object] | None = None,
+        prepare: Callable[[sqlite3.Connection], None] | None = None,
         on_fatal: Callable[[Exception], None] | None = None,
         log_id: str = "",
     ) -> Self:
@@ -123,11 +121,11 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
             create_private(path)
             gaps = resources.enter_context(closing(Gaps(path)))
             flush_found = _flushed_or_due(path)
-            writer, connection, in_memory = _connected(path, resources)
-            reader = SqliteReader(reader_engine(path, index_in_memory=in_memory))
+            connection, in_memory = _connected(path, resources)
+            reader = SqliteReader(readers_of(path, index_in_memory=in_memory))
             resources.callback(reader.close)
             try:
-                with connection.begin():
+                with transaction(connection, BEGIN_IMMEDIATE):
                     if not has_tables(connection, path):
                         make_tables(connection)
                     identity = identity_of(connection, clock_us=clock_us, log_id=log_id)
@@ -136,7 +134,6 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
             except BaseException:
                 # The connection that closes last copies the write-ahead log into the file, unless it can only read.
                 connection.close()
-                writer.dispose()
                 raise
             warning = wal_reset_warning(sqlite3.sqlite_version_info)
             return cls(
@@ -153,11 +150,11 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
                 resources=resources.pop_all(),
             )
 
-    def read(self, query: Callable[[Connection], T]) -> T:
+    def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run `query` in one short read-only snapshot, for the tables of the hook's owner."""
         return self._reading().read(query)
 
-    def write(self, query: Callable[[Connection], T]) -> T:
+    def write(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run `query` in a short transaction between two groups of appends, for the tables of the hook's owner."""
         with self._writing:
             self._reading()
@@ -166,13 +163,12 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
     def _put_blanked(self, rows: Sequence[tuple[bytes, bytes, bytes, int]], expected_version: int | None) -> None:
         positions = [position for *_, position in rows]
 
-        def written(connection: Connection) -> None:
-            driver = driver_of(connection)
+        def written(connection: sqlite3.Connection) -> None:
             if expected_version is not None:
-                ((version,),) = driver.execute(_VERSION_AT, (positions[0],))
+                ((version,),) = connection.execute(_VERSION_AT, (positions[0],))
                 require_expected(expected_version, version)
-            driver.executemany(_BLANK, rows)
-            driver.execute(_BLANK_REQUESTS, (positions[0], positions[-1], positions[0]))
+            connection.executemany(_BLANK, rows)
+            connection.execute(_BLANK_REQUESTS, (positions[0], positions[-1], positions[0]))
 
         self.write(written)
 
@@ -226,14 +222,14 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
             self._writer.checkpoint()
 
 
-def _require_fit(path: Path, check: Callable[[Connection], object] | None) -> None:
+def _require_fit(path: Path, check: Callable[[sqlite3.Connection], object] | None) -> None:
     """Raise what forbids to open the log in `path`, if there is one, and write nothing.
 
     A journal means that the first transaction of a new file was cut off, which only a writer may take back.
     """
     if not path.exists() or not path.stat().st_size or journal_of(path).exists():
         return
-    reader = SqliteReader(reader_engine(path, makes_files=False))
+    reader = SqliteReader(readers_of(path, makes_files=False))
     try:
         if reader.read(lambda connection: has_tables(connection, path)):
             reader.read(require_current)
@@ -258,17 +254,14 @@ def _flushed_or_due(path: Path) -> Callable[[], None] | None:
     return None
 
 
-def _connected(path: Path, resources: ExitStack) -> tuple[Engine, Connection, bool]:
+def _connected(path: Path, resources: ExitStack) -> tuple[sqlite3.Connection, bool]:
     """The writing connection, and whether the index of its write-ahead log is in memory, for lack of room on disk."""
     for in_memory in (False, True):
-        writer = writer_engine(path, index_in_memory=in_memory)
         try:
-            connection = writer.connect()
-        except DATABASE_ERRORS as error:
-            writer.dispose()
+            connection = writer_of(path, index_in_memory=in_memory)
+        except sqlite3.Error as error:
             if in_memory or not isinstance(translated(error, has_room=partial(has_room, path)), LogFull):
                 raise
             continue
-        resources.callback(writer.dispose)
-        return writer, resources.enter_context(connection), in_memory
+        return resources.enter_context(closing(connection)), in_memory
     raise AssertionError("the second attempt returns or raises")

@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Float
-
 from abridged.eventlog.chain import LogIdentity, content_hash, envelope, genesis, is_blanked, is_bound, link
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.row_columns import columns_of
@@ -137,7 +135,7 @@ class Proof:
 
     def _collect_names(self) -> set[tuple[str, bytes, int]]:
         identities: set[tuple[str, bytes, int]] = set()
-        floats = [isinstance(column.type, Float) for column in columns_of(self._meaning.table)]
+        floats = [column.type is float for column in columns_of(self._meaning.table)]
         columns = {*map(len, (_PLACE_OF_AN_EVENT, _REQUEST_OF_A_STREAM, _PROJECTION)), len(floats)}
         seen: set[bytes] = set()
         for page in self._pages():

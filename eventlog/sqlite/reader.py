@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any, TypeVar
-
-from sqlalchemy import Connection, Engine
 
 from abridged.eventlog.admission import KnownEvent, KnownRequest, StreamState
 from abridged.eventlog.errors import LogCorrupt
 from abridged.eventlog.event import NUMBER_MAX, RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.event_reader import EventReader, Rows
 from abridged.eventlog.log import Append
+from abridged.eventlog.sqlite.connection import Readers
 from abridged.eventlog.sqlite.errors import translating
 from abridged.eventlog.sqlite.event_rows import PAYLOAD, EventRows
 from abridged.eventlog.sqlite.sql import (
@@ -58,10 +58,10 @@ T = TypeVar("T")
 
 
 class SqliteReader(EventReader):
-    """Reads through a pool of read-only connections; safe in any thread."""
+    """Reads through a few read-only connections; safe in any thread."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, readers: Readers) -> None:
+        self._readers = readers
         self._event_rows = EventRows(partial(self._names, of_types=False), partial(self._names, of_types=True))
         self._has_one_namespace = True
 
@@ -127,24 +127,24 @@ class SqliteReader(EventReader):
             head: int = cursor.execute(_NAMESPACE_HEAD, (namespace,)).fetchone()[0]
             return head
 
-    def read(self, query: Callable[[Connection], T]) -> T:
+    def read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run `query` in one short snapshot."""
-        with translating(), self._engine.begin() as connection:
+        with translating(), self._readers.snapshot() as connection:
             return query(connection)
 
     @contextmanager
     def pinned(self) -> Iterator[Callable[[], None]]:
         """Yield a function that keeps the file as it is from its call until the end of the context: SQLite copies
         nothing into a file of which a snapshot has no page from the write-ahead log, which must be empty then."""
-        with translating(), self._engine.begin() as connection:
-            yield lambda: connection.exec_driver_sql(_PIN).close()
+        with translating(), self._readers.snapshot() as connection:
+            yield lambda: connection.execute(_PIN).close()
 
     def first_streams(self, limit: int) -> list[StreamId]:
         with self._cursor() as cursor:
             return [StreamId(*row) for row in cursor.execute(_FIRST_STREAMS, (limit,))]
 
     def close(self) -> None:
-        self._engine.dispose()
+        self._readers.close()
 
     def _rows(self, statement: str, parameters: Sequence[Any], bytes_max: int) -> Rows:
         """Rows after those that the bytes allow are never read."""
@@ -169,11 +169,7 @@ class SqliteReader(EventReader):
 
     @contextmanager
     def _cursor(self) -> Iterator[Any]:
-        with (
-            translating(),
-            closing(self._engine.raw_connection()) as pooled,
-            closing(pooled.cursor()) as cursor,
-        ):
+        with translating(), self._readers.lent() as connection, closing(connection.cursor()) as cursor:
             yield cursor
 
 

@@ -10,24 +10,20 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
-
-from sqlalchemy import Connection, create_engine
-from sqlalchemy.exc import OperationalError
-from sqlalchemy.pool import StaticPool
 
 from abridged.eventlog.errors import LogCorrupt, LogFull
 from abridged.eventlog.sqlite.engine import (
     empty_wal,
-    make_tables,
+    make_file,
     owned,
     require_current,
     unwritten,
-    writer_engine,
+    writer_of,
 )
-from abridged.eventlog.sqlite.errors import opening, original
+from abridged.eventlog.sqlite.errors import opening
 from abridged.eventlog.sqlite.file import (
     copy_of,
     create_like,
@@ -83,10 +79,10 @@ class Rewrite(NamedTuple):
     kept, from the schema `main` to `new`, after the log's own.
     """
 
-    check: Callable[[Connection], None]
+    check: Callable[[sqlite3.Connection], None]
     free_bytes: Callable[[Path], int]
     goes_on: Callable[[], bool] = lambda: True
-    carry: Callable[[Connection], None] = lambda _: None
+    carry: Callable[[sqlite3.Connection], None] = lambda _: None
 
 
 def rewritten(path: Path, rewrite: Rewrite) -> bool:
@@ -113,12 +109,8 @@ def rewritten(path: Path, rewrite: Rewrite) -> bool:
 def settle(path: Path) -> None:
     """Put all of the write-ahead log into the file, and remove it: beside the new file it would be taken for its."""
     flush_recovered(path)
-    engine = writer_engine(path)
-    try:
-        with engine.connect() as connection:
-            empty_wal(connection)
-    finally:
-        engine.dispose()
+    with closing(writer_of(path)) as connection:
+        empty_wal(connection)
     for beside in (wal_of(path), wal_index_of(path)):
         beside.unlink(missing_ok=True)
     flush_folder(path)
@@ -126,57 +118,44 @@ def settle(path: Path) -> None:
 
 def _copied(path: Path, new: Path, rewrite: Rewrite) -> bool:
     """Copy the log in `path` to the file `new`; False if it was not to go on."""
-    engine = create_engine("sqlite+pysqlite://", creator=lambda: _reading(path, rewrite.goes_on), poolclass=StaticPool)
     try:
-        with engine.connect() as connection:
+        with closing(_reading(path, rewrite.goes_on)) as connection:
             require_current(connection)
             rewrite.check(connection)
             if damages := own_findings(connection):
                 raise LogCorrupt(f"the log itself is damaged ({damages[0]}); `abridged log verify` says more")
             _require_room(connection, path, rewrite.free_bytes)
-            _make(new, like=path)
-            connection.exec_driver_sql(_ATTACH, (str(new),))
+            create_like(new, path)
+            make_file(new)
+            connection.execute(_ATTACH, (str(new),))
             for setting in _NEW_SETTINGS:
-                connection.exec_driver_sql(setting)
+                connection.execute(setting)
             _copy_rows(connection, rewrite)
             return True
-    except OperationalError as error:
-        if getattr(original(error), "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
             return False
         raise
-    finally:
-        engine.dispose()
 
 
-def _copy_rows(connection: Connection, rewrite: Rewrite) -> None:
-    total = int(connection.exec_driver_sql(_EVENTS).scalar_one())
+def _copy_rows(connection: sqlite3.Connection, rewrite: Rewrite) -> None:
+    total = int(connection.execute(_EVENTS).fetchone()[0])
     for statement in _COPIED:
-        connection.exec_driver_sql(statement)
-    done = connection.exec_driver_sql(_COPIED_EVENTS).rowcount
+        connection.execute(statement)
+    done = connection.execute(_COPIED_EVENTS).rowcount
     if done != total:
         raise LogCorrupt(f"of {total} events {done} can be copied; `abridged log verify` says more")
     rewrite.carry(connection)
 
 
-def _require_room(connection: Connection, path: Path, free_bytes: Callable[[Path], int]) -> None:
-    pages, unused, page_bytes = (int(connection.exec_driver_sql(ask).scalar_one()) for ask in _SIZES)
+def _require_room(connection: sqlite3.Connection, path: Path, free_bytes: Callable[[Path], int]) -> None:
+    pages, unused, page_bytes = (int(connection.execute(ask).fetchone()[0]) for ask in _SIZES)
     used = max(0, pages - unused) * page_bytes
     needed, free = used + used // ROOM_SHARE, free_bytes(path)
     if free < needed:
         raise LogFull(
             f"{path} is to be written anew, which needs {_mib(needed)} beside it for a while, and {_mib(free)} are free"
         )
-
-
-def _make(new: Path, *, like: Path) -> None:
-    """The new file with a log's tables and nothing in them."""
-    create_like(new, like)
-    engine = create_engine(f"sqlite+pysqlite:///{new}")
-    try:
-        with engine.begin() as connection:
-            make_tables(connection)
-    finally:
-        engine.dispose()
 
 
 def _reading(path: Path, goes_on: Callable[[], bool]) -> sqlite3.Connection:

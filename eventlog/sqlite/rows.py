@@ -12,31 +12,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Column, Connection, Index, Integer, MetaData, Table, Text, text
-from sqlalchemy.schema import CreateIndex, CreateTable, DropIndex
-
 from abridged.eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, StreamCorrupt
 from abridged.eventlog.event import NUMBER_MAX, StreamId
-from abridged.eventlog.row_columns import columns_of, condition_of, index_of
+from abridged.eventlog.row_columns import KEY, columns_of, conditions_of, index_of
 from abridged.eventlog.rows import FIRST, Fault, R, RowTable, seal_of
 from abridged.eventlog.sqlite.engine import dropped, is_as_made
-from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, original, translated
-from abridged.eventlog.sqlite.sql import Run, driver_of, insert_into, runs
+from abridged.eventlog.sqlite.errors import translated
+from abridged.eventlog.sqlite.sql import Run, insert_into, runs
+from abridged.eventlog.sqlite.table import Column, Index, Table
 
 T = TypeVar("T")
 _Execute = Callable[..., Any]
+
+_TYPES: Mapping[type, str] = {str: "VARCHAR", int: "BIGINT", float: "FLOAT", bytes: "BLOB"}
 
 STREAMS_PAGE = 256
 """Streams per read while rows are rebuilt."""
 
 PROJECTIONS = Table(
     "projections",
-    MetaData(),
-    Column("name", Text, primary_key=True),
-    Column("version", Integer, nullable=False),
-    Column("log_id", Text, nullable=False),
-    Column("complete", Integer, nullable=False),
-    sqlite_strict=True,
+    (Column("name", "TEXT"), Column("version", "INTEGER"), Column("log_id", "TEXT"), Column("complete", "INTEGER")),
+    key=("name",),
+    options=("STRICT",),
 )
 """The version that made a table of rows, the log that they are of, and whether it was made to its end."""
 
@@ -54,7 +51,7 @@ class SqliteRows(Generic[R]):
         self._left_out: Mapping[StreamId, int] = {}
         self.is_complete = True
 
-    def check(self, connection: Connection) -> Fault | None:
+    def check(self, connection: sqlite3.Connection) -> Fault | None:
         """The reason why the table has to be made again, if it has to; nothing is written.
 
         Raises LogNewer if a newer version made the table, LogCorrupt if it is not as this version made it or knows of
@@ -68,7 +65,7 @@ class SqliteRows(Generic[R]):
         self.require_same_head(connection)
         return fault
 
-    def prepare(self, connection: Connection) -> None:
+    def prepare(self, connection: sqlite3.Connection) -> None:
         """Open the table in the transaction that opens the log, and empty it if it has a fault.
 
         `is_complete` is then false until its rows are rebuilt. Raises what `check` raises.
@@ -76,14 +73,14 @@ class SqliteRows(Generic[R]):
         fault = self.check(connection)
         if fault is not None:
             for index in self._table.indexes:
-                connection.execute(DropIndex(index, if_exists=True))
-            connection.execute(CreateTable(PROJECTIONS, if_not_exists=True))
+                connection.execute(f"DROP INDEX IF EXISTS {index.name}")
+            connection.execute(PROJECTIONS.creation(if_not_exists=True))
             dropped(connection, self._table.name)
-            connection.execute(CreateTable(self._table))
-            self.is_complete = not connection.exec_driver_sql(_ANY_STREAM).scalar()
-            connection.exec_driver_sql(_OPENED, (self._table.name, self._spec.version, int(self.is_complete)))
-        for index in self._table.indexes:
-            connection.execute(CreateIndex(index, if_not_exists=True))
+            connection.execute(self._table.creation())
+            self.is_complete = connection.execute(_ANY_STREAM).fetchone() is None
+            connection.execute(_OPENED, (self._table.name, self._spec.version, int(self.is_complete)))
+        for statement in self._table.index_creations():
+            connection.execute(statement)
 
     def through(self, read: Run, write: Run | None = None) -> None:
         """Use the log's own short snapshots and transactions from now on."""
@@ -99,10 +96,10 @@ class SqliteRows(Generic[R]):
         return int(self._snapshot(lambda execute: execute(_STREAM_COUNT).fetchone()[0]))
 
     def insert(self, rows: Sequence[R]) -> None:
-        self._writing(lambda connection: self._put(driver_of(connection).execute, rows))
+        self._writing(lambda connection: self._put(connection.execute, rows))
 
     def complete(self, *, left_out: Mapping[StreamId, int]) -> None:
-        self._writing(lambda connection: connection.exec_driver_sql(_COMPLETED, (int(not left_out), self._table.name)))
+        self._writing(lambda connection: connection.execute(_COMPLETED, (int(not left_out), self._table.name)))
         self._left_out = dict(left_out)
         self.is_complete = True
 
@@ -165,24 +162,24 @@ class SqliteRows(Generic[R]):
     def tally(self, mark: str) -> Counter[Any]:
         return Counter(dict(self._through(lambda execute: execute(self._sql.tally(mark)).fetchall())))
 
-    def fault(self, connection: Connection) -> Fault | None:
+    def fault(self, connection: sqlite3.Connection) -> Fault | None:
         """Return the fault of the table as a whole; None when its rows can be read."""
         try:
             return self._found_fault(connection)
-        except DATABASE_ERRORS as error:
+        except sqlite3.Error as error:
             if not isinstance(translated(error), LogCorrupt):
                 raise
             return Fault.DAMAGED
 
-    def refuse_lost_end(self, connection: Connection) -> None:
+    def refuse_lost_end(self, connection: sqlite3.Connection) -> None:
         """Raise LogCorrupt when events are missing that the table knows of; one that cannot be read knows of none."""
         try:
             self.require_same_head(connection)
-        except DATABASE_ERRORS as error:
+        except sqlite3.Error as error:
             if not isinstance(translated(error), LogCorrupt):
                 raise
 
-    def require_same_head(self, connection: Connection) -> None:
+    def require_same_head(self, connection: sqlite3.Connection) -> None:
         """Raise LogCorrupt when events are missing that the table knows of: positions would be given out again.
 
         Rows whose seal does not hold know of nothing.
@@ -190,52 +187,51 @@ class SqliteRows(Generic[R]):
         columns = _columns(connection, self._table.name)
         if "position" not in columns:
             return
-        listed, written = connection.exec_driver_sql(self._sql.heads).one()
+        listed, written = connection.execute(self._sql.heads).fetchone()
         if listed is not None and not (isinstance(listed, int) and listed <= (written or 0)):
-            if columns == [column.name for column in self._table.columns]:
-                beyond = connection.exec_driver_sql(self._sql.beyond, (written or 0,)).all()
-                if not any(_is_sealed(tuple(row)) for row in beyond):
+            if columns == list(self._table.names):
+                beyond = connection.execute(self._sql.beyond, (written or 0,)).fetchall()
+                if not any(map(_is_sealed, beyond)):
                     return
             raise LogCorrupt(f"events up to position {listed} were written, and {written or 0} is the last one there")
 
-    def _found_fault(self, connection: Connection) -> Fault | None:
+    def _found_fault(self, connection: sqlite3.Connection) -> Fault | None:
         if not _columns(connection, self._table.name):
             return Fault.MISSING
         if not _columns(connection, PROJECTIONS.name):
             return Fault.OLDER
         if not is_as_made(connection, PROJECTIONS):
             return Fault.DAMAGED
-        stored = connection.exec_driver_sql(_STORED, (self._table.name,)).all()
+        stored = connection.execute(_STORED, (self._table.name,)).fetchall()
         if not stored:
             return Fault.OLDER
-        found = stored[0]
-        if len(stored) > 1 or not isinstance(found.version, int):
+        version, is_complete, is_this_logs = stored[0]
+        if len(stored) > 1 or not isinstance(version, int):
             return Fault.DAMAGED
-        if found.version < self._spec.version:
+        if version < self._spec.version:
             return Fault.OLDER
-        if found.version > self._spec.version:
+        if version > self._spec.version:
             return Fault.NEWER
-        if not found.is_this_logs:
+        if not is_this_logs:
             return Fault.FOREIGN
-        if not found.complete:
+        if not is_complete:
             return Fault.INTERRUPTED
         whole = is_as_made(connection, self._table) and self._indexes_are_ours(connection)
         return None if whole else Fault.DAMAGED
 
-    def _indexes_are_ours(self, connection: Connection) -> bool:
+    def _indexes_are_ours(self, connection: sqlite3.Connection) -> bool:
         """Return whether nothing else has the name of an index; one that is missing is made at the next start."""
         for index in self._table.indexes:
-            named = connection.exec_driver_sql(_NAMED, (index.name,)).first()
+            named = connection.execute(_NAMED, (index.name,)).fetchone()
             if named is None:
                 continue
-            columns = [row.name for row in connection.exec_driver_sql(f"PRAGMA index_info({index.name})")]
-            if named.tbl_name != self._table.name or columns != [column.name for column in index.columns]:
+            columns = tuple(name for (name,) in connection.execute(_COLUMNS_OF_INDEX, (index.name,)))
+            if named != (self._table.name,) or columns != index.columns:
                 return False
         return True
 
     def _put(self, execute: _Execute, rows: Sequence[R]) -> None:
-        # On the driver, for SQLAlchemy would look at every parameter; in one statement, for each call of SQLite hands
-        # the interpreter's lock over and waits to get it back.
+        # In one statement, for each call of SQLite hands the interpreter's lock over and waits to get it back.
         for size, parameters in runs([(*row, seal_of(row)) for row in rows]):
             execute(self._sql.upsert(size), parameters)
 
@@ -268,16 +264,16 @@ class SqliteRows(Generic[R]):
         return self._snapshot(query)
 
     def _snapshot(self, query: Callable[[_Execute], T]) -> T:
-        """The answer to `query`, which runs on the driver, since rows are checked and made here."""
+        """The answer to `query` in one short snapshot."""
         assert self._read is not None, "`through` comes first"
         try:
-            answer: T = self._read(lambda connection: query(driver_of(connection).execute))
-        except DATABASE_ERRORS as error:
+            answer: T = self._read(lambda connection: query(connection.execute))
+        except sqlite3.Error as error:
             # The statements were right for the table as it was made.
-            raise LogCorrupt(f"the read table cannot be read: {original(error)}") from error
+            raise LogCorrupt(f"the read table cannot be read: {error}") from error
         return answer
 
-    def _writing(self, change: Callable[[Connection], object]) -> None:
+    def _writing(self, change: Callable[[sqlite3.Connection], object]) -> None:
         assert self._write is not None, "`through` comes first"
         self._write(change)
 
@@ -289,7 +285,9 @@ _NEXT_STREAMS = "SELECT id, namespace, name FROM streams NOT INDEXED WHERE id > 
 _OPENED = "INSERT OR REPLACE INTO projections (name, version, log_id, complete) SELECT ?, ?, log_id, ? FROM log"
 _COMPLETED = "UPDATE projections SET complete = ? WHERE name = ?"
 _NAMED = "SELECT tbl_name FROM sqlite_schema WHERE name = ?"
-_STORED = "SELECT version, complete, log_id = (SELECT log_id FROM log) AS is_this_logs FROM projections WHERE name = ?"
+_COLUMNS_OF_TABLE = "SELECT name FROM pragma_table_info(?)"
+_COLUMNS_OF_INDEX = "SELECT name FROM pragma_index_info(?)"
+_STORED = "SELECT version, complete, log_id = (SELECT log_id FROM log) FROM projections WHERE name = ?"
 
 
 class _Statements:
@@ -298,8 +296,9 @@ class _Statements:
     def __init__(self, spec: RowTable[Any], table: Table) -> None:
         self._table = table
         self._spec = spec
+        self._conditions = conditions_of(spec)
         name = table.name
-        columns = ", ".join(column.name for column in table.columns)
+        columns = ", ".join(table.names)
         self.row = f"SELECT {columns} FROM {name} WHERE namespace = ? AND id = ?"  # noqa: S608 - of constants
         self.changes = (
             f"SELECT namespace, id, position FROM {name} INDEXED BY {name}_by_change "  # noqa: S608 - of constants
@@ -308,53 +307,43 @@ class _Statements:
         self.namespaces = f"SELECT DISTINCT namespace FROM {name} ORDER BY namespace"  # noqa: S608 - of constants
         self.beyond = f"SELECT * FROM {name} WHERE NOT (typeof(position) = 'integer' AND position <= ?)"  # noqa: S608 - of constants
         self.heads = f"SELECT (SELECT max(position) FROM {name}), (SELECT max(position) FROM events)"  # noqa: S608 - of constants
-        changed = ", ".join(f"{c.name} = excluded.{c.name}" for c in table.columns if not c.primary_key)
+        changed = ", ".join(f"{name} = excluded.{name}" for name in table.names if name not in KEY)
         self._conflict = f" ON CONFLICT (namespace, id) DO UPDATE SET {changed}"
 
     def upsert(self, rows: int) -> str:
         return insert_into(self._table, rows) + self._conflict
 
     def marked(self, mark: str) -> str:
-        where = condition_of(self._table, self._spec.marks[mark])
         return (
             f"SELECT namespace, id FROM {self._table.name} "  # noqa: S608 - of constants
-            f"WHERE ({where}) AND (namespace, id) > (?, ?) ORDER BY namespace, id LIMIT ?"
+            f"WHERE ({self._conditions[mark]}) AND (namespace, id) > (?, ?) ORDER BY namespace, id LIMIT ?"
         )
 
     def having(self, mark: str) -> str:
         (column,) = self._spec.marks[mark]
-        where = condition_of(self._table, (column,))
         return (
             f"SELECT namespace, id FROM {self._table.name} "  # noqa: S608 - of constants
-            f"WHERE ({where}) AND namespace = ? AND {column} = ? ORDER BY id"
+            f"WHERE ({self._conditions[mark]}) AND namespace = ? AND {column} = ? ORDER BY id"
         )
 
     def tally(self, mark: str) -> str:
         (column,) = self._spec.marks[mark]
-        where = condition_of(self._table, (column,))
-        return f"SELECT {column}, count(*) FROM {self._table.name} WHERE {where} GROUP BY {column}"  # noqa: S608 - of constants
+        return f"SELECT {column}, count(*) FROM {self._table.name} WHERE {self._conditions[mark]} GROUP BY {column}"  # noqa: S608 - of constants
 
 
 def _table_of(spec: RowTable[Any]) -> Table:
-    table = Table(
-        spec.name,
-        MetaData(),
-        *columns_of(spec),
-        Index(f"{spec.name}_by_change", "namespace", "position"),
-        sqlite_with_rowid=False,
-    )
-    for name, mark in spec.marks.items():
-        # Only of the rows with the mark, so that a count reads them and no others, and most appends write to none; in
-        # the order of pages, so that a page reads no other.
-        where = text(condition_of(table, mark))
-        Index(f"{spec.name}_{name}", *(table.c[column] for column in index_of(mark)), sqlite_where=where)
-    return table
+    columns = (Column(name, _TYPES[of], is_nullable) for name, of, is_nullable in columns_of(spec))
+    # Of a mark only the rows that have it, so that a count reads them and no others, and most appends write to none; in
+    # the order of pages, so that a page reads no other.
+    conditions = conditions_of(spec)
+    marks = (Index(f"{spec.name}_{name}", index_of(mark), conditions[name]) for name, mark in spec.marks.items())
+    by_change = Index(f"{spec.name}_by_change", ("namespace", "position"))
+    return Table(spec.name, tuple(columns), key=KEY, options=("WITHOUT ROWID",), indexes=(by_change, *marks))
 
 
 def _is_sealed(columns: Sequence[Any]) -> bool:
     return bool(columns[-1] == seal_of(columns[:-1]))
 
 
-def _columns(connection: Connection, name: str) -> list[str]:
-    # By statements of our own: SQLAlchemy's inspection parses the schema's text, and breaks where that is damaged.
-    return [row.name for row in connection.exec_driver_sql(f"PRAGMA table_info({name})")]
+def _columns(connection: sqlite3.Connection, name: str) -> list[str]:
+    return [column for (column,) in connection.execute(_COLUMNS_OF_TABLE, (name,))]

@@ -17,8 +17,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Final
 
-from sqlalchemy import create_engine
-
 from abridged.eventlog.chain import (
     SALT_BYTES,
     LogIdentity,
@@ -32,14 +30,14 @@ from abridged.eventlog.chain import (
 from abridged.eventlog.errors import LogCorrupt, LogFull
 from abridged.eventlog.event import EVENT_ID_BYTES, RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.salvage import REMNANTS, VACANT, Meaning, Salvaged
-from abridged.eventlog.schema import events, log, requests, streams, types
 from abridged.eventlog.sqlite.copy import placing
-from abridged.eventlog.sqlite.engine import make_tables
+from abridged.eventlog.sqlite.engine import make_file
 from abridged.eventlog.sqlite.errors import opening
 from abridged.eventlog.sqlite.file import FileLock, create_private, flush_folder, lock_of, volume_free_bytes
 from abridged.eventlog.sqlite.image import Image
 from abridged.eventlog.sqlite.judgement import Judgement
 from abridged.eventlog.sqlite.proof import Proof
+from abridged.eventlog.sqlite.schema import events, log, requests, streams, types
 from abridged.eventlog.sqlite.sql import STATEMENT_ROWS_MAX, insert_into, runs
 from abridged.eventlog.stored_event import Row, event_row
 from abridged.eventlog.verification import Ranges
@@ -221,12 +219,7 @@ class _Vacancies:
 def _make(path: Path) -> None:
     """Make the new file with a log's tables and nothing in them."""
     create_private(path)
-    engine = create_engine(f"sqlite+pysqlite:///{path}")
-    try:
-        with engine.begin() as connection:
-            make_tables(connection)
-    finally:
-        engine.dispose()
+    make_file(path)
 
 
 @contextmanager

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from sqlalchemy import BigInteger, Column, Connection, LargeBinary, MetaData, String, Table
-from sqlalchemy.schema import CreateTable
-
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.snapshots import SET_ASIDE, NotSetAside, StoredSnapshot, seal_of
+from abridged.eventlog.sqlite.connection import transaction
 from abridged.eventlog.sqlite.engine import dropped, is_as_made
-from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, original
 from abridged.eventlog.sqlite.sql import Run
+from abridged.eventlog.sqlite.table import Column, Table
 
 T = TypeVar("T")
 
@@ -22,15 +21,17 @@ def _table(name: str, *, keeps_all: bool) -> Table:
     """A table of the newest snapshots, or one that keeps each version."""
     return Table(
         name,
-        MetaData(),
-        Column("namespace", String, primary_key=True),
-        Column("id", String, primary_key=True),
-        Column("event_version", BigInteger, primary_key=keeps_all, nullable=False),
-        Column("position", BigInteger, nullable=False),
-        Column("chain", LargeBinary, nullable=False),
-        Column("codec", String, nullable=False),
-        Column("state", LargeBinary, nullable=False),
-        Column("seal", LargeBinary, nullable=False),
+        (
+            Column("namespace", "VARCHAR"),
+            Column("id", "VARCHAR"),
+            Column("event_version", "BIGINT"),
+            Column("position", "BIGINT"),
+            Column("chain", "BLOB"),
+            Column("codec", "VARCHAR"),
+            Column("state", "BLOB"),
+            Column("seal", "BLOB"),
+        ),
+        key=("namespace", "id", "event_version") if keeps_all else ("namespace", "id"),
     )
 
 
@@ -51,7 +52,8 @@ class SqliteSnapshots:
         row = self._row(key)
         if row is None or not self._is_sealed(row):
             return None
-        return StoredSnapshot(key, row.event_version, row.position, row.chain, row.codec, row.state)
+        _, _, *kept, _ = row
+        return StoredSnapshot(key, *kept)
 
     def is_damaged(self, key: StreamId) -> bool:
         row = self._row(key)
@@ -59,19 +61,19 @@ class SqliteSnapshots:
 
     def version_of(self, key: StreamId) -> int:
         row = self._row(key)
-        return 0 if row is None else int(row.event_version)
+        return 0 if row is None else int(row[2])
 
     def put(self, snapshot: StoredSnapshot, *, unless: Callable[[], bool] = lambda: False) -> None:
         row = self._sealed(snapshot)
-        self._writing(lambda connection: None if unless() else connection.exec_driver_sql(_PUT, row))
+        self._writing(lambda connection: None if unless() else connection.execute(_PUT, row))
 
     def set_aside(self, key: StreamId, newer: StoredSnapshot | None = None) -> int:
         row = self._sealed(newer) if newer is not None else None
         return self._moving(lambda connection: _set_aside(connection, key, row))
 
     def set_aside_rest(self) -> int:
-        def moved(connection: Connection) -> int:
-            left = connection.exec_driver_sql(_KEYS.format(_NEWEST.name)).all() if has_snapshots(connection) else []
+        def moved(connection: sqlite3.Connection) -> int:
+            left = connection.execute(_KEYS.format(_NEWEST.name)).fetchall() if has_snapshots(connection) else []
             for row in left:
                 _set_aside(connection, StreamId(*row), None)
             return len(left)
@@ -79,30 +81,28 @@ class SqliteSnapshots:
         return self._moving(moved)
 
     def drop(self, key: StreamId) -> None:
-        def dropped(connection: Connection) -> int:
+        def dropped(connection: sqlite3.Connection) -> int:
             tables = [table for table in (_NEWEST, ASIDE) if is_as_made(connection, table)]
-            return sum(connection.exec_driver_sql(_DROP_OF.format(table.name), tuple(key)).rowcount for table in tables)
+            return sum(connection.execute(_DROP_OF.format(table.name), key).rowcount for table in tables)
 
         self._moving(dropped)
 
     def drop_proven(self, proven: Mapping[StreamId, int]) -> int:
         keys = [(*key, version) for key, version in proven.items()]
         return self._moving(
-            lambda connection: (
-                connection.exec_driver_sql(_DROP_UP_TO, keys).rowcount if has_snapshots(connection) else 0
-            )
+            lambda connection: connection.executemany(_DROP_UP_TO, keys).rowcount if has_snapshots(connection) else 0
         )
 
     def _row(self, key: StreamId) -> Any:
-        return self._read(lambda connection: connection.exec_driver_sql(_SELECT, tuple(key)).first())
+        return self._read(lambda connection: connection.execute(_SELECT, key).fetchone())
 
-    def _writing(self, change: Callable[[Connection], T]) -> T:
+    def _writing(self, change: Callable[[sqlite3.Connection], T]) -> T:
         assert self._write is not None, "these snapshots can only be read"
         done: T = self._write(change)
         return done
 
-    def _moving(self, change: Callable[[Connection], int]) -> int:
-        def moved(connection: Connection) -> int:
+    def _moving(self, change: Callable[[sqlite3.Connection], int]) -> int:
+        def moved(connection: sqlite3.Connection) -> int:
             # In place of the database's errors, which would stop the log: nothing that it needs is in doubt.
             with _not_set_aside():
                 return change(connection)
@@ -118,7 +118,7 @@ class SqliteSnapshots:
         return bool(seal == seal_of(self._secret, unsealed))
 
 
-def prepare(connection: Connection) -> None:
+def prepare(connection: sqlite3.Connection) -> None:
     """Make the table in the transaction that opens the log, in the place of one that is not as this version makes it.
 
     Snapshots that a fault of the read table makes doubtful stay until the rebuild has read the events that they are
@@ -126,15 +126,15 @@ def prepare(connection: Connection) -> None:
     """
     if not has_snapshots(connection):
         dropped(connection, _NEWEST.name)
-        connection.execute(CreateTable(_NEWEST))
+        connection.execute(_NEWEST.creation())
 
 
-def has_snapshots(connection: Connection) -> bool:
+def has_snapshots(connection: sqlite3.Connection) -> bool:
     """Return whether the file has the table, as this version makes it."""
     return is_as_made(connection, _NEWEST)
 
 
-def carried(connection: Connection) -> None:
+def carried(connection: sqlite3.Connection) -> None:
     """Copy the snapshots, set aside or not, from the file `main` to the one that is attached as `new`.
 
     Snapshots that a damaged page hides are left out, and the streams are then taken from the log's own table of them.
@@ -142,48 +142,45 @@ def carried(connection: Connection) -> None:
     for table in (_NEWEST, ASIDE):
         if not is_as_made(connection, table):
             continue
-        connection.execute(CreateTable(table.to_metadata(MetaData(), schema="new")))
+        connection.execute(table.creation(schema="new"))
         # All is read before anything is written, because a transaction in which a page was damaged cannot be trusted.
         keys = [key for key in _keys(connection, table.name) if _is_readable(connection, table.name, key)]
-        connection.exec_driver_sql("BEGIN")
-        for key in keys:
-            connection.exec_driver_sql(_COPY.format(table.name), key)
-        connection.exec_driver_sql("COMMIT")
+        with transaction(connection):
+            connection.executemany(_COPY.format(table.name), keys)
 
 
 @contextmanager
 def _not_set_aside() -> Iterator[None]:
     try:
         yield
-    except DATABASE_ERRORS as error:
-        raise NotSetAside(str(original(error))) from error
+    except sqlite3.Error as error:
+        raise NotSetAside(str(error)) from error
 
 
-def _set_aside(connection: Connection, key: StreamId, row: tuple[Any, ...] | None) -> int:
+def _set_aside(connection: sqlite3.Connection, key: StreamId, row: tuple[Any, ...] | None) -> int:
     if row is not None:
-        connection.execute(CreateTable(ASIDE, if_not_exists=True))
-        connection.exec_driver_sql(_KEEP, row)
-    if has_snapshots(connection) and connection.exec_driver_sql(_HAS_ONE, tuple(key)).first():
-        connection.execute(CreateTable(ASIDE, if_not_exists=True))
-        connection.exec_driver_sql(_MOVE, tuple(key))
-        connection.exec_driver_sql(_DROP, tuple(key))
+        connection.execute(ASIDE.creation(if_not_exists=True))
+        connection.execute(_KEEP, row)
+    if has_snapshots(connection) and connection.execute(_HAS_ONE, key).fetchone():
+        connection.execute(ASIDE.creation(if_not_exists=True))
+        connection.execute(_MOVE, key)
+        connection.execute(_DROP, key)
     if not is_as_made(connection, ASIDE):
         return 0
-    return int(connection.exec_driver_sql(_NEWEST_ASIDE, tuple(key)).scalar_one())
+    return int(connection.execute(_NEWEST_ASIDE, key).fetchone()[0])
 
 
-def _keys(connection: Connection, table: str) -> list[tuple[Any, ...]]:
+def _keys(connection: sqlite3.Connection, table: str) -> list[tuple[Any, ...]]:
     try:
-        found = connection.exec_driver_sql(_KEYS.format(f"main.{table}")).all()
-    except DATABASE_ERRORS:
-        found = connection.exec_driver_sql(_STREAMS).all()
-    return [tuple(row) for row in found]
+        return connection.execute(_KEYS.format(f"main.{table}")).fetchall()
+    except sqlite3.Error:
+        return connection.execute(_STREAMS).fetchall()
 
 
-def _is_readable(connection: Connection, table: str, key: tuple[Any, ...]) -> bool:
+def _is_readable(connection: sqlite3.Connection, table: str, key: tuple[Any, ...]) -> bool:
     try:
-        connection.exec_driver_sql(_OF_ONE.format(table), key).all()
-    except DATABASE_ERRORS:
+        connection.execute(_OF_ONE.format(table), key).fetchall()
+    except sqlite3.Error:
         return False
     return True
 

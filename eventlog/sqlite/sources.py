@@ -58,7 +58,7 @@ class Sources:
         self._survey = Survey()
 
     def _asked(self, query: str, *parameters: Any) -> list[Any]:
-        return self._read(lambda connection: [tuple(row) for row in connection.exec_driver_sql(query, parameters)])
+        return self._read(lambda connection: connection.execute(query, parameters).fetchall())
 
     def _either(self, query: str, *sources: str) -> list[Any]:
         """Ask the first source of which no page is damaged."""

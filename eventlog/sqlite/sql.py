@@ -12,12 +12,11 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import Connection, Table
-
 from abridged.eventlog.sqlite.event_rows import ROW_COLUMNS
+from abridged.eventlog.sqlite.table import Table
 from abridged.eventlog.stored_event import SEAL_COLUMNS, Row
 
-Run = Callable[[Callable[[Connection], Any]], Any]
+Run = Callable[[Callable[[sqlite3.Connection], Any]], Any]
 """Runs a function in a short snapshot, or in a transaction between two groups of appends, and returns its result."""
 
 STATEMENT_ROWS_MAX = 256
@@ -55,7 +54,7 @@ def _values(columns: int, rows: int) -> str:
 @cache
 def insert_into(table: Table, rows: int) -> str:
     """Insert `rows` rows with every column of `table` in order; a row whose first column is NULL is skipped."""
-    columns = ", ".join(column.name for column in table.columns)
+    columns = ", ".join(table.names)
     values = _values(len(table.columns), rows)
     return f"INSERT INTO {table.name} ({columns}) SELECT * FROM (VALUES {values}) WHERE column1 IS NOT NULL"  # noqa: S608 - of constants
 
@@ -127,10 +126,3 @@ def select_window(*, backward: bool, of_namespace: bool) -> str:
         f"SELECT {ROW_COLUMNS} FROM {source} "  # noqa: S608 - of constants
         f"WHERE {where} ORDER BY e.position {'DESC' if backward else ''} LIMIT ?"
     )
-
-
-def driver_of(connection: Connection) -> sqlite3.Connection:
-    """The driver's own connection: SQLAlchemy takes ten times as long around a statement without parameters."""
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, sqlite3.Connection)
-    return driver

@@ -7,13 +7,12 @@ empty index for a write-ahead log that has none.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
-
-from sqlalchemy import Connection
 
 from abridged.eventlog.chain import LogIdentity, genesis
 from abridged.eventlog.checked_log import CheckedLog
@@ -23,20 +22,18 @@ from abridged.eventlog.losses import Suspect
 from abridged.eventlog.rows import Fault
 from abridged.eventlog.snapshots import PURPOSE
 from abridged.eventlog.sqlite.engine import (
-    reader_engine,
+    readers_of,
     refuse_anothers_wal,
     refuse_foreign,
     require_current,
     stored_identity,
 )
-from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, original
 from abridged.eventlog.sqlite.file import FileLock, refuse_empty, refuse_orphan, size_bytes, wal_of
 from abridged.eventlog.sqlite.integrity import appended_to, findings, findings_of, own_findings
 from abridged.eventlog.sqlite.reader import SqliteReader
 from abridged.eventlog.sqlite.rows import SqliteRows
 from abridged.eventlog.sqlite.snapshots import SqliteSnapshots, has_snapshots
 from abridged.eventlog.sqlite.sources import LEAF_EVENTS_MAX, Sources
-from abridged.eventlog.sqlite.sql import driver_of
 from abridged.eventlog.sqlite.wal import require_whole
 from abridged.eventlog.sqlite.writer import ends_of
 from abridged.eventlog.verification import RANGES_MAX, Finding, Loss, Ranges, listed
@@ -159,7 +156,7 @@ class SqliteVerification(CheckedLog[SqliteReader]):
         except LogCorrupt as error:
             raise LogCorrupt(f"the first streams: {error}") from error
         try:
-            self.reader.read(lambda connection: ends_of(driver_of(connection)))
+            self.reader.read(ends_of)
         except LogCorrupt as error:
             raise LogCorrupt(f"the types, the last stream, or the last event cannot be read: {error}") from error
 
@@ -243,15 +240,15 @@ class SqliteVerification(CheckedLog[SqliteReader]):
         """Findings of SQLite's own check of the whole file."""
         return self._found(findings)
 
-    def _found(self, check: Callable[[Connection], list[str]]) -> list[str]:
+    def _found(self, check: Callable[[sqlite3.Connection], list[str]]) -> list[str]:
         try:
             return self.reader.read(check)
         except LogCorrupt as error:
             return [f"SQLite's own check cannot go on: {error}"]
 
 
-def _number(connection: Connection, query: str) -> int:
-    return int(connection.exec_driver_sql(f"PRAGMA {query}").scalar_one())
+def _number(connection: sqlite3.Connection, query: str) -> int:
+    return int(connection.execute(f"PRAGMA {query}").fetchone()[0])
 
 
 @contextmanager
@@ -259,11 +256,11 @@ def _read(path: Path, *, is_written: bool = False) -> Iterator[tuple[SqliteReade
     """Read the log in `path`, and change no byte of its files unless it `is_written` by another process."""
     with ExitStack() as resources:
         try:
-            reader = SqliteReader(reader_engine(path, makes_files=is_written))
+            reader = SqliteReader(readers_of(path, makes_files=is_written))
             resources.callback(reader.close)
             identity = reader.read(stored_identity)
             if identity is None:
                 raise LogCorrupt("the file does not say which log it is")
             yield reader, identity
-        except DATABASE_ERRORS as error:
-            raise LogCorrupt(f"it is damaged: {original(error)}") from error
+        except sqlite3.Error as error:
+            raise LogCorrupt(f"it is damaged: {error}") from error

@@ -12,25 +12,23 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from sqlalchemy import Connection, Table
-from sqlalchemy.exc import DBAPIError
-
 from abridged.eventlog.admission import Admitted, KnownEvent, KnownRequest, StreamState, admit
 from abridged.eventlog.chain import LogIdentity, genesis
 from abridged.eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFull, LogGone, LogUnavailable
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import Append, AppendHook, AppendResult, Outcome
-from abridged.eventlog.schema import events, requests, streams, types
-from abridged.eventlog.sqlite.errors import DATABASE_ERRORS, is_read_only, no_room, translated
+from abridged.eventlog.sqlite.connection import BEGIN_IMMEDIATE, transaction
+from abridged.eventlog.sqlite.errors import is_read_only, no_room, translated
 from abridged.eventlog.sqlite.file import NO_ROOM, OpenFiles, has_room, wal_of
+from abridged.eventlog.sqlite.schema import events, requests, streams, types
 from abridged.eventlog.sqlite.sql import (
-    driver_of,
     insert_into,
     runs,
     select_known_events,
     select_known_requests,
     select_streams,
 )
+from abridged.eventlog.sqlite.table import Table
 from abridged.eventlog.stored_event import event_row
 
 CHECKPOINT_PAGES = 2_000
@@ -52,8 +50,6 @@ STREAMS_KEPT_MAX = 10_000
 """Streams whose newest event is cached; any other costs a look-up."""
 
 T = TypeVar("T")
-
-BEGIN_IMMEDIATE = "BEGIN IMMEDIATE"
 
 _LAST_POSITION = "SELECT coalesce(max(position), 0) FROM events"
 _TYPES = "SELECT name, id FROM types"
@@ -86,12 +82,12 @@ class Ends(NamedTuple):
     head: int
 
 
-def ends_of(driver: sqlite3.Connection) -> Ends:
+def ends_of(connection: sqlite3.Connection) -> Ends:
     """The ends of the log as they are on disk. Raises what SQLite raises for a damaged page."""
     return Ends(
-        dict(driver.execute(_TYPES).fetchall()),
-        driver.execute(_LAST_STREAM).fetchone()[0],
-        driver.execute(_LAST_POSITION).fetchone()[0],
+        dict(connection.execute(_TYPES).fetchall()),
+        connection.execute(_LAST_STREAM).fetchone()[0],
+        connection.execute(_LAST_POSITION).fetchone()[0],
     )
 
 
@@ -112,7 +108,7 @@ class SqliteWriter:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: sqlite3.Connection,
         *,
         path: Path,
         identity: LogIdentity,
@@ -122,7 +118,6 @@ class SqliteWriter:
         flush_found: Callable[[], None] | None,
     ) -> None:
         self._connection = connection
-        self._driver = driver = driver_of(connection)
         self._path = path
         self._wal = wal_of(path)
         self._files = OpenFiles(path)
@@ -136,7 +131,7 @@ class SqliteWriter:
         self._payload_bytes = 0
         self._next_look = 0
         self._tips: dict[StreamId, _Tip] = {}
-        self._types, self._last_stream, self.head = ends_of(driver)
+        self._types, self._last_stream, self.head = ends_of(connection)
 
     def commit(self, appends: Sequence[Append]) -> Sequence[Outcome]:
         """Write the admissible appends of the group and flush them; returns one outcome per append, in order."""
@@ -162,23 +157,23 @@ class SqliteWriter:
             if len(appends) == 1:
                 return [LogCorrupt(f"the log's indexes contradict each other: {error}")]
             return [outcome for append in appends for outcome in self.commit([append])]
-        except DATABASE_ERRORS as error:
+        except sqlite3.Error as error:
             return [self._translated(error) for _ in appends]
 
-    def write(self, query: Callable[[Connection], T]) -> T:
+    def write(self, query: Callable[[sqlite3.Connection], T]) -> T:
         """Run `query` in its own transaction. Raises what an append would fail with, but LogUnavailable for a file that
         can only be read: nothing is in doubt, and appends find out by themselves."""
         if self._failed is not None:
             raise _again(self._failed)
         try:
             self._require_flushed()
-            with self._connection.begin():
+            with transaction(self._connection, BEGIN_IMMEDIATE):
                 written = query(self._connection)
             self._files.check()
         except LogGone as gone:
             self._stop(gone)
             raise
-        except DATABASE_ERRORS as error:
+        except sqlite3.Error as error:
             if is_read_only(error):
                 raise LogUnavailable("the file can only be read") from error
             raise self._translated(error) from error
@@ -190,9 +185,9 @@ class SqliteWriter:
             return False
         try:
             self._files.check()
-            self._driver.execute(_BUSY_TIMEOUT.format(CHECKPOINT_WAIT_MS))
-            busy: int = self._driver.execute(_CHECKPOINT).fetchone()[0]
-            self._driver.execute(_BUSY_TIMEOUT.format(BUSY_WAIT_MS))
+            self._connection.execute(_BUSY_TIMEOUT.format(CHECKPOINT_WAIT_MS))
+            busy: int = self._connection.execute(_CHECKPOINT).fetchone()[0]
+            self._connection.execute(_BUSY_TIMEOUT.format(BUSY_WAIT_MS))
             if not busy:
                 self._files.wal_was_cut()
         except LogGone as gone:
@@ -209,13 +204,13 @@ class SqliteWriter:
         if not self.checkpoint():
             return False
 
-        def alone(_connection: Connection) -> None:
+        def alone(_connection: sqlite3.Connection) -> None:
             if self._wal.stat().st_size:
                 raise LogUnavailable("another program writes to the log")
             zero()
 
         self.write(alone)
-        self._driver.execute(_DROP_PAGES)
+        self._connection.execute(_DROP_PAGES)
         return True
 
     def close(self) -> None:
@@ -225,7 +220,7 @@ class SqliteWriter:
         """
         self.checkpoint()
         if self._failed is not None:
-            self._connection.invalidate()
+            self._connection.close()
 
     def bound_wal(self) -> None:
         """Keep the write-ahead log under its limit; if a reader is in the way, retry after more payload."""
@@ -236,8 +231,8 @@ class SqliteWriter:
             self._next_look = self._payload_bytes + TRUNCATE_AGAIN_BYTES
 
     def _transaction(self, appends: Sequence[Append], judge: _Judge) -> Sequence[Outcome]:
-        driver = self._driver
-        driver.execute(BEGIN_IMMEDIATE)
+        connection = self._connection
+        connection.execute(BEGIN_IMMEDIATE)
         try:
             tips = self._find(appends)
             states, admitted = judge(appends, tips)
@@ -246,9 +241,9 @@ class SqliteWriter:
             if self._hook is not None and admitted.committed:
                 self._call_hook(self._hook, admitted)
             self._files.check()
-            driver.execute("COMMIT")
+            connection.execute("COMMIT")
         except BaseException:
-            driver.rollback()
+            connection.rollback()
             raise
         # Again, because a file may have disappeared during the flush.
         self._files.check()
@@ -298,8 +293,8 @@ class SqliteWriter:
 
     def _call_hook(self, hook: AppendHook, admitted: Admitted) -> None:
         try:
-            hook(self._driver, admitted.committed)
-        except DATABASE_ERRORS:
+            hook(self._connection, admitted.committed)
+        except sqlite3.Error:
             raise
         except Exception as error:  # whatever the hook raises is the outcome of its appends, not of the other appends
             raise _HookRefused(error) from error
@@ -309,7 +304,7 @@ class SqliteWriter:
         tips = {append.stream: self._tips.get(append.stream) for append in appends}
         asked = [(stream.namespace, stream.name) for stream, tip in tips.items() if tip is None]
         for size, parameters in runs(asked):
-            for namespace, name, *tip in self._driver.execute(select_streams(size), parameters):
+            for namespace, name, *tip in self._connection.execute(select_streams(size), parameters):
                 tips[StreamId(namespace, name)] = _Tip(*tip)
         number = self._last_stream
         found: dict[StreamId, _Tip] = {}
@@ -327,14 +322,14 @@ class SqliteWriter:
         old = [append for append in appends if tips[append.stream].version]
         ids = {(tips[append.stream].number, event.event_id): None for append in old for event in append.events}
         for size, parameters in runs(list(ids)):
-            rows = self._driver.execute(select_known_events(size), parameters)
+            rows = self._connection.execute(select_known_events(size), parameters)
             for number, event_id, position, version, digest in rows:
                 if number not in by_number:
                     raise LogCorrupt(f"the index of event ids leads from one stream to position {position} of another")
                 by_number[number].events[event_id] = KnownEvent(position, version, digest)
         keys = {(tips[append.stream].number, append.request.key): None for append in old if append.request is not None}
         for size, parameters in runs(list(keys)):
-            rows = self._driver.execute(select_known_requests(size), parameters)
+            rows = self._connection.execute(select_known_requests(size), parameters)
             for number, key, digest, first, last, last_version in rows:
                 if number not in by_number:
                     raise LogCorrupt("the index of request keys leads from one stream to a request of another")
@@ -359,7 +354,7 @@ class SqliteWriter:
 
     def _insert(self, table: Table, rows: Sequence[tuple[object, ...]]) -> None:
         for size, parameters in runs(rows):
-            self._driver.execute(insert_into(table, size), parameters)
+            self._connection.execute(insert_into(table, size), parameters)
 
     def _remember(self, states: _States, tips: dict[StreamId, _Tip]) -> None:
         for stream, state in states.items():
@@ -372,7 +367,7 @@ class SqliteWriter:
         while len(self._tips) > STREAMS_KEPT_MAX:
             del self._tips[next(iter(self._tips))]
 
-    def _translated(self, error: sqlite3.Error | DBAPIError) -> Exception:
+    def _translated(self, error: sqlite3.Error) -> Exception:
         """The outcome for an error of the database; the first one that leaves the disk in doubt stops the log."""
         outcome = translated(error, has_room=self._has_room)
         if outcome is None:

@@ -38,6 +38,7 @@ NOT_BY_A_START = {
     "psycopg",
     "pygments",
     "rich",  # structlog and httpx try it
+    "sqlalchemy",  # a log in PostgreSQL
     "tokenizers",
 }
 """Modules that take more than 5 ms of a start each, or draw in one that does."""

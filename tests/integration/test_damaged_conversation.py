@@ -15,8 +15,6 @@ from typing import Any
 import grpc
 import pytest
 from click.testing import CliRunner, Result
-from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
-from sqlalchemy.schema import CreateTable
 
 from abridged.eventlog.snapshots import SET_ASIDE
 from abridged.eventlog.sqlite.snapshots import ASIDE
@@ -183,7 +181,7 @@ def test_a_rebuild_keeps_what_is_set_aside(tmp_path: Path) -> None:
     path = grown(tmp_path / FILE, 1)
     row = ("default", "gone", 301, 308, b"chain", "codec", b"state", b"seal")
     with closing(sqlite3.connect(path)) as database:
-        database.execute(str(CreateTable(ASIDE).compile(dialect=sqlite_dialect())))
+        database.execute(ASIDE.creation())
         database.execute(f"INSERT INTO {SET_ASIDE} VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         database.commit()
 

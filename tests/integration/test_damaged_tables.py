@@ -115,7 +115,7 @@ def test_an_older_table_is_rebuilt_at_a_start_also_beside_an_index_that_is_not_i
 def test_a_list_whose_index_is_gone_is_refused_as_damaged(path: Path):
     """The refusal is no bug; the next start makes the index."""
     with opened(path) as (log, table, _):
-        log.write(lambda connection: connection.exec_driver_sql("DROP INDEX conversations_by_change"))
+        log.write(lambda connection: connection.execute("DROP INDEX conversations_by_change"))
         with pytest.raises(LogCorrupt, match="no such index"):
             table.page(ListQuery("default", 10))
 

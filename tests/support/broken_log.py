@@ -1,19 +1,17 @@
 """A sidecar's own database connections in the test's hands: a full disk, a busy file, a damaged row.
 
-SQLAlchemy tells of every connection that it opens; nothing of the product is replaced.
+Python reports every connection that it opens; nothing of the product is replaced.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from sqlalchemy import event
-from sqlalchemy.pool import Pool
 
 SPARE_PAGES = 12
 
@@ -47,15 +45,24 @@ class Connections:
 def connections() -> Iterator[Connections]:
     """Take down every connection that is opened in the block."""
     found = Connections()
-
-    def opened(connection: Any, _record: Any) -> None:
-        found.opened.append(connection)
-
-    event.listen(Pool, "connect", opened)
+    _taking.append(found)
     try:
         yield found
     finally:
-        event.remove(Pool, "connect", opened)
+        _taking.remove(found)
+
+
+_taking: list[Connections] = []
+
+
+def _take_down(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "sqlite3.connect/handle":
+        for found in _taking:
+            found.opened.append(arguments[0])
+
+
+# Once, because no hook can be taken away.
+sys.addaudithook(_take_down)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from abridged.eventlog.schema import HEAD_REVISION
+from abridged.eventlog.sqlite.schema import HEAD_REVISION
 from tests.support.flipped_bits import PENDING, Flip
 
 _PAGE_SIZE = 4_096

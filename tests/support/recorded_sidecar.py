@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -11,8 +12,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-
-from sqlalchemy.exc import SQLAlchemyError
 
 from abridged.eventlog.errors import EventLogError
 from abridged.eventlog.sqlite.log import SqliteEventLog
@@ -196,7 +195,7 @@ def _violation(cut: Cut, ledger: Ledger, folder: Path) -> str:
             audit.take(stored_facts(log))
         finally:
             log.close()
-    except (EventLogError, SQLAlchemyError) as error:
+    except (EventLogError, sqlite3.Error) as error:
         audit.violations.append(f"{type(error).__name__}: {error}")
     else:
         audit.check_messages(ledger, cut.acked)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import tracemalloc
 from pathlib import Path
 
 import pytest
-from sqlalchemy.exc import IntegrityError
 
 from abridged.eventlog.errors import LogClosed, LogCorrupt, LogNewer, LogUnavailable
 from abridged.eventlog.event import NewEvent, StreamId
@@ -250,8 +250,8 @@ def test_the_hooks_owner_cannot_write_into_a_log_that_has_stopped(path: Path):
     """The log has stopped after its close, or after a statement that the database refuses."""
     grown(path, 1)
     with opened(path) as (log, *_):
-        with pytest.raises(IntegrityError):
-            log.write(lambda connection: connection.exec_driver_sql("INSERT INTO log SELECT * FROM log"))
+        with pytest.raises(sqlite3.IntegrityError):
+            log.write(lambda connection: connection.execute("INSERT INTO log SELECT * FROM log"))
         log.close()
         with pytest.raises(LogClosed):
             log.write(lambda _: None)

@@ -12,7 +12,6 @@ from threading import Event as Released
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import Connection
 
 from abridged.eventlog.errors import LogCorrupt, StreamCorrupt
 from abridged.eventlog.event import StreamId
@@ -304,7 +303,7 @@ async def test_a_fold_that_began_with_a_snapshot_counts_for_nothing_once_there_i
         await it.take()
         it.changed("UPDATE events SET payload = x'00' WHERE version = 3")
 
-        def read(query: Callable[[Connection], Any]) -> Any:
+        def read(query: Callable[[sqlite3.Connection], Any]) -> Any:
             found = it.log.read(query)
             it.writer.doubted.add(KEY)
             return found

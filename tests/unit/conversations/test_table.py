@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from contextlib import closing
 
 import pytest
-from sqlalchemy import Connection, create_engine, text
 
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import Committed
-from abridged.eventlog.schema import METADATA
+from abridged.eventlog.sqlite.engine import make_tables
 from abridged.eventlog.sqlite.rows import SqliteRows
 from abridged.service.codec.values import settings_from_bytes
 from abridged.service.conversations.row import READ_TABLE
@@ -80,29 +79,26 @@ def test_a_row_has_the_settings_of_its_last_event():
 
 
 @pytest.fixture
-def connection(tmp_path: Path) -> Iterator[Connection]:
-    engine = create_engine(f"sqlite:///{tmp_path / 'table.db'}")
-    with engine.begin() as opened_connection:
+def connection() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as opened_connection:
         yield opened_connection
-    engine.dispose()
 
 
-def plans_of(connection: Connection, read: Callable[[ConversationTable], object]) -> list[list[str]]:
+def plans_of(connection: sqlite3.Connection, read: Callable[[ConversationTable], object]) -> list[list[str]]:
     """Return the plan of each statement of a read, a line for each step."""
-    METADATA.create_all(connection)
+    make_tables(connection)
     rows = SqliteRows(READ_TABLE)
     rows.prepare(connection)
     rows.through(lambda query: query(connection))
     asked: list[str] = []
-    driver: Any = connection.connection.driver_connection
-    driver.set_trace_callback(asked.append)
+    connection.set_trace_callback(asked.append)
     read(ConversationTable(rows))
-    driver.set_trace_callback(None)
-    plans = [connection.execute(text(f"EXPLAIN QUERY PLAN {statement}")).all() for statement in tuple(asked)]
-    return [[step.detail for step in plan] for plan in plans]
+    connection.set_trace_callback(None)
+    plans = [connection.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall() for statement in asked]
+    return [[detail for *_, detail in plan] for plan in plans]
 
 
-def test_a_count_reads_no_conversation_that_it_does_not_count(connection: Connection):
+def test_a_count_reads_no_conversation_that_it_does_not_count(connection: sqlite3.Connection):
     """A scrape reads none of a million conversations below their trigger."""
     plans = plans_of(connection, ConversationTable.standing)
 
@@ -110,7 +106,7 @@ def test_a_count_reads_no_conversation_that_it_does_not_count(connection: Connec
     assert all("USING COVERING INDEX conversations_" in plan[0] for plan in plans)
 
 
-def test_a_page_of_pending_passes_reads_no_other_conversation(connection: Connection):
+def test_a_page_of_pending_passes_reads_no_other_conversation(connection: sqlite3.Connection):
     """The index has the order of the pages, so no page sorts those of the others."""
     ((step,),) = plans_of(connection, ConversationTable.pending)
 

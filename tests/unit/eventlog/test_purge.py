@@ -19,7 +19,7 @@ from abridged.eventlog.errors import LogClosed
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import Committed
 from abridged.eventlog.sqlite.backend import SqliteBackend
-from abridged.eventlog.sqlite.engine import reader_engine
+from abridged.eventlog.sqlite.engine import readers_of
 from abridged.eventlog.sqlite.file import wal_of
 from abridged.eventlog.sqlite.reader import SqliteReader
 from abridged.eventlog.sqlite.wal import pages_in
@@ -63,7 +63,7 @@ def test_a_reader_that_is_in_the_way_is_said(tmp_path):
         log.submit(append(event(1, SECRET))).result()
 
         def blanked_meanwhile(connection):
-            connection.exec_driver_sql("SELECT count(*) FROM events").all()
+            connection.execute("SELECT count(*) FROM events").fetchall()
             log.blank(A, {1: b""})
             return log.purge()
 
@@ -188,7 +188,7 @@ def test_appends_go_on_while_a_log_is_purged(tmp_path):
 def test_a_pinned_file_stays_as_it_is(tmp_path):
     """However much is committed, it is all in the write-ahead log until the pin is taken out."""
     path = tmp_path / "log.db"
-    with closing(_opened(path).log) as log, closing(SqliteReader(reader_engine(path))) as reader:
+    with closing(_opened(path).log) as log, closing(SqliteReader(readers_of(path))) as reader:
         log.submit(append(event(1))).result()
         with reader.pinned() as pin:
             assert log.purge()

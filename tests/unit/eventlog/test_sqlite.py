@@ -12,7 +12,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 
 from abridged.eventlog.errors import (
     LogClosed,
@@ -28,7 +27,7 @@ from abridged.eventlog.errors import (
 )
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventFilter
-from abridged.eventlog.sqlite.engine import READERS_MAX, has_tables, reader_engine, writer_engine
+from abridged.eventlog.sqlite.engine import READERS_MAX, has_tables, readers_of, writer_of
 from abridged.eventlog.sqlite.log import SqliteEventLog
 from abridged.eventlog.sqlite.sql import select_stream, select_window
 from abridged.eventlog.sqlite.writer import STREAMS_KEPT_MAX, WAL_BYTES_MAX
@@ -49,7 +48,7 @@ def log(path):
 
 
 def _setting(connection, name: str):
-    return connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+    return connection.execute(f"PRAGMA {name}").fetchone()[0]
 
 
 def _mode(path: Path) -> int:
@@ -72,13 +71,11 @@ def _outside(path: Path, statement: str, *parameters) -> None:
 
 def test_the_writing_connection_flushes_every_commit(path):
     """Acknowledged means on disk: write-ahead log and FULL, on the connection that commits, and read back."""
-    engine = writer_engine(path)
-    with engine.connect() as connection:
+    with closing(writer_of(path)) as connection:
         found = {
             name: _setting(connection, name)
             for name in ("journal_mode", "synchronous", "fullfsync", "checkpoint_fullfsync", "mmap_size")
         }
-    engine.dispose()
 
     assert found == {
         "journal_mode": "wal",
@@ -105,13 +102,11 @@ def test_the_connection_inside_the_log_is_the_flushing_one(path):
 
 def test_readers_can_neither_write_nor_checkpoint(log, path):
     """One connection writes and checkpoints, which keeps older SQLite libraries safe."""
-    engine = reader_engine(path)
-    with engine.connect() as connection:
+    with closing(readers_of(path)) as readers, readers.lent() as connection:
         assert _setting(connection, "wal_autocheckpoint") == 0
         assert _setting(connection, "query_only") == 1
         with pytest.raises(Exception, match="readonly"):
-            connection.exec_driver_sql("DELETE FROM events")
-    engine.dispose()
+            connection.execute("DELETE FROM events")
 
 
 def test_readers_keep_to_the_file_that_was_opened(log, path):
@@ -125,7 +120,7 @@ def test_readers_keep_to_the_file_that_was_opened(log, path):
 
     def events(connection) -> int:
         together.wait()
-        found: int = connection.execute(text("SELECT count(*) FROM events")).scalar_one()
+        found: int = connection.execute("SELECT count(*) FROM events").fetchone()[0]
         return found
 
     with ThreadPoolExecutor(READERS_MAX) as pool:
@@ -137,7 +132,7 @@ def test_readers_keep_to_the_file_that_was_opened(log, path):
 def test_a_log_on_a_database_without_a_write_ahead_log_is_refused(tmp_path):
     """A setting that SQLite does not take over is an error, not a weaker promise."""
     with pytest.raises(LogUnsafe, match="journal_mode"):
-        writer_engine(Path(":memory:")).connect()
+        writer_of(Path(":memory:"))
 
 
 def test_files_are_readable_to_their_owner_alone(log, path):
@@ -211,12 +206,9 @@ def test_a_database_that_gets_its_tables_behind_the_look_is_not_taken_over(path)
     """The transaction that would make the log's tables looks again."""
     with closing(sqlite3.connect(path)) as app:
         app.execute("CREATE TABLE users (name)")
-    engine = writer_engine(path)
-
-    with pytest.raises(LogForeign), engine.begin() as connection:
+    with closing(writer_of(path)) as connection, pytest.raises(LogForeign):
         has_tables(connection, path)
 
-    engine.dispose()
     assert _tables(path) == ["users"]
 
 
@@ -313,7 +305,7 @@ def test_a_full_disk_is_said_and_passes_by_itself(path):
         limit.clear()
 
     log = SqliteEventLog.open(path, clock_us=Clock(), hook=hook)
-    pages = log.read(lambda connection: connection.execute(text("PRAGMA page_count")).scalar_one())
+    pages = log.read(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0])
     limit.append(f"PRAGMA max_page_count = {pages + 40}")
     written = 0
     outcome = None
@@ -364,9 +356,7 @@ def test_a_file_that_goes_while_its_commit_is_flushed_acknowledges_nothing(path)
     """The log looks at the file after the flush too: a look before it proves nothing at the time of the answer."""
 
     def prepare(connection) -> None:
-        connection.connection.driver_connection.set_trace_callback(
-            lambda statement: path.unlink() if statement == "COMMIT" and armed else None
-        )
+        connection.set_trace_callback(lambda statement: path.unlink() if statement == "COMMIT" and armed else None)
 
     armed: list[bool] = []
     log = SqliteEventLog.open(path, clock_us=Clock(), prepare=prepare)
@@ -593,7 +583,7 @@ def test_a_held_snapshot_does_not_stop_appends_and_its_end_lets_the_log_shrink(l
     payload = os.urandom(900_000)
 
     def hold(connection) -> int:
-        connection.execute(text("SELECT count(*) FROM events")).scalar()
+        connection.execute("SELECT count(*) FROM events").fetchone()
         for number in range(80):
             log.submit(append(event(number, payload))).result()
         size: int = wal.stat().st_size
@@ -612,7 +602,7 @@ def test_what_the_hook_writes_is_committed_with_the_events(path):
     """The hook's owner makes its own tables and reads them in a snapshot of its own."""
 
     def prepare(connection) -> None:
-        connection.execute(text("CREATE TABLE IF NOT EXISTS seen (position INTEGER PRIMARY KEY)"))
+        connection.execute("CREATE TABLE IF NOT EXISTS seen (position INTEGER PRIMARY KEY)")
 
     def hook(connection, committed) -> None:
         for each in committed:
@@ -627,7 +617,7 @@ def test_what_the_hook_writes_is_committed_with_the_events(path):
         log.submit(append(event(first), event(first + 1))).result()
         with pytest.raises(RuntimeError):
             log.submit(append(event(99), projected="refuse")).result()
-        seen = log.read(lambda connection: connection.execute(text("SELECT count(*) FROM seen")).scalar())
+        seen = log.read(lambda connection: connection.execute("SELECT count(*) FROM seen").fetchone()[0])
         assert seen == log.head()
         log.close()
 
@@ -664,7 +654,7 @@ def test_pages_are_read_by_their_order_and_never_sorted(log, sql, index):
     """The cost of a page depends on the page, not on the log."""
     parameters = ("x",) * (sql.count("?") - 2) + (1, 1)
 
-    plan = log.read(lambda connection: connection.exec_driver_sql("EXPLAIN QUERY PLAN " + sql, parameters).all())
+    plan = log.read(lambda connection: connection.execute("EXPLAIN QUERY PLAN " + sql, parameters).fetchall())
 
     details = " | ".join(row[3] for row in plan)
     assert any(name in details for name in index.split("|")), details
