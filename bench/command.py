@@ -8,8 +8,8 @@ import os
 import platform
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -124,7 +124,8 @@ def bench(
     if not set(ALONE).isdisjoint(only):
         if json_path is not None or len(only) > 1:
             raise click.UsageError(f"--only {only[0]} stands alone: its figures have no rounds")
-        _print_counted(only[0], data, model, address)
+        with _errors_alone():
+            _print_counted(only[0], data, model, address)
         return
     if (needy := IN_DATABASE.intersection(only)) and not database:
         raise click.UsageError(f"--only {min(needy)} needs a database: name it with --database")
@@ -150,9 +151,6 @@ def bench(
 def _print_counted(what: str, data: Path | None, model: str | None, address: str) -> None:
     """The table of `cost`, `room`, `written`, `extraction`, `growth` or `memory`, the page of `quality`, or the
     section of it of `beam` or `locomo`."""
-    from abridged.observability.logs import LogSettings, configure_logs
-
-    undo = configure_logs(LogSettings(level="error", style="auto", content=False), sys.stderr)
     if what == COST:
         from bench import costs
 
@@ -197,7 +195,18 @@ def _print_counted(what: str, data: Path | None, model: str | None, address: str
             _print(memory.HEADINGS, asyncio.run(memory.rows(Path(folder), progress=_progress)))
     else:
         click.echo(asyncio.run(_quality(data, model, address)))
-    undo()
+
+
+@contextmanager
+def _errors_alone() -> Iterator[None]:
+    """Log nothing but errors until the context ends."""
+    from abridged.observability.logs import LogSettings, configure_logs
+
+    undo = configure_logs(LogSettings(level="error", style="auto", content=False), sys.stderr)
+    try:
+        yield
+    finally:
+        undo()
 
 
 async def _all(rows: AsyncIterator[tuple[str, ...]]) -> list[tuple[str, ...]]:
