@@ -60,7 +60,7 @@ _LISTING: Final = re.compile(
     r"|\[?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL)\]?[: ]"
     r"|(?=.{0,60}\d\d:\d\d:\d\d).{0,60}(?:\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL|WARNUNG|FEHLER"
     r"|AVISO|ERREUR)\b|\[\w{2,8}\])|(?:\S* )?\w+=\S+ \w+=\S"
-    r"|\d{1,6}:(?![\d ])|\d{1,6}: {2,}|\d{1,6}:$"
+    r"|\d{1,6}:(?![\d ])|\d{1,6}: {2,}|\d{1,6}:$|\S{1,200}\.\w{1,6}:\d{1,6}(?::\d{1,6})?: "
     r"|(?:from \S{1,80} )?import [\w.*, ]{1,80}$|(?:def|class) \w{1,80}[(:]|(?:return|raise|assert) \S{0,80}[(\[=]"
     r"|#(?:include|define) |File \"|Traceback \(|[\w.\[\]'\"]{1,80} ?[-+*/|&:]?= ?[^=]|[\w.]{1,80}\(.{0,300}\)[;:,]?$"
 )
@@ -212,7 +212,7 @@ def _unwrapped(prose: str) -> Iterator[str]:
             continue
         if held:
             yield held
-        held = "" if _is_code(line) or _BRACKETED.fullmatch(line) else line
+        held = "" if is_code(line) or _BRACKETED.fullmatch(line) else line
     if held:
         yield held
 
@@ -220,7 +220,7 @@ def _unwrapped(prose: str) -> Iterator[str]:
 def _continues(held: str, line: str) -> bool:
     """Return whether a wrapped line goes on: in lower case, after a word that ends no sentence, or in a clause of
     capitals. A statement of a program continues no prose."""
-    if _is_code(line) and _STATEMENT.search(line):
+    if is_code(line) and _STATEMENT.search(line):
         return False
     return line[:1].islower() or _broken_off().search(held) is not None or (held.isupper() and line.isupper())
 
@@ -237,7 +237,7 @@ def _broken_off() -> re.Pattern[str]:
     return re.compile(rf"{_CUT_OFF}|\b(?:{'|'.join(sorted(words_of(Words.UNFINISHED)))})$", re.IGNORECASE)
 
 
-def _is_code(line: str) -> bool:
+def is_code(line: str) -> bool:
     """Return whether a line is source code, part of a listing, or of a stack trace."""
     if _LISTING.match(line) or line.endswith(("{", "}", ";")):
         return True

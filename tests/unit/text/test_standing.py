@@ -157,6 +157,16 @@ def test_documents_have_no_rules():
     assert rules_in(f"{rule} " * (SAID_CHARS_MAX // len(rule) + 1)) == []
 
 
+@pytest.mark.parametrize(
+    "line", ["return;", "/srv/lab/retrieve.py:4: BytesWarning: Text is not bytes; assuming ASCII, no guarantees."]
+)
+def test_the_output_of_a_program_lays_down_no_rule(line):
+    """Agents hand it on as a message of the user."""
+    rule = "Please never send the customers a mail without asking me first."
+
+    assert rules_in(f"{rule}\n\n{line}") == [rule]
+
+
 def test_reading_takes_linear_time():
     """Ten times the messages take about ten times as long, whatever their text."""
 
