@@ -12,7 +12,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
 from operator import mul
 from typing import Final, NamedTuple
@@ -105,6 +105,13 @@ class _Form(NamedTuple):
     units: str
 
 
+class _Told(NamedTuple):
+    """The signs of a sentence: its odds of a change, and whether it says so."""
+
+    change: float
+    says: float
+
+
 class _Standing:
     __slots__ = ("about", "form", "is_listed", "kind", "named", "number")
 
@@ -116,7 +123,6 @@ class _Standing:
         self.is_listed = False
 
 
-@lru_cache(maxsize=64)
 def change_odds(sentence: str) -> float:
     """The log odds by which a sentence reads as if it gave a thing another value; 0 for none."""
     return odds_of_change(likeness_to(SUPERSEDES), sentence)
@@ -135,6 +141,7 @@ class StandingValues:
         self._values: dict[str, _Standing] = {}
         self._by_word: dict[str, dict[str, None]] = defaultdict(dict)
         self._by_form: dict[str, dict[str, None]] = defaultdict(dict)
+        self._read, self._told = "", _Told(0.0, 0.0)
 
     def stands(self, one: Stated) -> None:
         """A value holds from this message on."""
@@ -184,11 +191,13 @@ class StandingValues:
         if not shared:
             return
         rare = 1 / (1 + len(alike))
-        change = max(-_ODDS_MAX, min(odds_of(one.sentence), _ODDS_MAX))
+        if self._read != one.sentence:
+            odds, says = odds_of(one.sentence), has_phrase(one.sentence, Phrase.CORRECTS)
+            self._read, self._told = one.sentence, _Told(max(-_ODDS_MAX, min(odds, _ODDS_MAX)), float(says))
         for key, words in shared.items():
             known = self._values[key]
             if key != one.key and known.number < one.number and not known.is_listed:
-                yield key, _signs(one, form, key, known, min(words, _WORDS_MAX), rare, change)
+                yield key, _signs(one, form, key, known, min(words, _WORDS_MAX), rare, self._told)
 
 
 def form_of(key: str) -> str:
@@ -202,7 +211,7 @@ def counts_up(before: str, after: str) -> bool:
     return one is not None and other is not None and one[1] == other[1] and int(other[2]) - int(one[2]) == 1
 
 
-def _signs(new: Stated, form: _Form, key: str, old: _Standing, words: float, rare: float, change: float) -> Signs:
+def _signs(new: Stated, form: _Form, key: str, old: _Standing, words: float, rare: float, told: _Told) -> Signs:
     fewest = max(1, min(len(new.about), len(old.about)))
     letters = float(old.form.letters == form.letters and len(form.units) >= _UNIT_LETTERS_MIN)
     prefix = _prefix(key, new.key) / max(len(key), len(new.key))
@@ -217,11 +226,11 @@ def _signs(new: Stated, form: _Form, key: str, old: _Standing, words: float, rar
         prefix=prefix,
         rare=rare,
         counts=float(counts_up(key, new.key)),
-        change=change,
-        says=float(has_phrase(new.sentence, Phrase.CORRECTS)),
-        change_of_words=change * words,
-        change_of_letters=change * letters,
-        change_of_prefix=change * prefix,
+        change=told.change,
+        says=told.says,
+        change_of_words=told.change * words,
+        change_of_letters=told.change * letters,
+        change_of_prefix=told.change * prefix,
     )
 
 
