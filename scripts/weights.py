@@ -13,7 +13,6 @@ import sys
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +20,7 @@ import yaml
 
 from abridged.service.domain.ledger_entries import stated_by
 from abridged.service.domain.message import Role
-from abridged.service.domain.standing_values import SUPERSEDES, Signs, StandingValues, odds_of_change
+from abridged.service.domain.standing_values import SUPERSEDES, Signs, StandingValues, told_by
 from abridged.service.text.likeness import (
     EVIDENCE_VALUE,
     PLACES,
@@ -33,7 +32,7 @@ from abridged.service.text.likeness import (
 from abridged.service.text.mentions import mentions
 from abridged.service.text.sentences import parts_of, without_quotations
 from abridged.service.text.standing import Act, evidence_in, words_of_writer
-from bench.quality.superseding import Conversation, conversations, names
+from bench.quality.superseding import Conversation, conversations
 from bench.quality.written import written_chats
 
 ROOT = Path(__file__).parents[1]
@@ -130,16 +129,12 @@ def signs_of(one: Conversation, model_for: Callable[[str], Likeness]) -> Iterato
     """The signs of all candidates in a conversation."""
     standing = StandingValues()
     for m in one.messages:
-        odds_of = partial(odds_of_change, model_for(m.message.content))
+        model = model_for(m.message.content)
         for mention in mentions(m.message.content, said=True):
-            stated = stated_by(mention, m.number)
+            stated = stated_by(mention, m.number, told_by(mention.words.sentence, model))
             if not mention.words.supposed:
-                for key, signs in standing.candidates(stated, odds_of):
-                    is_one = any(
-                        pair.is_replaced and names(key, pair.old_value) and names(stated.key, pair.new_value)
-                        for pair in one.pairs
-                    )
-                    yield list(enumerate(signs)), is_one
+                for key, signs in standing.candidates(stated):
+                    yield list(enumerate(signs)), one.is_replaced(key, by=stated.key)
             if not mention.words.dropped:
                 standing.stands(stated)
 
@@ -167,7 +162,7 @@ def fitted(examples: Sequence[Example], places: int, rate: float = RATE) -> tupl
     for _ in range(EPOCHS):
         drawn.shuffle(examples)
         for found, is_one in examples:
-            odds = bias + sum(weights[at] * value for at, value in found)
+            odds = bias + math.fsum(weights[at] * value for at, value in found)
             error = 1 / (1 + math.exp(-max(-30.0, odds))) - is_one
             if abs(error) < ENOUGH:
                 continue

@@ -6,6 +6,7 @@ and its value. A dozen lines make a conversation: first all the earlier sentence
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -36,6 +37,11 @@ class Conversation(NamedTuple):
 
     pairs: list[Pair]
     messages: list[MessageAppended]
+
+    def is_replaced(self, old: str, *, by: str) -> bool:
+        """Return whether a pair replaces one value by the other, both as they are found."""
+        replaced = (pair for pair in self.pairs if pair.is_replaced)
+        return any(names(old, pair.old_value) and names(by, pair.new_value) for pair in replaced)
 
 
 class Superseded(NamedTuple):
@@ -71,12 +77,13 @@ def superseded_read(folder: Path) -> Superseded:
 def names(key: str, value: str) -> bool:
     """Return whether a value that was found, case folded, is the one of a line, with a word more or less around its
     number."""
-    value = value.casefold()
-    return key == value or ((key in value or value in key) and _has_digit(key) and _has_digit(value))
+    shorter, longer = sorted((key, value.casefold()), key=len)
+    return key == value.casefold() or (any(map(str.isdigit, shorter)) and _has_whole(longer, shorter))
 
 
-def _has_digit(text: str) -> bool:
-    return any(map(str.isdigit, text))
+def _has_whole(text: str, part: str) -> bool:
+    """Return whether a text has a part, and not within a number."""
+    return re.search(rf"(?<![0-9])(?<![0-9][.,:]){re.escape(part)}(?![.,:]?[0-9])", text) is not None
 
 
 def _appended(number: int, text: str) -> MessageAppended:

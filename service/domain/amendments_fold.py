@@ -82,8 +82,9 @@ def after_way_back(state: Conversation, event: WayBackEvent, originals: Iterable
     if isinstance(event, MessagesRedacted):
         return _after_redaction(after, event)
     rules = after.rules.restricted(lambda number: not covers(after.removed, number), around_rules(after))
+    is_shown_otherwise = rules.shown != after.rules.shown
     after = after._replace(rules=rules)
-    if isinstance(event, SummaryRevoked | ConversationRewound):
+    if is_shown_otherwise or isinstance(event, SummaryRevoked | ConversationRewound):
         return after._replace(ledger=_ledger_after(after))
     return after
 
@@ -110,7 +111,7 @@ def _after_redaction(state: Conversation, event: MessagesRedacted) -> Conversati
 
 
 def _ledger_after(after: Conversation) -> Ledger:
-    """The ledger of what records in use still cover. A pin changes nothing: the ledger may name what it says, too."""
+    """The ledger of what records in use still cover: pinned messages, too."""
     covered = without(live_coverage(after), after.removed)
     return after.ledger.restricted(
         lambda number: covers(covered, number),

@@ -13,9 +13,8 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from abridged.service.domain.standing_values import MEASURED
 from abridged.service.domain.tokens import TokenSource, calibrated_tokens
-from abridged.service.text.identifiers import VALUES, IdentifierKind
+from abridged.service.text.identifiers import MEASURED, VALUES, IdentifierKind
 from abridged.service.text.rows import OF, column_of
 from abridged.service.text.words import is_spaceless, word_keys
 
@@ -353,7 +352,7 @@ def _fitted(
     for entry in ranked:
         after = tokens + _least_tokens(entry, groups)
         most = limit_tokens * NOISE_SHARE if _is_noise(entry) and not entry.is_fact else limit_tokens
-        is_hidden = _is_nameless_noise(entry) if entry.is_fact else entry.replaced_by
+        is_hidden = _is_nameless_noise(entry) if entry.is_fact else bool(entry.replaced_by)
         if is_hidden or after > most or _is_said(entry, said):
             others.append(entry)
             continue
@@ -451,7 +450,7 @@ def _is_noise(entry: LedgerEntry) -> bool:
 
 def _is_nameless_noise(fact: LedgerEntry) -> bool:
     """Return whether it is a quantity of rows that no word names: writers of chats noted none of 31 such as a fact."""
-    return _is_noise(fact) and fact.kind in MEASURED and not fact.context
+    return fact.use is Use.TOOL and fact.kind in MEASURED and not fact.context
 
 
 def _need(entry: LedgerEntry, newest: int) -> float:

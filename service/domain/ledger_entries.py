@@ -14,11 +14,10 @@ from typing import Final
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.ledger import NUMBERS_MAX, Ledger, LedgerEntry, Replaced, Use
 from abridged.service.domain.message import Message, Role
-from abridged.service.domain.standing_values import MEASURED, StandingValues, Stated, counts_up, form_of
+from abridged.service.domain.standing_values import StandingValues, Stated, Told, counts_up, shape_of, told_by
 from abridged.service.text.envelope import unwrap_envelope
-from abridged.service.text.identifiers import SERIES_MIN, IdentifierKind, serial
+from abridged.service.text.identifiers import MEASURED, SERIES_MIN, IdentifierKind, serial
 from abridged.service.text.mentions import Mention, mentions
-from abridged.service.text.phrases import Phrase, has_phrase
 from abridged.service.text.rows import column_of
 from abridged.service.text.values import is_listing
 from abridged.service.text.words import word_keys
@@ -33,7 +32,7 @@ READ_CHARS_MAX: Final = 2_000
 """A longer result of a tool has a value in every line, so that only identifiers count."""
 
 LISTED_MIN: Final = 3
-"""Values of one form in one message that make a list: each is of a thing of its own."""
+"""Values of one shape in one message that make a list: each is of a thing of its own."""
 
 _DENSE_SHARE: Final = 0.04
 """Identifiers a word. No long message of people in meetings has one in a hundred words; half of those by which a coding
@@ -100,12 +99,10 @@ def found_in(
     return list(own.values()), tuple(Replaced(key, number) for key, number in reading.replaced.items())
 
 
-def stated_by(mention: Mention, number: int, *, is_listed: bool = False) -> Stated:
-    """The value that a mention in message `number` states."""
-    words = mention.words
-    return Stated(
-        mention.text.casefold(), mention.kind, words.about, word_keys(words.name), number, words.sentence, is_listed
-    )
+def stated_by(mention: Mention, number: int, told: Told | None, *, is_listed: bool = False) -> Stated:
+    """The value that a mention in message `number` states, in a sentence with these signs."""
+    about, named = mention.words.about, word_keys(mention.words.name)
+    return Stated(mention.text.casefold(), mention.kind, about, named, number, told, is_listed)
 
 
 class _Reading:
@@ -119,11 +116,13 @@ class _Reading:
         self._named_at: dict[str, int] = {}
         self._standing = StandingValues()
         self._followed: dict[str, str] = {}
+        shapes = Counter((entry.numbers[-1], shape_of(entry.key)) for entry in ledger.entries)
         for entry in sorted(ledger.entries, key=lambda entry: entry.numbers[-1]):
-            self._named_at[entry.key] = entry.numbers[-1]
+            number, words = entry.numbers[-1], word_keys(entry.context)
+            self._named_at[entry.key] = number
             if not entry.replaced_by:
-                words = word_keys(entry.context)
-                self._standing.stands(Stated(entry.key, entry.kind, words, words, entry.numbers[-1]))
+                is_listed = shapes[number, shape_of(entry.key)] >= LISTED_MIN
+                self._standing.stands(Stated(entry.key, entry.kind, words, words, number, is_listed=is_listed))
 
     def read(self, m: MessageAppended) -> None:
         """Read one message; they come in order."""
@@ -139,12 +138,14 @@ class _Reading:
             by, is_data = Use.TOOL if is_handed_on else use, is_data or is_handed_on
             # The model chooses what a call names, so calls count rows only within one of them.
             rows = serial(mention.text for mention in named) if use is Use.CALL else frozenset()
-            forms = Counter(form_of(mention.text.casefold()) for mention in {one.text: one for one in named}.values())
+            shapes = Counter(map(shape_of, {mention.text.casefold() for mention in named}))
+            told = {sentence: told_by(sentence) for sentence in {mention.words.sentence for mention in named} - {""}}
             for mention in named:
                 self._heard(mention, m.number, use)
                 if by is not Use.TOOL or _is_worth_a_place(mention):
-                    is_listed = forms[form_of(mention.text.casefold())] >= LISTED_MIN
-                    stated = stated_by(mention, m.number, is_listed=is_listed)
+                    is_listed = shapes[shape_of(mention.text.casefold())] >= LISTED_MIN
+                    signs = told.get(mention.words.sentence)
+                    stated = stated_by(mention, m.number, signs, is_listed=is_listed)
                     self._named(mention, stated, by, is_data=is_data or mention.text in rows)
         if len(self.found) > 2 * FOUND_MAX:
             self._forget()
@@ -197,7 +198,7 @@ class _Reading:
             for gone in filter(None, (old, named, key if words.dropped else "")):
                 self._give_way(gone, number)
                 self._followed.pop(gone, None)
-            if old and named != old and counts_up(old, key) and not has_phrase(words.sentence, Phrase.CORRECTS):
+            if old and named != old and counts_up(old, key) and not (stated.told and stated.told.says):
                 self._followed[old] = key
         if not words.dropped:
             self._standing.stands(stated)

@@ -2,7 +2,7 @@
 
 Nobody says `the batch cap, formerly 6,144 rows, is 4,096 rows`; people say `let's make the batch cap 4,096`. The module
 therefore weighs the signs that two values are of one thing: words that both have around them and few other values have,
-a form that they share, and a sentence that reads as if it gave a thing another value. All weights are trained on pairs
+a shape that they share, and a sentence that reads as if it gave a thing another value. All weights are trained on pairs
 of values by writers who had not seen the code (docs/adr/0088).
 """
 
@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
+from math import fsum
 from operator import mul
 from typing import Final, NamedTuple
 
@@ -24,8 +25,8 @@ from abridged.service.text.sentences import without_quotations
 from abridged.service.text.words import is_spaceless
 
 SUPERSEDED_FROM: Final = 0.3
-"""The log odds from which on a value supersedes another. Among the pairs of the training twice as many only look like a
-change as in chats, so the share that is right is higher there."""
+"""The log odds from which on a value supersedes another. Half of the pairs of the training only look like a change; in
+chats fewer values do, so that more of what is found is right."""
 
 SUPERSEDES: Final = "supersedes"
 """The name of the weights of a sentence that gives a thing another value."""
@@ -37,22 +38,27 @@ _WORDS_MAX: Final = 4.0
 _ODDS_MAX: Final = 3.0
 """Bounds of two signs: no single sign decides."""
 
-_UNIT_LETTERS_MIN: Final = 2
-"""Letters that two values have in common as units of measure do, and as names do."""
-
-MEASURED: Final = frozenset({IdentifierKind.AMOUNT, IdentifierKind.DATE, IdentifierKind.NUMBER})
-"""Kinds whose letters are units, which name nothing."""
+_LETTERS_MIN: Final = 2
+"""Letters from which on two values have a unit or a name in common."""
 
 _UNITED: Final = frozenset({IdentifierKind.AMOUNT, IdentifierKind.NUMBER})
 """Kinds of which a value in one unit rarely supersedes one in another: `5 °C` no `40 kg`."""
 
 _FOLLOWED_MAX: Final = 16
-"""Values that one word is followed to, and one form: one that more values have names none of them."""
+"""Values that one word, or one shape, is followed to: the newest. A word of as many names none of them."""
 
 _NUMBER: Final = re.compile(r"[0-9][0-9.,:]*")
 _LETTER: Final = re.compile(r"[^\W\d_]+")
 _SPACES: Final = re.compile(r"\s+")
 _COUNTED: Final = re.compile(r"(.*?)([0-9]{1,9})", re.ASCII | re.DOTALL)
+
+
+class Told(NamedTuple):
+    """The signs in a sentence that it gives a thing another value: the log odds by its words, and 1.0 for a phrase of
+    change."""
+
+    change: float
+    says: float
 
 
 class Stated(NamedTuple):
@@ -64,8 +70,8 @@ class Stated(NamedTuple):
         about: The keys of the words near it.
         named: The ones of these that name it.
         number: The message.
-        sentence: The sentence; empty where nobody said one, so that it supersedes nothing.
-        is_listed: True if it is one of several of its form there, as in a list of offers.
+        told: The signs in its sentence; None where nobody said one, so that it supersedes nothing.
+        is_listed: True if it is one of several of its shape there, as in a list of offers.
     """
 
     key: str
@@ -73,7 +79,7 @@ class Stated(NamedTuple):
     about: frozenset[str]
     named: frozenset[str]
     number: int
-    sentence: str = ""
+    told: Told | None = None
     is_listed: bool = False
 
 
@@ -84,7 +90,7 @@ class Signs(NamedTuple):
     share: float
     named: float
     kind: float
-    form: float
+    shape: float
     letters: float
     units: float
     prefix: float
@@ -98,18 +104,11 @@ class Signs(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """A value's looks: its letters with 9 for each number, these with A for each word, and the letters alone."""
+    """A value with 9 for each number, this with A for each word, and its letters alone."""
 
+    pattern: str
+    shape: str
     letters: str
-    form: str
-    units: str
-
-
-class _Told(NamedTuple):
-    """The signs of a sentence: its odds of a change, and whether it says so."""
-
-    change: float
-    says: float
 
 
 class _Standing:
@@ -123,25 +122,13 @@ class _Standing:
         self.is_listed = False
 
 
-def change_odds(sentence: str) -> float:
-    """The log odds by which a sentence reads as if it gave a thing another value; 0 for none."""
-    return odds_of_change(likeness_to(SUPERSEDES), sentence)
-
-
-def odds_of_change(model: Likeness, sentence: str) -> float:
-    """The same by any model."""
-    places = places_of(without_quotations(sentence))
-    return model.of_words(places) if places else 0.0
-
-
 class StandingValues:
     """The values that hold, by what they look like and by the words around them. Each takes time by its words alone."""
 
     def __init__(self) -> None:
         self._values: dict[str, _Standing] = {}
         self._by_word: dict[str, dict[str, None]] = defaultdict(dict)
-        self._by_form: dict[str, dict[str, None]] = defaultdict(dict)
-        self._read, self._told = "", _Told(0.0, 0.0)
+        self._by_shape: dict[str, dict[str, None]] = defaultdict(dict)
 
     def stands(self, one: Stated) -> None:
         """A value holds from this message on."""
@@ -153,7 +140,7 @@ class StandingValues:
             _follow(self._by_word[word], one.key)
         known.about |= one.about
         known.named |= one.named
-        _follow(self._by_form[known.form.form], one.key)
+        _follow(self._by_shape[known.form.shape], one.key)
 
     def falls(self, key: str) -> None:
         """A value holds no longer."""
@@ -161,25 +148,25 @@ class StandingValues:
         if known is not None:
             for word in known.about:
                 self._by_word[word].pop(key, None)
-            self._by_form[known.form.form].pop(key, None)
+            self._by_shape[known.form.shape].pop(key, None)
 
     def superseded_by(self, one: Stated) -> str:
         """The value of an earlier message that this one most likely supersedes; empty if none is likely to be."""
         bias, weights = _weights()
         best, most = "", SUPERSEDED_FROM - bias
         for key, signs in self.candidates(one):
-            odds = sum(map(mul, signs, weights))
+            odds = fsum(map(mul, signs, weights))
             if odds >= most:
                 best, most = key, odds
         return best
 
-    def candidates(self, one: Stated, odds_of: Callable[[str], float] = change_odds) -> Iterator[tuple[str, Signs]]:
-        """The values of earlier messages that share a word or the form with this one, each with the signs that this one
-        supersedes it; a value in a list supersedes none, nor does a list's value give way."""
-        if one.is_listed or not one.sentence:
+    def candidates(self, one: Stated) -> Iterator[tuple[str, Signs]]:
+        """The values of earlier messages that share a word or the shape with this one, each with the signs that this
+        one supersedes it; a value in a list supersedes none, nor does a list's value give way."""
+        if one.told is None or one.is_listed:
             return
         form = _form_of(one.key)
-        alike = self._by_form.get(form.form, {})
+        alike = self._by_shape.get(form.shape, {})
         shared: dict[str, float] = dict.fromkeys(alike, 0.0)
         # In one order, so that equal evidence always names the same value.
         for word in sorted(one.about):
@@ -188,21 +175,23 @@ class StandingValues:
                 telling = (_PART_WEIGHT if is_spaceless(word) else 1.0) * len(followed) ** -0.5
                 for key in followed:
                     shared[key] = shared.get(key, 0.0) + telling
-        if not shared:
-            return
         rare = 1 / (1 + len(alike))
-        if self._read != one.sentence:
-            odds, says = odds_of(one.sentence), has_phrase(one.sentence, Phrase.CORRECTS)
-            self._read, self._told = one.sentence, _Told(max(-_ODDS_MAX, min(odds, _ODDS_MAX)), float(says))
         for key, words in shared.items():
             known = self._values[key]
             if key != one.key and known.number < one.number and not known.is_listed:
-                yield key, _signs(one, form, key, known, min(words, _WORDS_MAX), rare, self._told)
+                yield key, _signs(one, one.told, form, key, known, min(words, _WORDS_MAX), rare)
 
 
-def form_of(key: str) -> str:
+def told_by(sentence: str, model: Likeness | None = None) -> Told:
+    """The signs in a sentence, by this model or by the one that the whole training has made."""
+    places = places_of(without_quotations(sentence))
+    odds = (model or likeness_to(SUPERSEDES)).of_words(places) if places else 0.0
+    return Told(max(-_ODDS_MAX, min(odds, _ODDS_MAX)), float(has_phrase(sentence, Phrase.CORRECTS)))
+
+
+def shape_of(key: str) -> str:
     """The looks of a value, whatever its numbers and words are."""
-    return _form_of(key).form
+    return _form_of(key).shape
 
 
 def counts_up(before: str, after: str) -> bool:
@@ -211,18 +200,19 @@ def counts_up(before: str, after: str) -> bool:
     return one is not None and other is not None and one[1] == other[1] and int(other[2]) - int(one[2]) == 1
 
 
-def _signs(new: Stated, form: _Form, key: str, old: _Standing, words: float, rare: float, told: _Told) -> Signs:
+def _signs(new: Stated, told: Told, form: _Form, key: str, old: _Standing, words: float, rare: float) -> Signs:
     fewest = max(1, min(len(new.about), len(old.about)))
-    letters = float(old.form.letters == form.letters and len(form.units) >= _UNIT_LETTERS_MIN)
+    letters = float(old.form.pattern == form.pattern and len(form.letters) >= _LETTERS_MIN)
     prefix = _prefix(key, new.key) / max(len(key), len(new.key))
+    have_units = new.kind in _UNITED and "" not in (form.letters, old.form.letters)
     return Signs(
         words=words,
         share=len(new.about & old.about) / fewest,
         named=float(not new.named.isdisjoint(old.named)),
         kind=float(old.kind is new.kind),
-        form=float(old.form.form == form.form),
+        shape=float(old.form.shape == form.shape),
         letters=letters,
-        units=float(new.kind in _UNITED and "" not in (form.units, old.form.units) and form.units != old.form.units),
+        units=float(have_units and form.letters != old.form.letters),
         prefix=prefix,
         rare=rare,
         counts=float(counts_up(key, new.key)),
@@ -237,12 +227,12 @@ def _signs(new: Stated, form: _Form, key: str, old: _Standing, words: float, rar
 @cache
 def _weights() -> tuple[float, tuple[float, ...]]:
     """The bias, and the weights of the signs in their order."""
-    read = json.loads(files("abridged.service.text").joinpath("supersedes.json").read_text(encoding="utf-8"))
+    read = json.loads(files("abridged.service.text").joinpath(f"{SUPERSEDES}.json").read_text(encoding="utf-8"))
     return read["bias"], tuple(read[sign] for sign in Signs._fields)
 
 
 def _follow(followed: dict[str, None], key: str) -> None:
-    """Follow a word, or a form, to the newest values that have it."""
+    """Follow a word, or a shape, to the newest values that have it."""
     followed.pop(key, None)
     followed[key] = None
     if len(followed) > _FOLLOWED_MAX:
@@ -250,8 +240,8 @@ def _follow(followed: dict[str, None], key: str) -> None:
 
 
 def _form_of(key: str) -> _Form:
-    letters = _NUMBER.sub("9", key)
-    return _Form(letters, _SPACES.sub("", _LETTER.sub("A", letters)), "".join(_LETTER.findall(letters)))
+    pattern = _NUMBER.sub("9", key)
+    return _Form(pattern, _SPACES.sub("", _LETTER.sub("A", pattern)), "".join(_LETTER.findall(pattern)))
 
 
 def _prefix(one: str, other: str) -> int:

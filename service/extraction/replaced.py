@@ -79,11 +79,9 @@ def superseding(text: str, superseded: Mapping[str, int]) -> int:
 
     A text that names another value of its kind, or speaks of a change, tells what became of the value.
     """
-    if not superseded or has_phrase(text, Phrase.CORRECTS):
-        return 0
-    named = list(mentions(text, said=True))
+    named = list(mentions(text, said=True)) if superseded else []
     held = {one.kind for one in named if one.text.casefold() not in superseded}
-    gone = (one for one in named if one.kind not in held)
+    gone = (one for one in named if one.kind not in held and not has_phrase(one.words.sentence, Phrase.CORRECTS))
     return max((superseded.get(one.text.casefold(), 0) for one in gone), default=0)
 
 

@@ -54,6 +54,9 @@ VALUES: Final = frozenset(
 """Kinds of which a thing has one value at a time: a newer one replaces the older. They say little without the
 words before them."""
 
+MEASURED: Final = frozenset({IdentifierKind.AMOUNT, IdentifierKind.DATE, IdentifierKind.NUMBER})
+"""Kinds whose letters are units, which name nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Identifier:

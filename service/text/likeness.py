@@ -1,7 +1,7 @@
 """Weighs how much a sentence looks like those that do one thing: a linear model over its words and characters.
 
-A list of phrases knows the forms that its author thought of. A model has weighed the words of some 37,000
-labelled sentences of eight languages (`bench/written/sentences`, by `scripts/gen-weights`).
+A list of phrases knows the forms that its author thought of. A model has weighed the words of thousands of sentences of
+eight languages (`bench/written/sentences` and `bench/written/seen/values`, by `scripts/gen-weights`).
 
 The weights lie in one table at the hashes of the features, after Weinberger et al., "Feature Hashing for Large Scale
 Multitask Learning" (2009): the table needs no vocabulary, and few of a sentence's features share a place with others.

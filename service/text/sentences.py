@@ -55,15 +55,22 @@ _SOUND: Final = re.compile(r"(?:^|(?<=\s))\{[a-z]{2,20}\}(?=[\s.,?!]|$)")
 _BRACKETED: Final = re.compile(r"\((?=[^()]*[:/\\\d])[^()]*\)|\[[^\[\]]*\]|[\w./~-]{1,40}[$#%>]")
 """A whole line in brackets from a program or a transcriber: a place, a state, a shell prompt."""
 
+_NUMBERED: Final = r"\d{1,6}:(?![\d ])|\S{1,200}\.\w{1,6}:\d{1,6}(?::\d{1,6})?: "
+"""A line with its number, or with that of the line of a file that it is about."""
+
 _LISTING: Final = re.compile(
     r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d\S* .{0,20}?\[?[A-Z]{4,8}\]?[: ]|[A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d \S+ \S+:"
     r"|\[?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL)\]?[: ]"
     r"|(?=.{0,60}\d\d:\d\d:\d\d).{0,60}(?:\b(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL|WARNUNG|FEHLER"
     r"|AVISO|ERREUR)\b|\[\w{2,8}\])|(?:\S* )?\w+=\S+ \w+=\S"
-    r"|\d{1,6}:(?![\d ])|\d{1,6}: {2,}|\d{1,6}:$|\S{1,200}\.\w{1,6}:\d{1,6}(?::\d{1,6})?: "
+    rf"|{_NUMBERED}|\d{{1,6}}: {{2,}}|\d{{1,6}}:$"
     r"|(?:from \S{1,80} )?import [\w.*, ]{1,80}$|(?:def|class) \w{1,80}[(:]|(?:return|raise|assert) \S{0,80}[(\[=]"
     r"|#(?:include|define) |File \"|Traceback \(|[\w.\[\]'\"]{1,80} ?[-+*/|&:]?= ?[^=]|[\w.]{1,80}\(.{0,300}\)[;:,]?$"
 )
+_NUMBERED_LINE: Final = re.compile(_NUMBERED)
+_PROSE_WORDS_MIN: Final = 3
+"""Fewer words say nothing that a semicolon could end."""
+
 _QUOTATION: Final = re.compile(
     r"[\"\u201c\u201e][^\"\u201c\u201d\u201e]{1,200}[\"\u201d\u201c]|\u00ab[^\u00ab\u00bb]{1,200}\u00bb|[\u300c\u300e][^\u300d\u300f]{1,200}[\u300d\u300f]"
 )
@@ -212,7 +219,7 @@ def _unwrapped(prose: str) -> Iterator[str]:
             continue
         if held:
             yield held
-        held = "" if is_code(line) or _BRACKETED.fullmatch(line) else line
+        held = "" if _is_code(line) or _BRACKETED.fullmatch(line) else line
     if held:
         yield held
 
@@ -220,7 +227,7 @@ def _unwrapped(prose: str) -> Iterator[str]:
 def _continues(held: str, line: str) -> bool:
     """Return whether a wrapped line goes on: in lower case, after a word that ends no sentence, or in a clause of
     capitals. A statement of a program continues no prose."""
-    if is_code(line) and _STATEMENT.search(line):
+    if _is_code(line) and _STATEMENT.search(line):
         return False
     return line[:1].islower() or _broken_off().search(held) is not None or (held.isupper() and line.isupper())
 
@@ -237,11 +244,20 @@ def _broken_off() -> re.Pattern[str]:
     return re.compile(rf"{_CUT_OFF}|\b(?:{'|'.join(sorted(words_of(Words.UNFINISHED)))})$", re.IGNORECASE)
 
 
-def is_code(line: str) -> bool:
+def _is_code(line: str) -> bool:
     """Return whether a line is source code, part of a listing, or of a stack trace."""
     if _LISTING.match(line) or line.endswith(("{", "}", ";")):
         return True
     return not line.endswith((".", "?", "!")) and len(_SYMBOLS.findall(line)) > _SYMBOLS_SHARE_MAX * len(line)
+
+
+def is_of_program(sentence: str) -> bool:
+    """Return whether a sentence is a statement of a program, a line of a numbered listing, or a compiler's message: a
+    person's list may end its items in semicolons, too."""
+    if _NUMBERED_LINE.match(sentence):
+        return True
+    is_alone = sentence.isascii() and len(sentence.split()) < _PROSE_WORDS_MIN
+    return sentence.endswith(("{", "}", ";")) and (is_alone or _STATEMENT.search(sentence) is not None)
 
 
 def _of_line(line: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from abridged.service.text.likeness import likeness_to, places_of
 from abridged.service.text.phrases import Phrase, has_phrase, section_of
 from abridged.service.text.secrets import mask_secrets
-from abridged.service.text.sentences import is_code, is_question, parts_of, terms_of, without_quotations
+from abridged.service.text.sentences import is_of_program, is_question, parts_of, terms_of, without_quotations
 
 RULE_CHARS_MAX: Final = 240
 """A longer sentence has words of every kind by chance."""
@@ -107,7 +107,7 @@ def statements(text: str) -> Iterator[Statement]:
         return
     prose = "\n".join(text.split("```")[::2])
     for before, sentence in pairwise(("", *parts_of(prose))):
-        if len(sentence) > RULE_CHARS_MAX or sentence.startswith((">", "#")) or is_code(sentence):
+        if len(sentence) > RULE_CHARS_MAX or sentence.startswith((">", "#")) or is_of_program(sentence):
             continue
         own = words_of_writer(sentence)
         places = places_of(own)

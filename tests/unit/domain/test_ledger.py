@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from abridged.service.domain.events import (
     MessageAppended,
+    MessagesPinned,
     MessagesRedacted,
+    MessagesUnpinned,
     RulesDropped,
     SummaryRevoked,
 )
@@ -211,6 +213,21 @@ def test_values_of_a_series_do_not_replace_each_other(count):
     expected = [*range(2, count + 1), 0]
     assert replaced(rows) == (expected if count < 4 else [0] * count)
     assert replaced(changes) == expected
+
+
+@pytest.mark.parametrize(
+    ("offers", "is_replaced"), [("120 EUR and 140 EUR", True), ("120 EUR, 140 EUR and 160 EUR", False)]
+)
+def test_a_list_of_offers_is_not_replaced_in_one_pass_or_in_two(offers, is_replaced):
+    """Three values of one shape in a message are of three things."""
+    messages = said_by_user(f"The hotel has rooms at {offers}.", "The hotel rooms went up to 150 EUR.")
+    _, at_once = found_in(messages, (), NO_LEDGER)
+
+    found, _ = found_in(messages[:1], (), NO_LEDGER)
+    first = NO_LEDGER.after(LedgerFinds(tuple(one.entry() for one in found), (), ROOM, ROOM))
+    _, later = found_in(messages[1:], (), first)
+
+    assert (bool(at_once), bool(later)) == (is_replaced, is_replaced)
 
 
 def test_a_value_that_is_said_again_begins_no_series():
@@ -476,6 +493,21 @@ def test_a_standing_rule_is_not_repeated_by_the_ledger():
     dropped = evolve(state, RulesDropped((RuleName(4, "Always name OPS-1."),)), 0)
     redacted = evolve(state, MessagesRedacted((4,), finds=facts), 0, messages)
     assert all(set(texts(one.ledger)) == {"OPS-1", "OPS-2"} for one in (dropped, redacted))
+
+
+def test_a_value_of_a_rule_is_a_fact_while_a_pin_takes_the_rule_out_of_the_window():
+    """The window has the rule's message then, and the rule again afterwards."""
+    messages = [appended(number) for number in range(1, 81)]
+    requested = having(OPEN, *messages[:79]).when(append(messages[79]), Policy())
+    rules = RuleFinds((FoundRule("Always name OPS-1.", 4, 10),), (), ROOM)
+    passed = completed(only_plan(requested.events))
+    state = evolve(
+        requested.after, replace(passed, finds=LedgerFinds((entry("OPS-1", 3),), (), ROOM, ROOM), rules=rules), 0
+    )
+
+    pinned = evolve(state, MessagesPinned((4,)), 0, messages)
+    unpinned = evolve(pinned, MessagesUnpinned((4,)), 0, messages)
+    assert [texts(one.ledger) for one in (state, pinned, unpinned)] == [[], ["OPS-1"], []]
 
 
 def test_rows_of_a_tools_table_take_no_place():

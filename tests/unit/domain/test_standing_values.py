@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from abridged.service.domain.standing_values import StandingValues, Stated, change_odds
+from abridged.service.domain.standing_values import StandingValues, Stated, Told, told_by
 from abridged.service.text.identifiers import IdentifierKind
 from tests.support.growth import grows_linearly
 
@@ -12,11 +12,12 @@ AMOUNT, CODE = IdentifierKind.AMOUNT, IdentifierKind.CODE
 WORDS = frozenset({"retry", "budge"})
 
 
-def stated(
-    key: str, kind: IdentifierKind, words: frozenset[str], number: int = 9, sentence: str = "The value is this."
-) -> Stated:
-    """A value that these words name."""
-    return Stated(key, kind, words, words, number, sentence)
+SAID = Told(0.0, 0.0)
+
+
+def stated(key: str, kind: IdentifierKind, words: frozenset[str], number: int = 9, told: Told | None = SAID) -> Stated:
+    """A value that these words name, in a sentence with these signs."""
+    return Stated(key, kind, words, words, number, told)
 
 
 def standing(*values: tuple[str, IdentifierKind, frozenset[str]]) -> StandingValues:
@@ -60,10 +61,11 @@ def test_a_value_of_another_thing_supersedes_none(key, kind, words):
 def test_a_sentence_that_gives_another_value_speaks_for_it(changing, telling):
     """Other words, or none, leave the decision to the sentence."""
     made = standing(("14:20", IdentifierKind.TIME, frozenset({"review"})))
+    told = [told_by(sentence) for sentence in (changing, telling)]
 
-    assert change_odds(changing) > 0 > change_odds(telling)
-    signs = [dict(made.candidates(stated("16:45", IdentifierKind.TIME, WORDS, 9, s))) for s in (changing, telling)]
-    assert signs[0]["14:20"].change > 0 > signs[1]["14:20"].change
+    assert told[0].change > 0 > told[1].change
+    values = [stated("16:45", IdentifierKind.TIME, frozenset({"course"}), told=Told(odds, 0.0)) for odds in (3.0, -3.0)]
+    assert [made.superseded_by(value) for value in values] == ["14:20", ""]
 
 
 def test_values_of_one_message_do_not_supersede_each_other():
@@ -98,7 +100,7 @@ def test_a_value_that_nobody_said_in_a_sentence_supersedes_none():
     """A long text is not read as sentences."""
     made = standing(("30 min", AMOUNT, WORDS))
 
-    assert made.superseded_by(stated("45 min", AMOUNT, WORDS, sentence="")) == ""
+    assert made.superseded_by(stated("45 min", AMOUNT, WORDS, told=None)) == ""
 
 
 def test_a_value_that_fell_is_not_superseded_again():

@@ -20,6 +20,7 @@ from abridged.service.domain.record import (
 )
 from abridged.service.extraction.extract import Extract, extract
 from abridged.service.extraction.passages import SENTENCES_MAX, gathered
+from abridged.service.extraction.replaced import superseding
 from abridged.service.grounding.claims import evidence_of, survival, texts_of
 from abridged.service.grounding.draft import Problem, check_record
 from abridged.service.text.sentences import CLIP_CHARS_MAX
@@ -418,3 +419,9 @@ def test_what_an_extract_takes_over_keeps_the_messages_that_the_earlier_record_n
         crane: (21,),
         audit: (22,),
     }
+
+
+def test_a_superseded_value_is_told_unless_its_own_sentence_speaks_of_the_change():
+    """A change beside it is of another thing."""
+    assert superseding("The port is 8443. The deadline was moved to 9 May.", {"8443": 5}) == 5
+    assert superseding("It is no longer 8443, but another port.", {"8443": 5}) == 0

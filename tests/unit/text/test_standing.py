@@ -167,6 +167,17 @@ def test_the_output_of_a_program_lays_down_no_rule(line):
     assert rules_in(f"{rule}\n\n{line}") == [rule]
 
 
+@pytest.mark.parametrize("end", [";", ",", ""])
+def test_a_list_of_rules_may_have_semicolons(end):
+    """A statement of a program has more than a semicolon."""
+    rules = [
+        f"- never push to main without asking me first{end}",
+        f"- ERROR handling: always raise, never swallow{end}",
+    ]
+
+    assert rules_in("\n".join(rules)) == rules
+
+
 def test_reading_takes_linear_time():
     """Ten times the messages take about ten times as long, whatever their text."""
 
