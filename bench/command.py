@@ -9,14 +9,13 @@ import platform
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 
-from abridged.observability.logs import LogSettings, configure_logs
 from abridged.service.version import VERSION
 from bench.figures import as_plain, table_rows
 
@@ -125,9 +124,7 @@ def bench(
     if not set(ALONE).isdisjoint(only):
         if json_path is not None or len(only) > 1:
             raise click.UsageError(f"--only {only[0]} stands alone: its figures have no rounds")
-        with ExitStack() as logs:
-            logs.callback(configure_logs(LogSettings(level="error", style="auto", content=False), sys.stderr))
-            _print_counted(only[0], data, model, address)
+        _print_counted(only[0], data, model, address)
         return
     if (needy := IN_DATABASE.intersection(only)) and not database:
         raise click.UsageError(f"--only {min(needy)} needs a database: name it with --database")
@@ -153,6 +150,9 @@ def bench(
 def _print_counted(what: str, data: Path | None, model: str | None, address: str) -> None:
     """The table of `cost`, `room`, `written`, `extraction`, `growth` or `memory`, the page of `quality`, or the
     section of it of `beam` or `locomo`."""
+    from abridged.observability.logs import LogSettings, configure_logs
+
+    undo = configure_logs(LogSettings(level="error", style="auto", content=False), sys.stderr)
     if what == COST:
         from bench import costs
 
@@ -197,6 +197,7 @@ def _print_counted(what: str, data: Path | None, model: str | None, address: str
             _print(memory.HEADINGS, asyncio.run(memory.rows(Path(folder), progress=_progress)))
     else:
         click.echo(asyncio.run(_quality(data, model, address)))
+    undo()
 
 
 async def _all(rows: AsyncIterator[tuple[str, ...]]) -> list[tuple[str, ...]]:

@@ -8,7 +8,6 @@ import os
 import sys
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.postgres_server import keep_named_server
@@ -18,6 +17,7 @@ _FOREIGN_SETTINGS = ("ABRIDGED_", "OLLAMA_", "OPENAI_", "OTEL_")
 _FOREIGN_VARIABLES = ("SUMMARY_MODEL", "LLM_MODEL", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 # Nobody listens on the discard port, so a sidecar that a test starts without naming a model's host finds none.
 _NO_OLLAMA = "127.0.0.1:9"
+_GC_ALLOCATIONS = 10_000
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True, print_blob=True)
@@ -39,11 +39,9 @@ def pytest_configure() -> None:
     sys.addaudithook(_refuse_other_machines)
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Let the garbage collector pass over the modules and the tests, which takes a twentieth of a run."""
-    gc.collect()
-    gc.freeze()
+    """Collect garbage less often: to look through the modules and the tests takes a twentieth of a run."""
+    gc.set_threshold(_GC_ALLOCATIONS)
 
 
 def _refuse_other_machines(event: str, arguments: tuple[Any, ...]) -> None:
