@@ -47,8 +47,8 @@ test-sidecars: ## four sidecars on one PostgreSQL: 20,000 passes under kills and
 test-outages: ## ten thousand random chats in outages, against the rules alone
 	@OUTAGE_CHATS=10000 scripts/test -q -n 2 tests/unit/domain/test_outages.py
 
-test-histories: ## ten thousand random histories that are revoked, pinned and rewound, two thousand that branch
-	@HISTORIES=10000 BRANCHING_HISTORIES=2000 scripts/test -q -n 2 tests/unit/domain/test_amendments_fold.py tests/integration/test_branching_histories.py
+test-histories: ## ten thousand random chats and histories that are revoked, pinned and rewound, two thousand that branch
+	@SIMULATED_CHATS=10000 HISTORIES=10000 BRANCHING_HISTORIES=2000 scripts/test -q -n 2 tests/unit/domain/test_simulator.py tests/unit/domain/test_amendments_fold.py tests/integration/test_branching_histories.py
 
 test-languages: ## the examples in six languages and their fits, and the table of cases; fetches their packages
 	@scripts/test -q -rs -m languages tests/languages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import sys
@@ -16,6 +17,7 @@ _FOREIGN_SETTINGS = ("ABRIDGED_", "OLLAMA_", "OPENAI_", "OTEL_")
 _FOREIGN_VARIABLES = ("SUMMARY_MODEL", "LLM_MODEL", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 # Nobody listens on the discard port, so a sidecar that a test starts without naming a model's host finds none.
 _NO_OLLAMA = "127.0.0.1:9"
+_GC_ALLOCATIONS = 10_000
 
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", parent=settings.get_profile("default"), derandomize=True, print_blob=True)
@@ -35,6 +37,11 @@ def pytest_configure() -> None:
     os.environ["OPENAI_BASE_URL"] = f"http://{_NO_OLLAMA}/v1"
     settings.load_profile("ci" if os.environ.get("CI") else "default")
     sys.addaudithook(_refuse_other_machines)
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage less often: to look through the modules and the tests takes a twentieth of a run."""
+    gc.set_threshold(_GC_ALLOCATIONS)
 
 
 def _refuse_other_machines(event: str, arguments: tuple[Any, ...]) -> None:

@@ -168,6 +168,6 @@ class GrpcServer:
         # Before gRPC stops: what it has not handed over by then it cancels without a word.
         await self._drain.finish(within_s=grace_s)
         stopped = asyncio.create_task(self._server.stop(FLUSH_S))
-        await asyncio.sleep(GOAWAY_S)
+        await asyncio.wait((stopped,), timeout=GOAWAY_S)
         self._drain.let_go()
         await stopped

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 from abridged.service.domain.message import Role
@@ -54,6 +54,9 @@ _FORBIDDEN: Final = 0.4
 
 _STEM_CHARS: Final = 4
 """Characters that a word has in common with another form of it: `sign` and `signed`."""
+
+_SENTENCES_KEPT: Final = 1_024
+"""Sentences whose clauses are kept: statements are many, and what they are held against is the same few messages."""
 
 _REACH_WORDS: Final = 6
 _HEAD_WORDS: Final = 1
@@ -101,10 +104,13 @@ class _Clause:
     words: Mapping[str, bool]
     negations: int
     heads: frozenset[str]
-    numbers: tuple[int, ...] = ()
     asked: bool = False
     limit: bool = False
     limited: bool = False
+
+
+_Said = tuple[_Clause, tuple[int, ...]]
+"""A clause of the source, and the messages that say it."""
 
 
 def contradicting(statement: str, support: Support, concordance: Concordance) -> tuple[int, ...] | None:
@@ -114,7 +120,7 @@ def contradicting(statement: str, support: Support, concordance: Concordance) ->
         clause
         for sentence in map(folded, parts_of(statement))
         if not _QUESTION.search(sentence)
-        for clause in _clauses(sentence, ())
+        for clause in _clauses(sentence)
     ]
     words = frozenset(word for clause in said for word in clause.words)
     near = (heard.passages for heard in support.heard if heard.share >= _NEAR)
@@ -185,11 +191,11 @@ def _denied(said: Sequence[_Clause], closest: Iterable[Heard], concordance: Conc
     return against[0] if against and other >= _DENIED * same and (not same or other >= _WORDS_MIN) else None
 
 
-def _plain_clauses(sentence: str) -> list[_Clause]:
+def _plain_clauses(sentence: str) -> Sequence[_Clause]:
     """The clauses of a sentence that denies at most once, and for ever."""
-    clauses = list(_clauses(sentence, ()))
+    clauses = _clauses(sentence)
     is_plain = sum(clause.negations for clause in clauses) < 2 and not any(clause.limited for clause in clauses)
-    return clauses if is_plain else []
+    return clauses if is_plain else ()
 
 
 def _of_users(closest: Iterable[Heard], concordance: Concordance) -> Iterator[tuple[Passage, bool]]:
@@ -201,10 +207,10 @@ def _of_users(closest: Iterable[Heard], concordance: Concordance) -> Iterator[tu
             yield reply, True
 
 
-def _opposite(clause: _Clause, others: Sequence[_Clause]) -> tuple[int, ...] | None:
+def _opposite(clause: _Clause, said: Sequence[_Said]) -> tuple[int, ...] | None:
     if len(clause.words) < _WORDS_MIN:
         return None
-    others = [other for other in others if (clause.limit or not other.limited) and (other.limit or not clause.limited)]
+    others = [one for one, _ in said if (clause.limit or not one.limited) and (one.limit or not clause.limited)]
     shares = [_share(clause, other) for other in others]
     least = max(_CLOSE, max(shares, default=0.0) - _BESIDE)
     close = [other for other, share in zip(others, shares, strict=True) if share >= least]
@@ -214,7 +220,7 @@ def _opposite(clause: _Clause, others: Sequence[_Clause]) -> tuple[int, ...] | N
     for word, denied in clause.words.items():
         found = [other.words[word] for other in close if word in other.words]
         if nearest is not None and found and all(other is not denied for other in found):
-            return nearest.numbers
+            return next(numbers for other, numbers in said if other is nearest)
     return None
 
 
@@ -231,7 +237,7 @@ def _share(clause: _Clause, other: _Clause) -> float:
     return len(shared) / len(clause.words)
 
 
-def _source_clauses(passages: Sequence[Passage], words: frozenset[str], concordance: Concordance) -> Iterator[_Clause]:
+def _source_clauses(passages: Sequence[Passage], words: frozenset[str], concordance: Concordance) -> Iterator[_Said]:
     """The clauses of passages in a row, of sentences with one of some words. A question that the next message denies is
     a clause that is denied."""
     numbers = passages[0].numbers
@@ -239,16 +245,21 @@ def _source_clauses(passages: Sequence[Passage], words: frozenset[str], concorda
         if not any(word in sentence for word in words):
             continue
         if not _QUESTION.search(sentence):
-            yield from _clauses(sentence, numbers)
+            yield from ((clause, numbers) for clause in _clauses(sentence))
             continue
         reply = concordance.after(passages[-1])
         opening = folded(reply.text) if reply else ""
         if section_of(Phrase.SAYS_NO).match(opening):
-            for clause in _clauses(sentence, numbers):
-                yield _Clause(dict.fromkeys(clause.words, True), 1, frozenset(clause.words), numbers, asked=True)
+            for clause in _clauses(sentence):
+                yield _Clause(dict.fromkeys(clause.words, True), 1, frozenset(clause.words), asked=True), numbers
 
 
-def _clauses(sentence: str, numbers: tuple[int, ...]) -> Iterator[_Clause]:
+@lru_cache(_SENTENCES_KEPT)
+def _clauses(sentence: str) -> tuple[_Clause, ...]:
+    return tuple(_read_clauses(sentence))
+
+
+def _read_clauses(sentence: str) -> Iterator[_Clause]:
     plain = sentence.replace("\u2019", "'")
     for pattern, other in _OPPOSITES:
         plain = pattern.sub(other, plain)
@@ -269,7 +280,7 @@ def _clauses(sentence: str, numbers: tuple[int, ...]) -> Iterator[_Clause]:
             if words:
                 count = len(found) + turned
                 heads = heads or frozenset(words) if turned else heads
-                yield _Clause(words, count, heads, numbers, limit=limit, limited=limit and bool(count))
+                yield _Clause(words, count, heads, limit=limit, limited=limit and bool(count))
 
 
 @cache

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 from itertools import islice, pairwise
 from math import log
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from abridged.service.domain.message import Message
 from abridged.service.domain.record import EVIDENCE_MAX, SummaryRecord, narrative_of, statements_of
@@ -105,6 +105,9 @@ class _Candidate:
     mask: int
 
 
+_Judged = TypeVar("_Judged")
+
+
 class Concordance:
     """An index of a source's messages by word. `passages` are in the order of the source, the previous record last."""
 
@@ -113,6 +116,7 @@ class Concordance:
         self._postings = postings
         self._common = max(_COMMON_MIN, int(len(passages) * _COMMON_SHARE))
         self._witnesses = Witnesses(passages, self._rarity)
+        self._found: dict[tuple[Callable[..., Any], str], Any] = {}
         self._starts: dict[int, int] = {}
         for place, passage in enumerate(passages):
             self._starts.setdefault(passage.source, place)
@@ -149,6 +153,14 @@ class Concordance:
         if self._names_another(statement, terms, covered) and not self._is_in_another_script(statement, chosen[0]):
             return Support(heard=heard)
         return Support(self._numbers(found.places[0] for found in chosen), supported=True, heard=heard)
+
+    def once(self, judge: Callable[[str, Concordance], _Judged], statement: str) -> _Judged:
+        """Return what `judge` finds about a statement before this source, and call it once for each statement."""
+        asked = (judge, statement)
+        if asked not in self._found:
+            self._found[asked] = judge(statement, self)
+        found: _Judged = self._found[asked]
+        return found
 
     def testimony(self, statement: str, is_outdated: Callable[[str], bool] = lambda _: False) -> Witnessed:
         """Finds what comes nearest to `statement`, and tells whether it proves it. A sentence that is outdated is no

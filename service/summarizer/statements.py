@@ -177,13 +177,13 @@ def narrative_problems(field: str, text: str, concordance: Concordance) -> Itera
     proposed: list[_Numbers] = []
     by_others: list[_Numbers] = []
     for _, sentence in zip(range(_NARRATIVE_SENTENCES_MAX), sentences(text), strict=False):
-        support = concordance.support(sentence)
-        if (against := contradicting(sentence, support, concordance)) is not None:
-            opposed.append(against)
-        elif decides(sentence) and (proposal := only_proposed(sentence, support, concordance)) is not None:
-            proposed.append(proposal)
-        elif (another := said_by_another(sentence, support, concordance)) is not None:
-            by_others.append(another)
+        match concordance.once(_fault, sentence):
+            case ProblemCode.OPPOSITE, against:
+                opposed.append(against)
+            case ProblemCode.ONLY_PROPOSED, proposal:
+                proposed.append(proposal)
+            case ProblemCode.OTHER_SPEAKER, another:
+                by_others.append(another)
     if opposed:
         yield Problem(ProblemCode.OPPOSITE, f"{field} says the opposite of {_messages(opposed)}")
     if proposed:
@@ -194,6 +194,18 @@ def narrative_problems(field: str, text: str, concordance: Concordance) -> Itera
         yield Problem(
             ProblemCode.OTHER_SPEAKER, f"{field} gives to one speaker what another says in {_messages(by_others)}"
         )
+
+
+def _fault(sentence: str, concordance: Concordance) -> tuple[ProblemCode, _Numbers] | None:
+    """The fault of a sentence before its source, and the messages that show it."""
+    support = concordance.support(sentence)
+    if (against := contradicting(sentence, support, concordance)) is not None:
+        return ProblemCode.OPPOSITE, against
+    if decides(sentence) and (proposal := only_proposed(sentence, support, concordance)) is not None:
+        return ProblemCode.ONLY_PROPOSED, proposal
+    if (another := said_by_another(sentence, support, concordance)) is not None:
+        return ProblemCode.OTHER_SPEAKER, another
+    return None
 
 
 def _messages(numbers: Iterable[_Numbers]) -> str:

@@ -56,14 +56,14 @@ async def survivals_of(chats: dict[str, list[Message]], profile: Profile = chain
     return seen
 
 
-@pytest.mark.parametrize(("profile", "chats"), [(chain, 2), (rolling, 1), (episodes, 1)])
-async def test_required_identifiers_survive_one_three_and_ten_passes(profile, chats):
+@pytest.mark.parametrize(("profile", "chats", "messages"), [(chain, 2, 450), (rolling, 1, 250), (episodes, 1, 250)])
+async def test_required_identifiers_survive_one_three_and_ten_passes(profile, chats, messages):
     """A window of 4,096 tokens, with a ledger of at most 15 % of them, keeps 99, 98 and 95 of 100.
 
     Entries that are neither planted nor a code of a tool's result are at most one in twenty; no ledger has a secret,
     and none shows more than the newest of the gates, each of which gave way to the next.
     """
-    planted = {f"planted-{seed}": planted_chat(seed, 450) for seed in range(chats)}
+    planted = {f"planted-{seed}": planted_chat(seed, messages) for seed in range(chats)}
     seen = await survivals_of({name: chat.messages for name, chat in planted.items()}, profile)
 
     figures = [seen.after(passes) for passes in (1, 3, 10)]

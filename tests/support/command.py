@@ -79,6 +79,7 @@ def served(
         *(() if any(one.startswith("log.url") for one in assignments) else (f"log.path={folder / 'served.db'}",)),
         "server.listen=127.0.0.1:0",
         "server.http_listen=127.0.0.1:0",
+        "server.shutdown_grace_s=0.05",
         "summarizer.models=extractive:default",
         "telemetry.log_format=json",
         *assignments,

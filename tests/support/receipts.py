@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from abridged.service.codec.events import fact_of
@@ -108,12 +109,13 @@ class _Window:
         self, chat: Chat, context: Any, records: Sequence[Any], rules: Sequence[str], pins: frozenset[int]
     ) -> None:
         self._chat = chat
-        self._summary = [_FRAME.sub("", m.message.content) for m in context.messages if not m.number]
-        self._said = [_texts(m.message) for m in context.messages if m.number and m.number not in pins]
-        self._pinned = [_texts(m.message) for m in context.messages if m.number in pins]
-        self._records = [_as_shown(record, self._summary) for record in records]
-        self._rules = rules
-        self._ledger = [f"{entry.context}{entry.text}{entry.rest}" for entry in context.ledger]
+        summary = [_FRAME.sub("", m.message.content) for m in context.messages if not m.number]
+        self._summary = _folded(summary)
+        self._said = _folded(_texts(m.message) for m in context.messages if m.number and m.number not in pins)
+        self._pinned = _folded(_texts(m.message) for m in context.messages if m.number in pins)
+        self._records = _folded(_as_shown(record, summary) for record in records)
+        self._rules = _folded(rules)
+        self._ledger = _folded(f"{entry.context}{entry.text}{entry.rest}" for entry in context.ledger)
 
     @classmethod
     async def now(cls, chat: Chat, after: Conversation) -> _Window:
@@ -158,6 +160,10 @@ class _Window:
         return any(_has_words(_texts(m.message), named.text) for m in answer.messages)
 
 
+def _folded(texts: Iterable[str]) -> list[str]:
+    return [text.casefold() for text in texts]
+
+
 def _texts(message: message_pb2.Message) -> str:
     return "\n".join((message.content, *(call.arguments for call in message.tool_calls)))
 
@@ -178,14 +184,39 @@ def _record_texts(record: Any) -> str:
 
 
 def _say(texts: Iterable[str], name: str) -> bool:
-    """Return whether a text has the name by itself."""
+    """Return whether a text has the name by itself. The texts are casefolded."""
     path = "" if {"/", "."} & set(name) else "/"
-    around = rf"(?<![-_{path}@#])", rf"(?![-_{path}@#])"
-    before = rf"(?<!{_EDGE})(?<!{_EDGE}\.)" if re.match(_EDGE, name) else ""
-    behind = rf"(?!\.?{_EDGE})" if re.match(_EDGE, name[-1]) else ""
-    digits = (r"(?<!\d[,:'\u2019])" if name[0].isdigit() else "", r"(?![,:'\u2019]\d)" if name[-1].isdigit() else "")
-    pattern = f"{around[0]}{before}{digits[0]}{re.escape(name.casefold())}{behind}{digits[1]}{around[1]}"
-    return any(re.search(pattern, text.casefold()) for text in texts)
+    before = _may_precede(path, bool(re.match(_EDGE, name)), name[0].isdigit())
+    behind = _may_follow(path, bool(re.match(_EDGE, name[-1])), name[-1].isdigit())
+    folded = name.casefold()
+    return any(
+        before.match(text, at) and behind.match(text, at + len(folded))
+        for text in texts
+        for at in _places(text, folded)
+    )
+
+
+def _places(text: str, name: str) -> Iterator[int]:
+    at = text.find(name)
+    while at >= 0:
+        yield at
+        at = text.find(name, at + 1)
+
+
+@cache
+def _may_precede(path: str, is_word: bool, is_number: bool) -> re.Pattern[str]:
+    """Match at a place before which a name may begin."""
+    word = rf"(?<!{_EDGE})(?<!{_EDGE}\.)" if is_word else ""
+    number = r"(?<!\d[,:'\u2019])" if is_number else ""
+    return re.compile(rf"(?<![-_{path}@#]){word}{number}")
+
+
+@cache
+def _may_follow(path: str, is_word: bool, is_number: bool) -> re.Pattern[str]:
+    """Match at a place at which a name may end."""
+    word = rf"(?!\.?{_EDGE})" if is_word else ""
+    number = r"(?![,:'\u2019]\d)" if is_number else ""
+    return re.compile(rf"{word}{number}(?![-_{path}@#])")
 
 
 def _has_words(text: str, name: str) -> bool:

@@ -244,7 +244,7 @@ async def sidecar(
         **({} if "log.url" in (settings or {}) else {"log.path": str(folder / "abridged.db")}),
         "server.listen": ["127.0.0.1:0"],
         "server.http_listen": "127.0.0.1:0",
-        "server.shutdown_grace_s": 0.2,
+        "server.shutdown_grace_s": 0.01,
         "recall.index": "off",
         "summarizer.models": ["scripted:default"],
         "summarizer.backoff_base_ms": 1,

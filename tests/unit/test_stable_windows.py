@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -27,12 +27,15 @@ GROWN = "grown at its end"
 EXCEPTIONS = ("a late result joins its call", "a call without a result is quoted", "a system message joins the first")
 
 
-def windows() -> Iterator[tuple[Conversation, Conversation]]:
+@pytest.fixture(scope="module")
+def windows() -> list[tuple[Conversation, Conversation]]:
     """Windows of random chats of tools, and each after the next append, in one epoch."""
-    for seed in SEEDS:
-        for step in SimulatedChat(seed).steps():
-            if step.before.is_open and step.after.epoch == step.before.epoch and step.after != step.before:
-                yield step.before, step.after
+    return [
+        (step.before, step.after)
+        for seed in SEEDS
+        for step in SimulatedChat(seed).steps()
+        if step.before.is_open and step.after.epoch == step.before.epoch and step.after != step.before
+    ]
 
 
 def exception(before: Conversation, after: Conversation) -> str:
@@ -70,10 +73,10 @@ def json_bytes(state: Conversation, rendering: Rendering) -> bytes:
 
 
 @pytest.mark.parametrize("rendering", [None, *Rendering])
-def test_every_form_of_a_window_is_the_start_of_the_next_but_for_three_exceptions(rendering):
+def test_every_form_of_a_window_is_the_start_of_the_next_but_for_three_exceptions(windows, rendering):
     """Each exception happens; nothing else does."""
     seen: Counter[str] = Counter()
-    for before, after in windows():
+    for before, after in windows:
         one, other = (contract_bytes(s) if rendering is None else json_bytes(s, rendering) for s in (before, after))
         if other.startswith(one):
             seen[GROWN] += 1

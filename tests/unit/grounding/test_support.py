@@ -167,3 +167,17 @@ def test_a_statement_inherits_the_messages_of_the_sentence_that_an_earlier_narra
 
     assert numbers((3,), (7, 9)) == (7, 9)
     assert numbers((3,), (7, 9), (8,)) == ()
+
+
+def test_a_statement_is_judged_once_for_each_source():
+    """Judging a sentence takes a search, and a narrative is judged by its sentences and as a whole."""
+    asked: list[tuple[str, int]] = []
+
+    def judge(statement: str, source: Concordance) -> int:
+        asked.append((statement, len(source.passages)))
+        return len(source.passages)
+
+    one, two = said("The port is 9443."), said("The port is 9443.", "The host is db-2.")
+
+    assert [source.once(judge, "It is 9443.") for source in (one, one, two, one, two)] == [1, 1, 2, 1, 2]
+    assert asked == [("It is 9443.", 1), ("It is 9443.", 2)]

@@ -4,10 +4,8 @@ process that has claimed it last. A failure names its seed; `play(Fleet(seed))` 
 
 from __future__ import annotations
 
-import gc
 import os
 from collections import Counter
-from collections.abc import Iterator
 from itertools import islice
 
 import pytest
@@ -40,15 +38,6 @@ RARE = {
     "the leases fail",
     *(f"{fault} at {point}" for fault in AT_POINTS for point in Point if point is not Point.RELEASE_SENT),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _modules_are_frozen() -> Iterator[None]:
-    """The collector passes over objects from before the runs, which takes a fifth of their time."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_EACH))

@@ -98,17 +98,20 @@ async def summarized(
     return await by_model(model, window=window, counter=counter).summarize(source, Heard())
 
 
-@pytest.mark.parametrize("part_tokens", [10_000_000, 100_000])
+@pytest.mark.parametrize("part_tokens", [10_000_000, 20_000])
 async def test_a_long_source_is_not_counted_on_the_event_loop(part_tokens):
-    """The source may take one call, or many that are merged."""
+    """The source, of a hundred kilobytes, may take one call, or many that are merged."""
     counter = _WatchedCounter()
+    source = work(input_tokens_max=part_tokens)
+    source = replace(source, messages=source.messages[: MESSAGES // 5])
     model = ScriptedModel([longest_answer], clock=time.monotonic, context_length=part_tokens)
     summarizer = by_model(model, counter=counter)
     counter.threads.clear()
 
-    await summarizer.summarize(work(input_tokens_max=part_tokens), Heard())
+    await summarizer.summarize(source, Heard())
 
     assert counter.threads
+    assert (model.asked > 1) is (part_tokens == 20_000)
     assert threading.current_thread() not in counter.threads
 
 
