@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache
 from typing import Final
 
 from abridged.service.domain.message import Role
@@ -54,9 +54,6 @@ _FORBIDDEN: Final = 0.4
 
 _STEM_CHARS: Final = 4
 """Characters that a word has in common with another form of it: `sign` and `signed`."""
-
-_SENTENCES_KEPT: Final = 1_024
-"""Sentences whose clauses are kept: statements are many, and what they are held against is the same few messages."""
 
 _REACH_WORDS: Final = 6
 _HEAD_WORDS: Final = 1
@@ -120,7 +117,7 @@ def contradicting(statement: str, support: Support, concordance: Concordance) ->
         clause
         for sentence in map(folded, parts_of(statement))
         if not _QUESTION.search(sentence)
-        for clause in _clauses(sentence)
+        for clause in concordance.once(_clauses, sentence)
     ]
     words = frozenset(word for clause in said for word in clause.words)
     near = (heard.passages for heard in support.heard if heard.share >= _NEAR)
@@ -181,7 +178,7 @@ def _denied(said: Sequence[_Clause], closest: Iterable[Heard], concordance: Conc
             denied is signs[word] or clause.negations == negations
             for text in map(folded, parts_of(passage.text))
             if any(word in text for word in signs)
-            for clause in _plain_clauses(text)
+            for clause in _plain_clauses(text, concordance)
             for word, denied in clause.words.items()
             if word in signs
         ]
@@ -191,9 +188,9 @@ def _denied(said: Sequence[_Clause], closest: Iterable[Heard], concordance: Conc
     return against[0] if against and other >= _DENIED * same and (not same or other >= _WORDS_MIN) else None
 
 
-def _plain_clauses(sentence: str) -> Sequence[_Clause]:
+def _plain_clauses(sentence: str, concordance: Concordance) -> Sequence[_Clause]:
     """The clauses of a sentence that denies at most once, and for ever."""
-    clauses = _clauses(sentence)
+    clauses = concordance.once(_clauses, sentence)
     is_plain = sum(clause.negations for clause in clauses) < 2 and not any(clause.limited for clause in clauses)
     return clauses if is_plain else ()
 
@@ -245,17 +242,16 @@ def _source_clauses(passages: Sequence[Passage], words: frozenset[str], concorda
         if not any(word in sentence for word in words):
             continue
         if not _QUESTION.search(sentence):
-            yield from ((clause, numbers) for clause in _clauses(sentence))
+            yield from ((clause, numbers) for clause in concordance.once(_clauses, sentence))
             continue
         reply = concordance.after(passages[-1])
         opening = folded(reply.text) if reply else ""
         if section_of(Phrase.SAYS_NO).match(opening):
-            for clause in _clauses(sentence):
+            for clause in concordance.once(_clauses, sentence):
                 yield _Clause(dict.fromkeys(clause.words, True), 1, frozenset(clause.words), asked=True), numbers
 
 
-@lru_cache(_SENTENCES_KEPT)
-def _clauses(sentence: str) -> tuple[_Clause, ...]:
+def _clauses(sentence: str, _concordance: Concordance) -> tuple[_Clause, ...]:
     return tuple(_read_clauses(sentence))
 
 
