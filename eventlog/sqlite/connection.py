@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import Empty, LifoQueue
 
-from abridged.eventlog.errors import LogUnavailable
-
-READER_WAIT_S = 10.0
+from abridged.eventlog.errors import LogClosed, LogUnavailable
+from abridged.eventlog.event_reader import READER_WAIT_S
 
 BEGIN_IMMEDIATE = "BEGIN IMMEDIATE"
 
@@ -29,23 +28,24 @@ def transaction(connection: sqlite3.Connection, begin: str = "BEGIN") -> Iterato
 class Readers:
     """Connections that only read. The last one given back is lent first: it has pages and statements in memory."""
 
-    def __init__(self, connections: Sequence[sqlite3.Connection]) -> None:
-        self._free: LifoQueue[sqlite3.Connection] = LifoQueue()
+    def __init__(self, connections: Sequence[sqlite3.Connection], *, wait_s: float = READER_WAIT_S) -> None:
+        self._wait_s = wait_s
+        self._free: LifoQueue[sqlite3.Connection | None] = LifoQueue()
         for connection in connections:
             self._free.put(connection)
         self._is_closed = False
 
     @contextmanager
     def lent(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection until the context ends. Raises LogUnavailable when others keep all of them for
-        READER_WAIT_S, and once this is closed."""
-        if self._is_closed:
-            raise LogUnavailable("the log is closed")
+        """Lend a connection until the context ends. Raises LogUnavailable when others keep all of them for `wait_s`,
+        and LogClosed once this is closed, at once also in a thread that waits."""
         try:
-            connection = self._free.get(timeout=READER_WAIT_S)
+            connection = self._free.get(timeout=self._wait_s)
         except Empty:
             raise LogUnavailable("too many reads are waiting") from None
         try:
+            if connection is None or self._is_closed:
+                raise LogClosed("the log is closed")
             yield connection
         finally:
             self._free.put(connection)
@@ -64,6 +64,9 @@ class Readers:
         self._close_free()
 
     def _close_free(self) -> None:
+        """Close what nobody has. None is left in its place: it wakes a thread that waits, which gives it back."""
         with suppress(Empty):
             while True:
-                self._free.get_nowait().close()
+                if (connection := self._free.get_nowait()) is not None:
+                    connection.close()
+        self._free.put(None)

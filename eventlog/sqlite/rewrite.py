@@ -133,7 +133,7 @@ def _copied(path: Path, new: Path, rewrite: Rewrite) -> bool:
             _copy_rows(connection, rewrite)
             return True
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
             return False
         raise
 

@@ -231,9 +231,7 @@ class SqliteWriter:
             self._next_look = self._payload_bytes + TRUNCATE_AGAIN_BYTES
 
     def _transaction(self, appends: Sequence[Append], judge: _Judge) -> Sequence[Outcome]:
-        connection = self._connection
-        connection.execute(BEGIN_IMMEDIATE)
-        try:
+        with transaction(self._connection, BEGIN_IMMEDIATE):
             tips = self._find(appends)
             states, admitted = judge(appends, tips)
             numbers = self._numbers(admitted)
@@ -241,10 +239,6 @@ class SqliteWriter:
             if self._hook is not None and admitted.committed:
                 self._call_hook(self._hook, admitted)
             self._files.check()
-            connection.execute("COMMIT")
-        except BaseException:
-            connection.rollback()
-            raise
         # Again, because a file may have disappeared during the flush.
         self._files.check()
         self._remember(states, tips)
