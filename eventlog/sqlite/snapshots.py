@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.snapshots import SET_ASIDE, NotSetAside, StoredSnapshot, seal_of
 from abridged.eventlog.sqlite.connection import transaction
-from abridged.eventlog.sqlite.engine import dropped, is_as_made
+from abridged.eventlog.sqlite.database import dropped, is_as_made
 from abridged.eventlog.sqlite.sql import Run
 from abridged.eventlog.sqlite.table import Column, Table
 
