@@ -17,7 +17,7 @@ from pathlib import Path
 from abridged.eventlog.event import NewEvent, StreamId
 from abridged.eventlog.log import Append, EventLog
 from abridged.eventlog.sqlite.backend import SqliteBackend
-from abridged.eventlog.sqlite.engine import writer_of
+from abridged.eventlog.sqlite.connection import writer_of
 from abridged.service.codec.events import encode
 from abridged.service.conversations.conversation_log import ConversationLog
 from abridged.service.conversations.row import READ_TABLE

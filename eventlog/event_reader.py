@@ -19,6 +19,9 @@ from abridged.eventlog.log import PAGE_BYTES_MAX, PAGE_EVENTS_MAX, SCAN_EVENTS_M
 from abridged.eventlog.paging import up_to_bytes
 from abridged.eventlog.stored_event import Row, recorded, sealed
 
+READER_WAIT_S = 10.0
+"""The longest that a read waits for one of the connections that reads share; it is then refused as LogUnavailable."""
+
 IDENTITY_STREAMS = 8
 """Streams whose first events confirm the log's identity."""
 

@@ -14,6 +14,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from abridged.eventlog.errors import EventLogError, LogClosed, LogUnavailable, LogUnsafe
+from abridged.eventlog.event_reader import READER_WAIT_S
 from abridged.eventlog.postgres import sql
 from abridged.eventlog.postgres.errors import of_cause, translating
 
@@ -27,7 +28,6 @@ result."""
 CONNECT_WAIT_S = 5
 ANSWER_MAX_S = 10
 READERS_MAX = 4
-READER_WAIT_S = 10.0
 PREPARE_AFTER = 2
 """A statement that comes again is prepared: planning it costs more than running it on a few events."""
 

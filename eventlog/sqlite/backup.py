@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from abridged.eventlog.errors import LogFull, LogLocked, LogUnsafe
+from abridged.eventlog.sqlite.connection import BUSY_WAIT_MS, address_of, unwritten
 from abridged.eventlog.sqlite.copy import made_beside
-from abridged.eventlog.sqlite.engine import address_of, owned, refuse_foreign, unwritten
 from abridged.eventlog.sqlite.errors import opening, translating
 from abridged.eventlog.sqlite.file import (
     NO_ROOM,
@@ -31,7 +31,7 @@ from abridged.eventlog.sqlite.file import (
     wal_index_of,
     wal_of,
 )
-from abridged.eventlog.sqlite.writer import BUSY_WAIT_MS
+from abridged.eventlog.sqlite.ownership import owned, refuse_foreign
 
 PAGES_AT_ONCE = 2_048
 """Pages between two flushes of a copy, 8 MiB: more that waits for the disk would hold up the log's own flushes."""

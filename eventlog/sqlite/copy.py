@@ -11,7 +11,6 @@ from pathlib import Path
 
 from abridged.eventlog.errors import LogLocked
 from abridged.eventlog.log import EventLog
-from abridged.eventlog.sqlite.engine import owned
 from abridged.eventlog.sqlite.errors import opening
 from abridged.eventlog.sqlite.file import (
     PRIVATE_MODE,
@@ -23,6 +22,7 @@ from abridged.eventlog.sqlite.file import (
     wal_of,
 )
 from abridged.eventlog.sqlite.log import SqliteEventLog
+from abridged.eventlog.sqlite.ownership import owned
 from abridged.eventlog.sqlite.rewrite import settle
 
 

@@ -18,17 +18,8 @@ from abridged.eventlog.backend import Notice
 from abridged.eventlog.chain import LogIdentity
 from abridged.eventlog.errors import LogFull
 from abridged.eventlog.log import Append, AppendHook, AppendResult, Outcome
-from abridged.eventlog.sqlite.connection import BEGIN_IMMEDIATE, transaction
-from abridged.eventlog.sqlite.engine import (
-    has_tables,
-    identity_of,
-    make_tables,
-    owned,
-    readers_of,
-    require_current,
-    stored_identity,
-    writer_of,
-)
+from abridged.eventlog.sqlite.connection import BEGIN_IMMEDIATE, readers_of, transaction, writer_of
+from abridged.eventlog.sqlite.database import has_tables, identity_of, make_tables, require_current, stored_identity
 from abridged.eventlog.sqlite.errors import opening, translated
 from abridged.eventlog.sqlite.file import (
     NO_ROOM,
@@ -40,6 +31,7 @@ from abridged.eventlog.sqlite.file import (
     wal_reset_warning,
 )
 from abridged.eventlog.sqlite.gaps import Gaps
+from abridged.eventlog.sqlite.ownership import owned
 from abridged.eventlog.sqlite.reader import SqliteReader
 from abridged.eventlog.sqlite.wal import pages_in
 from abridged.eventlog.sqlite.writer import SqliteWriter

@@ -15,14 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from abridged.eventlog.errors import LogCorrupt, LogFull
-from abridged.eventlog.sqlite.engine import (
-    empty_wal,
-    make_file,
-    owned,
-    require_current,
-    unwritten,
-    writer_of,
-)
+from abridged.eventlog.sqlite.connection import empty_wal, unwritten, writer_of
+from abridged.eventlog.sqlite.database import make_file, require_current
 from abridged.eventlog.sqlite.errors import opening
 from abridged.eventlog.sqlite.file import (
     copy_of,
@@ -34,6 +28,7 @@ from abridged.eventlog.sqlite.file import (
     wal_of,
 )
 from abridged.eventlog.sqlite.integrity import own_findings
+from abridged.eventlog.sqlite.ownership import owned
 
 ROOM_SHARE = 16
 """The part of the file's used pages that a copy may take beyond them: its indexes are filled in another order. Measured
@@ -133,7 +128,7 @@ def _copied(path: Path, new: Path, rewrite: Rewrite) -> bool:
             _copy_rows(connection, rewrite)
             return True
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
             return False
         raise
 

@@ -16,7 +16,7 @@ from abridged.eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, Strea
 from abridged.eventlog.event import NUMBER_MAX, StreamId
 from abridged.eventlog.row_columns import KEY, columns_of, conditions_of, index_of
 from abridged.eventlog.rows import FIRST, Fault, R, RowTable, seal_of
-from abridged.eventlog.sqlite.engine import dropped, is_as_made
+from abridged.eventlog.sqlite.database import dropped, is_as_made
 from abridged.eventlog.sqlite.errors import translated
 from abridged.eventlog.sqlite.sql import Run, insert_into, runs
 from abridged.eventlog.sqlite.table import Column, Index, Table

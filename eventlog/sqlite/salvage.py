@@ -31,7 +31,7 @@ from abridged.eventlog.errors import LogCorrupt, LogFull
 from abridged.eventlog.event import EVENT_ID_BYTES, RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.salvage import REMNANTS, VACANT, Meaning, Salvaged
 from abridged.eventlog.sqlite.copy import placing
-from abridged.eventlog.sqlite.engine import make_file
+from abridged.eventlog.sqlite.database import make_file
 from abridged.eventlog.sqlite.errors import opening
 from abridged.eventlog.sqlite.file import FileLock, create_private, flush_folder, lock_of, volume_free_bytes
 from abridged.eventlog.sqlite.image import Image

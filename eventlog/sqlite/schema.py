@@ -1,4 +1,4 @@
-"""The tables of a log in a file. New files are made from them, older ones migrated; a test compares both.
+"""The tables of a log in a file. New files are made from them; a test compares them with the sum of the migrations.
 
 Columns carry the invariants: positions and versions are unique, an event id is unique in its stream for ever. A row is
 updated only to blank its event, which changes its payload, its salt and its content hash.

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.snapshots import SET_ASIDE, NotSetAside, StoredSnapshot, seal_of
 from abridged.eventlog.sqlite.connection import transaction
-from abridged.eventlog.sqlite.engine import dropped, is_as_made
+from abridged.eventlog.sqlite.database import dropped, is_as_made
 from abridged.eventlog.sqlite.sql import Run
 from abridged.eventlog.sqlite.table import Column, Table
 
@@ -60,8 +60,8 @@ class SqliteSnapshots:
         return row is not None and not self._is_sealed(row)
 
     def version_of(self, key: StreamId) -> int:
-        row = self._row(key)
-        return 0 if row is None else int(row[2])
+        row = self._read(lambda connection: connection.execute(_VERSION, key).fetchone())
+        return 0 if row is None else int(row[0])
 
     def put(self, snapshot: StoredSnapshot, *, unless: Callable[[], bool] = lambda: False) -> None:
         row = self._sealed(snapshot)
@@ -187,6 +187,7 @@ def _is_readable(connection: sqlite3.Connection, table: str, key: tuple[Any, ...
 
 _VALUES = ", ".join("?" for _ in _NEWEST.columns)
 _SELECT = "SELECT * FROM snapshots WHERE namespace = ? AND id = ?"
+_VERSION = "SELECT event_version FROM snapshots WHERE namespace = ? AND id = ?"
 _PUT = f"INSERT OR REPLACE INTO snapshots VALUES ({_VALUES})"  # noqa: S608 - of constants
 _KEEP = f"INSERT OR REPLACE INTO snapshots_set_aside VALUES ({_VALUES})"  # noqa: S608 - of constants
 _HAS_ONE = "SELECT 1 FROM snapshots WHERE namespace = ? AND id = ?"

@@ -21,15 +21,11 @@ from abridged.eventlog.event import StreamId
 from abridged.eventlog.losses import Suspect
 from abridged.eventlog.rows import Fault
 from abridged.eventlog.snapshots import PURPOSE
-from abridged.eventlog.sqlite.engine import (
-    readers_of,
-    refuse_anothers_wal,
-    refuse_foreign,
-    require_current,
-    stored_identity,
-)
+from abridged.eventlog.sqlite.connection import readers_of
+from abridged.eventlog.sqlite.database import require_current, stored_identity
 from abridged.eventlog.sqlite.file import FileLock, refuse_empty, refuse_orphan, size_bytes, wal_of
 from abridged.eventlog.sqlite.integrity import appended_to, findings, findings_of, own_findings
+from abridged.eventlog.sqlite.ownership import refuse_anothers_wal, refuse_foreign
 from abridged.eventlog.sqlite.reader import SqliteReader
 from abridged.eventlog.sqlite.rows import SqliteRows
 from abridged.eventlog.sqlite.snapshots import SqliteSnapshots, has_snapshots

@@ -17,7 +17,7 @@ from abridged.eventlog.chain import LogIdentity, genesis
 from abridged.eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFull, LogGone, LogUnavailable
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import Append, AppendHook, AppendResult, Outcome
-from abridged.eventlog.sqlite.connection import BEGIN_IMMEDIATE, transaction
+from abridged.eventlog.sqlite.connection import BEGIN_IMMEDIATE, BUSY_WAIT_MS, transaction
 from abridged.eventlog.sqlite.errors import is_read_only, no_room, translated
 from abridged.eventlog.sqlite.file import NO_ROOM, OpenFiles, has_room, wal_of
 from abridged.eventlog.sqlite.schema import events, requests, streams, types
@@ -31,9 +31,6 @@ from abridged.eventlog.sqlite.sql import (
 from abridged.eventlog.sqlite.table import Table
 from abridged.eventlog.stored_event import event_row
 
-CHECKPOINT_PAGES = 2_000
-"""SQLite copies the write-ahead log back into the file at the first commit past this many pages (PASSIVE)."""
-
 WAL_BYTES_MAX = 48 << 20
 """The size past which the writer waits for readers to move on and truncates the write-ahead log."""
 
@@ -44,7 +41,6 @@ TRUNCATE_AGAIN_BYTES = 8 << 20
 """Payload written before the next attempt if a reader was in the way: an attempt may wait CHECKPOINT_WAIT_MS."""
 
 CHECKPOINT_WAIT_MS = 100
-BUSY_WAIT_MS = 5_000
 
 STREAMS_KEPT_MAX = 10_000
 """Streams whose newest event is cached; any other costs a look-up."""
@@ -231,9 +227,7 @@ class SqliteWriter:
             self._next_look = self._payload_bytes + TRUNCATE_AGAIN_BYTES
 
     def _transaction(self, appends: Sequence[Append], judge: _Judge) -> Sequence[Outcome]:
-        connection = self._connection
-        connection.execute(BEGIN_IMMEDIATE)
-        try:
+        with transaction(self._connection, BEGIN_IMMEDIATE):
             tips = self._find(appends)
             states, admitted = judge(appends, tips)
             numbers = self._numbers(admitted)
@@ -241,10 +235,6 @@ class SqliteWriter:
             if self._hook is not None and admitted.committed:
                 self._call_hook(self._hook, admitted)
             self._files.check()
-            connection.execute("COMMIT")
-        except BaseException:
-            connection.rollback()
-            raise
         # Again, because a file may have disappeared during the flush.
         self._files.check()
         self._remember(states, tips)

@@ -149,5 +149,5 @@ def originals_of(log: StreamReader, key: StreamId, ancestors: Sequence[Ancestor]
 
 def require_known(log: EventLog, key: StreamId, positions: Mapping[bytes, int]) -> None:
     """Raise StreamCorrupt unless repeats of all the stream's events would be recognized."""
-    if positions and log.known_ids(key, positions) != positions:
+    if log.known_ids(key, positions) != positions:
         raise StreamCorrupt("the index of event ids is not what was written", key)

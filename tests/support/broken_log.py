@@ -18,13 +18,14 @@ SPARE_PAGES = 12
 
 @dataclass(slots=True)
 class Connections:
-    """Every connection that was opened in the block; the log's writer is the first."""
+    """Every connection that was opened in the block. The log's writer is the first if the log is new: one that exists
+    is read before it is written."""
 
     opened: list[sqlite3.Connection] = field(default_factory=list)
 
     @property
     def writer(self) -> sqlite3.Connection:
-        """The one connection that writes."""
+        """The one connection that writes, of a new log."""
         return self.opened[0]
 
     def fill(self) -> None:
@@ -41,6 +42,9 @@ class Connections:
         self.writer.execute("PRAGMA busy_timeout = 1").fetchall()
 
 
+_taking: list[Connections] = []
+
+
 @contextmanager
 def connections() -> Iterator[Connections]:
     """Take down every connection that is opened in the block."""
@@ -50,9 +54,6 @@ def connections() -> Iterator[Connections]:
         yield found
     finally:
         _taking.remove(found)
-
-
-_taking: list[Connections] = []
 
 
 def _take_down(event: str, arguments: tuple[Any, ...]) -> None:

@@ -184,6 +184,28 @@ class _Forgetful:
         return {}
 
 
+class _Astray(_Forgetful):
+    """A log whose index of names leads from one stream to the row of another."""
+
+    def known_ids(self, _stream: StreamId, _event_ids: Collection[bytes]) -> dict[bytes, int]:
+        raise LogCorrupt("a stream is not in the table that its name was found for")
+
+
+async def test_a_stream_whose_row_is_anothers_is_not_resumed_without_newer_events(tmp_path):
+    """The log is asked also where the snapshot has all ids: it looks at the stream's own row first."""
+    async with room(tmp_path / "log.db") as it:
+        await it.say(20)
+        await it.take()
+        log = ConversationLog(
+            cast("EventLog", _Astray(it.log)), table=it.table, new_id=str, traceparent=str, snapshots=it.writer
+        )
+        row = it.table.row(KEY)
+
+        assert row is not None
+        assert log._resumed(KEY, row) is None
+        assert it.resuming._resumed(KEY, row) is not None
+
+
 async def test_an_id_after_the_snapshot_that_the_index_has_lost_is_found_at_once(tmp_path):
     """No snapshot has the ids of these events."""
     async with room(tmp_path / "log.db") as it:

@@ -10,7 +10,7 @@ import pytest
 
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import Committed
-from abridged.eventlog.sqlite.engine import make_tables
+from abridged.eventlog.sqlite.database import make_tables
 from abridged.eventlog.sqlite.rows import SqliteRows
 from abridged.service.codec.values import settings_from_bytes
 from abridged.service.conversations.row import READ_TABLE

@@ -14,7 +14,7 @@ from sqlalchemy import create_engine
 
 from abridged.eventlog.errors import LogOlder
 from abridged.eventlog.migrations import config, upgrade
-from abridged.eventlog.sqlite.engine import make_file, require_current
+from abridged.eventlog.sqlite.database import make_file, require_current
 from abridged.eventlog.sqlite.file import volume_free_bytes
 from abridged.eventlog.sqlite.log import SqliteEventLog
 from abridged.eventlog.sqlite.rewrite import Rewrite, rewritten

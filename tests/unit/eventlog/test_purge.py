@@ -19,11 +19,10 @@ from abridged.eventlog.errors import LogClosed
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import Committed
 from abridged.eventlog.sqlite.backend import SqliteBackend
-from abridged.eventlog.sqlite.engine import readers_of
+from abridged.eventlog.sqlite.connection import CHECKPOINT_PAGES, readers_of
 from abridged.eventlog.sqlite.file import wal_of
 from abridged.eventlog.sqlite.reader import SqliteReader
 from abridged.eventlog.sqlite.wal import pages_in
-from abridged.eventlog.sqlite.writer import CHECKPOINT_PAGES
 from tests.support.event_logs import NOTES, A, B, Clock, Note, append, event, verify_stream
 from tests.support.patience import PATIENCE_S
 

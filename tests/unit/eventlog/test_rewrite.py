@@ -136,6 +136,17 @@ def test_a_log_whose_own_tables_are_damaged_is_not_written_anew(path: Path, dama
     assert _files(path) == before | {LOCK: b""}
 
 
+def test_a_log_whose_revision_is_no_text_is_refused_as_damaged(path: Path):
+    """The driver raises that error itself, and gives it no code of SQLite's."""
+    changed(path, "UPDATE eventlog_revision SET version_num = CAST(x'ff' AS TEXT)")
+    before = _files(path)
+
+    with pytest.raises(LogCorrupt, match="a stored text is not UTF-8"):
+        _written(path)
+
+    assert _files(path) == before | {LOCK: b""}
+
+
 def test_an_empty_file_is_made_no_log(tmp_path: Path):
     """Nor is it locked."""
     (tmp_path / FILE).touch()

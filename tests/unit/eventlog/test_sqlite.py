@@ -27,7 +27,8 @@ from abridged.eventlog.errors import (
 )
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventFilter
-from abridged.eventlog.sqlite.engine import READERS_MAX, has_tables, readers_of, writer_of
+from abridged.eventlog.sqlite.connection import READERS_MAX, readers_of, writer_of
+from abridged.eventlog.sqlite.database import has_tables
 from abridged.eventlog.sqlite.log import SqliteEventLog
 from abridged.eventlog.sqlite.sql import select_stream, select_window
 from abridged.eventlog.sqlite.writer import STREAMS_KEPT_MAX, WAL_BYTES_MAX

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import sys
 from contextlib import closing
+from threading import Condition, Thread
 
 import pytest
 
-from abridged.eventlog.errors import LogUnavailable
+from abridged.eventlog.errors import EventLogError, LogClosed, LogUnavailable
 from abridged.eventlog.sqlite.connection import Readers, transaction
+from tests.support.patience import PATIENCE_S
 
 
 def _connection() -> sqlite3.Connection:
@@ -21,6 +25,20 @@ def _is_closed(connection: sqlite3.Connection) -> bool:
     except sqlite3.ProgrammingError:
         return True
     return False
+
+
+def _refused(readers: Readers, refusals: list[Exception]) -> None:
+    try:
+        with readers.lent():
+            pass
+    except EventLogError as refusal:
+        refusals.append(refusal)
+
+
+def _waits(thread: Thread) -> bool:
+    """Return whether the thread has begun to wait for another one."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame is not None and frame.f_code is Condition.wait.__code__
 
 
 def test_the_connection_that_was_given_back_last_is_lent_first():
@@ -63,8 +81,35 @@ def test_closing_closes_what_is_lent_once_it_is_given_back():
         assert not _is_closed(lent)
 
     assert _is_closed(lent)
-    with pytest.raises(LogUnavailable, match="closed"), readers.lent():
+    with pytest.raises(LogClosed, match="the log is closed"), readers.lent():
         pass
+
+
+def test_a_reader_that_waits_too_long_is_refused_and_the_next_one_served():
+    """A retry may find a connection: the log is busy, not closed."""
+    with closing(Readers([_connection()], wait_s=0.01)) as readers:
+        with readers.lent(), pytest.raises(LogUnavailable, match="too many reads are waiting"), readers.lent():
+            pass
+
+        with readers.lent() as connection:
+            assert not _is_closed(connection)
+
+
+def test_closing_wakes_each_reader_that_waits():
+    """Borrowers get the connection back only after the log has closed."""
+    refusals: list[Exception] = []
+    readers = Readers([_connection()])
+    threads = [Thread(target=_refused, args=(readers, refusals)) for _ in range(2)]
+    with readers.lent():
+        for thread in threads:
+            thread.start()
+        while not all(map(_waits, threads)):
+            os.sched_yield()
+        readers.close()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+
+        assert [type(refusal) for refusal in refusals] == [LogClosed, LogClosed]
 
 
 def test_a_transaction_that_fails_leaves_nothing():
