@@ -143,7 +143,8 @@ def redaction(state: Conversation, numbers: Sequence[int]) -> MessagesRedacted |
     event = MessagesRedacted(new, gone, shown, short_without(state, shown))
     after = in_use_after(state, event)
     held = without(live_coverage(after), merged((*after.removed, *after.redaction.messages)))
-    ledger = after.ledger.restricted(lambda number: covers(held, number), lambda _: True)
+    spelled = LedgerFinds(after.ledger.entries).without(after.redaction.has).entries
+    ledger = after.ledger._replace(entries=spelled).restricted(lambda number: covers(held, number), lambda _: True)
     rules = [rule for rule in after.rules.entries if not after.redaction.has(rule.number)]
     return replace(
         event,

@@ -162,8 +162,10 @@ class LedgerFinds(NamedTuple):
         return self._replace(entries=tuple(entries))
 
     def without(self, gone: Callable[[int], bool]) -> LedgerFinds:
-        """The finds without what only messages say that are `gone`, and without `replaced`: its keys may be theirs."""
-        kept = (_kept_to(entry, lambda number: not gone(number), lambda _: True) for entry in self.entries)
+        """The finds without what only messages say, or spell so, that are `gone`, and without `replaced`: its keys may
+        be theirs."""
+        spelled = (entry for entry in self.entries if not (gone(entry.numbers[-1]) and _has_case(entry.text)))
+        kept = (_kept_to(entry, lambda number: not gone(number), lambda _: True) for entry in spelled)
         return self._replace(entries=tuple(entry for entry in kept if entry is not None), replaced=())
 
 
@@ -321,6 +323,11 @@ def _kept_to(entry: LedgerEntry, holds: Callable[[int], bool], exists: Callable[
         times=_times_left(entry, numbers),
         replaced_by=entry.replaced_by if exists(entry.replaced_by) else 0,
     )
+
+
+def _has_case(text: str) -> bool:
+    """Return whether a text may be spelled in two ways that are one to the ledger."""
+    return text.lower() != text.upper()
 
 
 def _times_left(entry: LedgerEntry, numbers: Sequence[int]) -> int:

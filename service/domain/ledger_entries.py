@@ -141,6 +141,9 @@ class _Reading:
             shapes = Counter(map(shape_of, {mention.text.casefold() for mention in named}))
             told = {sentence: told_by(sentence) for sentence in {mention.words.sentence for mention in named} - {""}}
             for mention in named:
+                if not mention.words.dropped:
+                    self._standing.named_again(mention.text.casefold(), m.number)
+            for mention in named:
                 self._heard(mention, m.number, use)
                 if by is not Use.TOOL or _is_worth_a_place(mention):
                     is_listed = shapes[shape_of(mention.text.casefold())] >= LISTED_MIN

@@ -142,6 +142,11 @@ class StandingValues:
         known.named |= one.named
         _follow(self._by_shape[known.form.shape], one.key)
 
+    def named_again(self, key: str, number: int) -> None:
+        """A value of which message `number` speaks is not superseded by what else that says."""
+        if key in self._values:
+            self._values[key].number = number
+
     def falls(self, key: str) -> None:
         """A value holds no longer."""
         known = self._values.pop(key, None)

@@ -60,11 +60,18 @@ MEASURED: Final = frozenset({IdentifierKind.AMOUNT, IdentifierKind.DATE, Identif
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """An identifier as written. `start` orders identifiers in the text; masked secrets may shift it."""
+    """An identifier as written. `start` orders identifiers in the text; masked secrets may shift it. `until` is its end
+    there, if that is not the end of its text: `443` of `port 80 to 443` is `port 443`."""
 
     kind: IdentifierKind
     text: str
     start: int
+    until: int = 0
+
+    @property
+    def end(self) -> int:
+        """The end in the text."""
+        return self.until or self.start + len(self.text)
 
 
 IDENTIFIER_CHARS_MAX: Final = 200

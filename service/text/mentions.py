@@ -37,7 +37,7 @@ _LABELS: Final = (
 _NUMBERED: Final = r"[A-Z]{0,2}-?\d{1,6}[A-Z]?)(?![\w.-]*\w)"
 _NAMED: Final = re.compile(
     rf"(?<![\w-])(?P<label>(?i:{_LABELS})) (?:(?i:no\.?|number|nr\.?) |#)?(?P<first>{_NUMBERED}"
-    rf"(?: (?:to|->|→|=>|into) (?:(?i:{_LABELS}) )?(?P<second>{_NUMBERED})?",
+    rf"(?: (?:to|->|→|=>|into) (?P<again>(?i:{_LABELS}) )?(?P<second>{_NUMBERED})?",
     re.ASCII,
 )
 _CODED: Final = re.compile(
@@ -140,7 +140,7 @@ def _of_block(block: str, *, said: bool, in_rows: bool, by_line: bool) -> Iterat
 
 
 def _places(found: list[Identifier]) -> list[tuple[int, int]]:
-    return [(one.start, one.start + len(one.text)) for one in found]
+    return [(one.start, one.end) for one in found]
 
 
 def _by_place(block: str) -> tuple[list[Identifier], dict[int, str]]:
@@ -151,9 +151,10 @@ def _by_place(block: str) -> tuple[list[Identifier], dict[int, str]]:
         first = f"{match['label']} {match['first']}"
         found.append(Identifier(IdentifierKind.CODE, first, match.start()))
         if match["second"]:
-            second = f"{match['label']} {match['second']}"
-            found.append(Identifier(IdentifierKind.CODE, second, match.start("second")))
-            replaced[match.start("second")] = first
+            second = f"{match['again'] or match['label'] + ' '}{match['second']}"
+            start = match.start("again") if match["again"] else match.start("second")
+            found.append(Identifier(IdentifierKind.CODE, second, start, match.end("second")))
+            replaced[start] = first
     found += (Identifier(IdentifierKind.CODE, m["code"], m.start("code")) for m in _CODED.finditer(block))
     found += (Identifier(IdentifierKind.CODE, m[0], m.start()) for m in _HOST.finditer(block))
     found += _commands(block)
@@ -178,7 +179,7 @@ def _outside(found: list[Identifier], taken: list[tuple[int, int]]) -> Iterator[
     for one in found:
         while at < len(places) and places[at][1] <= one.start:
             at += 1
-        if at == len(places) or one.start + len(one.text) <= places[at][0] or one.kind in _IN_COMMANDS:
+        if at == len(places) or one.end <= places[at][0] or one.kind in _IN_COMMANDS:
             yield one
 
 
@@ -195,7 +196,7 @@ def _counts(found: Identifier, block: str, *, said: bool) -> bool:
     if found.kind is IdentifierKind.NUMBER:
         return _is_long(found) or (said and len(found.text) >= SAID_DIGITS_MIN)
     if found.kind is IdentifierKind.SYMBOL:
-        end = found.start + len(found.text)
+        end = found.end
         return _KEY.match(block, end) is None
     # The end of an element, `</name>`, has the form of a path.
     return found.kind is not IdentifierKind.PATH or block[found.start - 1 : found.start] != "<"

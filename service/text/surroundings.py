@@ -32,6 +32,9 @@ REACH_BEFORE: Final = 100
 REACH_AFTER: Final = 40
 """Characters before and after a value among which the words of its name are looked for."""
 
+_DENIAL_CHARS: Final = 24
+"""Characters before a name among which a word that denies it is looked for."""
+
 _SPACELESS_CHARS_MAX: Final = 6
 _SPACELESS_CHARS_A_WORD: Final = 3
 """Characters that the name has at most of a run in a script without spaces; as many count as a word."""
@@ -132,12 +135,12 @@ class Block:
     def __init__(self, text: str, found: list[Identifier], *, in_rows: bool = False, by_line: bool = False) -> None:
         self._text, self._in_rows, self._by_line = text, in_rows, by_line
         self._words = _without_values(text.replace(MASK, " " * len(MASK)), found)
-        self._named = {one.start: one.start + len(one.text) for one in found if one.kind not in _NEVER_NAMES}
+        self._named = {one.start: one.end for one in found if one.kind not in _NEVER_NAMES}
 
     def around(self, found: Identifier, before: Identifier | None, *, said: bool) -> Surroundings:
         """The words around an identifier; `before` is the one that stands before it in the text. The sentence is read
         only if somebody `said` it: a log states nothing."""
-        end = found.start + len(found.text)
+        end = found.end
         opening, closing = self._sentence_start(found.start), self._sentence_end(end)
         # Only a neighbour of the same kind gives way: `deploy v2 -> prod-7` renames nothing.
         is_turned = before is not None and before.kind is found.kind and self._turns_into(before, found)
@@ -212,7 +215,20 @@ class Block:
                 break
             lead = at
             room -= len(word) / _SPACELESS_CHARS_A_WORD if is_spaceless(word) else 1
-        return lead
+        return self._denied_from(lead)
+
+    def _denied_from(self, lead: int) -> int:
+        """The place of the word that denies what begins at `lead`, or else `lead`: `not` of `do not restart`."""
+        begin = max(0, lead - _DENIAL_CHARS)
+        for parting in _PARTING.finditer(self._words, begin, lead):
+            begin = parting.end()
+        denial = next(section_of(Phrase.DENIES).finditer(self._words[begin:lead]), None)
+        if denial is None:
+            return lead
+        at = begin + denial.start()
+        while at > begin and not self._words[at - 1].isspace():
+            at -= 1
+        return at
 
     def _name_behind(self, end: int, closing: int) -> str:
         """The first telling words behind an identifier, up to one that labels another value."""
@@ -255,7 +271,7 @@ class Block:
 
     def _turns_into(self, before: Identifier, found: Identifier) -> bool:
         """Return whether only an arrow stands between the two: `A -> B`."""
-        end = before.start + len(before.text)
+        end = before.end
         return found.start > end and _ARROW.fullmatch(self._text, end, found.start) is not None
 
 
@@ -277,7 +293,7 @@ def _without_values(text: str, found: list[Identifier]) -> str:
     kept: list[str] = []
     at = 0
     for one in found:
-        end = one.start + len(one.text)
+        end = one.end
         if one.kind in _NEVER_NAMES and end > at:
             start = max(at, one.start)
             kept += (text[at:start], " " * (end - start))

@@ -230,6 +230,13 @@ def test_a_list_of_offers_is_not_replaced_in_one_pass_or_in_two(offers, is_repla
     assert (bool(at_once), bool(later)) == (is_replaced, is_replaced)
 
 
+def test_a_value_that_the_newer_message_names_too_is_not_replaced_by_its_others():
+    """Both orders lead to the same."""
+    for later in ("The car is 45 euros, the cabin is 90 euros.", "The cabin is 90 euros, the car is 45 euros."):
+        _, replaced = found_in(said_by_user("The cabin is 90 euros.", "The car is 40 euros.", later), (), NO_LEDGER)
+        assert "90 euros" not in [one.key for one in replaced]
+
+
 def test_a_value_that_is_said_again_begins_no_series():
     """Two values that take turns replace each other."""
     texts = [f"The importer reads the orders of host db-{n:02d}." for n in (1, 2, 1, 2, 1, 2)]
@@ -493,6 +500,14 @@ def test_a_standing_rule_is_not_repeated_by_the_ledger():
     dropped = evolve(state, RulesDropped((RuleName(4, "Always name OPS-1."),)), 0)
     redacted = evolve(state, MessagesRedacted((4,), finds=facts), 0, messages)
     assert all(set(texts(one.ledger)) == {"OPS-1", "OPS-2"} for one in (dropped, redacted))
+
+
+def test_a_redaction_takes_the_spelling_of_its_message():
+    """A value that another message spells otherwise is one to the ledger, which keeps the newest spelling alone."""
+    finds = LedgerFinds((entry("aB3dE9xQ", 1, 7), entry("4711", 2, 7), entry("OPS-2", 3)))
+
+    left = finds.without(lambda number: number == 7).entries
+    assert [(one.text, one.numbers) for one in left] == [("4711", (2,)), ("OPS-2", (3,))]
 
 
 def test_a_value_of_a_rule_is_a_fact_while_a_pin_takes_the_rule_out_of_the_window():

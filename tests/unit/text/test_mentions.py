@@ -173,3 +173,13 @@ def test_hostile_text_takes_time_linear_in_its_length(name):
 
     small = min(cost(20_000) for _ in range(3))
     assert cost(160_000) < 20 * small + 0.05
+
+
+def test_a_second_number_of_one_label_ends_where_it_is_written():
+    """The label that it lacks takes no place, so that nothing behind it is swallowed."""
+    said = "Change from gate 12 to 45, it costs 99 euros. Convert port 80 to port 443 today."
+
+    read = [(found.text, found.words.rest) for found in mentions(said, said=True)]
+    assert ("gate 45", ", it costs 99 euros") in read
+    assert ("99 euros", "") in read
+    assert ("port 443", " today") in read

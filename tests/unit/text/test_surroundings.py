@@ -120,6 +120,22 @@ def test_a_secret_names_nothing():
     assert not [one for one in found if "hunter22" in one.words.name]
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Do not restart host db-prod-17.", "not restart host "),
+        ("Tell them:\nDon't use version 4.11.7", "Don't use version "),
+        ("Wir haben keine Tickets unter 45 Euro.", "haben keine Tickets unter "),
+        ("No tomes 30 mg.", "No tomes "),
+        ("It is not the cache, the port is 8443.", "port is "),
+    ],
+)
+def test_a_name_keeps_the_word_that_denies_it(text, name):
+    """Facts would say the opposite without it."""
+    assert last(text).words.name.endswith(name)
+    assert not last(text).words.name[: -len(name)]
+
+
 def test_a_value_has_its_sentence():
     """The sentence before it, and a log, state something else or nothing."""
     assert last("It was moved. The total is 4700 EUR.").words.sentence == "The total is 4700 EUR."
