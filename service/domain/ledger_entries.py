@@ -14,7 +14,7 @@ from typing import Final
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.ledger import NUMBERS_MAX, Ledger, LedgerEntry, Replaced, Use
 from abridged.service.domain.message import Message, Role
-from abridged.service.domain.standing_values import StandingValues, Stated, Told, counts_up, shape_of, told_by
+from abridged.service.domain.standing_values import StandingValues, Stated, Told, shape_of, told_by
 from abridged.service.text.envelope import unwrap_envelope
 from abridged.service.text.identifiers import MEASURED, SERIES_MIN, IdentifierKind, serial
 from abridged.service.text.mentions import Mention, mentions
@@ -95,7 +95,6 @@ def found_in(
     reading.only_replaces = True
     for m in staying:
         reading.read(m)
-    reading.spare_series()
     return list(own.values()), tuple(Replaced(key, number) for key, number in reading.replaced.items())
 
 
@@ -115,7 +114,6 @@ class _Reading:
         self.only_replaces = False
         self._named_at: dict[str, int] = {}
         self._standing = StandingValues()
-        self._followed: dict[str, str] = {}
         shapes = Counter((entry.numbers[-1], shape_of(entry.key)) for entry in ledger.entries)
         for entry in sorted(ledger.entries, key=lambda entry: entry.numbers[-1]):
             number, words = entry.numbers[-1], word_keys(entry.context)
@@ -163,19 +161,6 @@ class _Reading:
             if key not in counting and not (_is_cell(found) and columns[column_of(found.context)] >= SERIES_MIN)
         }
 
-    def spare_series(self) -> None:
-        """Restore the values that only count, `Turn 1`, `Turn 2`, `Turn 3`, `Turn 4`: each holds for a thing of its
-        own, unless somebody spoke of a change."""
-        last: dict[str, str] = {}
-        # The newest first: what follows a value has been followed up before it.
-        for key, after in reversed(self._followed.items()):
-            last[key] = last.get(after, after)
-        followers = Counter(last.values())
-        for key in (key for key, end in last.items() if followers[end] + 1 >= SERIES_MIN):
-            self.replaced.pop(key, None)
-            if key in self.found:
-                self.found[key].replaced_by = 0
-
     def _named(self, mention: Mention, stated: Stated, use: Use, *, is_data: bool) -> None:
         key, number = stated.key, stated.number
         if not self.only_replaces:
@@ -187,7 +172,6 @@ class _Reading:
         self._replace(mention, stated, is_data=is_data)
         if not mention.words.dropped and self._named_at.get(key, 0) < number:
             self._named_at[key] = number
-            self._followed.pop(key, None)
             if self.replaced.get(key, number) < number:
                 del self.replaced[key]
             if key in self.found and self.found[key].replaced_by < number:
@@ -200,9 +184,6 @@ class _Reading:
             named = mention.replaces.casefold()
             for gone in filter(None, (old, named, key if words.dropped else "")):
                 self._give_way(gone, number)
-                self._followed.pop(gone, None)
-            if old and named != old and counts_up(old, key) and not (stated.told and stated.told.says):
-                self._followed[old] = key
         if not words.dropped:
             self._standing.stands(stated)
 

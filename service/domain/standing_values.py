@@ -24,7 +24,7 @@ from abridged.service.text.phrases import Phrase, has_phrase
 from abridged.service.text.sentences import without_quotations
 from abridged.service.text.words import is_spaceless
 
-SUPERSEDED_FROM: Final = 0.3
+SUPERSEDED_FROM: Final = 0.5
 """The log odds from which on a value supersedes another. Half of the pairs of the training only look like a change; in
 chats fewer values do, so that more of what is found is right."""
 
@@ -95,7 +95,6 @@ class Signs(NamedTuple):
     units: float
     prefix: float
     rare: float
-    counts: float
     change: float
     says: float
     change_of_words: float
@@ -167,7 +166,11 @@ class StandingValues:
 
     def candidates(self, one: Stated) -> Iterator[tuple[str, Signs]]:
         """The values of earlier messages that share a word or the shape with this one, each with the signs that this
-        one supersedes it; a value in a list supersedes none, nor does a list's value give way."""
+        one supersedes it.
+
+        A value in a list supersedes none and gives way to none. `Turn 4` is of another thing than `Turn 3`, unless its
+        sentence has a phrase of change.
+        """
         if one.told is None or one.is_listed:
             return
         form = _form_of(one.key)
@@ -180,6 +183,8 @@ class StandingValues:
                 telling = (_PART_WEIGHT if is_spaceless(word) else 1.0) * len(followed) ** -0.5
                 for key in followed:
                     shared[key] = shared.get(key, 0.0) + telling
+        if not one.told.says and any(_counts_up(key, one.key) for key in alike):
+            return
         rare = 1 / (1 + len(alike))
         for key, words in shared.items():
             known = self._values[key]
@@ -199,12 +204,6 @@ def shape_of(key: str) -> str:
     return _form_of(key).shape
 
 
-def counts_up(before: str, after: str) -> bool:
-    """Return whether a value is the other one with the next number at its end."""
-    one, other = _COUNTED.fullmatch(before), _COUNTED.fullmatch(after)
-    return one is not None and other is not None and one[1] == other[1] and int(other[2]) - int(one[2]) == 1
-
-
 def _signs(new: Stated, told: Told, form: _Form, key: str, old: _Standing, words: float, rare: float) -> Signs:
     fewest = max(1, min(len(new.about), len(old.about)))
     letters = float(old.form.pattern == form.pattern and len(form.letters) >= _LETTERS_MIN)
@@ -220,13 +219,18 @@ def _signs(new: Stated, told: Told, form: _Form, key: str, old: _Standing, words
         units=float(have_units and form.letters != old.form.letters),
         prefix=prefix,
         rare=rare,
-        counts=float(counts_up(key, new.key)),
         change=told.change,
         says=told.says,
         change_of_words=told.change * words,
         change_of_letters=told.change * letters,
         change_of_prefix=told.change * prefix,
     )
+
+
+def _counts_up(before: str, after: str) -> bool:
+    """Return whether a value is the other one with the next number at its end."""
+    one, other = _COUNTED.fullmatch(before), _COUNTED.fullmatch(after)
+    return one is not None and other is not None and one[1] == other[1] and int(other[2]) - int(one[2]) == 1
 
 
 @cache
