@@ -54,11 +54,12 @@ _ANY_READ = "SELECT count(*) FROM sqlite_schema"
 
 @contextmanager
 def transaction(connection: sqlite3.Connection, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]:
-    """Run the block in a transaction, which is committed unless the block or the commit raises."""
+    """Run the block in a transaction, which is committed unless the block or the commit raises. Raises sqlite3.Error,
+    too, when SQLite has rolled back by itself meanwhile."""
     connection.execute(begin)
     try:
         yield connection
-        connection.commit()
+        connection.execute("COMMIT")
     except BaseException:
         connection.rollback()
         raise

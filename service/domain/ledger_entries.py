@@ -114,12 +114,12 @@ class _Reading:
         self.only_replaces = False
         self._named_at: dict[str, int] = {}
         self._standing = StandingValues()
-        shapes = Counter((entry.numbers[-1], shape_of(entry.key)) for entry in ledger.entries)
+        shapes = Counter((number, shape_of(entry.key)) for entry in ledger.entries for number in entry.numbers)
         for entry in sorted(ledger.entries, key=lambda entry: entry.numbers[-1]):
             number, words = entry.numbers[-1], word_keys(entry.context)
             self._named_at[entry.key] = number
             if not entry.replaced_by:
-                is_listed = shapes[number, shape_of(entry.key)] >= LISTED_MIN
+                is_listed = any(shapes[one, shape_of(entry.key)] >= LISTED_MIN for one in entry.numbers)
                 self._standing.stands(Stated(entry.key, entry.kind, words, words, number, is_listed=is_listed))
 
     def read(self, m: MessageAppended) -> None:

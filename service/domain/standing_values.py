@@ -24,7 +24,7 @@ from abridged.service.text.phrases import Phrase, has_phrase
 from abridged.service.text.sentences import without_quotations
 from abridged.service.text.words import is_spaceless
 
-SUPERSEDED_FROM: Final = 0.5
+SUPERSEDED_FROM: Final = 0.3
 """The log odds from which on a value supersedes another. Half of the pairs of the training only look like a change; in
 chats fewer values do, so that more of what is found is right."""
 
@@ -142,7 +142,7 @@ class StandingValues:
         _follow(self._by_shape[known.form.shape], one.key)
 
     def named_again(self, key: str, number: int) -> None:
-        """A value of which message `number` speaks is not superseded by what else that says."""
+        """Message `number` names this value, too: no other value of that message supersedes it."""
         if key in self._values:
             self._values[key].number = number
 
@@ -168,8 +168,8 @@ class StandingValues:
         """The values of earlier messages that share a word or the shape with this one, each with the signs that this
         one supersedes it.
 
-        A value in a list supersedes none and gives way to none. `Turn 4` is of another thing than `Turn 3`, unless its
-        sentence has a phrase of change.
+        A value in a list supersedes none and gives way to none. `Turn 4` is of another thing than `Turn 3`, if they
+        share a word and its sentence has no phrase of change.
         """
         if one.told is None or one.is_listed:
             return
@@ -183,7 +183,7 @@ class StandingValues:
                 telling = (_PART_WEIGHT if is_spaceless(word) else 1.0) * len(followed) ** -0.5
                 for key in followed:
                     shared[key] = shared.get(key, 0.0) + telling
-        if not one.told.says and any(_counts_up(key, one.key) for key in alike):
+        if not one.told.says and any(shared[key] and _counts_up(key, one.key) for key in alike):
             return
         rare = 1 / (1 + len(alike))
         for key, words in shared.items():

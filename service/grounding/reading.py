@@ -126,7 +126,7 @@ def sentence_of(text: str) -> Sentence:
         if one.start >= end and text.startswith(one.text, one.start):
             own.append(Value(one.text, frozenset({*keys_of(one), _written(one.text)})))
             rest.append(text[end : one.start])
-            end = one.start + len(one.text)
+            end = one.end
     plain = folded(" ".join((*rest, text[end:])))
     return Sentence(text, tuple(own), word_keys(plain), plain)
 

@@ -61,7 +61,7 @@ MEASURED: Final = frozenset({IdentifierKind.AMOUNT, IdentifierKind.DATE, Identif
 @dataclass(frozen=True, slots=True)
 class Identifier:
     """An identifier as written. `start` orders identifiers in the text; masked secrets may shift it. `until` is its end
-    there, if that is not the end of its text: `443` of `port 80 to 443` is `port 443`."""
+    there, or 0 for the end of its text: `443` of `port 80 to 443` is `port 443`."""
 
     kind: IdentifierKind
     text: str

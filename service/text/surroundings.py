@@ -22,7 +22,8 @@ from abridged.service.text.words import is_spaceless, word_keys
 
 NAME_WORDS_MAX: Final = 4
 NAME_CHARS_MAX: Final = 60
-"""Telling words that a name has at most, and characters before the value within which all but the nearest begin."""
+"""Telling words that a name has at most, and characters before the value within which all but the nearest begin; a word
+that denies it may stand before them."""
 
 REST_CHARS_MAX: Final = 40
 LONG_REST_CHARS_MAX: Final = 60
@@ -220,13 +221,14 @@ class Block:
     def _denied_from(self, lead: int) -> int:
         """The place of the word that denies what begins at `lead`, or else `lead`: `not` of `do not restart`."""
         begin = max(0, lead - _DENIAL_CHARS)
+        while 0 < begin < lead and not self._words[begin - 1].isspace():
+            begin += 1
         for parting in _PARTING.finditer(self._words, begin, lead):
             begin = parting.end()
-        denial = next(section_of(Phrase.DENIES).finditer(self._words[begin:lead]), None)
-        if denial is None:
-            return lead
-        at = begin + denial.start()
-        while at > begin and not self._words[at - 1].isspace():
+        at = lead
+        for denial in section_of(Phrase.DENIES).finditer(self._words[begin:lead]):
+            at = begin + denial.start()
+        while begin < at < lead and not self._words[at - 1].isspace():
             at -= 1
         return at
 

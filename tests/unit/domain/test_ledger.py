@@ -229,11 +229,23 @@ def test_a_list_of_offers_is_not_replaced_in_one_pass_or_in_two(offers, is_repla
     assert (bool(at_once), bool(later)) == (is_replaced, is_replaced)
 
 
+def test_a_neighbour_by_chance_makes_no_series():
+    """Only values that share a word are counted."""
+    said = said_by_user(
+        "The budget is 30 euros.", "The tickets cost 44 euros.", "We raised the budget: it is 45 euros."
+    )
+    _, replaced = found_in(said, (), NO_LEDGER)
+
+    assert [one.key for one in replaced] == ["30 euros"]
+
+
 def test_a_value_that_the_newer_message_names_too_is_not_replaced_by_its_others():
     """Both orders lead to the same."""
     for later in ("The car is 45 euros, the cabin is 90 euros.", "The cabin is 90 euros, the car is 45 euros."):
         _, replaced = found_in(said_by_user("The cabin is 90 euros.", "The car is 40 euros.", later), (), NO_LEDGER)
         assert "90 euros" not in [one.key for one in replaced]
+    _, replaced = found_in(said_by_user("The port is 8080.", "The port is no longer 8080, it is 8443."), (), NO_LEDGER)
+    assert [one.key for one in replaced] == ["8080"]
 
 
 def said_by_user(*texts: str) -> list[MessageAppended]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from threading import Condition, Thread
 
 import pytest
@@ -123,3 +123,17 @@ def test_a_transaction_that_fails_leaves_nothing():
 
         assert connection.execute("SELECT number FROM seen").fetchall() == [(2,)]
         assert not connection.in_transaction
+
+
+def test_a_transaction_that_sqlite_has_rolled_back_is_not_committed():
+    """An append would be acknowledged otherwise, and be nowhere."""
+
+    def twice(connection: sqlite3.Connection) -> None:
+        with transaction(connection), suppress(sqlite3.IntegrityError):
+            for _ in range(2):
+                connection.execute("INSERT OR ROLLBACK INTO one VALUES (1)")
+
+    with closing(_connection()) as connection:
+        connection.execute("CREATE TABLE one (id INTEGER PRIMARY KEY)")
+        with pytest.raises(sqlite3.OperationalError, match="no transaction"):
+            twice(connection)

@@ -136,6 +136,13 @@ def test_a_name_keeps_the_word_that_denies_it(text, name):
     assert not last(text).words.name[: -len(name)]
 
 
+def test_the_end_of_a_word_denies_nothing():
+    """Wherever the reach begins: `casino` does not end in a `no`."""
+    for filler in range(1, 25):
+        text = f"The casino {'w' * filler} of the big hotel rooms price 45 euros"
+        assert not last(text).words.name.startswith("no"), text
+
+
 def test_a_value_has_its_sentence():
     """The sentence before it, and a log, state something else or nothing."""
     assert last("It was moved. The total is 4700 EUR.").words.sentence == "The total is 4700 EUR."
