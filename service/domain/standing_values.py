@@ -47,6 +47,9 @@ _UNITED: Final = frozenset({IdentifierKind.AMOUNT, IdentifierKind.NUMBER})
 _FOLLOWED_MAX: Final = 16
 """Values that one word, or one shape, is followed to: the newest. A word of as many names none of them."""
 
+_FAMILY_MIN: Final = 3
+"""Values of one pattern with words in common that make a family, each of a thing of its own."""
+
 _NUMBER: Final = re.compile(r"[0-9][0-9.,:]*")
 _LETTER: Final = re.compile(r"[^\W\d_]+")
 _SPACES: Final = re.compile(r"\s+")
@@ -146,6 +149,11 @@ class StandingValues:
         if key in self._values:
             self._values[key].number = number
 
+    def _is_akin(self, key: str, one: Stated, form: _Form) -> bool:
+        """Return whether a value that holds differs in its numbers alone, and shares a word."""
+        known = self._values[key]
+        return known.form.pattern == form.pattern and not known.about.isdisjoint(one.about)
+
     def falls(self, key: str) -> None:
         """A value holds no longer."""
         known = self._values.pop(key, None)
@@ -168,8 +176,9 @@ class StandingValues:
         """The values of earlier messages that share a word or the shape with this one, each with the signs that this
         one supersedes it.
 
-        A value in a list supersedes none and gives way to none. `Turn 4` is of another thing than `Turn 3`, if they
-        share a word and its sentence has no phrase of change.
+        A value in a list supersedes none and gives way to none. Without a phrase of change, nor does one that counts up
+        from another that shares a word with it, `Turn 3`, `Turn 4`, or has a family of such others that differ in their
+        numbers alone: of one thing they would have superseded each other.
         """
         if one.told is None or one.is_listed:
             return
@@ -183,7 +192,8 @@ class StandingValues:
                 telling = (_PART_WEIGHT if is_spaceless(word) else 1.0) * len(followed) ** -0.5
                 for key in followed:
                     shared[key] = shared.get(key, 0.0) + telling
-        if not one.told.says and any(shared[key] and _counts_up(key, one.key) for key in alike):
+        family = [key for key in alike if key != one.key and self._is_akin(key, one, form)]
+        if not one.told.says and (len(family) >= _FAMILY_MIN or any(_counts_up(key, one.key) for key in family)):
             return
         rare = 1 / (1 + len(alike))
         for key, words in shared.items():
