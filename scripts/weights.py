@@ -99,9 +99,7 @@ def held_against(said: str, rules: Sequence[str]) -> Iterator[Told]:
 def features(told: Told) -> Features:
     """The places of a sentence's words and of its evidence, each with its value."""
     own = words_of_writer(told.sentence)
-    words = places_of(own)
-    value = value_of_word(len(words))
-    return [(at, value) for at in words] + [(place_of_evidence(kind), EVIDENCE_VALUE) for kind in evidence_in(own)]
+    return words_alone(own) + [(place_of_evidence(kind), EVIDENCE_VALUE) for kind in evidence_in(own)]
 
 
 def trained(act: Act) -> Likeness:
@@ -115,7 +113,7 @@ def trained_signs() -> tuple[Likeness, dict[str, float]]:
     another, of which the odds of its sentence are one: by a model that has not seen it."""
     made = list(conversations(WRITTEN / "seen"))
     pairs = [pair for one in made for pair in one.pairs]
-    told = [(words_alone(pair.new_sentence), pair.is_replaced) for pair in pairs]
+    told = [(words_alone(without_quotations(pair.new_sentence)), pair.is_replaced) for pair in pairs]
     parts = [likeness([one for at, one in enumerate(told) if at % FOLDS != fold]) for fold in range(FOLDS)]
     whole = likeness(told)
     fold_of = {pair.new_sentence: parts[at % FOLDS] for at, pair in enumerate(pairs)}
@@ -139,9 +137,9 @@ def signs_of(one: Conversation, model_for: Callable[[str], Likeness]) -> Iterato
                 standing.stands(stated)
 
 
-def words_alone(sentence: str) -> Features:
-    """The places of a sentence's words, each with its value."""
-    words = places_of(without_quotations(sentence))
+def words_alone(own: str) -> Features:
+    """The places of the words of a sentence without its quotations, each with its value."""
+    words = places_of(own)
     value = value_of_word(len(words))
     return [(at, value) for at in words]
 

@@ -59,7 +59,9 @@ def conversations(folder: Path) -> Iterator[Conversation]:
         for start in range(0, len(pairs), PAIRS):
             made = pairs[start : start + PAIRS]
             said = [*(pair.old_sentence for pair in made), *(pair.new_sentence for pair in made)]
-            yield Conversation(made, [_appended(number, text) for number, text in enumerate(said, 1)])
+            messages = (Message(f"m{number}", Role.USER, text) for number, text in enumerate(said, 1))
+            appended = [MessageAppended(n, message, 0, TokenSource.ESTIMATE) for n, message in enumerate(messages, 1)]
+            yield Conversation(made, appended)
 
 
 def superseded_read(folder: Path) -> Superseded:
@@ -84,8 +86,3 @@ def names(key: str, value: str) -> bool:
 def _has_whole(text: str, part: str) -> bool:
     """Return whether a text has a part, and not within a number."""
     return re.search(rf"(?<![0-9])(?<![0-9][.,:]){re.escape(part)}(?![.,:]?[0-9])", text) is not None
-
-
-def _appended(number: int, text: str) -> MessageAppended:
-    message = Message(f"m{number}", Role.USER, text)
-    return MessageAppended(number=number, message=message, tokens=0, source=TokenSource.ESTIMATE)

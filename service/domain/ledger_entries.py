@@ -136,7 +136,8 @@ class _Reading:
             by, is_data = Use.TOOL if is_handed_on else use, is_data or is_handed_on
             # The model chooses what a call names, so calls count rows only within one of them.
             rows = serial(mention.text for mention in named) if use is Use.CALL else frozenset()
-            shapes = Counter(map(shape_of, {mention.text.casefold() for mention in named}))
+            shapes = {key: shape_of(key) for key in {mention.text.casefold() for mention in named}}
+            times = Counter(shapes.values())
             told = {sentence: told_by(sentence) for sentence in {mention.words.sentence for mention in named} - {""}}
             for mention in named:
                 if not mention.words.dropped:
@@ -144,7 +145,7 @@ class _Reading:
             for mention in named:
                 self._heard(mention, m.number, use)
                 if by is not Use.TOOL or _is_worth_a_place(mention):
-                    is_listed = shapes[shape_of(mention.text.casefold())] >= LISTED_MIN
+                    is_listed = times[shapes[mention.text.casefold()]] >= LISTED_MIN
                     signs = told.get(mention.words.sentence)
                     stated = stated_by(mention, m.number, signs, is_listed=is_listed)
                     self._named(mention, stated, by, is_data=is_data or mention.text in rows)
