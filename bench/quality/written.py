@@ -100,7 +100,7 @@ class Survived:
         old_alone: Replaced values that stand without the current one.
         equals: Replaced values beside the current one that nothing marks as replaced.
         rules: Standing rules, letter by letter.
-        right_rules: Rules that the state has found and that the writer meant as one.
+        right_rules: Standing rules that the state has found and that the writer meant as one.
         open_points: Open points, by most of their words.
         decisions: Decisions, by most of their words.
         tokens: Tokens of the windows, as a share of their budgets.
@@ -157,6 +157,8 @@ def _look(found: Survived, chat: WrittenChat, state: Conversation) -> None:
             if is_old:
                 found.missing.append((chat.name, "equals" if equals else "old", f"{old} -> {value}"))
     for rule in state.rules.entries:
+        if rule.is_tentative:
+            continue
         is_right = any(_is_same(rule, one) for one in chat.notes["rules"])
         found.right_rules.add(is_right, 1)
         if not is_right:

@@ -62,4 +62,6 @@ def _views(state: Conversation, rules: Iterable[Rule]) -> list[summary_pb2.Rule]
 def _state_of(rule: Rule) -> summary_pb2.RuleState.ValueType:
     if rule.dropped:
         return summary_pb2.RULE_STATE_DROPPED
-    return summary_pb2.RULE_STATE_REVOKED if rule.revoked_by else summary_pb2.RULE_STATE_STANDING
+    if rule.revoked_by:
+        return summary_pb2.RULE_STATE_REVOKED
+    return summary_pb2.RULE_STATE_TENTATIVE if rule.is_tentative else summary_pb2.RULE_STATE_STANDING

@@ -9,7 +9,7 @@ from abridged.service.cli.options import Invocation, sidecar_options
 from abridged.service.cli.plain_json import as_json
 from abridged.service.cli.sidecar import call
 from abridged.service.cli.terminal import say, say_text
-from abridged.v1.summary_pb2 import RULE_STATE_DROPPED, RULE_STATE_REVOKED, Rule
+from abridged.v1.summary_pb2 import RULE_STATE_DROPPED, RULE_STATE_REVOKED, RULE_STATE_TENTATIVE, Rule
 
 
 @click.command(short_help="Show or drop the standing rules of a conversation.")
@@ -21,6 +21,7 @@ from abridged.v1.summary_pb2 import RULE_STATE_DROPPED, RULE_STATE_REVOKED, Rule
 def rules(invocation: Invocation, conversation: str, *, drop: int | None, as_json_: bool) -> None:
     """Show the standing rules of CONVERSATION, newest first: what its users laid down for good, as they said it.
 
+    A tentative one may be a wish for one time.
     A window shows those whose message has left it. Pin the message of a rule to keep it there whatever its room.
     """
 
@@ -46,6 +47,7 @@ def _standing(rule: Rule) -> list[str]:
         return ["dropped"]
     if rule.state == RULE_STATE_REVOKED:
         return [f"revoked by message {rule.revoked_by}"]
+    state = "tentative" if rule.state == RULE_STATE_TENTATIVE else "standing"
     if rule.in_window:
-        return ["standing", "pinned" if rule.pinned else "in the window"]
-    return ["standing", "shown" if rule.shown else "not shown by itself"]
+        return [state, "pinned" if rule.pinned else "in the window"]
+    return [state, "shown" if rule.shown else "not shown by itself"]

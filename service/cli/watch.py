@@ -129,7 +129,8 @@ def _fact_text(event: DomainEvent, *, chars_max: int) -> str:
         case SummarizationCompleted():
             record = event.record
             saved = f"{record.tokens_before:,} -> {record.tokens_after:,} tokens"
-            rules = f", {found} rules found" if (found := len(event.rules.rules)) else ""
+            found = sum(not rule.doubt for rule in event.rules.rules)
+            rules = f", {found} rules found" if found else ""
             rules += f", {revoked} revoked" if (revoked := len(event.rules.revoked)) else ""
             head = f"pass {short(event.pass_id)} completed: record {short(record.id)}"
             return f"{head}, depth {record.depth}, {saved}{rules}"

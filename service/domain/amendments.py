@@ -150,7 +150,7 @@ def redaction(state: Conversation, numbers: Sequence[int]) -> MessagesRedacted |
         event,
         finds=LedgerFinds(ledger.entries, (), ledger.limit_tokens, ledger.memory_tokens, ledger.source),
         rules=RuleFinds(
-            tuple(FoundRule(rule.text, rule.number, rule.tokens) for rule in rules),
+            tuple(FoundRule(rule.text, rule.number, rule.tokens, rule.doubt) for rule in rules),
             tuple(RevokedRule(rule.text, rule.number, rule.revoked_by) for rule in rules if rule.revoked_by),
             after.rules.limit_tokens,
             after.rules.source,

@@ -38,6 +38,14 @@ _REPLACED: Final = "no longer: "
 _REPLACED_TOKENS: Final = 3
 
 
+_JOINING: Final = frozenset("-_/@#")
+"""Characters that make a name longer; a full stop ends sentences, too."""
+
+_IN_PATHS: Final = frozenset("/")
+_PATHS: Final = frozenset({IdentifierKind.PATH, IdentifierKind.FILE})
+"""A longer path says where a file or folder is."""
+
+
 class Use(StrEnum):
     """The strongest of the speakers who named an identifier: one that only a tool's result contains is mostly noise."""
 
@@ -405,10 +413,10 @@ def _group(fact: LedgerEntry) -> str:
 def _is_said(entry: LedgerEntry, text: str) -> bool:
     """Return whether the text names the entry; a fact has to be in a line with a word of its name."""
     if entry.key not in text or not entry.is_fact or not (entry.context or entry.rest):
-        return _names_identifier(text, entry)
+        return _names_entry(text, entry)
     words = word_keys(entry.context + entry.rest) - word_keys(entry.text)
     return any(
-        any(word in near for word in words) and _names_identifier(near, entry)
+        any(word in near for word in words) and _names_entry(near, entry)
         for line in text.splitlines()
         for near in _around(entry.key, line)
     )
@@ -422,9 +430,13 @@ def _around(key: str, line: str) -> Iterator[str]:
         at = line.find(key, at + len(key))
 
 
-def _names_identifier(text: str, entry: LedgerEntry) -> bool:
-    """Return whether the text names the identifier, and not only a longer one that contains it, or a longer path."""
-    key, joining = entry.key, _JOINING - _IN_PATHS if entry.kind in _PATHS else _JOINING
+def _names_entry(text: str, entry: LedgerEntry) -> bool:
+    return names_key(text, entry.key, _JOINING - _IN_PATHS if entry.kind in _PATHS else _JOINING)
+
+
+def names_key(text: str, key: str, joining: Collection[str] = _JOINING) -> bool:
+    """Return whether a case-folded text names the identifier of a key, and not only one that is longer by a letter, a
+    digit or a character that is `joining`."""
     start = text.find(key)
     while start >= 0:
         before, after = text[start - 1 : start], text[start + len(key) : start + len(key) + 1]
@@ -439,14 +451,6 @@ def _joins(beside: str, edge: str, joining: Collection[str]) -> bool:
     if beside.isalnum():
         return not (is_spaceless(beside) or is_spaceless(edge))
     return beside in joining
-
-
-_JOINING: Final = frozenset("-_/@#")
-"""Characters that make a name longer; a full stop ends sentences, too."""
-
-_IN_PATHS: Final = frozenset("/")
-_PATHS: Final = frozenset({IdentifierKind.PATH, IdentifierKind.FILE})
-"""A longer path says where a file or folder is."""
 
 
 def _is_noise(entry: LedgerEntry) -> bool:

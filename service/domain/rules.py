@@ -2,7 +2,7 @@
 
 They are a fold of what the events say was found in messages that left the window, and of what callers have dropped. The
 window shows those that stand and whose messages it no longer has, as many as their share of it holds, and names the
-messages of the rest.
+messages of the rest. In the room that is left it quotes tentative rules: sentences that a reader may take for one.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ NAMED_MAX: Final = 16
 RULES_FRAME_TOKENS: Final = 8
 """The line above the rules."""
 
+_TENTATIVE_FRAME_TOKENS: Final = 10
+"""The line above the tentative rules."""
+
 _REST_TOKENS: Final = 8
 """The words around the numbers of the messages whose rules have no room."""
 
@@ -29,11 +32,13 @@ _NUMBER_TOKENS: Final = 3
 
 
 class FoundRule(NamedTuple):
-    """A rule of a message that leaves the window; `tokens` are those of its line, uncorrected."""
+    """A rule of a message that leaves the window. `tokens` are those of its line, uncorrected; `doubt` is 0, or of a
+    tentative rule the log odds that it lacks."""
 
     text: str
     number: int
     tokens: int = 0
+    doubt: float = 0.0
 
 
 class RevokedRule(NamedTuple):
@@ -89,6 +94,7 @@ class Rule(NamedTuple):
         text: The sentence, letter by letter.
         number: The number of its message.
         tokens: Tokens of its line in the window, uncorrected.
+        doubt: The log odds that a tentative rule lacks: it may be one, or a wish for one time. 0 of any other.
         revoked_by: The message that took it back, or said it anew; 0 while it stands.
         dropped: True if a caller has dropped it.
     """
@@ -96,6 +102,7 @@ class Rule(NamedTuple):
     text: str
     number: int
     tokens: int = 0
+    doubt: float = 0.0
     revoked_by: int = 0
     dropped: bool = False
 
@@ -108,6 +115,11 @@ class Rule(NamedTuple):
     def stands(self) -> bool:
         """True if the rule still holds."""
         return not self.revoked_by and not self.dropped
+
+    @property
+    def is_tentative(self) -> bool:
+        """True if the sentence may be no rule."""
+        return self.doubt > 0
 
 
 class Surroundings(NamedTuple):
@@ -123,7 +135,7 @@ class Rules(NamedTuple):
     Attributes:
         entries: The rules that it remembers, in the order of the messages.
         shown: The places in `entries` of those that the window shows.
-        unshown: The messages of those that it has no room for, ascending.
+        unshown: The messages of those that it has no room for, ascending; of tentative ones none.
         tokens: Tokens of both in the window with their frame, uncorrected; 0 without either.
         limit_tokens: Most tokens of those.
         source: The source of their count.
@@ -147,7 +159,7 @@ class Rules(NamedTuple):
         for found in finds.rules:
             known = by_name.get(RuleName(found.number, found.text))
             by_name[RuleName(found.number, found.text)] = (
-                Rule(*found) if known is None else known._replace(tokens=found.tokens)
+                Rule(*found) if known is None else known._replace(tokens=found.tokens, doubt=found.doubt)
             )
         revoked = {RuleName(one.number, one.text): one.by for one in finds.revoked}
         entries = [rule._replace(revoked_by=revoked.get(rule.name, rule.revoked_by)) for rule in by_name.values()]
@@ -180,12 +192,17 @@ def rule_line(text: str, number: int) -> str:
 
 
 def rule_lines(rules: Rules) -> list[str]:
-    """The rules of the window, oldest first, and the messages of those without room; empty without any."""
-    lines = [rule_line(rule.text, rule.number) for rule in rules.in_window]
+    """The rules of the window, oldest first, and the messages of those without room; behind them the tentative ones.
+    Empty without any."""
+    lines = [rule_line(rule.text, rule.number) for rule in rules.in_window if not rule.is_tentative]
     if rules.unshown:
         named = ", ".join(map(str, dict.fromkeys(rules.unshown[-NAMED_MAX:])))
         lines.append(f"{len(rules.unshown)} more rules: messages {named}")
-    return ["Standing rules to follow, as said:", *lines] if lines else []
+    tentative = [rule_line(rule.text, rule.number) for rule in rules.in_window if rule.is_tentative]
+    return [
+        *(["Standing rules to follow, as said:", *lines] if lines else ()),
+        *(["Said by the user, perhaps as rules:", *tentative] if tentative else ()),
+    ]
 
 
 def _remembered(entries: Iterable[Rule]) -> tuple[Rule, ...]:
@@ -194,37 +211,45 @@ def _remembered(entries: Iterable[Rule]) -> tuple[Rule, ...]:
     ordered = sorted(entries, key=attrgetter("number"))
     if len(ordered) <= RULES_MAX:
         return tuple(ordered)
-    needed = sorted(range(len(ordered)), key=lambda place: (ordered[place].stands, place))
+    needed = sorted(range(len(ordered)), key=lambda place: (ordered[place].stands, -ordered[place].doubt, place))
     return tuple(ordered[place] for place in sorted(needed[-RULES_MAX:]))
 
 
 def _fitted(entries: tuple[Rule, ...], limit_tokens: int, source: TokenSource, around: Surroundings) -> Rules:
-    """The rules with those shown that fit, the newest first; what the records say letter by letter is not shown twice.
+    """The rules with those shown that fit; what the records say letter by letter is not shown twice.
 
-    The line that names the messages of rules without room gets its own room first.
+    The newest come first, and then the tentative ones, those of the least doubt first.
     """
     wanted = {
         place: rule
         for place, rule in enumerate(entries)
         if rule.stands and not around.has(rule.number) and rule.text not in around.said
     }
-    if not wanted:
-        return Rules(entries, limit_tokens=limit_tokens, source=source)
+    certain = {place: rule for place, rule in wanted.items() if not rule.is_tentative}
+    shown, tokens = _within(certain, limit_tokens)
+    unshown = tuple(certain[place].number for place in sorted(certain.keys() - set(shown))) if tokens else ()
+    after = tokens + _TENTATIVE_FRAME_TOKENS
+    for place in sorted(wanted.keys() - certain.keys(), key=lambda place: (wanted[place].doubt, -place)):
+        if after + wanted[place].tokens <= limit_tokens:
+            tokens = after = after + wanted[place].tokens
+            shown.append(place)
+    return Rules(entries, tuple(sorted(shown)), unshown, tokens, limit_tokens, source)
+
+
+def _within(wanted: Mapping[int, Rule], limit_tokens: int) -> tuple[list[int], int]:
+    """The places of the rules that fit, the newest first, and the tokens of these with their frame; 0 without room.
+
+    The line that names the messages of rules without room gets its own room first.
+    """
     tokens = RULES_FRAME_TOKENS + sum(rule.tokens for rule in wanted.values())
-    if tokens <= limit_tokens:
-        return Rules(entries, tuple(wanted), (), tokens, limit_tokens, source)
-    return _cut(entries, wanted, limit_tokens, source)
-
-
-def _cut(entries: tuple[Rule, ...], wanted: Mapping[int, Rule], limit_tokens: int, source: TokenSource) -> Rules:
-    named = _REST_TOKENS + _NUMBER_TOKENS * min(len(wanted), NAMED_MAX)
-    tokens = RULES_FRAME_TOKENS + named
+    if not wanted or tokens <= limit_tokens:
+        return list(wanted), tokens if wanted else 0
+    tokens = RULES_FRAME_TOKENS + _REST_TOKENS + _NUMBER_TOKENS * min(len(wanted), NAMED_MAX)
     if tokens > limit_tokens:
-        return Rules(entries, limit_tokens=limit_tokens, source=source)
+        return [], 0
     shown: list[int] = []
     for place in sorted(wanted, reverse=True):
         if tokens + wanted[place].tokens <= limit_tokens:
             tokens += wanted[place].tokens
             shown.append(place)
-    unshown = tuple(wanted[place].number for place in sorted(wanted.keys() - set(shown)))
-    return Rules(entries, tuple(reversed(shown)), unshown, tokens, limit_tokens, source)
+    return shown, tokens

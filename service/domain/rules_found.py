@@ -5,8 +5,9 @@ Only what a user says lays down a rule, and only a later message ends one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import MessageAppended
@@ -21,33 +22,51 @@ def found_rules(
 ) -> tuple[list[FoundRule], tuple[RevokedRule, ...]]:
     """The rules of the messages that leave, and those that these, or the ones that stay, take back or say anew.
 
-    The newest of more than RULES_MAX are found, and later messages are held against these alone.
+    Of more than RULES_MAX those of the least doubt are found, and then the newest; later messages are held against
+    these alone.
     """
-    standing = {rule.name: words_of_rule(rule.text) for rule in rules.entries if rule.stands}
+    standing = {rule.name: _Known(words_of_rule(rule.text), rule.doubt) for rule in rules.entries if rule.stands}
     found: dict[RuleName, FoundRule] = {}
     revoked: list[RevokedRule] = []
     own = {m.number: m for m in leaving}
     for m, said in _said(sorted((*own.values(), *staying), key=lambda m: m.number), rules):
-        before = [name for name in standing if name.number < m.number]
-        place = ended_rule(said, [standing[name] for name in before])
-        if place is not None:
-            ended = before[place]
+        ended = _ended(said, {name: known for name, known in standing.items() if name.number < m.number})
+        if ended is not None:
             del standing[ended]
             revoked.append(RevokedRule(ended.text, ended.number, m.number))
-        if said.is_rule and not (said.takes_back and place is not None):
+        if said.doubt < math.inf and not (said.takes_back and ended is not None):
             name = RuleName(m.number, said.text)
-            standing[name] = said.words
+            standing[name] = _Known(said.words, said.doubt)
             if m.number in own:
-                found[name] = FoundRule(said.text, m.number)
-            _forget_oldest(standing)
-            _forget_oldest(found)
+                found[name] = FoundRule(said.text, m.number, doubt=said.doubt)
+            _forget_one(standing)
+            _forget_one(found)
     known = found.keys() | {rule.name for rule in rules.entries}
     return list(found.values()), tuple(one for one in revoked if RuleName(one.number, one.text) in known)
 
 
-def _forget_oldest(by_name: dict[RuleName, Any]) -> None:
+def _ended(said: Statement, before: Mapping[RuleName, _Known]) -> RuleName | None:
+    """The rule that a statement ends, if any, or else a tentative one. What may be no rule lays no other down anew."""
+    for is_tentative in (False, True):
+        names = [name for name, known in before.items() if bool(known.doubt) is is_tentative]
+        if said.is_rule or said.takes_back or is_tentative:
+            place = ended_rule(said, [before[name].words for name in names])
+            if place is not None:
+                return names[place]
+    return None
+
+
+def _forget_one(by_name: dict[RuleName, Any]) -> None:
+    """Forget one of more than RULES_MAX: the oldest of the most doubt."""
     if len(by_name) > RULES_MAX:
-        del by_name[next(iter(by_name))]
+        del by_name[max(by_name, key=lambda name: by_name[name].doubt)]
+
+
+class _Known(NamedTuple):
+    """A rule that stands: the stems of what it is about, and its doubt."""
+
+    words: frozenset[str]
+    doubt: float
 
 
 def known_rules(state: Conversation) -> tuple[Rule, ...]:

@@ -84,9 +84,9 @@ def whereabouts_of(before: Conversation, after: Conversation, leaving: Leaving) 
 
 
 def _new_rules(before: Conversation, after: Conversation) -> dict[str, Decided]:
-    """The rules that hold and that the pass found in messages that leave, by key."""
+    """The rules that hold and that the pass found in messages that leave, by key; not the tentative ones."""
     known = {rule.name for rule in before.rules.entries}
-    new = (rule for rule in after.rules.entries if rule.stands and rule.name not in known)
+    new = (rule for rule in after.rules.entries if rule.stands and not rule.is_tentative and rule.name not in known)
     return {rule.text.casefold(): Decided(rule.text, rule.number) for rule in new}
 
 

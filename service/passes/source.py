@@ -91,10 +91,10 @@ class PassSource:
             NO_RULES_FOUND,
         )
         is_remake = plan.trigger is Trigger.REMAKE
+        if not is_remake and rules_tokens_max(state, plan.policy):
+            rules = rules_in(leaving, staying, state.rules, finds.replaced, counter=counter, source=source)
         if is_remake or not ledger_tokens_max(state, plan.policy):
             finds = NOTHING_FOUND
-        if not is_remake and rules_tokens_max(state, plan.policy):
-            rules = rules_in(leaving, staying, state.rules, counter=counter, source=source)
         return finds, rules, heard.leaving(replaced_texts(state, plan), decided_in(leaving))
 
     async def _chat(

@@ -68,6 +68,7 @@ _LISTING: Final = re.compile(
     r"|#(?:include|define) |File \"|Traceback \(|[\w.\[\]'\"]{1,80} ?[-+*/|&:]?= ?[^=]|[\w.]{1,80}\(.{0,300}\)[;:,]?$"
 )
 _NUMBERED_LINE: Final = re.compile(_NUMBERED)
+_ENTRY: Final = re.compile(r"[a-z][\w.-]*: [^\s.?!]+(?: [^\s.?!]+)?", re.ASCII)
 _PROSE_WORDS_MIN: Final = 3
 """Fewer words say nothing that a semicolon could end."""
 
@@ -252,9 +253,9 @@ def _is_code(line: str) -> bool:
 
 
 def is_of_program(sentence: str) -> bool:
-    """Return whether a sentence is a statement of a program, a line of a numbered listing, or a compiler's message: a
-    person's list may end its items in semicolons, too."""
-    if _NUMBERED_LINE.match(sentence):
+    """Return whether a sentence is a statement of a program, an entry of its settings, a line of a numbered listing, or
+    a compiler's message: a person's list may end its items in semicolons, too."""
+    if _NUMBERED_LINE.match(sentence) or _ENTRY.fullmatch(sentence):
         return True
     is_alone = sentence.isascii() and len(sentence.split()) < _PROSE_WORDS_MIN
     return sentence.endswith(("{", "}", ";")) and (is_alone or _STATEMENT.search(sentence) is not None)

@@ -7,6 +7,7 @@ invented.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -56,9 +57,13 @@ _PHRASES: Final = (
 )
 """Phrases that are evidence for or against an act beside the words."""
 
-NEEDED: Final = MappingProxyType({Act.LAYS_DOWN: 0.0, Act.LIFTS: -0.5})
+NEEDED: Final = MappingProxyType({Act.LAYS_DOWN: 0.5, Act.LIFTS: -0.5})
 """The log odds from which a sentence does it; one that takes a rule back also has to share words with it."""
 
+DOUBT_MAX: Final = 2.0
+"""The most that a tentative rule's log odds fall short of those that are needed."""
+
+_DOUBT_STEPS: Final = 100
 _SHARED_MIN: Final = 2
 """Words in common of a rule and a sentence that takes it back."""
 
@@ -82,7 +87,7 @@ class Statement(NamedTuple):
 
     Attributes:
         text: The sentence as it was written.
-        is_rule: True if it lays down a rule.
+        doubt: The log odds that it lacks to be a rule; 0 of a rule, infinite beyond DOUBT_MAX.
         takes_back: True if it reads like one that takes a rule back.
         names_rule: True if it speaks of a rule as such.
         words: The stems of what it is about.
@@ -90,15 +95,20 @@ class Statement(NamedTuple):
     """
 
     text: str
-    is_rule: bool
+    doubt: float
     takes_back: bool
     names_rule: bool
     words: frozenset[str]
     around: frozenset[str]
 
+    @property
+    def is_rule(self) -> bool:
+        """True if it lays down a rule."""
+        return self.doubt == 0
+
 
 def statements(text: str) -> Iterator[Statement]:
-    """The sentences of a message that lay down a rule, or take one back, in order. Linear in the text.
+    """The sentences of a message that lay down a rule, perhaps do, or take one back, in order. Linear in the text.
 
     One with a secret, or a part of one, lays down none, because a rule is kept letter by letter; nor does one that ends
     in a colon, which only announces, or that tells of a question.
@@ -111,22 +121,20 @@ def statements(text: str) -> Iterator[Statement]:
             continue
         own = words_of_writer(sentence)
         places = places_of(own)
-        is_rule = (
-            not sentence.endswith((":", "\uff1a"))
-            and does(Act.LAYS_DOWN, own, places)
-            and not has_phrase(own, Phrase.REPORTS_QUESTION)
-            and sentence in mask_secrets(text)
-        )
-        takes_back = does(Act.LIFTS, own, places)
-        if is_rule or takes_back:
+        doubt = math.inf if sentence.endswith((":", "\uff1a")) else doubt_of(Act.LAYS_DOWN, own, places, DOUBT_MAX)
+        if doubt < math.inf and (has_phrase(own, Phrase.REPORTS_QUESTION) or sentence not in mask_secrets(text)):
+            doubt = math.inf
+        takes_back = doubt_of(Act.LIFTS, own, places) == 0
+        if doubt < math.inf or takes_back:
             names_rule, words = has_phrase(own, Phrase.ANNOUNCES_RULE), _stems(sentence)
-            yield Statement(sentence, is_rule, takes_back, names_rule, words, words | _stems(before))
+            yield Statement(sentence, doubt, takes_back, names_rule, words, words | _stems(before))
 
 
-def does(act: Act, own: str, places: Sequence[int]) -> bool:
-    """Return whether a sentence does this; phrases are sought only as long as they can change the verdict.
+def doubt_of(act: Act, own: str, places: Sequence[int], most: float = 0.0) -> float:
+    """Return the log odds that a sentence lacks to do this: 0 if it does, infinite if it lacks more than `most`.
 
-    `own` is the sentence as `words_of_writer` gives it, and `places` are those of its words.
+    `own` is the sentence as `words_of_writer` gives it, and `places` are those of its words. Phrases are sought only as
+    long as they can change the verdict.
     """
     model = likeness_to(act)
     weight = model.of_words(places)
@@ -134,12 +142,14 @@ def does(act: Act, own: str, places: Sequence[int]) -> bool:
         weight += model.of_evidence(_QUESTION)
     phrases, left = _weighed(act)
     for phrase, value in phrases:
-        if weight + left < NEEDED[act]:
-            return False
+        if weight + left < NEEDED[act] - most:
+            return math.inf
         left -= max(0.0, value)
         if has_phrase(own, phrase):
             weight += value
-    return weight >= NEEDED[act]
+    lacking = NEEDED[act] - weight
+    # Rounded up: 0 is a verdict.
+    return math.inf if lacking > most else max(0, math.ceil(lacking * _DOUBT_STEPS)) / _DOUBT_STEPS
 
 
 def evidence_in(own: str) -> Iterator[str]:
@@ -174,7 +184,7 @@ def ended_rule(said: Statement, rules: Sequence[frozenset[str]]) -> int | None:
     for at, words in enumerate(rules):
         shared = len(words & said.around)
         anew = max(_ANEW_MIN, _ANEW_SHARE * min(len(words), len(said.words)))
-        is_anew = said.is_rule and shared >= anew and not _are_of_two_things(words, said.words)
+        is_anew = said.doubt < math.inf and shared >= anew and not _are_of_two_things(words, said.words)
         if shared >= best and (is_anew or (said.takes_back and shared >= least)):
             best, place = shared, at
     return place

@@ -17,7 +17,7 @@ from abridged.service.domain.fold import evolve, fold
 from abridged.service.domain.sequence import Sequence
 from tests.support.golden import GoldenLog, is_within, view_of
 
-PINNED = ("bd62d09d97b8b1c1", "5f1b0e0a44980971")
+PINNED = ("693213445c36bc38", "4a1f8bca6ee642c3")
 """STATE_CODEC, and what the states of the golden logs hash to."""
 
 LOGS = sorted(Path(__file__).parent.glob("*.jsonl"))

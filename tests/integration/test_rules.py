@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from abridged.v1 import conversation_service_pb2 as api
-from abridged.v1.summary_pb2 import RULE_STATE_DROPPED, RULE_STATE_REVOKED, RULE_STATE_STANDING, Rule
+from abridged.v1.summary_pb2 import (
+    RULE_STATE_DROPPED,
+    RULE_STATE_REVOKED,
+    RULE_STATE_STANDING,
+    RULE_STATE_TENTATIVE,
+    Rule,
+)
 from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
 from tests.support.sidecar import Chat, said, sidecar
@@ -71,6 +77,41 @@ async def test_rules_are_listed_before_any_pass_and_page_by_page(tmp_path):
             (1, True, False),
         ]
         assert second.next_page_token == ""
+
+
+async def test_a_tentative_rule_is_quoted_behind_the_others_and_can_be_dropped(tmp_path):
+    """A watcher sees how far it is from a rule."""
+    perhaps = "Nothing before ten in the morning, please."
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.append(said(1, f"{RULE} {perhaps}"), said(2, ACCEPTED))
+        await chat.talk(30, wait_s=PATIENCE_S)
+
+        lines = await summary(chat)
+        place = lines.index("Said by the user, perhaps as rules:")
+        assert lines[place - 1 : place + 2] == [f"- {RULE} [1]", lines[place], f"- {perhaps} [1]"]
+        assert [(r.text, r.state, r.shown) for r in await listed(chat)] == [
+            (perhaps, RULE_STATE_TENTATIVE, True),
+            (RULE, RULE_STATE_STANDING, True),
+        ]
+        found = [rule for event in await chat.events("SummarizationCompleted") for rule in event.rules.rules]
+        assert [(rule.text, rule.doubt > 0) for rule in found] == [(RULE, False), (perhaps, True)]
+
+        await asked(chat, "DropRules", number=1, text=perhaps)
+        assert lines[place] not in await summary(chat)
+        assert f"- {RULE} [1]" in await summary(chat)
+
+
+async def test_a_value_that_is_replaced_ends_the_tentative_rule_that_says_it(tmp_path):
+    """The sentence would give the old value without a mark."""
+    perhaps = "Nothing after 14 March, please."
+    async with sidecar(tmp_path) as s:
+        chat = s.chat()
+        await chat.append(said(1, perhaps), said(2, ACCEPTED))
+        await chat.append(said(3, "The deadline is 21 March now instead of 14 March."), said(4, ACCEPTED))
+        await chat.talk(30, wait_s=PATIENCE_S)
+
+        assert [(r.text, r.state, r.revoked_by) for r in await listed(chat)] == [(perhaps, RULE_STATE_REVOKED, 3)]
 
 
 async def test_a_rule_that_is_taken_back_leaves_the_window_with_the_next_pass(tmp_path):

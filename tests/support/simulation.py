@@ -225,7 +225,11 @@ class SimulatedChat:
         leaving = [m.number for m in self.state.window if covers(plan.covered, m.number)]
         if plan.trigger is Trigger.REMAKE or not leaving:
             return RuleFinds()
-        found = tuple(FoundRule(f"Always {number}.", number, 4 + number % 9) for number in leaving if number % 4 == 0)
+        found = tuple(
+            FoundRule(f"Always {number}.", number, 4 + number % 9, number % 8 / 4)
+            for number in leaving
+            if number % 4 == 0
+        )
         standing = [rule for rule in self.state.rules.entries if rule.stands and rule.number < leaving[-1]]
         revoked = tuple(RevokedRule(rule.text, rule.number, leaving[-1]) for rule in standing if rule.number % 12 == 0)
         return RuleFinds(found, revoked)

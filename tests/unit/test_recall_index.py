@@ -900,6 +900,13 @@ async def test_a_rule_and_a_preference_are_found_before_better_words(log, tmp_pa
         assert not {41, 43} & set(positions(await find(recall, query, mode=Mode.MEANING, conversation="c1"))[:6])
 
 
+async def test_a_tentative_rule_is_not_standing(log, tmp_path):
+    """Most of these are wishes for one time."""
+    said(log, "Nothing before ten in the morning, please.", RULE)
+
+    assert await standing(log, tmp_path / "index") == {3}
+
+
 async def test_what_is_standing_ends_and_comes_back(log, tmp_path):
     """A rule that is laid down anew, one that its caller drops, and a rewind of the message that ended one."""
     stream = StreamId("default", "c1")

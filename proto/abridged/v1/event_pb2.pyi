@@ -860,29 +860,33 @@ Global___RuleFinds: _TypeAlias = RuleFinds  # noqa: Y015
 
 @_typing.final
 class FoundRule(_message.Message):
-    """FoundRule is a standing rule of a message."""
+    """FoundRule is a standing rule of a message, or a tentative one."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TEXT_FIELD_NUMBER: _builtins.int
     NUMBER_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
+    DOUBT_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The sentence, letter by letter."""
     number: _builtins.int
     """The message."""
     tokens: _builtins.int
     """Tokens of its line in the window, uncorrected."""
+    doubt: _builtins.float
+    """The log odds that a tentative rule lacks to be one; 0 of any other."""
     def __init__(
         self,
         *,
         text: _builtins.str = ...,
         number: _builtins.int = ...,
         tokens: _builtins.int = ...,
+        doubt: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["doubt", b"doubt", "number", b"number", "text", b"text", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -207,6 +207,8 @@ class _RuleStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RuleState.V
     """A later message took it back, or laid it down anew."""
     RULE_STATE_DROPPED: _RuleState.ValueType  # 3
     """DropRules has dropped it."""
+    RULE_STATE_TENTATIVE: _RuleState.ValueType  # 4
+    """It may be a rule, or a wish for one time: in the room that those that hold leave, the window quotes it behind them."""
 
 class RuleState(_RuleState, metaclass=_RuleStateEnumTypeWrapper):
     """RuleState is whether a standing rule holds."""
@@ -219,6 +221,8 @@ RULE_STATE_REVOKED: RuleState.ValueType  # 2
 """A later message took it back, or laid it down anew."""
 RULE_STATE_DROPPED: RuleState.ValueType  # 3
 """DropRules has dropped it."""
+RULE_STATE_TENTATIVE: RuleState.ValueType  # 4
+"""It may be a rule, or a wish for one time: in the room that those that hold leave, the window quotes it behind them."""
 Global___RuleState: _TypeAlias = RuleState  # noqa: Y015
 
 @_typing.final

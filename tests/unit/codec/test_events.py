@@ -189,7 +189,7 @@ RECEIPTS = st.none() | st.builds(
 )
 RULES = st.builds(
     RuleFinds,
-    st.lists(st.builds(FoundRule, TEXT, COUNT, COUNT), max_size=3).map(tuple),
+    st.lists(st.builds(FoundRule, TEXT, COUNT, COUNT, st.floats(0, 2)), max_size=3).map(tuple),
     st.lists(st.builds(RevokedRule, TEXT, COUNT, COUNT), max_size=3).map(tuple),
     COUNT,
     SOURCES,

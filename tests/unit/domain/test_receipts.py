@@ -83,6 +83,19 @@ def test_a_standing_rule_has_a_place_of_its_own():
     assert places(narrow, ReceiptKind.RULE) == {ReceiptPlace.REACHABLE: 2}
 
 
+def test_a_tentative_rule_is_a_place_and_has_none():
+    """The window may say an identifier in one, but nobody is owed a sentence that may be no rule."""
+    texts = ("Touch KX-5512093-R last.", "Fine.", "Push to main.", "Fine.", "Go on.", "Yes.")
+    state = pending(*texts)
+
+    receipt = completed(
+        state, record_for(pending_in(state), summary="Nothing."), rules=(FoundRule(texts[0], 1, 9, 1.0),)
+    )
+
+    assert places(receipt, ReceiptKind.RULE) == {}
+    assert places(receipt, ReceiptKind.IDENTIFIER) == {ReceiptPlace.RULES: 1}
+
+
 def test_an_identifier_counts_at_the_first_place_that_says_it():
     """A pin lasts longer than a record, a record longer than the tail."""
     state = pending(

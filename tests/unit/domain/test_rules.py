@@ -13,11 +13,13 @@ from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.errors import MessageNotFound, RuleNotFound
 from abridged.service.domain.events import MessageAppended, MessagesPinned, RulesDropped, SummaryRevoked
 from abridged.service.domain.fold import evolve
+from abridged.service.domain.ledger import Replaced
 from abridged.service.domain.message import Message, Role
 from abridged.service.domain.policy import Policy, SummaryRole
 from abridged.service.domain.render import rendered_summaries, rendered_window
 from abridged.service.domain.rules import (
     NO_RULES,
+    RULES_FRAME_TOKENS,
     RULES_MAX,
     FoundRule,
     RevokedRule,
@@ -144,6 +146,87 @@ def test_rules_without_room_are_named_by_their_messages():
     ]
     assert rules.tokens <= 52
     assert rule_lines(NO_RULES.after(finds(found(1), limit=5), NOWHERE)) == []
+
+
+def tentative(number: int, doubt: float = 1.0, tokens: int = 10) -> FoundRule:
+    """A tentative rule of a message."""
+    return FoundRule(f"Perhaps {number}.", number, tokens, doubt)
+
+
+def test_tentative_rules_are_quoted_behind_the_others():
+    """A reader sees which are certain; both are in the order of their messages."""
+    rules = NO_RULES.after(finds(tentative(4), found(3), tentative(2)), NOWHERE)
+
+    assert rule_lines(rules) == [
+        "Standing rules to follow, as said:",
+        "- Always 3. [3]",
+        "Said by the user, perhaps as rules:",
+        "- Perhaps 2. [2]",
+        "- Perhaps 4. [4]",
+    ]
+    alone = NO_RULES.after(finds(tentative(2)), NOWHERE)
+    assert rule_lines(alone) == ["Said by the user, perhaps as rules:", "- Perhaps 2. [2]"]
+    assert alone.tokens == rules.tokens - 2 * 10 - RULES_FRAME_TOKENS
+
+
+def test_of_tentative_rules_those_of_least_doubt_have_the_room():
+    """The newer of equals comes first; the window names none of the others."""
+    said = [tentative(1, 0.5), tentative(2, 1.5), tentative(3, 1.0), tentative(4, 1.5)]
+
+    assert shown(NO_RULES.after(finds(*said, limit=40), NOWHERE)) == [1, 3, 4]
+    assert NO_RULES.after(finds(*said, limit=40), NOWHERE).unshown == ()
+
+
+def test_what_may_be_no_rule_ends_no_rule_that_is_certain():
+    """A rule that is laid down anew ends both; one that is taken back ends the certain one first."""
+    certain = "Please never send the customers a mail without asking me first."
+    perhaps = "Mails to customers, asking me first would be nice, as with the other customers."
+    rules = NO_RULES.after(finds(found(1, text=certain)), NOWHERE)
+    first, reply, last, _ = talk("Fine.", perhaps)
+    assert found_rules([last], [first, reply], rules)[1] == ()
+
+    both = NO_RULES.after(finds(found(1, text=certain), FoundRule(perhaps, 2, 10, 1.0)), NOWHERE)
+    (_, _, third, _) = talk("Fine.", TAKEN_BACK)
+    assert [one.text for one in found_rules((), [third], both)[1]] == [certain]
+
+
+def test_a_tentative_rule_ends_with_the_value_that_it_says():
+    """A later message has replaced it; a certain rule stands until it is taken back, and so do others."""
+    said = [
+        FoundRule("Book a table at 19:30.", 1, 10, 1.0),
+        FoundRule("Book a table at 19:305.", 2, 10, 1.0),
+        FoundRule("Always book at 19:30.", 3, 10),
+        FoundRule("Then 19:30 again.", 9, 10, 1.0),
+    ]
+    rules = NO_RULES.after(finds(*said), NOWHERE)
+
+    ended = rules_in((), (), rules, [Replaced("19:30", 7)], counter=EstimatingCounter(), source=TokenSource.ESTIMATE)
+    assert ended.revoked == (RevokedRule("Book a table at 19:30.", 1, 7),)
+
+
+def test_of_too_many_the_tentative_ones_are_forgotten_first():
+    """A rule of the first message is remembered beside any number of them."""
+    said = [found(1), *(tentative(n) for n in range(2, RULES_MAX + 10))]
+
+    rules = NO_RULES.after(finds(*said), NOWHERE)
+    assert len(rules.entries) == RULES_MAX
+    assert rules.entries[0].number == 1
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 400), st.integers(1, 60)), max_size=40),
+    st.lists(st.tuples(st.integers(1, 400), st.integers(1, 60), st.sampled_from([0.5, 1.5])), max_size=40),
+    st.integers(0, 900),
+)
+def test_tentative_rules_take_no_room_of_the_others(said, perhaps, limit):
+    """The window shows and names the same standing rules without them."""
+    certain = [found(n, tokens) for n, tokens in said]
+    alone = NO_RULES.after(finds(*certain, limit=limit), NOWHERE)
+    both = NO_RULES.after(finds(*certain, *(tentative(n, d, t) for n, t, d in perhaps), limit=limit), NOWHERE)
+
+    assert [rule for rule in both.in_window if not rule.is_tentative] == list(alone.in_window)
+    assert both.unshown == alone.unshown
+    assert alone.tokens <= both.tokens <= limit
 
 
 @given(st.lists(st.tuples(st.integers(1, 400), st.integers(1, 60)), max_size=300), st.integers(0, 900))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import pytest
@@ -19,6 +20,11 @@ from abridged.service.text.standing import (
 def rules_in(text: str) -> list[str]:
     """The rules that a message lays down."""
     return [said.text for said in statements(text) if said.is_rule]
+
+
+def tentative_in(text: str) -> list[str]:
+    """The sentences of a message that may lay down a rule."""
+    return [said.text for said in statements(text) if 0 < said.doubt < math.inf]
 
 
 @pytest.mark.parametrize(
@@ -100,6 +106,38 @@ def test_what_somebody_asked_is_no_rule(text):
 def test_a_question_that_the_assistant_is_to_ask_is_a_rule(text):
     """Nobody has asked it."""
     assert rules_in(text) == [text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Nothing before ten in the morning, please.",
+        "Short answers for me, I read them on the tram.",
+        "Und bitte keine Röhrchen mit Kappen von der blauen Sorte, die klemmen im Wechsler.",
+        "返信は短めでお願いね。",
+    ],
+)
+def test_a_sentence_that_may_be_a_rule_is_tentative(text):
+    """Evidence is there, and too little of it for a rule."""
+    assert tentative_in(text) == [text]
+    assert rules_in(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The train leaves at nine and gets in at noon.",
+        "Could you ask whether they always close on Mondays?",
+        "log:\n  level: info\naddress:\n  street: Main 1\nreply:\n  to: ops",
+        '{"always": true, "never": ["send", "mail"], "rule": "must", "format": "plain text"}',
+        "Short answers for me, and the key is sk-live-4eC39HqLyjWDarjtT1zdp7dc.",
+        "Some people like short answers:",
+        "Priya asked whether short answers are fine for the tram.",
+    ],
+)
+def test_what_reads_like_no_rule_is_not_even_tentative(text):
+    """A remark, a question, settings, data, and what could not be kept letter by letter."""
+    assert tentative_in(text) == []
 
 
 def test_a_rule_is_its_sentence_alone():
