@@ -100,9 +100,9 @@ class LedgerEntry(NamedTuple):
 
     Attributes:
         kind: The identifier's kind.
-        text: The identifier as it was written last.
-        context: The words that say what it is; empty without any. A fact has them of its first message, with what
-            joins it to them; other entries have them of the newest message.
+        text: The identifier as it was written: a fact by its first message, other entries by the newest.
+        context: The words that say what it is, of the same message; empty without any. A fact has them with what joins
+            it to them.
         numbers: The messages that name it, ascending: the first one and the newest, NUMBERS_MAX at most.
         times: The number of messages that name it, as far as their numbers say it: only NUMBERS_MAX are known, so that
             a rewind past the newest of these leaves as many as are still known.
@@ -131,6 +131,11 @@ class LedgerEntry(NamedTuple):
     def key(self) -> str:
         """The key that two forms of one identifier share."""
         return self.text.casefold()
+
+    @property
+    def written_by(self) -> int:
+        """The message that it is as written by, with its words."""
+        return self.numbers[0 if self.is_fact else -1]
 
 
 class Replaced(NamedTuple):
@@ -172,7 +177,7 @@ class LedgerFinds(NamedTuple):
     def without(self, gone: Callable[[int], bool]) -> LedgerFinds:
         """The finds without what only messages say, or spell so, that are `gone`, and without `replaced`: its keys may
         be theirs."""
-        spelled = (entry for entry in self.entries if not (gone(entry.numbers[-1]) and _has_case(entry.text)))
+        spelled = (entry for entry in self.entries if not (gone(entry.written_by) and _has_case(entry.text)))
         kept = (_kept_to(entry, lambda number: not gone(number), lambda _: True) for entry in spelled)
         return self._replace(entries=tuple(entry for entry in kept if entry is not None), replaced=())
 
@@ -289,6 +294,7 @@ def _joined(one: LedgerEntry, other: LedgerEntry) -> LedgerEntry:
     replaced_by = max(older.replaced_by, newer.replaced_by)
     said_first = min((older, newer), key=lambda entry: entry.numbers[0]) if newer.is_fact else newer
     return newer._replace(
+        text=said_first.text,
         context=said_first.context,
         rest=said_first.rest,
         tokens=said_first.tokens,
@@ -321,16 +327,16 @@ def _kept_to(entry: LedgerEntry, holds: Callable[[int], bool], exists: Callable[
     numbers = tuple(filter(holds, entry.numbers))
     if not numbers:
         return None
-    place = 0 if entry.is_fact else -1
-    has_context = numbers[place] == entry.numbers[place]
-    return entry._replace(
-        context=entry.context if has_context else "",
-        rest=entry.rest if has_context else "",
-        context_tokens=entry.context_tokens if has_context else 0,
+    left = entry._replace(
         numbers=numbers,
         times=_times_left(entry, numbers),
         replaced_by=entry.replaced_by if exists(entry.replaced_by) else 0,
     )
+    if left.written_by == entry.written_by:
+        return left
+    if entry.is_fact and _has_case(entry.text):
+        return None
+    return left._replace(context="", rest="", context_tokens=0)
 
 
 def _has_case(text: str) -> bool:

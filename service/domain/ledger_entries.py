@@ -230,7 +230,6 @@ def _count(found: Found, mention: Mention, number: int, use: Use, *, is_data: bo
         found.context, found.rest = mention.words.name, "" if is_data else mention.words.rest
     if found.numbers and found.numbers[-1] == number:
         return
-    found.text = mention.text
     found.count += 1
     found.numbers.append(number)
     if len(found.numbers) > 2 * NUMBERS_MAX:

@@ -324,11 +324,20 @@ def test_what_messages_said_goes_when_they_go():
 
 def test_a_facts_name_is_that_of_its_first_message_and_goes_with_it():
     """Later messages name it in passing; words of a message stay no longer than the message."""
-    made = ledger(fact("A-17", 7, context="see "), fact("A-17", 3, context="gate "))
+    made = ledger(fact("4-17", 7, context="see "), fact("4-17", 3, context="gate "))
 
     assert [one.context for one in made.entries] == ["gate "]
     assert [one.context for one in made.restricted(lambda number: number < 7, lambda _: True).entries] == ["gate "]
     assert [one.context for one in made.restricted(lambda number: number > 3, lambda _: True).entries] == [""]
+
+
+def test_a_fact_is_spelled_by_its_first_message_and_goes_with_it():
+    """A spelling of a message stays no longer than the message: nobody knows how another one spells the value."""
+    made = ledger(fact("ab-17", 7), fact("AB-17", 3), fact("4-17", 3, 7))
+
+    assert set(texts(made)) == {"AB-17", "4-17"}
+    assert set(texts(made.restricted(lambda number: number < 7, lambda _: True))) == {"AB-17", "4-17"}
+    assert texts(made.restricted(lambda number: number > 3, lambda _: True)) == ["4-17"]
 
 
 @pytest.mark.parametrize(("end", "times"), [(100, 100), (97, 97), (93, 1), (50, 1)])
@@ -505,11 +514,20 @@ def test_a_standing_rule_is_not_repeated_by_the_ledger():
 
 
 def test_a_redaction_takes_the_spelling_of_its_message():
-    """A value that another message spells otherwise is one to the ledger, which keeps the newest spelling alone."""
-    finds = LedgerFinds((entry("aB3dE9xQ", 1, 7), entry("4711", 2, 7), entry("OPS-2", 3)))
+    """A value that another message spells otherwise is one to the ledger: a fact is spelled by the first, others by the
+    newest."""
+    finds = LedgerFinds((entry("aB3dE9xQ", 1, 7), fact("kX9", 1, 7), fact("xY2", 7, 9), entry("4711", 2, 7)))
 
     left = finds.without(lambda number: number == 7).entries
-    assert [(one.text, one.numbers) for one in left] == [("4711", (2,)), ("OPS-2", (3,))]
+    assert [(one.text, one.numbers) for one in left] == [("kX9", (1,)), ("4711", (2,))]
+
+
+def test_a_redaction_after_a_revocation_leaves_no_spelling_of_its_message():
+    """The revocation has forgotten which messages named the value."""
+    made = ledger(fact("AB-17", 3), fact("ab-17", 7))
+
+    revoked = made.restricted(lambda number: number < 7, lambda _: True)
+    assert [one.text for one in LedgerFinds(revoked.entries).without(lambda number: number == 7).entries] == ["AB-17"]
 
 
 def test_a_value_of_a_rule_is_a_fact_while_a_pin_takes_the_rule_out_of_the_window():
