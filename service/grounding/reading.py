@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from abridged.service.domain.message import Message, Role
 from abridged.service.grounding.claims import keys_of
+from abridged.service.text.digits import with_ascii_digits
 from abridged.service.text.identifiers import Identifier, numerals
 from abridged.service.text.phrases import Phrase, has_phrase
 from abridged.service.text.values import values
@@ -117,17 +118,18 @@ class Sentence(NamedTuple):
 
 
 def sentence_of(text: str) -> Sentence:
-    found: list[Identifier] = [*values(text), *numerals(text)]
+    read = with_ascii_digits(text)
+    found: list[Identifier] = [*values(read), *numerals(read)]
     found.sort(key=lambda one: (one.start, -len(one.text)))
     own: list[Value] = []
     rest: list[str] = []
     end = 0
     for one in found:
-        if one.start >= end and text.startswith(one.text, one.start):
+        if one.start >= end and read.startswith(one.text, one.start):
             own.append(Value(one.text, frozenset({*keys_of(one), _written(one.text)})))
-            rest.append(text[end : one.start])
+            rest.append(read[end : one.start])
             end = one.end
-    plain = folded(" ".join((*rest, text[end:])))
+    plain = folded(" ".join((*rest, read[end:])))
     return Sentence(text, tuple(own), word_keys(plain), plain)
 
 

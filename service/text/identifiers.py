@@ -2,7 +2,8 @@
 
 The text is split at white space and brackets into chunks of at most CHUNK_CHARS_MAX, and each whole chunk is matched
 against one form after the other, so the work is linear in the text. Secrets are masked first and never identifiers.
-Decimals (3.14) are measurements, not names: `numerals` includes them, `identifiers` does not.
+Decimals (3.14) are measurements, not names: `numerals` includes them, `identifiers` does not. Digits of all scripts are
+found, and given as ASCII has them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from abridged.service.text.digits import with_ascii_digits
 from abridged.service.text.secrets import MASK, mask_secrets
 
 CHUNK_CHARS_MAX: Final = 1_024
@@ -203,7 +205,7 @@ def _scan(text: str) -> list[Identifier]:
 
 def _scan_masked(text: str) -> list[Identifier]:
     found: list[Identifier] = []
-    text = text.replace(MASK, " " * len(MASK))
+    text = with_ascii_digits(text.replace(MASK, " " * len(MASK)))
     for kind, phrase in _PHRASES:
         spans = [match.span() for match in phrase.finditer(text)]
         found += (Identifier(kind, text[start:end].rstrip("."), start) for start, end in spans)

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final, NamedTuple
 
+from abridged.service.text.digits import with_ascii_digits
 from abridged.service.text.identifiers import (
     IDENTIFIER_CHARS_MAX,
     NUMBER_CHARS_MIN,
@@ -116,12 +118,15 @@ def _block_end(text: str, start: int) -> int:
 
 
 def _of_block(block: str, *, said: bool, in_rows: bool, by_line: bool) -> Iterator[Mention]:
-    read = without_labels(block) if in_rows else block
-    everything, pairs = _by_place(block)
+    plain = with_ascii_digits(block)
+    read = without_labels(plain) if in_rows else plain
+    everything, pairs = _by_place(plain)
     if said:
         everything += _outside(list(values(read.replace(MASK, " " * len(MASK)))), _places(everything))
     everything += _outside(identifiers_of_masked(read), _places(everything))
     everything.sort(key=lambda found: found.start)
+    if plain is not block:
+        everything = [_as_written(found, plain, block) for found in everything]
     around = Block(block, everything, in_rows=in_rows, by_line=by_line)
     before: Identifier | None = None
     for found in everything:
@@ -137,6 +142,13 @@ def _of_block(block: str, *, said: bool, in_rows: bool, by_line: bool) -> Iterat
             pairs.get(found.start, words.replaces),
         )
         before = found
+
+
+def _as_written(found: Identifier, plain: str, block: str) -> Identifier:
+    """An identifier of a block in plain digits with those that its writer used."""
+    if not plain.startswith(found.text, found.start):
+        return found
+    return replace(found, text=block[found.start : found.start + len(found.text)])
 
 
 def _places(found: list[Identifier]) -> list[tuple[int, int]]:

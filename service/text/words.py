@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from abridged.service.text.digits import with_ascii_digits
 from abridged.service.text.phrases import Phrase, Words, section_of, words_of
 
 STEM_CHARS: Final = 5
@@ -111,7 +112,7 @@ def _empty_words() -> frozenset[str]:
 
 def folded(text: str) -> str:
     """The text with one form for each letter, whatever its case or width."""
-    return unicodedata.normalize("NFKC", text).casefold()
+    return unicodedata.normalize("NFKC", with_ascii_digits(text)).casefold()
 
 
 def as_phrased(text: str) -> str:
