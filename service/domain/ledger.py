@@ -73,6 +73,7 @@ values of eight characters or more, and one in seventeen of those of fewer than 
 
 KIND_WEIGHTS: Final[Mapping[IdentifierKind, float]] = MappingProxyType(
     {
+        IdentifierKind.STATE: 1.2,
         IdentifierKind.CODE: 1.2,
         IdentifierKind.TICKET: 1.2,
         IdentifierKind.EMAIL: 1.0,
@@ -274,7 +275,8 @@ def _fact_lines(facts: list[LedgerEntry]) -> list[str]:
         elif labels[group] == fact.context:
             lines[group] += f", {fact.text}{fact.rest}"
         else:
-            lines[group] += f"; {column_of(fact.context)}{fact.text}{fact.rest}"
+            own = column_of(fact.text) if fact.kind is IdentifierKind.STATE else f"{column_of(fact.context)}{fact.text}"
+            lines[group] += f"; {own}{fact.rest}"
         labels[group] = fact.context
     return list(lines.values())
 
@@ -373,7 +375,8 @@ def _fitted(
     for entry in ranked:
         after = tokens + _least_tokens(entry, groups)
         most = limit_tokens * NOISE_SHARE if _is_noise(entry) and not entry.is_fact else limit_tokens
-        is_hidden = _is_nameless_noise(entry) if entry.is_fact else bool(entry.replaced_by)
+        is_outdated = bool(entry.replaced_by) and (not entry.is_fact or entry.kind is IdentifierKind.STATE)
+        is_hidden = is_outdated or (entry.is_fact and _is_nameless_noise(entry))
         if is_hidden or after > most or _is_said(entry, said):
             others.append(entry)
             continue
@@ -412,7 +415,8 @@ def _line_of(entry: LedgerEntry) -> IdentifierKind | str:
 
 def _group(fact: LedgerEntry) -> str:
     """The object, in data, or else the name of a fact."""
-    name = fact.context.rpartition(OF)[0] or fact.context or fact.key
+    says = fact.text if fact.kind is IdentifierKind.STATE else fact.context
+    name = says.rpartition(OF)[0] or says or fact.key
     return f"{_REPLACED if fact.replaced_by else ''}{name}"
 
 

@@ -114,11 +114,14 @@ class _Reading:
         self.only_replaces = False
         self._named_at: dict[str, int] = {}
         self._standing = StandingValues()
+        self._states: dict[str, str] = {}
         shapes = Counter((number, shape_of(entry.key)) for entry in ledger.entries for number in entry.numbers)
         for entry in sorted(ledger.entries, key=lambda entry: entry.numbers[-1]):
             number, words = entry.numbers[-1], word_keys(entry.context)
             self._named_at[entry.key] = number
-            if not entry.replaced_by:
+            if entry.kind is IdentifierKind.STATE:
+                self._states[entry.key.partition("=")[0]] = entry.key
+            elif not entry.replaced_by:
                 is_listed = any(shapes[one, shape_of(entry.key)] >= LISTED_MIN for one in entry.numbers)
                 self._standing.stands(Stated(entry.key, entry.kind, words, words, number, is_listed=is_listed))
 
@@ -139,6 +142,8 @@ class _Reading:
             shapes = {key: shape_of(key) for key in {mention.text.casefold() for mention in named}}
             times = Counter(shapes.values())
             told = {sentence: told_by(sentence) for sentence in {mention.words.sentence for mention in named} - {""}}
+            if sum(mention.kind is IdentifierKind.STATE for mention in named) >= LISTED_MIN:
+                named = [mention for mention in named if mention.kind is not IdentifierKind.STATE]
             for mention in named:
                 if not mention.words.dropped:
                     self._standing.named_again(mention.text.casefold(), m.number)
@@ -170,7 +175,10 @@ class _Reading:
                 found = self.found[key] = Found(mention.kind, mention.text, "", use, number)
             found.is_said = found.is_said or not is_data
             _count(found, mention, number, use, is_data=is_data)
-        self._replace(mention, stated, is_data=is_data)
+        if mention.kind is IdentifierKind.STATE:
+            self._changes_to(key, number)
+        else:
+            self._replace(mention, stated, is_data=is_data)
         if not mention.words.dropped and self._named_at.get(key, 0) < number:
             self._named_at[key] = number
             if self.replaced.get(key, number) < number:
@@ -187,6 +195,14 @@ class _Reading:
                 self._give_way(gone, number)
         if not words.dropped:
             self._standing.stands(stated)
+
+    def _changes_to(self, key: str, number: int) -> None:
+        """Let the state that an object had give way to another one of the same row."""
+        row = key.partition("=")[0]
+        old = self._states.get(row, key)
+        self._states[row] = key
+        if old != key:
+            self._give_way(old, number)
 
     def _give_way(self, key: str, number: int) -> None:
         self._standing.falls(key)

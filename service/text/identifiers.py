@@ -28,8 +28,8 @@ _COUNTED: Final = re.compile(r"(.*_)\d{1,3}", re.ASCII)
 
 
 class IdentifierKind(StrEnum):
-    """The form of an identifier, most distinctive first. A COMMAND is recognized by where it stands, in
-    `service.text.mentions` alone."""
+    """The form of an identifier, most distinctive first. A COMMAND and a STATE are recognized by where they stand,
+    in `service.text.mentions` alone."""
 
     URL = "url"
     EMAIL = "email"
@@ -48,6 +48,7 @@ class IdentifierKind(StrEnum):
     TIME = "time"
     NUMBER = "number"
     DECIMAL = "decimal"
+    STATE = "state"
 
 
 VALUES: Final = frozenset(

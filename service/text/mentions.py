@@ -1,9 +1,9 @@
 """Finds each identifier that a text names, with the words around it, and the identifier that it replaces.
 
 The module knows, beside the forms of `service.text.identifiers`, some by where they stand: a number after a word such
-as `gate`, a code of letters alone after `booking`, an amount with its unit, a command. A draft is not judged by these,
-because it may write them in other words. The work is linear in the text, which is read in blocks, so that the memory it
-takes is bounded.
+as `gate`, a code of letters alone after `booking`, an amount with its unit, a command, the state of an object. A draft
+is not judged by these, because it may write them in other words. The work is linear in the text, which is read in
+blocks, so that the memory it takes is bounded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from abridged.service.text.identifiers import (
     IdentifierKind,
     identifiers_of_masked,
 )
-from abridged.service.text.rows import as_rows, without_labels
+from abridged.service.text.rows import as_rows, states_in, without_labels
 from abridged.service.text.secrets import MASK, mask_secrets, may_carry_secret
 from abridged.service.text.surroundings import Block, Surroundings
 from abridged.service.text.values import values
@@ -121,6 +121,9 @@ def _of_block(block: str, *, said: bool, in_rows: bool, by_line: bool) -> Iterat
     plain = with_ascii_digits(block)
     read = without_labels(plain) if in_rows else plain
     everything, pairs = _by_place(plain)
+    if in_rows:
+        states = [Identifier(IdentifierKind.STATE, *state) for state in states_in(block)]
+        everything = [*states, *_outside(everything, _places(states))]
     if said:
         everything += _outside(list(values(read.replace(MASK, " " * len(MASK)))), _places(everything))
     everything += _outside(identifiers_of_masked(read), _places(everything))
@@ -132,6 +135,9 @@ def _of_block(block: str, *, said: bool, in_rows: bool, by_line: bool) -> Iterat
     for found in everything:
         if not _counts(found, block, said=said):
             continue
+        if found.kind is IdentifierKind.STATE:
+            yield Mention(found.kind, found.text, _NAMED_BY_ITSELF)
+            continue
         words = around.around(found, before, said=said)
         if found.kind is IdentifierKind.NUMBER and not (words.name or words.rest) and not _is_long(found):
             continue
@@ -142,6 +148,9 @@ def _of_block(block: str, *, said: bool, in_rows: bool, by_line: bool) -> Iterat
             pairs.get(found.start, words.replaces),
         )
         before = found
+
+
+_NAMED_BY_ITSELF: Final = Surroundings("", "", is_beside=True)
 
 
 def _as_written(found: Identifier, plain: str, block: str) -> Identifier:

@@ -7,6 +7,7 @@ names a secret are left out, with all that they contain. The work is linear in t
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ _NAMES_MAX: Final = 2
 """Objects that a row names: the one that has the value, and the one around it."""
 
 _NAME_CHARS_MAX: Final = 32
+_LABEL_CHARS_MAX: Final = 6 * _NAME_CHARS_MAX
 _VALUE_CHARS_MAX: Final = 160
 """A longer string is a text of its own and needs no name."""
 
@@ -31,7 +33,20 @@ _NAMING: Final = re.compile(
 _END: Final = "\x1f"
 """Ends a label, which no text of the rows contains otherwise."""
 
-_LABEL: Final = re.compile(rf"^[^\n{_END}]{{1,{4 * _NAME_CHARS_MAX}}}{_END}=", re.MULTILINE)
+_LABEL: Final = re.compile(rf"^[^\n{_END}]{{1,{_LABEL_CHARS_MAX}}}{_END}=", re.MULTILINE)
+_STATED: Final = re.compile(
+    rf"^(?P<label>[^\n{_END}]{{1,{_LABEL_CHARS_MAX}}}){_END}="
+    r"(?P<value>(?=.{3}|[^\x00-\x7f]{2})[^\W\d]+(?:[ _-][^\W\d]+){0,2})$",
+    re.MULTILINE,
+)
+"""A row with a value of up to three words: a longer one tells a story, a shorter one may be a code."""
+
+_STATE: Final = re.compile(
+    r"(?:(?:^|[_\W])(?i:status|state|outcome|result|phase|stage|estado|statut|stato|stan)"
+    r"|[a-z](?:Status|State|Outcome|Result|Phase|Stage)|状态|状態|ステータス)$"
+)
+"""A key whose value is the state of its object."""
+
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 _IN_NAMES: Final = re.compile(r"[\s=]+")
 
@@ -44,7 +59,7 @@ def as_rows(text: str) -> str | None:
         value = nested_json.parsed(text, parse_int=str, parse_float=str)
     except (ValueError, RecursionError):
         return None
-    return "\n".join(_rows(value, (), "", is_listed=False))
+    return "\n".join(_rows(value, (), ""))
 
 
 def without_labels(rows: str) -> str:
@@ -54,9 +69,17 @@ def without_labels(rows: str) -> str:
 
 def label_of(rows: str, start: int) -> str:
     """Return the text before the value at a place of rows; empty if the value does not begin there."""
-    line = rows.rfind("\n", max(0, start - 5 * _NAME_CHARS_MAX), start) + 1
+    line = rows.rfind("\n", max(0, start - _LABEL_CHARS_MAX - 1), start) + 1
     label = _LABEL.match(rows, line)
     return label[0].replace(_END, "") if label is not None and label.end() == start else ""
+
+
+def states_in(rows: str) -> Iterator[tuple[str, int, int]]:
+    """The states of objects in rows, each as its whole row, with the start and the end of its value: `8C8K4E >
+    status=cancelled`. An object without a name has none."""
+    for row in _STATED.finditer(rows):
+        if OF in row["label"] and _STATE.search(row["label"]):
+            yield f"{row['label']}={row['value']}", row.start("value"), row.end("value")
 
 
 def column_of(label: str) -> str:
@@ -64,28 +87,39 @@ def column_of(label: str) -> str:
     return label.rpartition(OF)[2]
 
 
-def _rows(value: Any, names: tuple[str, ...], key: str, *, is_listed: bool) -> Iterator[str]:
+def _rows(value: Any, names: tuple[str, ...], key: str) -> Iterator[str]:
     if isinstance(value, dict):
-        own = _own_name(value, is_listed=is_listed)
-        inner = (*names, own or key)[-_NAMES_MAX:] if own or key else names
-        for name, one in value.items():
-            if not names_secret(name):
-                is_own = own and _in_name(_scalar(one)) == own
-                yield from _rows(one, names if is_own else inner, _in_name(name), is_listed=False)
+        yield from _object(value, names, key, _own_names(value, is_listed=False)[:1])
     elif isinstance(value, list):
-        for one in value:
-            yield from _rows(one, names, key, is_listed=True)
+        own = [_own_names(one, is_listed=True) if isinstance(one, dict) else [] for one in value]
+        times = Counter(names[0] for names in own if names)
+        for one, found in zip(value, own, strict=True):
+            if isinstance(one, dict):
+                # Objects that share a name have a second one each.
+                yield from _object(one, names, key, found[: 1 + (bool(found) and times[found[0]] > 1)])
+            else:
+                yield from _rows(one, names, key)
     elif written := _scalar(value):
         is_text = not key or len(written) > _VALUE_CHARS_MAX or "\n" in written
         yield written if is_text else f"{''.join(f'{name}{OF}' for name in names)}{key}{_END}={written}"
 
 
-def _own_name(value: dict[str, Any], *, is_listed: bool) -> str:
-    """The value that names an object: that of a key that says so, else the first short string of one in a list; empty
-    for none. No secret names one."""
+def _object(value: dict[str, Any], names: tuple[str, ...], key: str, own: list[str]) -> Iterator[str]:
+    """The rows of an object with these names of its own: what gives it one of them is a row of what is around it."""
+    inner = (*names, " ".join(own) or key)[-_NAMES_MAX:] if own or key else names
+    for name, one in value.items():
+        if not names_secret(name):
+            is_own = bool(own) and _in_name(_scalar(one)) == own[0]
+            yield from _rows(one, names if is_own else inner, _in_name(name))
+
+
+def _own_names(value: dict[str, Any], *, is_listed: bool) -> list[str]:
+    """The values that may name an object, the best first: those of keys that say so, and of one in a list other short
+    strings. No secret names one."""
     scalars = [(key, _scalar(one)) for key, one in value.items() if isinstance(one, str) and not names_secret(key)]
     short = [(key, _in_name(one)) for key, one in scalars if 0 < len(one) <= _NAME_CHARS_MAX and "\n" not in one]
-    return next((one for key, one in short if _NAMING.search(key)), short[0][1] if short and is_listed else "")
+    naming = [one for key, one in short if _NAMING.search(key)]
+    return list(dict.fromkeys((*naming, *(one for _, one in short if is_listed))))
 
 
 def _in_name(text: str) -> str:

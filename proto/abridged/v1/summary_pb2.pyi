@@ -119,6 +119,8 @@ class _IdentifierKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Identi
     """A number of at least five digits."""
     IDENTIFIER_KIND_DECIMAL: _IdentifierKind.ValueType  # 17
     """A decimal."""
+    IDENTIFIER_KIND_STATE: _IdentifierKind.ValueType  # 18
+    """The state of a thing in data, with its name: `8C8K4E > status=cancelled`."""
 
 class IdentifierKind(_IdentifierKind, metaclass=_IdentifierKindEnumTypeWrapper):
     """IdentifierKind is the form of an identifier."""
@@ -159,6 +161,8 @@ IDENTIFIER_KIND_NUMBER: IdentifierKind.ValueType  # 16
 """A number of at least five digits."""
 IDENTIFIER_KIND_DECIMAL: IdentifierKind.ValueType  # 17
 """A decimal."""
+IDENTIFIER_KIND_STATE: IdentifierKind.ValueType  # 18
+"""The state of a thing in data, with its name: `8C8K4E > status=cancelled`."""
 Global___IdentifierKind: _TypeAlias = IdentifierKind  # noqa: Y015
 
 class _IdentifierUse:

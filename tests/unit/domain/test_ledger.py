@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -30,7 +31,7 @@ from abridged.service.domain.ledger import (
     joined_entries,
     ledger_lines,
 )
-from abridged.service.domain.ledger_entries import READ_CHARS_MAX, found_in
+from abridged.service.domain.ledger_entries import LISTED_MIN, READ_CHARS_MAX, found_in
 from abridged.service.domain.message import Message, Role, ToolCall
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.rules import FoundRule, RuleFinds, RuleName
@@ -467,6 +468,34 @@ def test_columns_of_a_tools_table_take_no_place():
     found, _ = found_in([result], (), NO_LEDGER)
 
     assert [one.text for one in found] == [*(f"RX{n}K" for n in range(11, 16)), "9.90"]
+
+
+def result(number: int, text: str) -> MessageAppended:
+    """A tool's result."""
+    return appended(number, 10, message=Message(f"m{number}", Role.TOOL, text, tool_call_id="c"))
+
+
+def test_the_state_of_a_thing_is_the_newest_of_its_row():
+    """The answer of a search has one for each row; two things of one result have each its own."""
+    booked = result(1, '{"booking": {"id": "8C8K4E", "status": "active", "total": "904.50"}}')
+    cancelled = result(3, '{"booking": {"id": "8C8K4E", "status": "cancelled"}}')
+    one, two = found_in([booked, cancelled], (), NO_LEDGER)
+    made = NO_LEDGER.after(LedgerFinds(tuple(found.entry()._replace(tokens=5) for found in one), two, ROOM, ROOM))
+    assert "8C8K4E > total=904.50; status=cancelled" in ledger_lines(made)
+
+    again, replaced = found_in([], [result(5, '{"booking": {"id": "8C8K4E", "status": "active"}}')], made)
+    assert (again, replaced) == ([], (Replaced("8c8k4e > status=cancelled", 5),))
+    assert "status" not in "\n".join(ledger_lines(made.after(LedgerFinds((), replaced, ROOM, ROOM))))
+
+
+def test_states_of_a_list_of_things_take_no_place():
+    """A search returns them; two things of one result have each its own."""
+    listing = [{"id": f"KX{n}", "status": "available"} for n in range(LISTED_MIN)]
+
+    for_few, _ = found_in([result(1, json.dumps(listing[:2]))], (), NO_LEDGER)
+    for_all, _ = found_in([result(1, json.dumps(listing))], (), NO_LEDGER)
+    assert [one.text for one in for_few if "=" in one.text] == ["KX0 > status=available", "KX1 > status=available"]
+    assert [one.text for one in for_all if "=" in one.text] == []
 
 
 def test_a_short_result_is_read_as_what_people_say():

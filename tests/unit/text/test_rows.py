@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from abridged.service.text.identifiers import IdentifierKind
 from abridged.service.text.mentions import mentions
 from abridged.service.text.rows import as_rows, label_of, without_labels
 from tests.support.growth import grows_linearly
@@ -31,6 +32,42 @@ def test_each_value_of_an_object_stands_behind_its_name():
             "8C8K4E > seats=12B",
         ]
     )
+
+
+def test_objects_of_one_name_in_a_list_have_a_second_one():
+    """A reader could not tell their values apart; another list, and a name that one of them has, are as before."""
+    stock = [{"shelf": "A-11", "lot": "KM29", "qty": 40}, {"shelf": "A-11", "lot": "KM28", "qty": 17}]
+    rows = (as_rows(json.dumps({"stock": [*stock, {"shelf": "B-1", "lot": "KM27", "qty": 2}]})) or "").splitlines()
+
+    assert [row.replace("\x1f", "") for row in rows if "qty" in row] == [
+        "A-11 KM29 > qty=40",
+        "A-11 KM28 > qty=17",
+        "B-1 > qty=2",
+    ]
+
+
+def states(value: object) -> list[str]:
+    """The states that a message of data names."""
+    return [found.text for found in mentions(json.dumps(value), said=True) if found.kind is IdentifierKind.STATE]
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        ({"id": "8C8K4E", "status": "cancelled"}, "8C8K4E > status=cancelled"),
+        ({"order": "TB-1", "paymentStatus": "partially refunded"}, ""),
+        ([{"order": "TB-1", "paymentStatus": "partially refunded"}], "TB-1 > paymentStatus=partially refunded"),
+        ({"id": "a1", "job": {"deploy_phase": "rolled_back"}}, "a1 > job > deploy_phase=rolled_back"),
+        ([{"订单": "TB-1", "状态": "完成"}], "TB-1 > 状态=完成"),
+        ({"status": "success", "count": 7}, ""),
+        ({"id": "a1", "status": "It was cancelled by the user"}, ""),
+        ({"id": "a1", "state": "CA", "estate": "large", "status": 200}, ""),
+        ({"id": "a1", "api_key": {"status": "active"}}, ""),
+    ],
+)
+def test_the_state_of_an_object_is_named_with_it(value, named):
+    """A thing without a name has none, nor one that is told in a sentence or a code."""
+    assert states(value) == ([named] if named else [])
 
 
 def test_values_that_a_key_calls_secret_are_left_out():
