@@ -14,11 +14,10 @@ from abridged.service.domain.commands import CountedMessage
 from abridged.service.domain.events import MessageAppended, SystemPrompt
 from abridged.service.domain.message import Message
 from abridged.service.domain.tokens import (
-    FACTOR_MAX,
-    FACTOR_MIN,
     TokenCount,
     TokenCounter,
     TokenSource,
+    factor_to,
     message_tokens,
     tokens_of_messages,
 )
@@ -70,8 +69,7 @@ class Counting:
         if not estimated or not self.is_exact(model):
             return None
         counted = await self.counted([m.message for m in estimated], model)
-        ratio = sum(c.cost.tokens for c in counted) / sum(m.tokens for m in estimated)
-        return min(FACTOR_MAX, max(FACTOR_MIN, ratio))
+        return factor_to(sum(c.cost.tokens for c in counted), counted=sum(m.tokens for m in estimated))
 
     async def credited(self, messages: tuple[CountedMessage, ...], model: str) -> tuple[CountedMessage, ...]:
         """The counts by the counter of the conversation's `model`, marked as exact if that has its own vocabulary."""

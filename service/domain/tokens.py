@@ -161,3 +161,14 @@ def taught_ratio(counted: int, *, reported: int, most: float = FACTOR_MAX) -> fl
 def calibrated_tokens(counted: int, factor: float) -> int:
     """`counted`, corrected by a learned factor and rounded up."""
     return math.ceil(counted * factor)
+
+
+def factor_to(tokens: int, *, counted: int) -> float:
+    """The factor by which `counted` is corrected to just `tokens`, within FACTOR_MIN and FACTOR_MAX.
+
+    Their ratio is rounded, and may be a hair too much: 23 * (27 / 23) is above 27, which would round up to 28.
+    """
+    ratio = tokens / counted
+    if calibrated_tokens(counted, ratio) > tokens:
+        ratio = math.nextafter(ratio, 0.0)
+    return min(FACTOR_MAX, max(FACTOR_MIN, ratio))

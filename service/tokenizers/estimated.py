@@ -6,7 +6,7 @@ tokens its words take. All work is done by `bytes` and `int` operations over the
 integers, hence the same on every machine.
 
 Every vocabulary has weights of its own, because one may need four tokens where another needs one; a model's name says
-which vocabulary it has. `estimates.json` has classes and weights; docs/adr/0076 says how they were fitted, and how far
+which vocabulary it has. `estimates.json` has classes and weights; docs/adr/0091 says how they were fitted, and how far
 they are off.
 """
 

@@ -476,7 +476,7 @@ def result(number: int, text: str) -> MessageAppended:
 
 
 def test_the_state_of_a_thing_is_the_newest_of_its_row():
-    """The answer of a search has one for each row; two things of one result have each its own."""
+    """The line of the thing's other values has it, and no older one; a return to that is one more change."""
     booked = result(1, '{"booking": {"id": "8C8K4E", "status": "active", "total": "904.50"}}')
     cancelled = result(3, '{"booking": {"id": "8C8K4E", "status": "cancelled"}}')
     one, two = found_in([booked, cancelled], (), NO_LEDGER)

@@ -23,6 +23,7 @@ from abridged.service.domain.tokens import (
     TokenSource,
     calibrated_factor,
     calibrated_tokens,
+    factor_to,
     message_tokens,
 )
 
@@ -167,3 +168,19 @@ def test_the_factor_moves_towards_the_report(counted: int, reported: int, observ
 def test_corrected_counts_are_rounded_up() -> None:
     """A fraction of a token is a token."""
     assert [calibrated_tokens(10, factor) for factor in (1.0, 1.01, 0.5, 2.0)] == [10, 11, 5, 20]
+
+
+@pytest.mark.parametrize(("tokens", "counted"), [(27, 23), (55, 27), (28, 28)])
+def test_estimates_that_a_tokenizer_counted_again_add_up_to_its_count(tokens: int, counted: int) -> None:
+    """The ratio of two counts is rounded, and no token comes of it: 23 * (27 / 23) is above 27."""
+    assert calibrated_tokens(counted, factor_to(tokens, counted=counted)) == tokens
+
+
+@given(st.integers(1, 1_000_000), st.integers(1, 1_000_000))
+def test_a_factor_to_a_count_is_within_its_clamps_and_exact_there(tokens: int, counted: int) -> None:
+    """Any count of a tokenizer and any estimate."""
+    factor = factor_to(tokens, counted=counted)
+
+    assert FACTOR_MIN <= factor <= FACTOR_MAX
+    if FACTOR_MIN < factor < FACTOR_MAX:
+        assert calibrated_tokens(counted, factor) == tokens
