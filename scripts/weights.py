@@ -1,4 +1,5 @@
-"""Trains the models that know a standing rule, the end of one (docs/adr/0087), and a value replaced (docs/adr/0088).
+"""Trains the models that know a standing rule (docs/adr/0087), the end of one (docs/adr/0094), and a value replaced
+(docs/adr/0088).
 
 Reads what may be read of bench/written: the labelled sentences, the messages with and without a rule, the chats. Plain
 logistic regression by AdaGrad (Duchi et al., 2011), with a fixed seed.
@@ -11,7 +12,7 @@ import math
 import random
 import sys
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,8 @@ import yaml
 from abridged.service.domain.ledger_entries import stated_by
 from abridged.service.domain.message import Role
 from abridged.service.domain.standing_values import SUPERSEDES, Signs, StandingValues, told_by
+from abridged.service.text.ending import ENDS, Models, candidates
+from abridged.service.text.ending import Signs as Ending
 from abridged.service.text.likeness import (
     EVIDENCE_VALUE,
     PLACES,
@@ -31,7 +34,8 @@ from abridged.service.text.likeness import (
 )
 from abridged.service.text.mentions import mentions
 from abridged.service.text.sentences import parts_of, without_quotations
-from abridged.service.text.standing import Act, evidence_in, words_of_writer
+from abridged.service.text.standing import Act, Statement, evidence_in, statements, words_of_rule, words_of_writer
+from bench.quality.ending import LIFTED, Line, dozens
 from bench.quality.superseding import Conversation, conversations
 from bench.quality.written import written_chats
 
@@ -137,6 +141,50 @@ def signs_of(one: Conversation, model_for: Callable[[str], Likeness]) -> Iterato
                 standing.stands(stated)
 
 
+def trained_end(lifts: Likeness) -> tuple[Likeness, dict[str, float]]:
+    """The model of the messages that end the rule that they speak of, and the weights of the signs that a sentence
+    takes a rule back, of which the odds of the message are one: by a model that has not seen it."""
+    made = list(dozens(WRITTEN / "seen"))
+    lines = [line for lines in made for line in lines]
+    told = [(features(Told(" ".join(parts_of(line.later)), "")), line.label == LIFTED) for line in lines]
+    parts = [likeness([one for at, one in enumerate(told) if at % FOLDS != fold]) for fold in range(FOLDS)]
+    whole = likeness(told)
+    models_of = {line: Models(parts[at % FOLDS], lifts) for at, line in enumerate(lines)}
+    examples = [example for one in made for example in ends_of(one, models_of)]
+    examples += ends_of_chats(Models(whole, lifts))
+    weights, bias = fitted(examples, len(Ending._fields), RATE_OF_SIGNS)
+    signs: dict[str, float] = dict(zip(Ending._fields, weights, strict=True))
+    return whole, {name: round(weight, DIGITS) for name, weight in {"bias": bias, **signs}.items()}
+
+
+def ends_of(lines: Sequence[Line], models_of: Mapping[Line, Models]) -> Iterator[Example]:
+    """The signs between the later messages of a conversation and its rules."""
+    rules = [words_of_rule(line.rule) for line in lines]
+    for line in lines:
+        for said in statements(line.later):
+            for at, signs in candidates(said, rules, models_of[line]):
+                yield list(enumerate(signs)), line.label == LIFTED and lines[at] is line
+
+
+def ends_of_chats(models: Models) -> Iterator[Example]:
+    """The signs between what users say in the chats and what they had said before that is a rule, or may be one."""
+    for chat in written_chats(WRITTEN / "seen"):
+        notes = [note for note in chat.notes["rules"] if note.get("revoked")]
+        before: list[tuple[int, Statement]] = []
+        for number, message in enumerate(chat.messages, 1):
+            if message.role is not Role.USER:
+                continue
+            ended = [(note["message"], note["text"]) for note in notes if note["revoked"] == number]
+            rules = [rule.words for _, rule in before]
+            own = list(statements(message.content))
+            for said in own:
+                for at, signs in candidates(said, rules, models):
+                    first, rule = before[at]
+                    is_end = any(first == n and (text in rule.text or rule.text in text) for n, text in ended)
+                    yield list(enumerate(signs)), is_end
+            before += [(number, said) for said in own if said.doubt < math.inf]
+
+
 def words_alone(own: str) -> Features:
     """The places of the words of a sentence without its quotations, each with its value."""
     words = places_of(own)
@@ -179,8 +227,10 @@ def main() -> int:
         model, signs = processes.submit(trained_signs).result()
         models: dict[str, Likeness] = {SUPERSEDES: model}
         models.update(zip(Act, acts, strict=True))
+    models[ENDS], signs_of_end = trained_end(models[Act.LIFTS])
     made = {TEXT / f"{name}.weights": one.to_bytes() for name, one in models.items()}
-    made[TEXT / f"{SUPERSEDES}.json"] = f"{json.dumps(signs, indent=2)}\n".encode()
+    for name, weights in {SUPERSEDES: signs, ENDS: signs_of_end}.items():
+        made[TEXT / f"{name}.json"] = f"{json.dumps(weights, indent=2)}\n".encode()
     if "--check" in sys.argv[1:]:
         differing = [path.name for path, content in made.items() if path.read_bytes() != content]
         for name in differing:

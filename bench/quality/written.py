@@ -30,6 +30,7 @@ from abridged.service.summarizer.statements import judged
 from abridged.service.text.identifiers import numerals
 from abridged.service.text.standing import statements
 from bench.player import MODEL_WINDOW, PlayedChat, played
+from bench.quality.ending import Ended, ended_read
 from bench.quality.examined import Share
 from bench.quality.lossy import LossyModel
 from bench.quality.superseding import Superseded, superseded_read
@@ -279,6 +280,7 @@ def _is_old(text: str, lines: str, facts: Sequence[Mapping[str, Any]]) -> bool:
 CHATS: Final = Path(__file__).parents[1] / "written"
 SCORED: Final = "scored"
 HALVES: Final = ("seen", SCORED)
+PAIRS_READ: Final = ("replaced", "right", "ended", "right")
 CONTEXT_LENGTHS: Final = (4_096, 2_048)
 HEADINGS = (
     "chats", "context", "summarizer", "values", "beside a name", "old alone", "old beside", "rules", "right rules",
@@ -311,13 +313,14 @@ def rules_read(folder: Path) -> Rules:
 @dataclass(frozen=True, slots=True)
 class Half:
     """A half of a corpus: what survives, by context length and summarizer, the fate of its statements, the rules of its
-    single messages, and the replaced values of its pairs of sentences."""
+    single messages, the replaced values of its pairs of sentences, and the ended rules of its pairs of messages."""
 
     name: str
     survived: Mapping[tuple[int, str], Survived]
     statements: Statements
     rules: Rules
     superseded: Superseded
+    ended: Ended
 
 
 async def halves(folder: Path) -> list[Half]:
@@ -330,7 +333,7 @@ async def halves(folder: Path) -> list[Half]:
             lossy = LossyModel(window=MODEL_WINDOW)
             for name, options in (("extractive", {"extractive": True}), (lossy.name, {"model": lossy})):
                 found[context_length, name] = await survived(chats, context_length=context_length, **options)
-        read = rules_read(folder / half), superseded_read(folder / half)
+        read = rules_read(folder / half), superseded_read(folder / half), ended_read(folder / half)
         made.append(Half(half, found, statements_judged(chats), *read))
     return made
 
@@ -339,7 +342,7 @@ def rows(found: Sequence[Half]) -> list[tuple[str, ...]]:
     """The share that windows keep of each half of a corpus, by context length and summarizer; then, by kind, of
     lies those that are caught, and of honest statements those that stand word for word, that are quoted and that are
     lost; of single messages the rules that are found, and the share of these that are one; and of pairs of sentences
-    the replaced values that are found, and the share of these that were replaced."""
+    the replaced values and the ended rules that are found, each with the share of these that were."""
     made: list[tuple[str, ...]] = []
     for half in found:
         for (context_length, name), survived_there in half.survived.items():
@@ -350,9 +353,10 @@ def rows(found: Sequence[Half]) -> list[tuple[str, ...]]:
         made.append((half.name, "statements", *lies, *(f"honest {w} {s.value:.2f}" for w, s in honest.items()), ""))
         read = (f"{half.rules.found.value:.2f}", f"{half.rules.right.value:.2f}")
         made.append((half.name, "messages", "", "", "", "", "", *read, "", "", ""))
-        old, right = half.superseded
-        pairs = (f"replaced {old.value:.2f}", f"right {right.value:.2f}")
-        made.append((half.name, "pairs", *pairs, *[""] * (len(HEADINGS) - 4)))
+        pairs = (
+            f"{name} {share.value:.2f}" for name, share in zip(PAIRS_READ, (*half.superseded, *half.ended), strict=True)
+        )
+        made.append((half.name, "pairs", *pairs, *[""] * (len(HEADINGS) - 2 - len(PAIRS_READ))))
     return made
 
 

@@ -13,8 +13,9 @@ from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.message import Role
 from abridged.service.domain.rules import RULES_MAX, FoundRule, RevokedRule, Rule, RuleName, Rules
+from abridged.service.text.ending import lifted_rule, renewed_rule
 from abridged.service.text.envelope import unwrap_envelope
-from abridged.service.text.standing import Statement, ended_rule, statements, words_of_rule
+from abridged.service.text.standing import Statement, statements, words_of_rule
 
 
 def found_rules(
@@ -30,11 +31,14 @@ def found_rules(
     revoked: list[RevokedRule] = []
     own = {m.number: m for m in leaving}
     for m, said in _said(sorted((*own.values(), *staying), key=lambda m: m.number), rules):
-        ended = _ended(said, {name: known for name, known in standing.items() if name.number < m.number})
+        before = {name: known for name, known in standing.items() if name.number < m.number}
+        renewed = _renewed(said, before)
+        lifted = _lifted(said, before) if renewed is None else None
+        ended = renewed or lifted
         if ended is not None:
             del standing[ended]
             revoked.append(RevokedRule(ended.text, ended.number, m.number))
-        if said.doubt < math.inf and not (said.takes_back and ended is not None):
+        if said.is_rule or (said.doubt < math.inf and lifted is None):
             name = RuleName(m.number, said.text)
             standing[name] = _Known(said.words, said.doubt)
             if m.number in own:
@@ -45,15 +49,20 @@ def found_rules(
     return list(found.values()), tuple(one for one in revoked if RuleName(one.number, one.text) in known)
 
 
-def _ended(said: Statement, before: Mapping[RuleName, _Known]) -> RuleName | None:
-    """The rule that a statement ends, if any, or else a tentative one. What may be no rule lays no other down anew."""
+def _renewed(said: Statement, before: Mapping[RuleName, _Known]) -> RuleName | None:
+    """The rule that a statement lays down anew, or else a tentative one; a tentative rule renews no certain one."""
     for is_tentative in (False, True):
         names = [name for name, known in before.items() if bool(known.doubt) is is_tentative]
-        if said.is_rule or said.takes_back or is_tentative:
-            place = ended_rule(said, [before[name].words for name in names])
+        if said.is_rule or (is_tentative and said.doubt < math.inf):
+            place = renewed_rule(said, [before[name].words for name in names])
             if place is not None:
                 return names[place]
     return None
+
+
+def _lifted(said: Statement, before: Mapping[RuleName, _Known]) -> RuleName | None:
+    place = lifted_rule(said, [known.words for known in before.values()])
+    return None if place is None else [*before][place]
 
 
 def _forget_one(by_name: dict[RuleName, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Tells the sentences by which a person lays down a standing rule, and those that take one back.
+"""Tells the sentences by which a person lays down a standing rule.
 
 No single word makes a rule: "always" stands in anecdotes, "please" in tasks. A trained model weighs the words of a
 sentence and the phrases in it. In a language that it was not trained on it finds next to no rules, and nothing is
@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import cache
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from abridged.service.text.likeness import likeness_to, places_of
@@ -57,20 +56,13 @@ _PHRASES: Final = (
 )
 """Phrases that are evidence for or against an act beside the words."""
 
-NEEDED: Final = MappingProxyType({Act.LAYS_DOWN: 0.5, Act.LIFTS: -0.5})
-"""The log odds from which a sentence does it; one that takes a rule back also has to share words with it."""
+RULE_FROM: Final = 0.65
+"""The log odds from which a sentence lays down a rule."""
 
-DOUBT_MAX: Final = 2.0
+DOUBT_MAX: Final = 2.15
 """The most that a tentative rule's log odds fall short of those that are needed."""
 
 _DOUBT_STEPS: Final = 100
-_SHARED_MIN: Final = 2
-"""Words in common of a rule and a sentence that takes it back."""
-
-_ANEW_SHARE: Final = 0.75
-_ANEW_MIN: Final = 3
-"""Words, and their share of the shorter rule, that two rules have in common of which the newer one stands."""
-
 _STEM_CHARS: Final = 5
 """Letters by which the forms of a word are compared in any language: `Buchung`, `Buchungen`."""
 
@@ -83,21 +75,19 @@ _NUMBER: Final = re.compile(r"\d+")
 
 
 class Statement(NamedTuple):
-    """A sentence that lays down a rule, or takes one back.
+    """A sentence of a person.
 
     Attributes:
         text: The sentence as it was written.
+        before: The sentence before it in its message; empty for none.
         doubt: The log odds that it lacks to be a rule; 0 of a rule, infinite beyond DOUBT_MAX.
-        takes_back: True if it reads like one that takes a rule back.
-        names_rule: True if it speaks of a rule as such.
         words: The stems of what it is about.
         around: The stems with those of the sentence before it.
     """
 
     text: str
+    before: str
     doubt: float
-    takes_back: bool
-    names_rule: bool
     words: frozenset[str]
     around: frozenset[str]
 
@@ -108,7 +98,7 @@ class Statement(NamedTuple):
 
 
 def statements(text: str) -> Iterator[Statement]:
-    """The sentences of a message that lay down a rule, perhaps do, or take one back, in order. Linear in the text.
+    """The sentences of a message that may lay down a rule, or end one, in order. Linear in the text.
 
     One with a secret, or a part of one, lays down none, because a rule is kept letter by letter; nor does one that ends
     in a colon, which only announces, or that tells of a question.
@@ -121,35 +111,33 @@ def statements(text: str) -> Iterator[Statement]:
             continue
         own = words_of_writer(sentence)
         places = places_of(own)
-        doubt = math.inf if sentence.endswith((":", "\uff1a")) else doubt_of(Act.LAYS_DOWN, own, places, DOUBT_MAX)
+        doubt = math.inf if sentence.endswith((":", "\uff1a")) else doubt_of(own, places)
         if doubt < math.inf and (has_phrase(own, Phrase.REPORTS_QUESTION) or sentence not in mask_secrets(text)):
             doubt = math.inf
-        takes_back = doubt_of(Act.LIFTS, own, places) == 0
-        if doubt < math.inf or takes_back:
-            names_rule, words = has_phrase(own, Phrase.ANNOUNCES_RULE), _stems(sentence)
-            yield Statement(sentence, doubt, takes_back, names_rule, words, words | _stems(before))
+        words = _stems(sentence)
+        yield Statement(sentence, before, doubt, words, words | _stems(before))
 
 
-def doubt_of(act: Act, own: str, places: Sequence[int], most: float = 0.0) -> float:
-    """Return the log odds that a sentence lacks to do this: 0 if it does, infinite if it lacks more than `most`.
+def doubt_of(own: str, places: Sequence[int]) -> float:
+    """Return the log odds that a sentence lacks to lay down a rule: 0 if it does, infinite beyond DOUBT_MAX.
 
     `own` is the sentence as `words_of_writer` gives it, and `places` are those of its words. Phrases are sought only as
     long as they can change the verdict.
     """
-    model = likeness_to(act)
+    model = likeness_to(Act.LAYS_DOWN)
     weight = model.of_words(places)
     if is_question(own):
         weight += model.of_evidence(_QUESTION)
-    phrases, left = _weighed(act)
+    phrases, left = _weighed()
     for phrase, value in phrases:
-        if weight + left < NEEDED[act] - most:
+        if weight + left < RULE_FROM - DOUBT_MAX:
             return math.inf
         left -= max(0.0, value)
         if has_phrase(own, phrase):
             weight += value
-    lacking = NEEDED[act] - weight
+    lacking = RULE_FROM - weight
     # Rounded up: 0 is a verdict.
-    return math.inf if lacking > most else max(0, math.ceil(lacking * _DOUBT_STEPS)) / _DOUBT_STEPS
+    return math.inf if lacking > DOUBT_MAX else max(0, math.ceil(lacking * _DOUBT_STEPS)) / _DOUBT_STEPS
 
 
 def evidence_in(own: str) -> Iterator[str]:
@@ -174,32 +162,10 @@ def words_of_rule(rule: str) -> frozenset[str]:
     return _stems(rule)
 
 
-def ended_rule(said: Statement, rules: Sequence[frozenset[str]]) -> int | None:
-    """The place of the rule that the statement takes back or lays down anew; None for none.
-
-    `rules` are the words of those before it, oldest first.
-    """
-    best, place = 0, None
-    least = 1 if said.names_rule else _SHARED_MIN
-    for at, words in enumerate(rules):
-        shared = len(words & said.around)
-        anew = max(_ANEW_MIN, _ANEW_SHARE * min(len(words), len(said.words)))
-        is_anew = said.doubt < math.inf and shared >= anew and not _are_of_two_things(words, said.words)
-        if shared >= best and (is_anew or (said.takes_back and shared >= least)):
-            best, place = shared, at
-    return place
-
-
-def _are_of_two_things(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Return whether each of two rules names something that the other does not: staging and production, not 60 and
-    80."""
-    return all(any(not stem.isdigit() for stem in left) for left in (one - other, other - one))
-
-
 @cache
-def _weighed(act: Act) -> tuple[Sequence[tuple[Phrase, float]], float]:
+def _weighed() -> tuple[Sequence[tuple[Phrase, float]], float]:
     """The phrases with their weights, the heaviest first, and the most that they can weigh together."""
-    model = likeness_to(act)
+    model = likeness_to(Act.LAYS_DOWN)
     phrases = sorted(((phrase, model.of_evidence(phrase)) for phrase in _PHRASES), key=lambda item: -item[1])
     return phrases, sum(max(0.0, value) for _, value in phrases)
 

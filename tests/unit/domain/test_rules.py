@@ -178,16 +178,13 @@ def test_of_tentative_rules_those_of_least_doubt_have_the_room():
 
 
 def test_what_may_be_no_rule_ends_no_rule_that_is_certain():
-    """A rule that is laid down anew ends both; one that is taken back ends the certain one first."""
+    """A remark that repeats its words would take it out of the window."""
     certain = "Please never send the customers a mail without asking me first."
-    perhaps = "Mails to customers, asking me first would be nice, as with the other customers."
+    perhaps = "Mails to the customers, not without asking me first, please."
     rules = NO_RULES.after(finds(found(1, text=certain)), NOWHERE)
     first, reply, last, _ = talk("Fine.", perhaps)
     assert found_rules([last], [first, reply], rules)[1] == ()
-
-    both = NO_RULES.after(finds(found(1, text=certain), FoundRule(perhaps, 2, 10, 1.0)), NOWHERE)
-    (_, _, third, _) = talk("Fine.", TAKEN_BACK)
-    assert [one.text for one in found_rules((), [third], both)[1]] == [certain]
+    assert found_rules([talk("Fine.", certain)[2]], [first, reply], rules)[1] == (RevokedRule(certain, 1, 3),)
 
 
 def test_a_tentative_rule_ends_with_the_value_that_it_says():

@@ -9,7 +9,7 @@ from importlib.resources import files
 import pytest
 
 from abridged.service.text.likeness import PLACES, Likeness, likeness_to, place_of_evidence, places_of
-from abridged.service.text.standing import DOUBT_MAX, NEEDED, Act, doubt_of, evidence_in, words_of_writer
+from abridged.service.text.standing import DOUBT_MAX, RULE_FROM, Act, doubt_of, evidence_in, words_of_writer
 
 SENTENCES = (
     "Never run the migrations yourself, print the command.",
@@ -81,15 +81,13 @@ def test_a_model_is_written_as_it_is_read(act):
     assert len(content) == PLACES + 8
 
 
-@pytest.mark.parametrize("act", Act)
 @pytest.mark.parametrize("text", SENTENCES)
-def test_evidence_is_given_up_only_where_it_cannot_change_the_verdict(act, text):
+def test_evidence_is_given_up_only_where_it_cannot_change_the_verdict(text):
     """The verdict, and the doubt, are those of the whole weight, as in the training."""
     own = words_of_writer(text)
-    model = likeness_to(act)
+    model = likeness_to(Act.LAYS_DOWN)
     whole = model.of_words(places_of(own)) + sum(map(model.of_evidence, evidence_in(own)))
 
-    assert (doubt_of(act, own, places_of(own)) == 0) is (whole >= NEEDED[act])
-    lacking = max(0.0, NEEDED[act] - whole)
-    doubt = doubt_of(act, own, places_of(own), DOUBT_MAX)
+    doubt, lacking = doubt_of(own, places_of(own)), max(0.0, RULE_FROM - whole)
+    assert (doubt == 0) is (whole >= RULE_FROM)
     assert doubt == (pytest.approx(lacking, abs=0.01) if lacking <= DOUBT_MAX else math.inf)

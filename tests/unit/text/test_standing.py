@@ -10,10 +10,8 @@ import pytest
 from abridged.service.text.standing import (
     RULE_CHARS_MAX,
     SAID_CHARS_MAX,
-    ended_rule,
     statements,
     states_preference,
-    words_of_rule,
 )
 
 
@@ -228,86 +226,6 @@ def test_reading_takes_linear_time():
     for text in ("please never " * 17, "a" * 1_990, "no " * 600, "。" * 1_990, "never,\n" * 280):
         seconds(text, 1)
         assert seconds(text[: len(text) // 4], 4) * 12 + 0.05 > seconds(text, 4)
-
-
-RULES = [
-    "When you show me SQL, add the EXPLAIN output under it.",
-    "Never run the migrations yourself, print the command and I'll paste it.",
-]
-
-
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        ("You can stop adding the EXPLAIN output now, the plans are settled.", 0),
-        ("Forget the rule about the migrations, run them.", 1),
-        ("You can run the tests again now.", None),
-        ("Forget about the cake.", None),
-        ("The EXPLAIN output of that SQL looks odd.", None),
-    ],
-)
-def test_a_rule_is_taken_back_by_its_own_words(text, place):
-    """A cue alone ends nothing, and neither do the words of a rule alone."""
-    found = [ended_rule(said, [*map(words_of_rule, RULES)]) for said in statements(text)]
-
-    assert next((one for one in found if one is not None), None) == place
-
-
-def test_what_takes_a_rule_back_may_stand_behind_the_words_it_shares():
-    """The sentence before it names its subject."""
-    rules = ["Then copy Priya in purchasing on anything about freight, she handles brokers."]
-    *_, said = statements("Priya says enough already with the freight mails. You can take her off copy.")
-
-    assert said.text == "You can take her off copy."
-    assert ended_rule(said, [*map(words_of_rule, rules)]) == 0
-
-
-def test_a_rule_laid_down_anew_ends_the_one_before():
-    """The newer one stands."""
-    (said,) = statements("From now on keep all commit subjects under 72 characters.")
-
-    rules = ["Please always keep all commit subjects under 60 characters.", RULES[1]]
-    assert ended_rule(said, [*map(words_of_rule, rules)]) == 0
-
-
-@pytest.mark.parametrize(
-    "later",
-    [
-        "Did I say you can send the report in Word again?",
-        "Don't forget the report in Word must stay a PDF report.",
-    ],
-)
-def test_a_question_and_a_reminder_end_no_rule(later):
-    """They speak of the rule, and nothing takes it back."""
-    rules = [words_of_rule("Always send me the report in PDF, never in Word.")]
-
-    assert [ended_rule(said, rules) for said in statements(later)] in ([], [None])
-    (lifted,) = statements("You can send the report in Word again.")
-    assert ended_rule(lifted, rules) == 0
-
-
-@pytest.mark.parametrize(
-    ("earlier", "later"),
-    [
-        ("Never deploy to production without my approval.", "Never deploy to staging without my approval."),
-        (
-            "Schreib Rechnungen an den Kunden Alpha immer auf Deutsch, nie auf Englisch.",
-            "Schreib Rechnungen an den Kunden Omega immer auf Englisch, nie auf Deutsch.",
-        ),
-    ],
-)
-def test_a_rule_about_another_thing_ends_none(earlier, later):
-    """The two may share words; a rule that gives another number is laid down anew."""
-    (said,) = statements(later)
-
-    assert ended_rule(said, [words_of_rule(earlier)]) is None
-
-
-def test_a_rule_with_another_number_is_laid_down_anew():
-    """The thing is the same."""
-    (said,) = statements("Always keep replies to customers below 80 words.")
-
-    assert ended_rule(said, [words_of_rule("Always keep replies to customers below 60 words.")]) == 0
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,140 @@
+"""Tells the standing rule that a sentence ends, by laying it down anew or by taking it back.
+
+A sentence that takes a rule back says neither which rule, nor always that it does: "bullets are fine again" ends
+"never use bullet points". The module therefore weighs the signs: the words that the rule and the sentence share, and
+how much the sentence reads like one that ends a rule. All weights are trained on pairs of a rule and a later message by
+writers who had not seen the code (docs/adr/0094).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.resources import files
+from math import fsum
+from operator import mul
+from typing import Final, NamedTuple
+
+from abridged.service.text.likeness import Likeness, likeness_to, places_of
+from abridged.service.text.standing import Act, Statement, evidence_in, words_of_writer
+from abridged.service.text.words import is_spaceless
+
+ENDS: Final = "ends"
+"""The name of the weights of a message that ends a rule, and of those of the signs."""
+
+LIFTED_FROM: Final = 0.1
+"""The log odds from which a sentence takes a rule back."""
+
+_LIFTS_MIN: Final = -2.0
+"""The least log odds of a sentence to take back any rule: one that repeats a rule's words may remind of it."""
+
+_ANEW_SHARE: Final = 0.75
+_ANEW_MIN: Final = 3
+"""Words, and their share of the shorter rule, that two rules have in common of which the newer one stands."""
+
+_PART_WEIGHT: Final = 0.5
+"""Factor of a stem of a script without spaces: two of them make a word."""
+
+_WORDS_MAX: Final = 4.0
+_ODDS_MAX: Final = 4.0
+"""Bounds of the signs: no single one decides."""
+
+
+class Models(NamedTuple):
+    """The models of a sentence: that it ends the rule that it speaks of, and that it takes one back."""
+
+    ends: Likeness
+    lifts: Likeness
+
+
+class Signs(NamedTuple):
+    """The signs that a sentence takes a rule back, each with the weight of that name in `ends.json`.
+
+    Attributes:
+        ends: The log odds of the sentence, with the one before it, to end the rule that it speaks of.
+        lifts: The log odds of the sentence, among all sentences, to take a rule back.
+        words: The stems that both have, each for one of the rules that have it.
+        share: The share of the rule's stems that these are.
+        own_share: The share of the sentence's stems that they are.
+        best: 1.0 if no other rule has more of them.
+        ends_of_share: The first of the signs, times `share`.
+    """
+
+    ends: float
+    lifts: float
+    words: float
+    share: float
+    own_share: float
+    best: float
+    ends_of_share: float
+
+
+def renewed_rule(said: Statement, rules: Sequence[frozenset[str]]) -> int | None:
+    """The place of the rule that a statement lays down anew; None for none. `rules` are the words of those before it,
+    oldest first."""
+    best, place = 0, None
+    for at, words in enumerate(rules):
+        shared = len(words & said.around)
+        anew = max(_ANEW_MIN, _ANEW_SHARE * min(len(words), len(said.words)))
+        if shared >= max(best, anew) and not _are_of_two_things(words, said.words):
+            best, place = shared, at
+    return place
+
+
+def lifted_rule(said: Statement, rules: Sequence[frozenset[str]]) -> int | None:
+    """The place of the rule that a statement takes back; None for none. `rules` are the words of those before it."""
+    weights, bias = _weights()
+    held = ((at, signs) for at, signs in candidates(said, rules, _models()) if signs.lifts >= _LIFTS_MIN)
+    odds = {at: bias + fsum(map(mul, weights, signs)) for at, signs in held}
+    likeliest = max(odds, key=lambda at: odds[at], default=None)
+    return likeliest if likeliest is not None and odds[likeliest] >= LIFTED_FROM else None
+
+
+def candidates(said: Statement, rules: Sequence[frozenset[str]], models: Models) -> Iterator[tuple[int, Signs]]:
+    """The places of the rules that share a stem with a statement, with the signs that it takes each back."""
+    shared = {at: words & said.around for at, words in enumerate(rules) if words & said.around}
+    if not shared:
+        return
+    ends = _odds(models.ends, f"{said.before} {said.text}".strip())
+    lifts = _odds(models.lifts, said.text)
+    times = Counter(stem for stems in shared.values() for stem in stems)
+    words = {at: min(_WORDS_MAX, fsum(_weight(s) / times[s] for s in stems)) for at, stems in shared.items()}
+    most, own = max(words.values()), _total(said.words) or 1.0
+    for at, stems in shared.items():
+        common = _total(stems)
+        share = common / _total(rules[at])
+        yield at, Signs(ends, lifts, words[at], share, common / own, float(words[at] == most), ends * share)
+
+
+def _odds(model: Likeness, text: str) -> float:
+    own = words_of_writer(text)
+    odds = model.of_words(places_of(own)) + fsum(map(model.of_evidence, evidence_in(own)))
+    return max(-_ODDS_MAX, min(_ODDS_MAX, odds))
+
+
+def _total(stems: frozenset[str]) -> float:
+    return fsum(map(_weight, stems))
+
+
+def _weight(stem: str) -> float:
+    return _PART_WEIGHT if is_spaceless(stem) else 1.0
+
+
+def _are_of_two_things(one: frozenset[str], other: frozenset[str]) -> bool:
+    """Return whether each of two rules names something that the other does not: staging and production, not 60 and
+    80."""
+    return all(any(not stem.isdigit() for stem in left) for left in (one - other, other - one))
+
+
+@cache
+def _models() -> Models:
+    return Models(likeness_to(ENDS), likeness_to(Act.LIFTS))
+
+
+@cache
+def _weights() -> tuple[list[float], float]:
+    """The weights of the signs, in their order, and the bias."""
+    read = json.loads(files(__package__).joinpath(f"{ENDS}.json").read_text(encoding="utf-8"))
+    return [read[name] for name in Signs._fields], read["bias"]

@@ -1,0 +1,108 @@
+"""The end of a standing rule: taken back in whatever words, laid down anew, and by nothing that only speaks of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from abridged.service.text.ending import lifted_rule, renewed_rule
+from abridged.service.text.standing import statements, words_of_rule
+
+RULES = [
+    "When you show me SQL, add the EXPLAIN output under it.",
+    "Never run the migrations yourself, print the command and I'll paste it.",
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("You can stop adding the EXPLAIN output now, the plans are settled.", 0),
+        ("Forget the rule about the migrations, run them.", 1),
+        ("You can run the tests again now.", None),
+        ("Forget about the cake.", None),
+        ("The EXPLAIN output of that SQL looks odd.", None),
+    ],
+)
+def test_a_rule_is_taken_back_by_its_own_words(text, place):
+    """A cue alone ends nothing, and neither do the words of a rule alone."""
+    found = [lifted_rule(said, [*map(words_of_rule, RULES)]) for said in statements(text)]
+
+    assert next((one for one in found if one is not None), None) == place
+
+
+def test_what_takes_a_rule_back_may_stand_behind_the_words_it_shares():
+    """The sentence before it names its subject."""
+    rules = ["Then copy Priya in purchasing on anything about freight, she handles brokers."]
+    *_, said = statements("Priya says enough already with the freight mails. You can take her off copy.")
+
+    assert said.text == "You can take her off copy."
+    assert lifted_rule(said, [*map(words_of_rule, rules)]) == 0
+
+
+def test_a_rule_laid_down_anew_ends_the_one_before():
+    """The newer one stands."""
+    (said,) = statements("From now on keep all commit subjects under 72 characters.")
+
+    rules = ["Please always keep all commit subjects under 60 characters.", RULES[1]]
+    assert renewed_rule(said, [*map(words_of_rule, rules)]) == 0
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        "Did I say you can send the report in Word again?",
+        "Don't forget the report in Word must stay a PDF report.",
+        "I told you always to send me the report in PDF, never in Word!",
+        "You sent me the report in Word again, never in PDF.",
+    ],
+)
+def test_a_question_and_a_reminder_end_no_rule(later):
+    """They speak of the rule, and nothing takes it back."""
+    rules = [words_of_rule("Always send me the report in PDF, never in Word.")]
+
+    assert [lifted_rule(said, rules) for said in statements(later)] == [None]
+    (lifted,) = statements("You can send the report in Word again.")
+    assert lifted_rule(lifted, rules) == 0
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("Never deploy to production without my approval.", "Never deploy to staging without my approval."),
+        (
+            "Schreib Rechnungen an den Kunden Alpha immer auf Deutsch, nie auf Englisch.",
+            "Schreib Rechnungen an den Kunden Omega immer auf Englisch, nie auf Deutsch.",
+        ),
+    ],
+)
+def test_a_rule_about_another_thing_ends_none(earlier, later):
+    """The two may share words; a rule that gives another number is laid down anew."""
+    (said,) = statements(later)
+
+    assert renewed_rule(said, [words_of_rule(earlier)]) is None
+
+
+def test_a_rule_with_another_number_is_laid_down_anew():
+    """The thing is the same."""
+    (said,) = statements("Always keep replies to customers below 80 words.")
+
+    assert renewed_rule(said, [words_of_rule("Always keep replies to customers below 60 words.")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "later"),
+    [
+        (
+            "Please never send the customers a mail without asking me first.",
+            "No need to ask me before mailing customers.",
+        ),
+        ("Bitte nenn mir in jeder Antwort alle Beträge in Franken.", "Franken brauchst du bei Beträgen nicht mehr."),
+        ("以后给客户的每封邮件都必须用中文写。", "给客户的邮件不用再写中文了。"),
+    ],
+)
+def test_a_rule_is_taken_back_in_other_words_and_among_other_rules(rule, later):
+    """The words that one rule alone has tell which it is."""
+    (said,) = statements(later)
+
+    assert lifted_rule(said, [*map(words_of_rule, [*RULES, rule])]) == len(RULES)
+    assert lifted_rule(said, [*map(words_of_rule, RULES)]) is None
