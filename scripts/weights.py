@@ -1,7 +1,8 @@
 """Trains the models that know a standing rule (docs/adr/0087), the end of one (docs/adr/0094), and a value replaced
 (docs/adr/0088).
 
-Reads what may be read of bench/written: the labelled sentences, the messages with and without a rule, the chats. Plain
+Reads what may be read of bench/written: the labelled sentences, the messages with and without a rule, the pairs of
+values and of rules with later messages, the chats. Plain
 logistic regression by AdaGrad (Duchi et al., 2011), with a fixed seed.
 """
 

@@ -11,8 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from abridged.service.text.ending import lifted_rule, renewed_rule
-from abridged.service.text.standing import statements, words_of_rule
+from abridged.service.domain.events import MessageAppended
+from abridged.service.domain.message import Message, Role
+from abridged.service.domain.rules import Rule, Rules
+from abridged.service.domain.rules_found import found_rules
+from abridged.service.domain.tokens import TokenSource
 from bench.quality.examined import Share
 
 LIFTED: Final = "lifted"
@@ -44,16 +47,14 @@ def dozens(folder: Path) -> Iterator[list[Line]]:
 
 
 def ended_read(folder: Path) -> Ended:
-    """Hold each later message of a half against all the rules of its conversation."""
+    """Read the conversations of a half as a pass does, the rules standing before them."""
     read = Ended(Share(), Share())
     for lines in dozens(folder):
-        rules = [words_of_rule(line.rule) for line in lines]
-        for at, line in enumerate(lines):
-            said = list(statements(line.later))
-            renewed = (renewed_rule(one, rules) for one in said if one.is_rule)
-            ended = {place for place in (*renewed, *(lifted_rule(one, rules) for one in said)) if place is not None}
-            has_ended = line.label != STANDS
-            if has_ended:
-                read.found.add(at in ended, 1)
-            read.right.add(has_ended and at in ended, len(ended))
+        rules = Rules(tuple(Rule(line.rule, number) for number, line in enumerate(lines, 1)))
+        said = enumerate((Message("", Role.USER, line.later) for line in lines), len(lines) + 1)
+        later = [MessageAppended(number, message, 0, TokenSource.ESTIMATE) for number, message in said]
+        ended = {(one.number, one.by) for one in found_rules(later, (), rules)[1] if one.number <= len(lines)}
+        true = {(n, n + len(lines)) for n, line in enumerate(lines, 1) if line.label != STANDS}
+        read.found.add(len(true & ended), len(true))
+        read.right.add(len(true & ended), len(ended))
     return read

@@ -43,6 +43,7 @@ from abridged.service.domain.events import (
     UsageReported,
 )
 from abridged.service.domain.events import Event as DomainEvent
+from abridged.service.domain.rules import RuleFinds
 from abridged.v1.conversation_service_pb2 import PassProgress, WatchConversationResponse
 from abridged.v1.event_pb2 import Event
 
@@ -129,11 +130,8 @@ def _fact_text(event: DomainEvent, *, chars_max: int) -> str:
         case SummarizationCompleted():
             record = event.record
             saved = f"{record.tokens_before:,} -> {record.tokens_after:,} tokens"
-            found = sum(not rule.doubt for rule in event.rules.rules)
-            rules = f", {found} rules found" if found else ""
-            rules += f", {revoked} revoked" if (revoked := len(event.rules.revoked)) else ""
             head = f"pass {short(event.pass_id)} completed: record {short(record.id)}"
-            return f"{head}, depth {record.depth}, {saved}{rules}"
+            return f"{head}, depth {record.depth}, {saved}{_rules_text(event.rules)}"
         case SummarizationFailed():
             tried = f"after {event.attempts} attempt(s)" if event.asked or not event.cause else "no model was asked"
             cause = f": {event.cause}" if event.cause else ""
@@ -178,6 +176,17 @@ def _fact_text(event: DomainEvent, *, chars_max: int) -> str:
             return "an event whose content was erased or archived"
         case _:
             assert_never(event)
+
+
+def _rules_text(finds: RuleFinds) -> str:
+    """The counts of the rules that a pass found and ended, each kind after a comma; empty without any."""
+    tentative = sum(rule.is_tentative for rule in finds.rules)
+    counts = {
+        "rules found": len(finds.rules) - tentative,
+        "tentative rules found": tentative,
+        "revoked": len(finds.revoked),
+    }
+    return "".join(f", {count} {kind}" for kind, count in counts.items() if count)
 
 
 def _numbers(numbers: tuple[int, ...]) -> str:

@@ -63,7 +63,7 @@ _HELP: Mapping[str, str] = {
     "min_new_exchanges": "ROLLING: fewest answered user messages between passes; a pass then covers whole exchanges.",
     "record_token_ratio": "ROLLING: share of the budget that all records may take; then the oldest two are merged.",
     "ledger_token_ratio": "Share of the budget that the ledger of identifiers may take; 0 for no ledger.",
-    "rules_token_ratio": "Share of the budget that standing rules may take; 0 shows none.",
+    "rules_token_ratio": "Share of the budget that standing and tentative rules may take; 0 shows none.",
     "max_ledger_tokens": "Most tokens of the ledger; CHAIN: above 2,000 only as after_pass_token_ratio leaves room.",
     "record_form": "What a model writes: `facets` (JSON with lists) or `text` (3 to 5 sentences).",
     "episode_trigger_messages": "EPISODES: messages outside episodes that trigger a pass.",

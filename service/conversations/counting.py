@@ -69,7 +69,7 @@ class Counting:
         if not estimated or not self.is_exact(model):
             return None
         counted = await self.counted([m.message for m in estimated], model)
-        return factor_to(sum(c.cost.tokens for c in counted), counted=sum(m.tokens for m in estimated))
+        return factor_to(sum(c.cost.tokens for c in counted), estimated=sum(m.tokens for m in estimated))
 
     async def credited(self, messages: tuple[CountedMessage, ...], model: str) -> tuple[CountedMessage, ...]:
         """The counts by the counter of the conversation's `model`, marked as exact if that has its own vocabulary."""

@@ -135,7 +135,7 @@ class LedgerEntry(NamedTuple):
 
     @property
     def written_by(self) -> int:
-        """The message that it is as written by, with its words."""
+        """The message whose spelling and words the entry has."""
         return self.numbers[0 if self.is_fact else -1]
 
 
@@ -423,10 +423,10 @@ def _group(fact: LedgerEntry) -> str:
 def _is_said(entry: LedgerEntry, text: str) -> bool:
     """Return whether the text names the entry; a fact has to be in a line with a word of its name."""
     if entry.key not in text or not entry.is_fact or not (entry.context or entry.rest):
-        return _names_entry(text, entry)
+        return _names_identifier(text, entry)
     words = word_keys(entry.context + entry.rest) - word_keys(entry.text)
     return any(
-        any(word in near for word in words) and _names_entry(near, entry)
+        any(word in near for word in words) and _names_identifier(near, entry)
         for line in text.splitlines()
         for near in _around(entry.key, line)
     )
@@ -440,13 +440,9 @@ def _around(key: str, line: str) -> Iterator[str]:
         at = line.find(key, at + len(key))
 
 
-def _names_entry(text: str, entry: LedgerEntry) -> bool:
-    return names_key(text, entry.key, _JOINING - _IN_PATHS if entry.kind in _PATHS else _JOINING)
-
-
-def names_key(text: str, key: str, joining: Collection[str] = _JOINING) -> bool:
-    """Return whether a case-folded text names the identifier of a key, and not only one that is longer by a letter, a
-    digit or a character that is `joining`."""
+def _names_identifier(text: str, entry: LedgerEntry) -> bool:
+    """Return whether the text names the identifier, and not only a longer one that contains it, or a longer path."""
+    key, joining = entry.key, _JOINING - _IN_PATHS if entry.kind in _PATHS else _JOINING
     start = text.find(key)
     while start >= 0:
         before, after = text[start - 1 : start], text[start + len(key) : start + len(key) + 1]

@@ -18,7 +18,7 @@ from abridged.service.domain.standing_values import StandingValues, Stated, Told
 from abridged.service.text.envelope import unwrap_envelope
 from abridged.service.text.identifiers import MEASURED, SERIES_MIN, IdentifierKind, serial
 from abridged.service.text.mentions import Mention, mentions
-from abridged.service.text.rows import column_of
+from abridged.service.text.rows import column_of, row_of
 from abridged.service.text.values import is_listing
 from abridged.service.text.words import word_keys
 
@@ -120,7 +120,7 @@ class _Reading:
             number, words = entry.numbers[-1], word_keys(entry.context)
             self._named_at[entry.key] = number
             if entry.kind is IdentifierKind.STATE:
-                self._states[entry.key.partition("=")[0]] = entry.key
+                self._states[row_of(entry.key)] = entry.key
             elif not entry.replaced_by:
                 is_listed = any(shapes[one, shape_of(entry.key)] >= LISTED_MIN for one in entry.numbers)
                 self._standing.stands(Stated(entry.key, entry.kind, words, words, number, is_listed=is_listed))
@@ -142,8 +142,12 @@ class _Reading:
             shapes = {key: shape_of(key) for key in {mention.text.casefold() for mention in named}}
             times = Counter(shapes.values())
             told = {sentence: told_by(sentence) for sentence in {mention.words.sentence for mention in named} - {""}}
-            if sum(mention.kind is IdentifierKind.STATE for mention in named) >= LISTED_MIN:
+            states = [mention for mention in named if mention.kind is IdentifierKind.STATE]
+            if use is Use.CALL or len(states) >= LISTED_MIN:
                 named = [mention for mention in named if mention.kind is not IdentifierKind.STATE]
+            if use is not Use.CALL:
+                for mention in states:
+                    self._changes_to(mention.text.casefold(), m.number)
             for mention in named:
                 if not mention.words.dropped:
                     self._standing.named_again(mention.text.casefold(), m.number)
@@ -175,9 +179,7 @@ class _Reading:
                 found = self.found[key] = Found(mention.kind, mention.text, "", use, number)
             found.is_said = found.is_said or not is_data
             _count(found, mention, number, use, is_data=is_data)
-        if mention.kind is IdentifierKind.STATE:
-            self._changes_to(key, number)
-        else:
+        if mention.kind is not IdentifierKind.STATE:
             self._replace(mention, stated, is_data=is_data)
         if not mention.words.dropped and self._named_at.get(key, 0) < number:
             self._named_at[key] = number
@@ -198,7 +200,7 @@ class _Reading:
 
     def _changes_to(self, key: str, number: int) -> None:
         """Let the state that an object had give way to another one of the same row."""
-        row = key.partition("=")[0]
+        row = row_of(key)
         old = self._states.get(row, key)
         self._states[row] = key
         if old != key:

@@ -2,7 +2,8 @@
 
 They are a fold of what the events say was found in messages that left the window, and of what callers have dropped. The
 window shows those that stand and whose messages it no longer has, as many as their share of it holds, and names the
-messages of the rest. In the room that is left it quotes tentative rules: sentences that a reader may take for one.
+messages of the rest. In the room that is left it quotes tentative rules: sentences that lack some of the evidence of a
+rule.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Final, NamedTuple
 from abridged.service.domain.tokens import TokenSource, calibrated_tokens
 
 RULES_MAX: Final = 256
-"""Rules that a conversation remembers; of more, those that no longer stand go first, and then the oldest."""
+"""Rules that a conversation remembers; of more, those that no longer stand go first, then those of the most doubt, and
+then the oldest."""
 
 NAMED_MAX: Final = 16
 """Messages that the window names for the rules that it has no room for."""
@@ -40,13 +42,29 @@ class FoundRule(NamedTuple):
     tokens: int = 0
     doubt: float = 0.0
 
+    @property
+    def name(self) -> RuleName:
+        """The name by which it is known."""
+        return RuleName(self.number, self.text)
+
+    @property
+    def is_tentative(self) -> bool:
+        """True if the sentence may be no rule."""
+        return self.doubt > 0
+
 
 class RevokedRule(NamedTuple):
-    """The rule `text` of message `number`, which message `by` takes back, or says anew."""
+    """The rule `text` of message `number`, which message `by` takes back or lays down anew, or whose value it
+    replaces."""
 
     text: str
     number: int
     by: int
+
+    @property
+    def name(self) -> RuleName:
+        """The name by which the rule is known."""
+        return RuleName(self.number, self.text)
 
 
 class RuleName(NamedTuple):
@@ -95,7 +113,8 @@ class Rule(NamedTuple):
         number: The number of its message.
         tokens: Tokens of its line in the window, uncorrected.
         doubt: The log odds that a tentative rule lacks: it may be one, or a wish for one time. 0 of any other.
-        revoked_by: The message that took it back, or said it anew; 0 while it stands.
+        revoked_by: The message that took it back or laid it down anew, or that replaced a value in it; 0 while it
+            stands.
         dropped: True if a caller has dropped it.
     """
 
@@ -157,11 +176,11 @@ class Rules(NamedTuple):
         """The rules with what was found in messages that left."""
         by_name = {rule.name: rule for rule in self.entries}
         for found in finds.rules:
-            known = by_name.get(RuleName(found.number, found.text))
-            by_name[RuleName(found.number, found.text)] = (
+            known = by_name.get(found.name)
+            by_name[found.name] = (
                 Rule(*found) if known is None else known._replace(tokens=found.tokens, doubt=found.doubt)
             )
-        revoked = {RuleName(one.number, one.text): one.by for one in finds.revoked}
+        revoked = {one.name: one.by for one in finds.revoked}
         entries = [rule._replace(revoked_by=revoked.get(rule.name, rule.revoked_by)) for rule in by_name.values()]
         return _fitted(_remembered(entries), finds.limit_tokens, finds.source, around)
 
@@ -229,7 +248,9 @@ def _fitted(entries: tuple[Rule, ...], limit_tokens: int, source: TokenSource, a
     shown, tokens = _within(certain, limit_tokens)
     unshown = tuple(certain[place].number for place in sorted(certain.keys() - set(shown))) if tokens else ()
     after = tokens + _TENTATIVE_FRAME_TOKENS
-    for place in sorted(wanted.keys() - certain.keys(), key=lambda place: (wanted[place].doubt, -place)):
+    # Where standing rules have no room, tentative ones have none.
+    others = wanted.keys() - certain.keys() if tokens or not certain else ()
+    for place in sorted(others, key=lambda place: (wanted[place].doubt, -place)):
         if after + wanted[place].tokens <= limit_tokens:
             tokens = after = after + wanted[place].tokens
             shown.append(place)

@@ -163,12 +163,12 @@ def calibrated_tokens(counted: int, factor: float) -> int:
     return math.ceil(counted * factor)
 
 
-def factor_to(tokens: int, *, counted: int) -> float:
-    """The factor by which `counted` is corrected to just `tokens`, within FACTOR_MIN and FACTOR_MAX.
+def factor_to(tokens: int, *, estimated: int) -> float:
+    """The factor by which `estimated` is corrected to just `tokens`, within FACTOR_MIN and FACTOR_MAX.
 
     Their ratio is rounded, and may be a hair too much: 23 * (27 / 23) is above 27, which would round up to 28.
     """
-    ratio = tokens / counted
-    if calibrated_tokens(counted, ratio) > tokens:
+    ratio = tokens / estimated
+    if calibrated_tokens(estimated, ratio) > tokens:
         ratio = math.nextafter(ratio, 0.0)
     return min(FACTOR_MAX, max(FACTOR_MIN, ratio))

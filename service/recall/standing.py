@@ -53,7 +53,7 @@ def keep_standing(connection: Connection, conversation: int, asked: Sequence[Sai
     rules = Rules(tuple(Rule(text, number) for text, number in reversed(known)))
     found, revoked = found_rules([*map(_appended, asked), reply], (), rules)
     by_number = {said.number: said for said in asked}
-    kept = [(by_number[rule.number].entry, rule.text) for rule in found if not rule.doubt]
+    kept = [(by_number[rule.number].entry, rule.text) for rule in found if not rule.is_tentative]
     kept += [(said.entry, "") for said in asked if states_preference(said.text)]
     for entry, rule in kept:
         connection.execute("INSERT INTO standing VALUES(?, ?, ?, 0)", (conversation, entry, rule))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from abridged.service.domain.events import MessageAppended
-from abridged.service.domain.ledger import Ledger, LedgerEntry, LedgerFinds, Replaced, fact_text, names_key
+from abridged.service.domain.ledger import Ledger, LedgerEntry, LedgerFinds, Replaced, fact_text
 from abridged.service.domain.ledger_entries import UNHEARD, Heard, found_in
-from abridged.service.domain.rules import FoundRule, RevokedRule, Rule, RuleFinds, RuleName, Rules, rule_line
+from abridged.service.domain.rules import RuleFinds, Rules, rule_line
 from abridged.service.domain.rules_found import found_rules
 from abridged.service.domain.tokens import TokenCounter, TokenSource
 
@@ -37,34 +36,18 @@ def rules_in(
     leaving: Iterable[MessageAppended],
     staying: Iterable[MessageAppended],
     rules: Rules,
-    replaced: Sequence[Replaced] = (),
+    replaced: Sequence[Replaced],
     *,
     counter: TokenCounter,
     source: TokenSource,
 ) -> RuleFinds:
-    """The standing rules of the messages that leave, and those that these or the staying ones take back.
+    """The rules of the messages that leave, standing and tentative, and those that these or the staying ones end.
 
-    A tentative rule that says a `replaced` identifier ends, too. A rule is counted as the window shows it. Takes time
-    linear in the messages, and in the rules that stand by the identifiers that are replaced.
+    Takes arguments as `found_rules`. A rule is counted as the window shows it.
     """
-    found, revoked = found_rules(leaving, staying, rules)
-    ended = {RuleName(one.number, one.text) for one in revoked}
-    outdated = (
-        one
-        for one in _outdated((*filter(attrgetter("stands"), rules.entries), *found), replaced)
-        if RuleName(one.number, one.text) not in ended
-    )
+    found, revoked = found_rules(leaving, staying, rules, replaced)
     counted = (one._replace(tokens=_tokens(f"{rule_line(one.text, one.number)}\n", counter)) for one in found)
-    return RuleFinds(tuple(counted), (*revoked, *outdated), source=source)
-
-
-def _outdated(rules: Iterable[Rule | FoundRule], replaced: Sequence[Replaced]) -> Iterator[RevokedRule]:
-    """The tentative rules that say an identifier which a later message has replaced."""
-    for rule in filter(attrgetter("doubt"), rules):
-        said = rule.text.casefold()
-        by = max((one.number for one in replaced if one.number > rule.number and names_key(said, one.key)), default=0)
-        if by:
-            yield RevokedRule(rule.text, rule.number, by)
+    return RuleFinds(tuple(counted), revoked, source=source)
 
 
 def _counted(entry: LedgerEntry, counter: TokenCounter) -> LedgerEntry:

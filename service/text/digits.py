@@ -1,4 +1,4 @@
-"""Digits of all scripts as ASCII has them, each in its place.
+"""Digits of scripts of the Basic Multilingual Plane as ASCII has them, each in its place.
 
 Arabic, Persian, Hindi, Bengali and others have digits of their own, and Japanese and Chinese texts full-width ones. The
 forms of identifiers and of values are written for ASCII alone.
@@ -31,7 +31,7 @@ _SIGN: Final = re.compile(rf"(?<=[0-9A-Za-z])(?:[{''.join(_SIGNS)}](?=[0-9])|\uf
 def with_ascii_digits(text: str) -> str:
     """The text with ASCII's digits for those of other scripts, and with its letters for full-width ones.
 
-    Every character keeps its place. Linear in the text.
+    Every character keeps its place; a text without any is returned itself. Linear in the text.
     """
     if text.isascii() or _others().search(text) is None:
         return text

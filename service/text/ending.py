@@ -9,16 +9,17 @@ writers who had not seen the code (docs/adr/0094).
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
-from math import fsum
 from operator import mul
 from typing import Final, NamedTuple
 
 from abridged.service.text.likeness import Likeness, likeness_to, places_of
-from abridged.service.text.standing import Act, Statement, evidence_in, words_of_writer
+from abridged.service.text.phrases import Phrase, has_phrase
+from abridged.service.text.standing import Act, Statement, odds_of, words_of_writer
 from abridged.service.text.words import is_spaceless
 
 ENDS: Final = "ends"
@@ -29,6 +30,9 @@ LIFTED_FROM: Final = 0.1
 
 _LIFTS_MIN: Final = -2.0
 """The least log odds of a sentence to take back any rule: one that repeats a rule's words may remind of it."""
+
+_SHARED_MIN: Final = 2
+"""Stems in common of a rule and a sentence that takes it back."""
 
 _ANEW_SHARE: Final = 0.75
 _ANEW_MIN: Final = 3
@@ -55,9 +59,9 @@ class Signs(NamedTuple):
     Attributes:
         ends: The log odds of the sentence, with the one before it, to end the rule that it speaks of.
         lifts: The log odds of the sentence, among all sentences, to take a rule back.
-        words: The stems that both have, each for one of the rules that have it.
+        words: The stems that both have, each divided by the number of rules that have it.
         share: The share of the rule's stems that these are.
-        own_share: The share of the sentence's stems that they are.
+        own_share: The share of the stems of the sentence, with the one before it, that they are.
         best: 1.0 if no other rule has more of them.
         ends_of_share: The first of the signs, times `share`.
     """
@@ -72,12 +76,14 @@ class Signs(NamedTuple):
 
 
 def renewed_rule(said: Statement, rules: Sequence[frozenset[str]]) -> int | None:
-    """The place of the rule that a statement lays down anew; None for none. `rules` are the words of those before it,
-    oldest first."""
+    """The place of the rule that a statement lays down anew, which may be a rule itself; None for none. `rules` are the
+    words of those before it, oldest first."""
     best, place = 0, None
     for at, words in enumerate(rules):
         shared = len(words & said.around)
         anew = max(_ANEW_MIN, _ANEW_SHARE * min(len(words), len(said.words)))
+        if words and words == said.words:
+            return at
         if shared >= max(best, anew) and not _are_of_two_things(words, said.words):
             best, place = shared, at
     return place
@@ -86,36 +92,44 @@ def renewed_rule(said: Statement, rules: Sequence[frozenset[str]]) -> int | None
 def lifted_rule(said: Statement, rules: Sequence[frozenset[str]]) -> int | None:
     """The place of the rule that a statement takes back; None for none. `rules` are the words of those before it."""
     weights, bias = _weights()
-    held = ((at, signs) for at, signs in candidates(said, rules, _models()) if signs.lifts >= _LIFTS_MIN)
-    odds = {at: bias + fsum(map(mul, weights, signs)) for at, signs in held}
+    held = candidates(said, rules, _models(), least=_LIFTS_MIN)
+    odds = {at: bias + math.fsum(map(mul, weights, signs)) for at, signs in held}
     likeliest = max(odds, key=lambda at: odds[at], default=None)
     return likeliest if likeliest is not None and odds[likeliest] >= LIFTED_FROM else None
 
 
-def candidates(said: Statement, rules: Sequence[frozenset[str]], models: Models) -> Iterator[tuple[int, Signs]]:
-    """The places of the rules that share a stem with a statement, with the signs that it takes each back."""
-    shared = {at: words & said.around for at, words in enumerate(rules) if words & said.around}
+def candidates(
+    said: Statement, rules: Sequence[frozenset[str]], models: Models, *, least: float = -math.inf
+) -> Iterator[tuple[int, Signs]]:
+    """The places of the rules that share two stems with a statement, or one if that speaks of a rule as such, with the
+    signs that it takes each back; none if the log odds that it takes any rule back are below `least`."""
+    lifts = odds_of(models.lifts, said.own, said.places, least) if rules else -math.inf
+    if lifts < least:
+        return
+    fewest = 1 if has_phrase(said.own, Phrase.ANNOUNCES_RULE) else _SHARED_MIN
+    shared = {at: common for at, words in enumerate(rules) if len(common := words & said.around) >= fewest}
     if not shared:
         return
-    ends = _odds(models.ends, f"{said.before} {said.text}".strip())
-    lifts = _odds(models.lifts, said.text)
+    both = words_of_writer(f"{said.before} {said.text}".strip())
+    ends = _bounded(odds_of(models.ends, both, places_of(both), -math.inf))
     times = Counter(stem for stems in shared.values() for stem in stems)
-    words = {at: min(_WORDS_MAX, fsum(_weight(s) / times[s] for s in stems)) for at, stems in shared.items()}
-    most, own = max(words.values()), _total(said.words) or 1.0
+    words = {at: min(_WORDS_MAX, math.fsum(_weight(s) / times[s] for s in stems)) for at, stems in shared.items()}
+    most, own = max(words.values()), _total(said.around)
     for at, stems in shared.items():
-        common = _total(stems)
-        share = common / _total(rules[at])
-        yield at, Signs(ends, lifts, words[at], share, common / own, float(words[at] == most), ends * share)
+        both_have = _total(stems)
+        share = both_have / _total(rules[at])
+        yield (
+            at,
+            Signs(ends, _bounded(lifts), words[at], share, both_have / own, float(words[at] == most), ends * share),
+        )
 
 
-def _odds(model: Likeness, text: str) -> float:
-    own = words_of_writer(text)
-    odds = model.of_words(places_of(own)) + fsum(map(model.of_evidence, evidence_in(own)))
+def _bounded(odds: float) -> float:
     return max(-_ODDS_MAX, min(_ODDS_MAX, odds))
 
 
 def _total(stems: frozenset[str]) -> float:
-    return fsum(map(_weight, stems))
+    return math.fsum(map(_weight, stems))
 
 
 def _weight(stem: str) -> float:

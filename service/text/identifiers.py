@@ -2,8 +2,8 @@
 
 The text is split at white space and brackets into chunks of at most CHUNK_CHARS_MAX, and each whole chunk is matched
 against one form after the other, so the work is linear in the text. Secrets are masked first and never identifiers.
-Decimals (3.14) are measurements, not names: `numerals` includes them, `identifiers` does not. Digits of all scripts are
-found, and given as ASCII has them.
+Decimals (3.14) are measurements, not names: `numerals` includes them, `identifiers` does not. Digits of other
+scripts are found, and given as ASCII has them.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def _of_block(block: str, *, said: bool, in_rows: bool, by_line: bool) -> Iterat
     read = without_labels(plain) if in_rows else plain
     everything, pairs = _by_place(plain)
     if in_rows:
-        states = [Identifier(IdentifierKind.STATE, *state) for state in states_in(block)]
+        states = [Identifier(IdentifierKind.STATE, *state) for state in states_in(block) if MASK not in state[0]]
         everything = [*states, *_outside(everything, _places(states))]
     if said:
         everything += _outside(list(values(read.replace(MASK, " " * len(MASK)))), _places(everything))

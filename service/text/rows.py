@@ -22,8 +22,12 @@ _NAMES_MAX: Final = 2
 
 _NAME_CHARS_MAX: Final = 32
 _LABEL_CHARS_MAX: Final = 6 * _NAME_CHARS_MAX
+"""Characters of a label: the key, and two objects with two names each."""
+
 _VALUE_CHARS_MAX: Final = 160
 """A longer string is a text of its own and needs no name."""
+
+_STATE_CHARS_MAX: Final = 40
 
 _NAMING: Final = re.compile(
     r"(?:^|[_\W])(?i:id|name|number|no|code|key|title|ref|sku)$|[a-z](?:Id|Name|Number|Code|Key)$"
@@ -36,10 +40,10 @@ _END: Final = "\x1f"
 _LABEL: Final = re.compile(rf"^[^\n{_END}]{{1,{_LABEL_CHARS_MAX}}}{_END}=", re.MULTILINE)
 _STATED: Final = re.compile(
     rf"^(?P<label>[^\n{_END}]{{1,{_LABEL_CHARS_MAX}}}){_END}="
-    r"(?P<value>(?=.{3}|[^\x00-\x7f]{2})[^\W\d]+(?:[ _-][^\W\d]+){0,2})$",
+    rf"(?P<value>[^\n]{{1,{_STATE_CHARS_MAX}}})$",
     re.MULTILINE,
 )
-"""A row with a value of up to three words: a longer one tells a story, a shorter one may be a code."""
+"""A row with a short value: a longer one tells a story."""
 
 _STATE: Final = re.compile(
     r"(?:(?:^|[_\W])(?i:status|state|outcome|result|phase|stage|estado|statut|stato|stan)"
@@ -82,6 +86,11 @@ def states_in(rows: str) -> Iterator[tuple[str, int, int]]:
             yield f"{row['label']}={row['value']}", row.start("value"), row.end("value")
 
 
+def row_of(state: str) -> str:
+    """The row of a state, without its value."""
+    return state.partition("=")[0]
+
+
 def column_of(label: str) -> str:
     """The part of a label that is not the name of an object."""
     return label.rpartition(OF)[2]
@@ -92,11 +101,11 @@ def _rows(value: Any, names: tuple[str, ...], key: str) -> Iterator[str]:
         yield from _object(value, names, key, _own_names(value, is_listed=False)[:1])
     elif isinstance(value, list):
         own = [_own_names(one, is_listed=True) if isinstance(one, dict) else [] for one in value]
-        times = Counter(names[0] for names in own if names)
-        for one, found in zip(value, own, strict=True):
+        times = Counter(telling[0] for telling in own if telling)
+        for one, telling in zip(value, own, strict=True):
             if isinstance(one, dict):
-                # Objects that share a name have a second one each.
-                yield from _object(one, names, key, found[: 1 + (bool(found) and times[found[0]] > 1)])
+                is_shared = bool(telling) and times[telling[0]] > 1
+                yield from _object(one, names, key, telling[: 2 if is_shared else 1])
             else:
                 yield from _rows(one, names, key)
     elif written := _scalar(value):
@@ -105,7 +114,8 @@ def _rows(value: Any, names: tuple[str, ...], key: str) -> Iterator[str]:
 
 
 def _object(value: dict[str, Any], names: tuple[str, ...], key: str, own: list[str]) -> Iterator[str]:
-    """The rows of an object with these names of its own: what gives it one of them is a row of what is around it."""
+    """The rows of an object with these names of its own: the value that is the first of them is a row of what is around
+    it."""
     inner = (*names, " ".join(own) or key)[-_NAMES_MAX:] if own or key else names
     for name, one in value.items():
         if not names_secret(name):
@@ -116,7 +126,8 @@ def _object(value: dict[str, Any], names: tuple[str, ...], key: str, own: list[s
 def _own_names(value: dict[str, Any], *, is_listed: bool) -> list[str]:
     """The values that may name an object, the best first: those of keys that say so, and of one in a list other short
     strings. No secret names one."""
-    scalars = [(key, _scalar(one)) for key, one in value.items() if isinstance(one, str) and not names_secret(key)]
+    texts = ((key, one) for key, one in value.items() if isinstance(one, str) and not names_secret(key))
+    scalars = [(key, _scalar(one)) for key, one in texts if not _STATE.search(key)]
     short = [(key, _in_name(one)) for key, one in scalars if 0 < len(one) <= _NAME_CHARS_MAX and "\n" not in one]
     naming = [one for key, one in short if _NAMING.search(key)]
     return list(dict.fromkeys((*naming, *(one for _, one in short if is_listed))))

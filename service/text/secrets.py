@@ -11,6 +11,8 @@ import re
 from itertools import pairwise
 from typing import Final
 
+from abridged.service.text.digits import with_ascii_digits
+
 MASK: Final = "[secret]"
 
 _ISSUED: Final = (
@@ -86,11 +88,20 @@ def names_secret(key: str) -> bool:
 
 def may_carry_secret(text: str) -> bool:
     """Return whether a text has the form of a command's credentials, whose end only its program knows."""
-    return _CREDENTIALS_RE.search(text) is not None
+    return _CREDENTIALS_RE.search(with_ascii_digits(text)) is not None
 
 
 def mask_secrets(text: str) -> str:
-    """`text` with each credential replaced by MASK; names such as `password=` stay."""
+    """`text` with each credential replaced by MASK; names such as `password=` stay.
+
+    A text with a credential in it has the digits and letters of ASCII afterwards, whichever the credential had.
+    """
+    plain = with_ascii_digits(text)
+    masked = _masked(plain)
+    return text if masked == plain else masked
+
+
+def _masked(text: str) -> str:
     if _BLOCK_BEGIN_RE.search(text):
         text = _without_key_blocks(text)
     text = _without_web_tokens(_ISSUED_RE.sub(MASK, text))

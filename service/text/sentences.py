@@ -68,7 +68,9 @@ _LISTING: Final = re.compile(
     r"|#(?:include|define) |File \"|Traceback \(|[\w.\[\]'\"]{1,80} ?[-+*/|&:]?= ?[^=]|[\w.]{1,80}\(.{0,300}\)[;:,]?$"
 )
 _NUMBERED_LINE: Final = re.compile(_NUMBERED)
-_ENTRY: Final = re.compile(r"[a-z][\w.-]*: [^\s.?!]+(?: [^\s.?!]+)?", re.ASCII)
+_ENTRY: Final = re.compile(r"[a-z][\w.-]*: [^\s.?!]+", re.ASCII)
+"""An entry of settings, `level: info`. A person's note of two words is taken for one, too."""
+
 _PROSE_WORDS_MIN: Final = 3
 """Fewer words say nothing that a semicolon could end."""
 

@@ -15,7 +15,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from abridged.service.text.likeness import likeness_to, places_of
+from abridged.service.text.likeness import Likeness, likeness_to, places_of
 from abridged.service.text.phrases import Phrase, has_phrase, section_of
 from abridged.service.text.secrets import mask_secrets
 from abridged.service.text.sentences import is_of_program, is_question, parts_of, terms_of, without_quotations
@@ -80,6 +80,8 @@ class Statement(NamedTuple):
     Attributes:
         text: The sentence as it was written.
         before: The sentence before it in its message; empty for none.
+        own: The sentence as `words_of_writer` gives it.
+        places: The places of its words, as `places_of` gives them.
         doubt: The log odds that it lacks to be a rule; 0 of a rule, infinite beyond DOUBT_MAX.
         words: The stems of what it is about.
         around: The stems with those of the sentence before it.
@@ -87,6 +89,8 @@ class Statement(NamedTuple):
 
     text: str
     before: str
+    own: str
+    places: Sequence[int]
     doubt: float
     words: frozenset[str]
     around: frozenset[str]
@@ -95,6 +99,11 @@ class Statement(NamedTuple):
     def is_rule(self) -> bool:
         """True if it lays down a rule."""
         return self.doubt == 0
+
+    @property
+    def may_be_rule(self) -> bool:
+        """True if it lays down a rule, standing or tentative."""
+        return self.doubt < math.inf
 
 
 def statements(text: str) -> Iterator[Statement]:
@@ -115,29 +124,33 @@ def statements(text: str) -> Iterator[Statement]:
         if doubt < math.inf and (has_phrase(own, Phrase.REPORTS_QUESTION) or sentence not in mask_secrets(text)):
             doubt = math.inf
         words = _stems(sentence)
-        yield Statement(sentence, before, doubt, words, words | _stems(before))
+        yield Statement(sentence, before, own, places, doubt, words, words | _stems(before))
 
 
 def doubt_of(own: str, places: Sequence[int]) -> float:
     """Return the log odds that a sentence lacks to lay down a rule: 0 if it does, infinite beyond DOUBT_MAX.
 
-    `own` is the sentence as `words_of_writer` gives it, and `places` are those of its words. Phrases are sought only as
-    long as they can change the verdict.
+    `own` is the sentence as `words_of_writer` gives it, and `places` are those of its words.
     """
-    model = likeness_to(Act.LAYS_DOWN)
-    weight = model.of_words(places)
+    lacking = RULE_FROM - odds_of(likeness_to(Act.LAYS_DOWN), own, places, RULE_FROM - DOUBT_MAX)
+    # Rounded up: 0 is a verdict.
+    return lacking if lacking == math.inf else max(0, math.ceil(lacking * _DOUBT_STEPS)) / _DOUBT_STEPS
+
+
+def odds_of(model: Likeness, own: str, places: Sequence[int], least: float) -> float:
+    """Return the log odds of a sentence by a model, minus infinity below `least`. Phrases are sought only as long as
+    they can change that."""
+    odds = model.of_words(places)
     if is_question(own):
-        weight += model.of_evidence(_QUESTION)
-    phrases, left = _weighed()
+        odds += model.of_evidence(_QUESTION)
+    phrases, left = _weighed(model)
     for phrase, value in phrases:
-        if weight + left < RULE_FROM - DOUBT_MAX:
-            return math.inf
+        if odds + left < least:
+            return -math.inf
         left -= max(0.0, value)
         if has_phrase(own, phrase):
-            weight += value
-    lacking = RULE_FROM - weight
-    # Rounded up: 0 is a verdict.
-    return math.inf if lacking > DOUBT_MAX else max(0, math.ceil(lacking * _DOUBT_STEPS)) / _DOUBT_STEPS
+            odds += value
+    return odds if odds >= least else -math.inf
 
 
 def evidence_in(own: str) -> Iterator[str]:
@@ -163,9 +176,8 @@ def words_of_rule(rule: str) -> frozenset[str]:
 
 
 @cache
-def _weighed() -> tuple[Sequence[tuple[Phrase, float]], float]:
+def _weighed(model: Likeness) -> tuple[Sequence[tuple[Phrase, float]], float]:
     """The phrases with their weights, the heaviest first, and the most that they can weigh together."""
-    model = likeness_to(Act.LAYS_DOWN)
     phrases = sorted(((phrase, model.of_evidence(phrase)) for phrase in _PHRASES), key=lambda item: -item[1])
     return phrases, sum(max(0.0, value) for _, value in phrases)
 

@@ -700,7 +700,7 @@ class PolicyOverrides(_message.Message):
     that is not below trigger_token_ratio.
     """
     rules_token_ratio: _builtins.float
-    """Share of the budget that standing rules may take in the window; 0 shows none. ROLLING: as for ledger_token_ratio."""
+    """Share of the budget that standing and tentative rules may take in the window; 0 shows none. ROLLING: as for ledger_token_ratio."""
     after_pass_token_ratio: _builtins.float
     """CHAIN: share of a budget of more than 8,192 tokens that the window may fill after a pass: the record, the ledger, and
     then more of the newest messages than preserve_recent; 0 for none.

@@ -822,7 +822,7 @@ Global___ReplacedIdentifier: _TypeAlias = ReplacedIdentifier  # noqa: Y015
 
 @_typing.final
 class RuleFinds(_message.Message):
-    """RuleFinds is what a pass adds to the standing rules, and their limit from then on."""
+    """RuleFinds is what a pass adds to the rules, standing and tentative, and their limit from then on."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -840,7 +840,9 @@ class RuleFinds(_message.Message):
 
     @_builtins.property
     def revoked(self) -> _containers.RepeatedCompositeFieldContainer[Global___RevokedRule]:
-        """Rules that these messages, or those that stay, take back or lay down anew."""
+        """Rules that these messages, or those that stay, take back or lay down anew, and tentative ones with a value that they
+        replace.
+        """
 
     def __init__(
         self,
@@ -875,7 +877,7 @@ class FoundRule(_message.Message):
     tokens: _builtins.int
     """Tokens of its line in the window, uncorrected."""
     doubt: _builtins.float
-    """The log odds that a tentative rule lacks to be one; 0 of any other."""
+    """The log odds that a tentative rule lacks to be a standing one; 0 of a standing rule."""
     def __init__(
         self,
         *,
@@ -894,7 +896,7 @@ Global___FoundRule: _TypeAlias = FoundRule  # noqa: Y015
 
 @_typing.final
 class RevokedRule(_message.Message):
-    """RevokedRule is a standing rule that no longer holds."""
+    """RevokedRule is a rule that no longer holds."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -906,7 +908,7 @@ class RevokedRule(_message.Message):
     number: _builtins.int
     """Its message."""
     revoked_by: _builtins.int
-    """The message that took it back, or laid it down anew."""
+    """The message that took it back, laid it down anew, or replaced a value in it."""
     def __init__(
         self,
         *,

@@ -208,21 +208,21 @@ class _RuleStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RuleState.V
     RULE_STATE_STANDING: _RuleState.ValueType  # 1
     """It holds."""
     RULE_STATE_REVOKED: _RuleState.ValueType  # 2
-    """A later message took it back, or laid it down anew."""
+    """A later message took it back or laid it down anew, or replaced a value in it, if it was tentative."""
     RULE_STATE_DROPPED: _RuleState.ValueType  # 3
     """DropRules has dropped it."""
     RULE_STATE_TENTATIVE: _RuleState.ValueType  # 4
     """It may be a rule, or a wish for one time: in the room that those that hold leave, the window quotes it behind them."""
 
 class RuleState(_RuleState, metaclass=_RuleStateEnumTypeWrapper):
-    """RuleState is whether a standing rule holds."""
+    """RuleState is whether a rule holds."""
 
 RULE_STATE_UNSPECIFIED: RuleState.ValueType  # 0
 """Never sent."""
 RULE_STATE_STANDING: RuleState.ValueType  # 1
 """It holds."""
 RULE_STATE_REVOKED: RuleState.ValueType  # 2
-"""A later message took it back, or laid it down anew."""
+"""A later message took it back or laid it down anew, or replaced a value in it, if it was tentative."""
 RULE_STATE_DROPPED: RuleState.ValueType  # 3
 """DropRules has dropped it."""
 RULE_STATE_TENTATIVE: RuleState.ValueType  # 4
@@ -562,7 +562,7 @@ Global___LedgerEntry: _TypeAlias = LedgerEntry  # noqa: Y015
 
 @_typing.final
 class Rule(_message.Message):
-    """Rule is a sentence in which a user laid down what holds from then on."""
+    """Rule is a sentence in which a user laid down what holds from then on, or may have."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -580,12 +580,12 @@ class Rule(_message.Message):
     state: Global___RuleState.ValueType
     """Whether it holds."""
     revoked_by: _builtins.int
-    """The message that took it back, or laid it down anew; 0 if none did."""
+    """The message that took it back, laid it down anew, or replaced a value in it; 0 if none did."""
     shown: _builtins.bool
-    """Whether the summary message of the window shows it among the standing rules."""
+    """Whether the summary message of the window shows it among the standing rules, or among the tentative ones."""
     in_window: _builtins.bool
     """Whether the window has its message, verbatim. A rule that is neither there nor shown stands in a record letter by
-    letter, or had no room: then the window names its message.
+    letter, or had no room: then the window names its message, if it is no tentative one.
     """
     pinned: _builtins.bool
     """Whether its message is pinned."""

@@ -479,13 +479,36 @@ def test_the_state_of_a_thing_is_the_newest_of_its_row():
     """The line of the thing's other values has it, and no older one; a return to that is one more change."""
     booked = result(1, '{"booking": {"id": "8C8K4E", "status": "active", "total": "904.50"}}')
     cancelled = result(3, '{"booking": {"id": "8C8K4E", "status": "cancelled"}}')
-    one, two = found_in([booked, cancelled], (), NO_LEDGER)
-    made = NO_LEDGER.after(LedgerFinds(tuple(found.entry()._replace(tokens=5) for found in one), two, ROOM, ROOM))
+    found, replaced = found_in([booked, cancelled], (), NO_LEDGER)
+    made = NO_LEDGER.after(LedgerFinds(tuple(one.entry()._replace(tokens=5) for one in found), replaced, ROOM, ROOM))
     assert "8C8K4E > total=904.50; status=cancelled" in ledger_lines(made)
+    assert "active" not in "\n".join(ledger_lines(made))
 
     again, replaced = found_in([], [result(5, '{"booking": {"id": "8C8K4E", "status": "active"}}')], made)
     assert (again, replaced) == ([], (Replaced("8c8k4e > status=cancelled", 5),))
     assert "status" not in "\n".join(ledger_lines(made.after(LedgerFinds((), replaced, ROOM, ROOM))))
+
+
+def test_a_listing_ends_the_states_that_it_gives_anew():
+    """A listing shows none of its own; the flights of a booking may be as many as the answers of a search."""
+    booked = result(1, '{"id": "8C8K4E", "status": "confirmed"}')
+    flights = [{"flight_number": f"HAT27{n}", "status": "cancelled"} for n in range(2)]
+    listing = result(2, json.dumps({"id": "8C8K4E", "status": "cancelled", "flights": flights}))
+
+    found, replaced = found_in([booked, listing], (), NO_LEDGER)
+    assert replaced == (Replaced("8c8k4e > status=confirmed", 2),)
+    assert [one.text for one in found if "cancelled" in one.text] == []
+
+
+def test_what_a_call_asks_for_is_no_state():
+    """The tool may refuse it."""
+    delivered = result(1, '{"id": "W1234567", "status": "delivered"}')
+    asked = ToolCall("c", "update", '{"id": "W1234567", "status": "cancelled"}')
+    call = appended(2, 10, message=Message("m2", Role.ASSISTANT, "", tool_calls=(asked,)))
+
+    found, replaced = found_in([delivered, call], (), NO_LEDGER)
+    assert [one.text for one in found if "status" in one.text] == ["W1234567 > status=delivered"]
+    assert replaced == ()
 
 
 def test_states_of_a_list_of_things_take_no_place():

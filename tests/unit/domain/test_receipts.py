@@ -83,7 +83,7 @@ def test_a_standing_rule_has_a_place_of_its_own():
     assert places(narrow, ReceiptKind.RULE) == {ReceiptPlace.REACHABLE: 2}
 
 
-def test_a_tentative_rule_is_a_place_and_has_none():
+def test_a_tentative_rule_says_identifiers_and_is_not_counted_itself():
     """The window may say an identifier in one, but nobody is owed a sentence that may be no rule."""
     texts = ("Touch KX-5512093-R last.", "Fine.", "Push to main.", "Fine.", "Go on.", "Yes.")
     state = pending(*texts)

@@ -174,6 +174,8 @@ def test_of_tentative_rules_those_of_least_doubt_have_the_room():
     said = [tentative(1, 0.5), tentative(2, 1.5), tentative(3, 1.0), tentative(4, 1.5)]
 
     assert shown(NO_RULES.after(finds(*said, limit=40), NOWHERE)) == [1, 3, 4]
+    standing = [found(n, 12) for n in range(10, 20)]
+    assert shown(NO_RULES.after(finds(*said, *standing, limit=40), NOWHERE)) == [], "there is no room for these"
     assert NO_RULES.after(finds(*said, limit=40), NOWHERE).unshown == ()
 
 
@@ -194,10 +196,12 @@ def test_a_tentative_rule_ends_with_the_value_that_it_says():
         FoundRule("Book a table at 19:305.", 2, 10, 1.0),
         FoundRule("Always book at 19:30.", 3, 10),
         FoundRule("Then 19:30 again.", 9, 10, 1.0),
+        FoundRule("No more than 12 lines, please.", 4, 10, 1.0),
     ]
     rules = NO_RULES.after(finds(*said), NOWHERE)
 
-    ended = rules_in((), (), rules, [Replaced("19:30", 7)], counter=EstimatingCounter(), source=TokenSource.ESTIMATE)
+    replaced = [Replaced("19:30", 7), Replaced("12", 7)]
+    ended = rules_in((), (), rules, replaced, counter=EstimatingCounter(), source=TokenSource.ESTIMATE)
     assert ended.revoked == (RevokedRule("Book a table at 19:30.", 1, 7),)
 
 
@@ -327,7 +331,7 @@ def test_a_rule_is_byte_equal_after_fifty_passes(rule):
         plan = pending_in(state)
         leaving = [m for m in state.window if any(m.number in range(r.first, r.last + 1) for r in plan.covered)]
         staying = [m for m in state.window if m not in leaving]
-        rules = rules_in(leaving, staying, state.rules, counter=counter, source=TokenSource.ESTIMATE)
+        rules = rules_in(leaving, staying, state.rules, (), counter=counter, source=TokenSource.ESTIMATE)
         state = Given(state).when(replace(complete(state), rules=rules), policy, next_pass_id=f"q{first}").after
         passes += 1
 

@@ -173,13 +173,13 @@ def test_corrected_counts_are_rounded_up() -> None:
 @pytest.mark.parametrize(("tokens", "counted"), [(27, 23), (55, 27), (28, 28)])
 def test_estimates_that_a_tokenizer_counted_again_add_up_to_its_count(tokens: int, counted: int) -> None:
     """The ratio of two counts is rounded, and no token comes of it: 23 * (27 / 23) is above 27."""
-    assert calibrated_tokens(counted, factor_to(tokens, counted=counted)) == tokens
+    assert calibrated_tokens(counted, factor_to(tokens, estimated=counted)) == tokens
 
 
 @given(st.integers(1, 1_000_000), st.integers(1, 1_000_000))
 def test_a_factor_to_a_count_is_within_its_clamps_and_exact_there(tokens: int, counted: int) -> None:
     """Any count of a tokenizer and any estimate."""
-    factor = factor_to(tokens, counted=counted)
+    factor = factor_to(tokens, estimated=counted)
 
     assert FACTOR_MIN <= factor <= FACTOR_MAX
     if FACTOR_MIN < factor < FACTOR_MAX:

@@ -94,7 +94,7 @@ def test_a_rule_with_another_number_is_laid_down_anew():
     [
         (
             "Please never send the customers a mail without asking me first.",
-            "No need to ask me before mailing customers.",
+            "No need to ask me first before mailing the customers.",
         ),
         ("Bitte nenn mir in jeder Antwort alle Beträge in Franken.", "Franken brauchst du bei Beträgen nicht mehr."),
         ("以后给客户的每封邮件都必须用中文写。", "给客户的邮件不用再写中文了。"),
@@ -106,3 +106,19 @@ def test_a_rule_is_taken_back_in_other_words_and_among_other_rules(rule, later):
 
     assert lifted_rule(said, [*map(words_of_rule, [*RULES, rule])]) == len(RULES)
     assert lifted_rule(said, [*map(words_of_rule, RULES)]) is None
+
+
+def test_the_same_sentence_is_laid_down_anew_however_short():
+    """A window says a sentence once, however often the user did."""
+    (said,) = statements("No emojis, please.")
+
+    assert renewed_rule(said, [words_of_rule(RULES[0]), words_of_rule("No emojis, please.")]) == 1
+
+
+def test_one_word_in_common_takes_no_rule_back_unless_a_rule_is_spoken_of():
+    """A remark about a thing that a rule names is most often no word about the rule."""
+    rules = [words_of_rule("Use metric units in every table.")]
+    remark, plain = statements("We no longer need that table module. Forget the rule about the tables again.")
+
+    assert lifted_rule(remark, rules) is None
+    assert lifted_rule(plain, rules) == 0

@@ -60,14 +60,15 @@ def states(value: object) -> list[str]:
         ({"id": "a1", "job": {"deploy_phase": "rolled_back"}}, "a1 > job > deploy_phase=rolled_back"),
         ([{"订单": "TB-1", "状态": "完成"}], "TB-1 > 状态=完成"),
         ({"status": "success", "count": 7}, ""),
-        ({"id": "a1", "status": "It was cancelled by the user"}, ""),
-        ({"id": "a1", "state": "CA", "estate": "large", "status": 200}, ""),
+        ({"id": "a1", "status": "It was cancelled by the user, who had found a cheaper one."}, ""),
+        ({"id": "a1", "estate": "large", "restated": "yes"}, ""),
+        ([{"shelf": "A1", "status": "free"}, {"shelf": "A1", "status": "full"}], "A1 > status=full"),
         ({"id": "a1", "api_key": {"status": "active"}}, ""),
     ],
 )
 def test_the_state_of_an_object_is_named_with_it(value, named):
-    """A thing without a name has none, nor one that is told in a sentence or a code."""
-    assert states(value) == ([named] if named else [])
+    """A thing without a name has none, nor one whose story is told. No state tells things of one name apart."""
+    assert states(value)[-1:] == ([named] if named else [])
 
 
 def test_values_that_a_key_calls_secret_are_left_out():

@@ -109,3 +109,12 @@ def test_web_tokens_are_masked_as_if_every_character_were_tried(text: str) -> No
     everywhere = re.sub(rf"(?<![A-Za-z0-9]){secrets._WEB_TOKEN_RE.pattern}", MASK, text, flags=re.ASCII)
 
     assert secrets._without_web_tokens(text) == everywhere
+
+
+@pytest.mark.parametrize("digits", ["\u0660\u0661\u0662\u0663", "\uff10\uff11\uff12\uff13", "\u0966\u0967\u0968\u0969"])
+def test_a_credential_is_one_in_the_digits_of_any_script(digits):
+    """A message without one stays as it was written."""
+    assert digits * 2 not in mask_secrets(f"My password is {digits * 2}.")
+    assert "0123" not in mask_secrets(f"My password is {digits * 2}.")
+    assert mask_secrets(f"The order is {digits * 2}.") == f"The order is {digits * 2}."
+    assert contains_secret(f"My password is {digits * 2}.")

@@ -126,7 +126,7 @@ def test_a_sentence_that_may_be_a_rule_is_tentative(text):
     [
         "The train leaves at nine and gets in at noon.",
         "Could you ask whether they always close on Mondays?",
-        "log:\n  level: info\naddress:\n  street: Main 1\nreply:\n  to: ops",
+        "log:\n  level: info\nreply:\n  to: ops",
         '{"always": true, "never": ["send", "mail"], "rule": "must", "format": "plain text"}',
         "Short answers for me, and the key is sk-live-4eC39HqLyjWDarjtT1zdp7dc.",
         "Some people like short answers:",
