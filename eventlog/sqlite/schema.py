@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from abridged.eventlog.sqlite.table import Column, Table
 
-HEAD_REVISION = "0002"
+HEAD_REVISION = "0004"
 """The newest migration: a file at this revision is opened without loading the migrations."""
+
+READ_REVISIONS = frozenset({"0002", HEAD_REVISION})
+"""The revisions with these tables. The first append to a file raises its revision to the newest."""
 
 REVISION_TABLE = "eventlog_revision"
 

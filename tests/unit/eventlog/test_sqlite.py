@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from abridged.eventlog.chain import HASH_BYTES, SEAL_BYTES, commit_to, envelope
 from abridged.eventlog.errors import (
     LogClosed,
     LogCorrupt,
@@ -426,6 +427,24 @@ def test_a_changed_row_is_never_served(log, path, column, damage):
         with pytest.raises(LogCorrupt):
             read()
     assert [recorded.position for recorded in log.read_all(limit=1)] == [1]
+
+
+@pytest.mark.parametrize("is_blanked", [False, True])
+@pytest.mark.parametrize("size", [1, SEAL_BYTES - 1, SEAL_BYTES + 1, HASH_BYTES - 1, HASH_BYTES + 1])
+def test_a_commitment_of_another_size_binds_nothing(log, path, size, is_blanked):
+    """A commitment of a single byte would fit one changed payload in 256."""
+    log.submit(append(event(1))).result()
+    (found,) = log.read_sealed(A)
+    fitting = commit_to(found.salt, envelope(found.event), found.event.payload, size)
+
+    if is_blanked:
+        _outside(path, "UPDATE events SET salt = ?", found.salt + fitting)
+    else:
+        _outside(path, "UPDATE events SET commitment = ?", fitting)
+
+    for read in (log.read_all, lambda: log.read_stream(A), log.scan, lambda: verify_stream(log, A)):
+        with pytest.raises(LogCorrupt):
+            read()
 
 
 def test_a_renamed_stream_is_never_served(log, path):
