@@ -24,6 +24,8 @@ from abridged.eventlog.sqlite.table import Table
 _NAMES = "SELECT name FROM sqlite_schema"
 _KIND = "SELECT type FROM sqlite_schema WHERE name = ?"
 _COLUMNS = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?)'
+_IN_TEXT = "SELECT 1 FROM sqlite_schema WHERE name = ? AND instr(sql, ?)"
+_REFERENCES = 'SELECT "from", "table", "to" FROM pragma_foreign_key_list(?) ORDER BY 1'
 _IDENTITY = "SELECT log_id, key FROM log"
 _STORED_REVISION = f"SELECT version_num FROM {REVISION_TABLE}"  # noqa: S608 - of constants
 _RAISED_REVISION = f"UPDATE {REVISION_TABLE} SET version_num = ?"  # noqa: S608 - of constants
@@ -98,12 +100,18 @@ def identity_of(connection: sqlite3.Connection, *, clock_us: Callable[[], int], 
 
 
 def is_as_made(connection: sqlite3.Connection, table: Table) -> bool:
-    """Return whether the file's table has the columns of `table`: its own description may be damaged."""
-    expected = [
+    """Return whether the file's table has the columns of `table`, its conditions and its references: its own
+    description may be damaged, and SQLite reads some of that only to write a row."""
+    columns = [
         (name, kind, int(not is_nullable), table.key.index(name) + 1 if name in table.key else 0)
         for name, kind, is_nullable in table.columns
     ]
-    return connection.execute(_COLUMNS, (table.name,)).fetchall() == expected
+    references = sorted((column, referred, "id") for _, column, referred in table.references)
+    if connection.execute(_COLUMNS, (table.name,)).fetchall() != columns:
+        return False
+    if connection.execute(_REFERENCES, (table.name,)).fetchall() != references:
+        return False
+    return all(connection.execute(_IN_TEXT, (table.name, check.text)).fetchone() for check in table.checks)
 
 
 def dropped(connection: sqlite3.Connection, name: str) -> None:

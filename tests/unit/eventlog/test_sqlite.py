@@ -546,6 +546,32 @@ def test_an_event_whose_names_are_lost_is_refused(log, path, table, matching):
         log.scan(matching=matching)
 
 
+@pytest.mark.parametrize(
+    ("table", "text", "damage"),
+    [
+        ("events", b"(type) REFERENCES types", b"(type) REFERENCES tipes"),
+        ("events", b"REFERENCES types (id)", b"REFERENCES types (ie)"),
+        ("requests", b"(stream) REFERENCES streams (id)\n)\nWITHOUT", b"(stream) REFERENCES stream3 (id)\n)\nWITHOUT"),
+        ("events", b"CHECK ((salt", b"CHECK\xa0((salt"),
+        ("events", b"(salt IS NULL) = (payload", b"(salt IS NULL) < (payload"),
+    ],
+)
+def test_a_table_whose_text_would_keep_rows_from_being_written_is_refused_at_the_start(path, table, text, damage):
+    """SQLite reads it only to write a row, so every read would go on, and every append fail."""
+    log = SqliteEventLog.open(path, clock_us=Clock())
+    log.submit(append(event(1))).result()
+    log.close()
+    whole = path.read_bytes()
+    assert whole.count(text) == 1
+    damaged = whole.replace(text, damage)
+    path.write_bytes(damaged)
+
+    with pytest.raises(LogCorrupt, match=f"the table {table} is not as it was made|text is not UTF-8"):
+        SqliteEventLog.open(path, clock_us=Clock())
+
+    assert path.read_bytes() == damaged
+
+
 def test_namespaces_that_share_a_log_are_told_apart_whichever_is_read_first(log):
     """Reading begins as if there were one namespace."""
     log.submit(append(event(1), event(2))).result()
