@@ -1,31 +1,36 @@
-"""An inner page that leads reads to other leaves than it was written for, or in another order."""
+"""Inner pages that lead reads to other leaves than they were written for, or in another order."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from abridged.eventlog.errors import LogCorrupt
-from abridged.eventlog.log import EVERYTHING, EventFilter
+from abridged.eventlog.event import StreamId
+from abridged.eventlog.log import EVERYTHING, EventFilter, EventLog
+from abridged.eventlog.rows import StoredRows
+from abridged.eventlog.sqlite.backend import SqliteBackend
 from abridged.eventlog.sqlite.connection import readers_of
 from abridged.eventlog.sqlite.log import SqliteEventLog
 from abridged.eventlog.sqlite.reader import SqliteReader
-from tests.support.event_logs import OTHER, A, Clock, append, event
+from tests.support.event_logs import NOTES, OTHER, A, Clock, Note, append, event
 
 _HEAD = 80
 _IN_TURN = 8
 """More events than a leaf has, so that some leaves have one namespace alone."""
 
 _LIMIT = 11
+_STREAMS = 600
 _PLACES = range(0, _HEAD, 7)
 _BITS = (1, 3)
 _BYTES_MAX = 1 << 20
 _PAGE_BYTES = 4_096
-_CELL_COUNT, _CELL_POINTERS, _CELL_BYTES = 3, 12, 5
+_CELL_COUNT, _LAST_CHILD, _CELL_POINTERS, _CELL_BYTES = 3, 8, 12, 5
 """Places in an inner page, and the size of an entry with a small key: https://sqlite.org/fileformat.html#b_tree_pages"""
 
 _FILTERS = (EVERYTHING, EventFilter(namespace=OTHER.namespace), EventFilter(stream=A))
@@ -83,6 +88,30 @@ def test_a_page_with_each_event_in_another_order_is_refused(whole, tmp_path, bac
             reader.scan(after=0, limit=_HEAD, matching=EVERYTHING, head=_HEAD, backward=backward, bytes_max=_BYTES_MAX)
 
 
+def test_streams_that_lead_back_to_the_first_ones_have_an_end(tmp_path):
+    """A rebuild of the read table reads all of them. The inner page ends with the leaf with which it begins."""
+    path = tmp_path / "log.db"
+    with _opened(path) as (log, _):
+        named = (StreamId("default", f"{number:0200}") for number in range(_STREAMS))
+        for done in [log.submit(append(event(1), to=stream)) for stream in named]:
+            done.result()
+    content, root = bytearray(path.read_bytes()), _root(path, "streams")
+    first = root + int.from_bytes(content[root + _CELL_POINTERS :][:2], "big")
+    content[root + _LAST_CHILD : root + _CELL_POINTERS] = content[first : first + 4]
+    path.write_bytes(content)
+
+    with _opened(path) as (_, rows), pytest.raises(LogCorrupt):
+        list(islice(rows.streams(), 2 * _STREAMS))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[EventLog, StoredRows[Note]]]:
+    place = SqliteBackend(path)
+    rows = place.rows(NOTES)
+    with closing(place.open(rows, clock_us=Clock(), hook=lambda *_: None).log) as log:
+        yield log, rows
+
+
 def _entries(path: Path) -> Iterator[int]:
     """Yield where the bytes are that lead from the inner page to its leaves."""
     content, root = path.read_bytes(), _root(path)
@@ -94,9 +123,9 @@ def _entries(path: Path) -> Iterator[int]:
         yield from range(cell, cell + _CELL_BYTES)
 
 
-def _root(path: Path) -> int:
+def _root(path: Path, table: str = "events") -> int:
     with closing(sqlite3.connect(path)) as database:
-        ((page,),) = database.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'events'")
+        ((page,),) = database.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,))
     return (int(page) - 1) * _PAGE_BYTES
 
 
