@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from abridged.eventlog.chain import SALT_BYTES, LogIdentity, commit_to, content_hash, envelope, link, request_hash
+from abridged.eventlog.chain import (
+    SALT_BYTES,
+    SEAL_BYTES,
+    LogIdentity,
+    commit_to,
+    content_hash,
+    envelope,
+    link,
+    request_hash,
+)
 from abridged.eventlog.encryption.framing import content_bytes
 from abridged.eventlog.errors import (
     EventIdConflict,
@@ -108,8 +117,10 @@ def admit(
     head: int,
     time_us: int,
     identity: LogIdentity,
+    seal_bytes: int = SEAL_BYTES,
 ) -> Admitted:
-    """Decide each append against the states in `streams`, and update these by what is admitted."""
+    """Decide each append against the states in `streams`, and update these by what is admitted. New seals have
+    `seal_bytes`."""
     admitted = Admitted([], [], [], [])
     # One call for the whole group: a slow system call for each would cost as much as the rest.
     salts = secrets.token_bytes(SALT_BYTES * sum(len(append.events) for append in appends))
@@ -124,6 +135,7 @@ def admit(
             time_us=time_us,
             identity=identity,
             salts=own_salts,
+            seal_bytes=seal_bytes,
         )
         try:
             outcome = _decided(append, admit_one)
@@ -174,6 +186,7 @@ def _admit_one(
     time_us: int,
     identity: LogIdentity,
     salts: bytes,
+    seal_bytes: int,
 ) -> AppendResult:
     request_content, first = _first_request(append, state, identity.key)
     if first is not None:
@@ -190,7 +203,7 @@ def _admit_one(
         if append.expected is not None:
             require_expected(append.expected, state.version)
         before_us = state.time_us
-        sealed = _seal(append, hashes, state, head, append.time_us or time_us, salts)
+        sealed = _seal(append, hashes, state, head, append.time_us or time_us, salts, seal_bytes)
         events = tuple(row.event for row in sealed)
         result = AppendResult(events[0].position, events[-1].position, events[-1].version, events)
         admitted.events.extend(sealed)
@@ -265,7 +278,13 @@ def _first_result(known: Mapping[bytes, KnownEvent]) -> AppendResult:
 
 
 def _seal(
-    append: Append, hashes: Mapping[bytes, bytes], state: StreamState, head: int, time_us: int, salts: bytes
+    append: Append,
+    hashes: Mapping[bytes, bytes],
+    state: StreamState,
+    head: int,
+    time_us: int,
+    salts: bytes,
+    seal_bytes: int,
 ) -> list[SealedEvent]:
     unique = {event.event_id: event for event in reversed(append.events)} if len(hashes) < len(append.events) else None
     rows = []
@@ -286,7 +305,7 @@ def _seal(
         )
         salt = salts[place * SALT_BYTES : (place + 1) * SALT_BYTES]
         sealed_envelope = envelope(event)
-        commitment = commit_to(salt, sealed_envelope, event.payload)
+        commitment = commit_to(salt, sealed_envelope, event.payload, seal_bytes)
         chain = link(chain, sealed_envelope, commitment)
         digest = hashes[new.event_id]
         rows.append(SealedEvent(event, digest, salt, commitment, chain))

@@ -21,8 +21,17 @@ from abridged.eventlog.errors import StreamCorrupt
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 
 HASH_BYTES = 32
+"""The size of the seals of events in PostgreSQL, and in a file of those of its revision 0002."""
+
+SEAL_BYTES = 16
+"""The size of the seals of other events. Whoever chooses a payload does not know the salt, and so cannot search
+collisions."""
+
+SEAL_SIZES = frozenset({SEAL_BYTES, HASH_BYTES})
+"""The sizes that a seal may have: a shorter one would fit by chance."""
+
 CONTENT_HASH_BYTES = 16
-"""Half the size of a seal suffices for hashes under the log's own key, for which nobody can search collisions."""
+"""Half the size of a hash suffices under the log's own key, for which nobody can search collisions."""
 
 KEY_BYTES = 32
 SALT_BYTES = 16
@@ -87,9 +96,9 @@ def envelope_names(stream: StreamId, event_type: str, trace_context: str) -> byt
     return b"".join((_LENGTHS.pack(*map(len, parts)), *parts))
 
 
-def commit_to(salt: bytes, sealed_envelope: bytes, payload: bytes) -> bytes:
-    """The commitment to an envelope and its payload under `salt`."""
-    digest = blake2b(sealed_envelope, key=salt, digest_size=HASH_BYTES)
+def commit_to(salt: bytes, sealed_envelope: bytes, payload: bytes, size: int = SEAL_BYTES) -> bytes:
+    """The commitment of `size` bytes to an envelope and its payload under `salt`."""
+    digest = blake2b(sealed_envelope, key=salt, digest_size=size)
     digest.update(payload)
     return digest.digest()
 
@@ -102,11 +111,16 @@ def genesis(log_id: str, stream: StreamId) -> bytes:
 
 
 def link(previous: bytes, sealed_envelope: bytes, commitment: bytes) -> bytes:
-    """The chain hash of an event, given the previous one."""
-    digest = blake2b(previous, digest_size=HASH_BYTES, person=_OF_CHAIN)
+    """The chain hash of an event, given the previous one. Its size is that of the event's commitment."""
+    digest = blake2b(previous, digest_size=seal_size(commitment), person=_OF_CHAIN)
     digest.update(commitment)
     digest.update(sealed_envelope)
     return digest.digest()
+
+
+def seal_size(commitment: bytes) -> int:
+    """The size of the seals of an event with this commitment, also of one that is not as written."""
+    return len(commitment) if len(commitment) in SEAL_SIZES else SEAL_BYTES
 
 
 NO_CONTENTS: Mapping[int, bytes] = MappingProxyType({})
@@ -143,7 +157,8 @@ def blanked(
             salt = secrets.token_bytes(SALT_BYTES)
             content = contents.get(event.version)
             digest = b"" if content is None else content_hash(key, event.type, content)
-            found.append(Blanked(event, salt + commit_to(salt, envelope(event), payload), digest))
+            commitment = commit_to(salt, envelope(event), payload, seal_size(sealed.commitment))
+            found.append(Blanked(event, salt + commitment, digest))
     if missing := payloads.keys() - {row.event.version for row in found}:
         raise StreamCorrupt(f"version {min(missing)} is missing", stream, min(missing))
     return found
@@ -158,7 +173,8 @@ def is_bound(event: RecordedEvent, salt: bytes, commitment: bytes) -> bool:
     """Return whether the event matches its commitment, or if it was blanked the one in its salt."""
     if is_blanked(salt):
         salt, commitment = salt[:SALT_BYTES], salt[SALT_BYTES:]
-    return commit_to(salt, envelope(event), event.payload) == commitment
+    size = len(commitment)
+    return size in SEAL_SIZES and commit_to(salt, envelope(event), event.payload, size) == commitment
 
 
 def check_commitment(event: RecordedEvent, salt: bytes, commitment: bytes) -> None:

@@ -1,7 +1,7 @@
 """Pages of a log that a database keeps, whichever it is: where they end, and what must not be missing from them.
 
-Damage that hides events is not skipped: as far as a page can tell, it has neither gaps nor a hidden end; otherwise
-reading raises LogCorrupt.
+Damage that hides events is not skipped: as far as a page can tell, it has neither gaps nor repeats nor a hidden end;
+otherwise reading raises LogCorrupt.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from operator import lt
 
 from abridged.eventlog.admission import StreamState
 from abridged.eventlog.chain import LogIdentity, Verified, envelope, genesis, link, verify_chain
@@ -56,8 +57,9 @@ class EventReader(ABC):
         return [sealed(row) for row in rows]
 
     @abstractmethod
-    def count_between(self, start: int, end: int) -> int:
-        """The number of events with positions > `start` and <= `end`."""
+    def count_between(self, start: int, end: int, *, backward: bool) -> int:
+        """The number of events with positions > `start` and <= `end`, as a read in this direction meets them. An event
+        that it meets twice is one."""
 
     @abstractmethod
     def known(self, append: Append) -> StreamState:
@@ -122,7 +124,7 @@ class EventReader(ABC):
         events = self.recorded(rows)
         if not whole:
             start, end = (events[-1].position - 1, end) if backward else (start, events[-1].position)
-        _require_gapless(sorted(event.position for event in events), after=start, up_to=end)
+        _require_gapless(_ascending(events, backward), after=start, up_to=end)
         return events
 
     def scan(self, *, after: int, limit: int, matching: EventFilter, head: int, backward: bool, bytes_max: int) -> Page:
@@ -142,6 +144,7 @@ class EventReader(ABC):
             start, end, namespace=namespace, limit=rows_max, backward=backward, bytes_max=read_max
         )
         looked_at = self.recorded(rows)
+        _require_order(_ascending(looked_at, backward), start, end)
         if by_row:
             places = islice((place for place, event in enumerate(looked_at) if matching.accepts(event)), limit)
             fitting, all_fit = up_to_bytes(places, lambda place: len(looked_at[place].payload), bytes_max=bytes_max)
@@ -156,7 +159,7 @@ class EventReader(ABC):
             last = looked_at[-1].position
             start, end = (last - 1, end) if backward else (start, last)
         if len(looked_at) < end - start:
-            self._require_all_between(start, end)
+            self._require_all_between(start, end, backward=backward)
         return Page(tuple(found), start + 1 if backward else end, head)
 
     def _begins(self, stream: StreamId, log_id: str) -> bool:
@@ -166,8 +169,8 @@ class EventReader(ABC):
         except (LogCorrupt, AttributeError):  # a name that is no text
             return False
 
-    def _require_all_between(self, start: int, end: int) -> None:
-        there = self.count_between(start, end)
+    def _require_all_between(self, start: int, end: int, *, backward: bool) -> None:
+        there = self.count_between(start, end, backward=backward)
         if there != end - start:
             raise LogCorrupt(f"{end - start - there} of the positions from {start + 1} to {end} cannot be read")
 
@@ -189,6 +192,22 @@ def _window(after: int, size: int, head: int, backward: bool) -> tuple[int, int]
         end = min(after - 1, head) if after else head
         return max(0, end - size), end
     return after, max(after, min(after + size, head))
+
+
+def _ascending(events: Sequence[RecordedEvent], backward: bool) -> list[int]:
+    positions = [event.position for event in events]
+    if backward:
+        positions.reverse()
+    return positions
+
+
+def _require_order(positions: Sequence[int], start: int, end: int) -> None:
+    """Raise LogCorrupt unless each position is after the one before it, all of them after `start` and none after `end`.
+
+    A damaged inner page leads to one leaf twice, or to another's leaf.
+    """
+    if not all(map(lt, (start, *positions), (*positions, end + 1))):
+        raise LogCorrupt(f"positions after {start} repeat, or are not in order")
 
 
 def _require_gapless(numbers: Iterable[int], *, after: int, up_to: int = 0, stream: StreamId | None = None) -> None:

@@ -114,7 +114,8 @@ class StoredRows(Rows[R], Protocol[R]):
         ...
 
     def streams(self) -> Iterator[StreamId]:
-        """Every stream of the log, all of which should have rows; also those that the index of names has lost."""
+        """Every stream of the log, all of which should have rows; also those that the index of names has lost. Raises
+        LogCorrupt when damage leads back to one."""
         ...
 
     def stream_count(self) -> int:

@@ -38,7 +38,7 @@ class PostgresReader(EventReader):
         statement = sql.NAMESPACE_WINDOW[backward]
         return self._rows(statement, bytes_max, start=start, end=end, limit=limit, namespace=namespace)
 
-    def count_between(self, start: int, end: int) -> int:
+    def count_between(self, start: int, end: int, *, backward: bool) -> int:  # noqa: ARG002 - PostgreSQL plans its way
         return self._number(sql.COUNT_BETWEEN, start=start, end=end)
 
     def first_streams(self, limit: int) -> list[StreamId]:

@@ -16,7 +16,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from abridged.eventlog.admission import Admitted, KnownEvent, KnownRequest, StreamState, admit
-from abridged.eventlog.chain import LogIdentity, genesis
+from abridged.eventlog.chain import HASH_BYTES, LogIdentity, genesis
 from abridged.eventlog.errors import EventLogError, LogCorrupt, LogGone
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import Append, AppendHook, Outcome
@@ -151,7 +151,15 @@ class PostgresWriter:
         known = self._begun(appends)
         connection = self._connection
         try:
-            admitted = admit(appends, known.states, head=known.head, time_us=self._clock_us(), identity=self._identity)
+            admitted = admit(
+                appends,
+                known.states,
+                head=known.head,
+                time_us=self._clock_us(),
+                identity=self._identity,
+                # A sidecar of an older version may share the log, and looks at no revision while it runs.
+                seal_bytes=HASH_BYTES,
+            )
             types = known.types | _new_types(known.types, admitted)
             with acknowledged(connection) as commits, connection.pipeline():
                 self._write(connection, known, types, admitted)

@@ -32,9 +32,10 @@ _SEEN_MAX: Final = 50_000
 
 _NUMBER = rb"[\x01-\x06\x08\x09]"
 _TEXT = rb"(?:[\x0d-\x7f]|[\x81-\xff][\x00-\x7f])"
-_SEALS = rb"(?:\x2c\x4c\x4c\x2c|[\x0c\x2c]\x4c\x4c\x6c)"
+_SEALS = rb"(?:\x2c(?:\x2c\x2c|\x4c\x4c)\x2c|[\x0c\x2c](?:\x2c\x2c\x4c|\x4c\x4c\x6c))"
 """The types of a content hash, a commitment, a chain hash and a salt, one after the other; of a blanked event the first
-is empty until its content comes back, and the last is followed by a commitment."""
+is empty until its content comes back, and the last is followed by a commitment. Commitment and chain hash have one of
+two sizes."""
 
 _EVENT = re.compile(
     rb"[\x0e-\x12]\x00" + _NUMBER * 2 + b"\x2c" + _NUMBER * 3 + _TEXT + _SEALS + rb"[\x80-\xff]{0,3}[\x00-\x7f]"

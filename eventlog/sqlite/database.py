@@ -10,15 +10,25 @@ from pathlib import Path
 from abridged.eventlog.chain import LogIdentity
 from abridged.eventlog.errors import LogCorrupt, LogForeign, LogNewer, LogOlder
 from abridged.eventlog.sqlite.connection import transaction
-from abridged.eventlog.sqlite.schema import HEAD_REVISION, REVISION_TABLE, REVISIONS, TABLES, log
+from abridged.eventlog.sqlite.schema import (
+    HEAD_REVISION,
+    READ_REVISIONS,
+    REVISION_TABLE,
+    REVISIONS,
+    TABLES,
+    log,
+)
 from abridged.eventlog.sqlite.sql import insert_into
 from abridged.eventlog.sqlite.table import Table
 
 _NAMES = "SELECT name FROM sqlite_schema"
 _KIND = "SELECT type FROM sqlite_schema WHERE name = ?"
 _COLUMNS = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?)'
+_IN_TEXT = "SELECT 1 FROM sqlite_schema WHERE name = ? AND instr(sql, ?)"
+_REFERENCES = 'SELECT "from", "table", "to" FROM pragma_foreign_key_list(?) ORDER BY 1'
 _IDENTITY = "SELECT log_id, key FROM log"
 _STORED_REVISION = f"SELECT version_num FROM {REVISION_TABLE}"  # noqa: S608 - of constants
+_RAISED_REVISION = f"UPDATE {REVISION_TABLE} SET version_num = ?"  # noqa: S608 - of constants
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
@@ -53,12 +63,22 @@ def require_current(connection: sqlite3.Connection) -> None:
         (stored,) = found
     if stored is not None and stored > HEAD_REVISION:
         raise LogNewer(f"the file was written by a newer version (schema {stored}, known is {HEAD_REVISION})")
-    if stored is not None and stored < HEAD_REVISION:
+    if stored is not None and stored not in READ_REVISIONS:
         raise LogOlder(
             "the file was written before the first release, which this version does not read; it is unchanged. Keep "
             "the version that wrote it for this file, or set log.path to a new one"
         )
     _require_schema(connection)
+
+
+def has_newest_revision(connection: sqlite3.Connection) -> bool:
+    """Return whether a version that does not know the newest revision refuses the file."""
+    return bool(connection.execute(_STORED_REVISION).fetchone() == (HEAD_REVISION,))
+
+
+def raise_revision(connection: sqlite3.Connection) -> None:
+    """Have versions that do not know the newest revision refuse the file from the transaction on."""
+    connection.execute(_RAISED_REVISION, (HEAD_REVISION,))
 
 
 def stored_identity(connection: sqlite3.Connection) -> LogIdentity | None:
@@ -80,12 +100,18 @@ def identity_of(connection: sqlite3.Connection, *, clock_us: Callable[[], int], 
 
 
 def is_as_made(connection: sqlite3.Connection, table: Table) -> bool:
-    """Return whether the file's table has the columns of `table`: its own description may be damaged."""
-    expected = [
+    """Return whether the file's table has the columns of `table`, its conditions and its references: its own
+    description may be damaged, and SQLite reads some of that only to write a row."""
+    columns = [
         (name, kind, int(not is_nullable), table.key.index(name) + 1 if name in table.key else 0)
         for name, kind, is_nullable in table.columns
     ]
-    return connection.execute(_COLUMNS, (table.name,)).fetchall() == expected
+    references = sorted((column, referred, "id") for _, column, referred in table.references)
+    if connection.execute(_COLUMNS, (table.name,)).fetchall() != columns:
+        return False
+    if connection.execute(_REFERENCES, (table.name,)).fetchall() != references:
+        return False
+    return all(connection.execute(_IN_TEXT, (table.name, check.text)).fetchone() for check in table.checks)
 
 
 def dropped(connection: sqlite3.Connection, name: str) -> None:

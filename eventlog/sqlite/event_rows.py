@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from abridged.eventlog.chain import ENVELOPE_NUMBERS, HASH_BYTES, envelope_names
+from abridged.eventlog.chain import ENVELOPE_NUMBERS, SEAL_SIZES, envelope_names
 from abridged.eventlog.event import RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.stored_event import NOT_AS_WRITTEN, Row, recorded, sealed
 
@@ -63,10 +63,11 @@ class EventRows:
                     known = self._learned(row, stream or StreamId(*names_of.get(number, _NAMELESS)), alike)
                 its_stream, its_type, names = known
                 numbers = pack(position, version, schema_version, time_us, event_id)
-                digest = blake2b(numbers + names + payload, key=row[9], digest_size=HASH_BYTES).digest()
+                size = len(row[10])
+                digest = blake2b(numbers + names + payload, key=row[9], digest_size=size).digest()
             except NOT_AS_WRITTEN:
                 digest = None
-            if digest is None or digest != row[10]:
+            if digest is None or digest != row[10] or size not in SEAL_SIZES:
                 events.append(recorded(self._named(row, stream)))
                 continue
             fields = (

@@ -17,6 +17,7 @@ from abridged.eventlog.sqlite.connection import Readers
 from abridged.eventlog.sqlite.errors import translating
 from abridged.eventlog.sqlite.event_rows import PAYLOAD, EventRows
 from abridged.eventlog.sqlite.sql import (
+    count_window,
     runs,
     select_known_events,
     select_known_requests,
@@ -40,7 +41,7 @@ _OWN_ROW = (
 )
 """The index of names leads to a stream's number, and the table confirms whose number that is."""
 
-_EVENTS_BETWEEN = "SELECT count(*) FROM events NOT INDEXED WHERE position > ? AND position <= ?"
+_COUNT = {backward: count_window(backward=backward) for backward in (False, True)}
 _LAST_EVENT = (
     "SELECT e.position, s.namespace FROM events AS e NOT INDEXED LEFT JOIN streams AS s ON s.id = e.stream "
     "ORDER BY e.position DESC LIMIT 1"
@@ -87,9 +88,10 @@ class SqliteReader(EventReader):
     def sealed(self, rows: Sequence[Row], stream: StreamId) -> list[SealedEvent]:
         return self._event_rows.sealed(rows, stream)
 
-    def count_between(self, start: int, end: int) -> int:
+    def count_between(self, start: int, end: int, *, backward: bool) -> int:
         with self._cursor() as cursor:
-            return int(cursor.execute(_EVENTS_BETWEEN, (start, end)).fetchone()[0])
+            parameters = (start, end, end if backward else start, end - start)
+            return int(cursor.execute(_COUNT[backward], parameters).fetchone()[0])
 
     def known(self, append: Append) -> StreamState:
         """The stream with what it knows of the append's event ids and request key."""

@@ -89,8 +89,11 @@ class SqliteRows(Generic[R]):
     def streams(self) -> Iterator[StreamId]:
         last = 0
         while found := self._snapshot(lambda execute: execute(_NEXT_STREAMS, (last, STREAMS_PAGE)).fetchall()):  # noqa: B023 - called at once
-            yield from (StreamId(namespace, name) for _, namespace, name in found)
-            last = found[-1][0]
+            for number, namespace, name in found:
+                if number <= last:
+                    raise LogCorrupt(f"streams after number {last} repeat, or are not in order")
+                last = number
+                yield StreamId(namespace, name)
 
     def stream_count(self) -> int:
         return int(self._snapshot(lambda execute: execute(_STREAM_COUNT).fetchone()[0]))

@@ -6,10 +6,13 @@ updated only to blank its event, which changes its payload, its salt and its con
 
 from __future__ import annotations
 
-from abridged.eventlog.sqlite.table import Column, Table
+from abridged.eventlog.sqlite.table import Check, Column, Reference, Table
 
-HEAD_REVISION = "0002"
+HEAD_REVISION = "0004"
 """The newest migration: a file at this revision is opened without loading the migrations."""
+
+READ_REVISIONS = frozenset({"0002", HEAD_REVISION})
+"""The revisions with these tables. The first append to a file raises its revision to the newest."""
 
 REVISION_TABLE = "eventlog_revision"
 
@@ -72,10 +75,9 @@ events = Table(
     constraints=(
         "CONSTRAINT uq_events_stream_version UNIQUE (stream, version)",
         "CONSTRAINT uq_events_stream_event_id UNIQUE (stream, event_id)",
-        "CONSTRAINT ck_events_erased_together CHECK ((salt IS NULL) = (payload IS NULL))",
-        "CONSTRAINT fk_events_stream FOREIGN KEY(stream) REFERENCES streams (id)",
-        "CONSTRAINT fk_events_type FOREIGN KEY(type) REFERENCES types (id)",
     ),
+    checks=(Check("ck_events_erased_together", "(salt IS NULL) = (payload IS NULL)"),),
+    references=(Reference("fk_events_stream", "stream", "streams"), Reference("fk_events_type", "type", "types")),
     options=("STRICT",),
 )
 """The log itself. An event's namespace is its stream's."""
@@ -92,7 +94,7 @@ requests = Table(
     ),
     key=("stream", "key"),
     key_name="pk_requests",
-    constraints=("CONSTRAINT fk_requests_stream FOREIGN KEY(stream) REFERENCES streams (id)",),
+    references=(Reference("fk_requests_stream", "stream", "streams"),),
     options=("WITHOUT ROWID", "STRICT"),
 )
 """Request keys and their first use."""

@@ -15,8 +15,9 @@ from abridged.eventlog.sqlite.survey import PAGE_ROWS, Survey
 from abridged.eventlog.stored_event import sealed
 from abridged.eventlog.verification import Ranges
 
-EVENT_BYTES_MIN: Final = 96
-"""Bytes of any event in a file: its three hashes and its id. They bound the positions where the last is not known."""
+EVENT_BYTES_MIN: Final = 80
+"""Bytes of any event in a file: its hashes, its salt and its id. They bound the positions where the last is not
+known."""
 
 LEAF_EVENTS_MAX: Final = 4_096 // EVENT_BYTES_MIN
 """Events on one page of the log's file at most; more of them in a row are lost with a page that leads to others."""

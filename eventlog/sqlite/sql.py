@@ -126,3 +126,19 @@ def select_window(*, backward: bool, of_namespace: bool) -> str:
         f"SELECT {ROW_COLUMNS} FROM {source} "  # noqa: S608 - of constants
         f"WHERE {where} ORDER BY e.position {'DESC' if backward else ''} LIMIT ?"
     )
+
+
+@cache
+def count_window(*, backward: bool) -> str:
+    """The number of events with positions > and <= the first two parameters, each counted once; then the bound where
+    SQLite begins, and the limit.
+
+    SQLite walks the table as `select_window` has it walk, since a damaged page may hide from one direction what the
+    other meets. It looks at the bound where it begins only to find a place, so an expression compares each row with it.
+    DISTINCT compares least where numbers rise.
+    """
+    number, is_inside, order = ("-position", "<=", "DESC") if backward else ("position", ">", "")
+    return (
+        f"SELECT count(DISTINCT {number}) FROM (SELECT position FROM events NOT INDEXED "  # noqa: S608 - of constants
+        f"WHERE position > ? AND position <= ? AND +position {is_inside} ? ORDER BY position {order} LIMIT ?)"
+    )

@@ -30,16 +30,44 @@ class Index(NamedTuple):
     where: str = ""
 
 
+class Reference(NamedTuple):
+    """A foreign key of this name: each value of the column is the `id` of a row of the other table."""
+
+    name: str
+    column: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"CONSTRAINT {self.name} FOREIGN KEY({self.column}) REFERENCES {self.table} (id)"
+
+
+class Check(NamedTuple):
+    """A constraint of this name: the condition is true of each row."""
+
+    name: str
+    condition: str
+
+    def __str__(self) -> str:
+        return f"CONSTRAINT {self.name} {self.text}"
+
+    @property
+    def text(self) -> str:
+        """The constraint without its name."""
+        return f"CHECK ({self.condition})"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """A table whose primary key is `key`, under the name `key_name` if it has one. `constraints` are the others, and
-    `options` follow the columns, each as SQLite writes it."""
+    """A table whose primary key is `key`, under the name `key_name` if it has one. `constraints` are those that are
+    neither this nor `checks` or `references`, and `options` follow the columns, each as SQLite writes it."""
 
     name: str
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     key_name: str = ""
     constraints: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+    references: tuple[Reference, ...] = ()
     options: tuple[str, ...] = ()
     indexes: tuple[Index, ...] = ()
 
@@ -50,7 +78,8 @@ class Table:
 
     def creation(self, *, schema: str = "", if_not_exists: bool = False) -> str:
         """The statement that makes the table, without its indexes, in the main file or the one attached as `schema`."""
-        lines = ",\n\t".join([*map(str, self.columns), self._primary_key, *self.constraints])
+        constraints = self._primary_key, *self.constraints, *self.checks, *self.references
+        lines = ",\n\t".join(map(str, (*self.columns, *constraints)))
         unless = "IF NOT EXISTS " if if_not_exists else ""
         name = f"{schema}.{self.name}" if schema else self.name
         return f"CREATE TABLE {unless}{name} (\n\t{lines}\n)\n" + ",\n".join(self.options)

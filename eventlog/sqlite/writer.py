@@ -18,6 +18,7 @@ from abridged.eventlog.errors import EventLogError, LogCorrupt, LogFailed, LogFu
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import Append, AppendHook, AppendResult, Outcome
 from abridged.eventlog.sqlite.connection import BEGIN_IMMEDIATE, BUSY_WAIT_MS, transaction
+from abridged.eventlog.sqlite.database import has_newest_revision, raise_revision
 from abridged.eventlog.sqlite.errors import is_read_only, no_room, translated
 from abridged.eventlog.sqlite.file import NO_ROOM, OpenFiles, has_room, wal_of
 from abridged.eventlog.sqlite.schema import events, requests, streams, types
@@ -128,6 +129,7 @@ class SqliteWriter:
         self._next_look = 0
         self._tips: dict[StreamId, _Tip] = {}
         self._types, self._last_stream, self.head = ends_of(connection)
+        self._has_newest_revision = has_newest_revision(connection)
 
     def commit(self, appends: Sequence[Append]) -> Sequence[Outcome]:
         """Write the admissible appends of the group and flush them; returns one outcome per append, in order."""
@@ -240,6 +242,7 @@ class SqliteWriter:
         self._remember(states, tips)
         self._types = numbers
         self.head += len(admitted.events)
+        self._has_newest_revision = self._has_newest_revision or bool(admitted.events)
         self._payload_bytes += sum(len(sealed.event.payload) for sealed in admitted.events)
         return admitted.outcomes
 
@@ -335,6 +338,8 @@ class SqliteWriter:
         return self._types | {name: first + place for place, name in enumerate(sorted(new))}
 
     def _write(self, admitted: Admitted, tips: dict[StreamId, _Tip], numbers: dict[str, int]) -> None:
+        if admitted.events and not self._has_newest_revision:
+            raise_revision(self._connection)
         self._insert(types, [(number, name) for name, number in numbers.items() if name not in self._types])
         written = {sealed.event.stream for sealed in admitted.events if sealed.event.version == 1}
         self._insert(streams, [(tips[stream].number, stream.namespace, stream.name) for stream in written])

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,9 @@ from abridged.eventlog.sqlite.file import volume_free_bytes
 from abridged.eventlog.sqlite.log import SqliteEventLog
 from abridged.eventlog.sqlite.rewrite import Rewrite, rewritten
 from abridged.eventlog.sqlite.rows import SqliteRows
-from abridged.eventlog.sqlite.schema import HEAD_REVISION, REVISION_TABLE
+from abridged.eventlog.sqlite.schema import HEAD_REVISION, READ_REVISIONS, REVISION_TABLE
 from abridged.eventlog.sqlite.verification import SqliteVerification
+from abridged.eventlog.sqlite.wal import is_near
 from abridged.service.conversations.row import READ_TABLE
 from tests.support.event_logs import Clock
 from tests.support.read_tables import changed
@@ -63,6 +65,13 @@ def test_the_schema_is_the_sum_of_the_migrations(tmp_path):
 def test_the_head_revision_is_the_newest_migration():
     """The constant that spares loading the migrations names the last of them."""
     assert ScriptDirectory.from_config(config()).get_current_head() == HEAD_REVISION
+
+
+def test_no_flipped_bit_makes_one_revision_another_that_is_read():
+    """A version that takes one for the other would misread events."""
+    pairs = combinations(sorted(READ_REVISIONS), 2)
+
+    assert not any(is_near(one.encode(), other.encode()) for one, other in pairs)
 
 
 def test_the_tables_are_strict(tmp_path):

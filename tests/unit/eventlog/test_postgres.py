@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from abridged.eventlog.backend import Backend, Opened
+from abridged.eventlog.chain import HASH_BYTES, SALT_BYTES
 from abridged.eventlog.errors import (
     EventLogError,
     LogCorrupt,
@@ -588,6 +589,17 @@ def test_a_standby_is_refused(alone: Place, own_server: PostgresServer):
         own_server.stop()
         own_server.lead()
         own_server.start()
+
+
+def test_an_older_version_reads_what_this_one_writes(place: Place):
+    """A sidecar of that version may run beside this one, and takes a seal of another size for damage."""
+    with closing(place.open()) as log:
+        log.submit(append(event(1), event(2))).result(PATIENCE_S)
+        log.blank(A, {2: b""})
+
+    sizes = place.ask("SELECT DISTINCT length(commitment), length(chain) FROM events")
+    assert sizes == [(HASH_BYTES, HASH_BYTES)]
+    assert place.ask("SELECT length(salt) FROM events WHERE position = 2") == [(SALT_BYTES + HASH_BYTES,)]
 
 
 def test_tables_of_something_else_are_left_alone(place: Place):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from abridged.eventlog.chain import commit_to, content_hash, envelope, is_blanked
+from abridged.eventlog.chain import HASH_BYTES, SEAL_BYTES, commit_to, content_hash, envelope, is_blanked
 from abridged.eventlog.errors import LogCorrupt, LogFull, LogGone, LogLocked, LogUnavailable
 from abridged.eventlog.event import NewEvent, RecordedEvent, SealedEvent, StreamId
 from abridged.eventlog.log import Append, Committed, RequestKey
@@ -381,20 +381,23 @@ def test_an_event_is_its_streams_whatever_number_its_row_has(tmp_path: Path, num
     assert texts(new, B) == ["eins", "zwei"]
 
 
-def imitation(whole: Path, position: int, version: int, stream: StreamId = B, kind: str = "Said") -> bytes:
+def imitation(
+    whole: Path, position: int, version: int, stream: StreamId = B, kind: str = "Said", size: int = SEAL_BYTES
+) -> bytes:
     """The bytes of an event under the number of stream B, with a commitment that fits: everybody can make one."""
     ((number,),) = asked(whole, "SELECT id FROM types WHERE name = ?", kind)
     forged = RecordedEvent(position, stream, version, b"f" * 16, kind, 1, 1_700_000_000_000_001, "", b"forged")
     salt = b"s" * 16
-    seals = (b"h" * 16, commit_to(salt, envelope(forged), forged.payload), b"c" * 32, salt)
+    seals = (b"h" * 16, commit_to(salt, envelope(forged), forged.payload, size), b"c" * size, salt)
     row = (None, 2, version, forged.event_id, number, 1, forged.time_us, "", *seals, forged.payload)
     return b"before" + varint(120) + varint(position) + record(row)[0] + b"behind"
 
 
-def test_a_message_that_imitates_an_event_is_none(tmp_path: Path):
+@pytest.mark.parametrize("size", [SEAL_BYTES, HASH_BYTES])
+def test_a_message_that_imitates_an_event_is_none(tmp_path: Path, size: int):
     """The imitation would be the next event, but for the hash that the log's secret makes of its content."""
     whole = log_at(tmp_path / "log.db", *TWO_STREAMS)
-    path = log_at(whole, said(A, imitation(whole, position=8, version=3), first=5))
+    path = log_at(whole, said(A, imitation(whole, position=8, version=3, size=size), first=5))
     with Image(path) as image:
         carved = [event for page in image.pages() for event in carved_events(page, image)]
     assert b"f" * 16 in [event.event_id for event in carved]
@@ -741,8 +744,9 @@ def test_without_the_secret_the_chain_leads_to_what_takes_away(tmp_path: Path):
     assert texts(new, A) == [*["gone"] * 4, "all"]
 
 
+@pytest.mark.parametrize("size", [SEAL_BYTES, HASH_BYTES])
 @pytest.mark.parametrize("position", [6, 8])
-def test_a_message_that_imitates_a_blanked_event_is_none(tmp_path: Path, position: int):
+def test_a_message_that_imitates_a_blanked_event_is_none(tmp_path: Path, position: int, size: int):
     """The imitation stands in an event's place or behind the last one: it has a commitment to its payload, and no hash
     of the log's own that would contradict.
     """
@@ -751,7 +755,8 @@ def test_a_message_that_imitates_a_blanked_event_is_none(tmp_path: Path, positio
     ((kind, time_us),) = asked(whole, "SELECT type, time_us FROM events WHERE position = 6")
     forged = RecordedEvent(position, B, version, event_id, "Said", 1, time_us, "", b"forged")
     salt = b"s" * 16
-    seals = (b"", b"o" * 32, b"c" * 32, salt + commit_to(salt, envelope(forged), forged.payload))
+    commitment = commit_to(salt, envelope(forged), forged.payload, size)
+    seals = (b"", b"o" * size, b"c" * size, salt + commitment)
     row = (None, 2, version, event_id, kind, 1, time_us, "", *seals, forged.payload)
     path = log_at(whole, said(A, b"before" + varint(120) + varint(position) + record(row)[0] + b"behind", first=5))
     with Image(path) as image:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from abridged.eventlog.chain import HASH_BYTES, SEAL_BYTES, commit_to, envelope
 from abridged.eventlog.errors import (
     LogClosed,
     LogCorrupt,
@@ -428,6 +429,24 @@ def test_a_changed_row_is_never_served(log, path, column, damage):
     assert [recorded.position for recorded in log.read_all(limit=1)] == [1]
 
 
+@pytest.mark.parametrize("is_blanked", [False, True])
+@pytest.mark.parametrize("size", [1, SEAL_BYTES - 1, SEAL_BYTES + 1, HASH_BYTES - 1, HASH_BYTES + 1])
+def test_a_commitment_of_another_size_binds_nothing(log, path, size, is_blanked):
+    """A commitment of a single byte would fit one changed payload in 256."""
+    log.submit(append(event(1))).result()
+    (found,) = log.read_sealed(A)
+    fitting = commit_to(found.salt, envelope(found.event), found.event.payload, size)
+
+    if is_blanked:
+        _outside(path, "UPDATE events SET salt = ?", found.salt + fitting)
+    else:
+        _outside(path, "UPDATE events SET commitment = ?", fitting)
+
+    for read in (log.read_all, lambda: log.read_stream(A), log.scan, lambda: verify_stream(log, A)):
+        with pytest.raises(LogCorrupt):
+            read()
+
+
 def test_a_renamed_stream_is_never_served(log, path):
     """The seal covers the stream to which an event belongs."""
     log.submit(append(event(1))).result()
@@ -525,6 +544,32 @@ def test_an_event_whose_names_are_lost_is_refused(log, path, table, matching):
 
     with pytest.raises(LogCorrupt, match="position 1 is not what was written"):
         log.scan(matching=matching)
+
+
+@pytest.mark.parametrize(
+    ("table", "text", "damage"),
+    [
+        ("events", b"(type) REFERENCES types", b"(type) REFERENCES tipes"),
+        ("events", b"REFERENCES types (id)", b"REFERENCES types (ie)"),
+        ("requests", b"(stream) REFERENCES streams (id)\n)\nWITHOUT", b"(stream) REFERENCES stream3 (id)\n)\nWITHOUT"),
+        ("events", b"CHECK ((salt", b"CHECK\xa0((salt"),
+        ("events", b"(salt IS NULL) = (payload", b"(salt IS NULL) < (payload"),
+    ],
+)
+def test_a_table_whose_text_would_keep_rows_from_being_written_is_refused_at_the_start(path, table, text, damage):
+    """SQLite reads it only to write a row, so every read would go on, and every append fail."""
+    log = SqliteEventLog.open(path, clock_us=Clock())
+    log.submit(append(event(1))).result()
+    log.close()
+    whole = path.read_bytes()
+    assert whole.count(text) == 1
+    damaged = whole.replace(text, damage)
+    path.write_bytes(damaged)
+
+    with pytest.raises(LogCorrupt, match=f"the table {table} is not as it was made|text is not UTF-8"):
+        SqliteEventLog.open(path, clock_us=Clock())
+
+    assert path.read_bytes() == damaged
 
 
 def test_namespaces_that_share_a_log_are_told_apart_whichever_is_read_first(log):
