@@ -23,8 +23,7 @@ import yaml
 from abridged.service.domain.ledger_entries import stated_by
 from abridged.service.domain.message import Role
 from abridged.service.domain.standing_values import SUPERSEDES, Signs, StandingValues, told_by
-from abridged.service.text.ending import ENDS, Models, candidates
-from abridged.service.text.ending import Signs as Ending
+from abridged.service.text.ending import ENDS, EndingSigns, Models, candidates
 from abridged.service.text.likeness import (
     EVIDENCE_VALUE,
     PLACES,
@@ -119,13 +118,23 @@ def trained_signs() -> tuple[Likeness, dict[str, float]]:
     made = list(conversations(WRITTEN / "seen"))
     pairs = [pair for one in made for pair in one.pairs]
     told = [(words_alone(without_quotations(pair.new_sentence)), pair.is_replaced) for pair in pairs]
-    parts = [likeness([one for at, one in enumerate(told) if at % FOLDS != fold]) for fold in range(FOLDS)]
-    whole = likeness(told)
+    whole, parts = in_folds(told)
     fold_of = {pair.new_sentence: parts[at % FOLDS] for at, pair in enumerate(pairs)}
     examples = [example for one in made for example in signs_of(one, lambda text: fold_of.get(text, whole))]
-    weights, bias = fitted(examples, len(Signs._fields), RATE_OF_SIGNS)
-    signs: dict[str, float] = dict(zip(Signs._fields, weights, strict=True))
-    return whole, {name: round(weight, DIGITS) for name, weight in {"bias": bias, **signs}.items()}
+    return whole, named_weights(examples, Signs._fields)
+
+
+def in_folds(told: list[Example]) -> tuple[Likeness, list[Likeness]]:
+    """A model of all examples, and for each of FOLDS parts one that has not seen it."""
+    parts = [likeness([one for at, one in enumerate(told) if at % FOLDS != fold]) for fold in range(FOLDS)]
+    return likeness(told), parts
+
+
+def named_weights(examples: Sequence[Example], signs: tuple[str, ...]) -> dict[str, float]:
+    """The weights of signs by their names, and the bias, rounded."""
+    weights, bias = fitted(examples, len(signs), RATE_OF_SIGNS)
+    named: dict[str, float] = {"bias": bias, **dict(zip(signs, weights, strict=True))}
+    return {name: round(weight, DIGITS) for name, weight in named.items()}
 
 
 def signs_of(one: Conversation, model_for: Callable[[str], Likeness]) -> Iterator[Example]:
@@ -148,14 +157,11 @@ def trained_end(lifts: Likeness) -> tuple[Likeness, dict[str, float]]:
     made = list(dozens(WRITTEN / "seen"))
     lines = [line for lines in made for line in lines]
     told = [(features(Told(" ".join(parts_of(line.later)), "")), line.label == LIFTED) for line in lines]
-    parts = [likeness([one for at, one in enumerate(told) if at % FOLDS != fold]) for fold in range(FOLDS)]
-    whole = likeness(told)
+    whole, parts = in_folds(told)
     models_of = {line: Models(parts[at % FOLDS], lifts) for at, line in enumerate(lines)}
     examples = [example for one in made for example in ends_of(one, models_of)]
     examples += ends_of_chats(Models(whole, lifts))
-    weights, bias = fitted(examples, len(Ending._fields), RATE_OF_SIGNS)
-    signs: dict[str, float] = dict(zip(Ending._fields, weights, strict=True))
-    return whole, {name: round(weight, DIGITS) for name, weight in {"bias": bias, **signs}.items()}
+    return whole, named_weights(examples, EndingSigns._fields)
 
 
 def ends_of(lines: Sequence[Line], models_of: Mapping[Line, Models]) -> Iterator[Example]:

@@ -8,20 +8,16 @@ of values by writers who had not seen the code (docs/adr/0088).
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cache
-from importlib.resources import files
-from math import fsum
-from operator import mul
 from typing import Final, NamedTuple
 
 from abridged.service.text.identifiers import IdentifierKind
 from abridged.service.text.likeness import Likeness, likeness_to, places_of
 from abridged.service.text.phrases import Phrase, has_phrase
 from abridged.service.text.sentences import without_quotations
+from abridged.service.text.signs import weighing
 from abridged.service.text.words import is_spaceless
 
 SUPERSEDED_FROM: Final = 0.3
@@ -164,10 +160,10 @@ class StandingValues:
 
     def superseded_by(self, one: Stated) -> str:
         """The value of an earlier message that this one most likely supersedes; empty if none is likely to be."""
-        bias, weights = _weights()
-        best, most = "", SUPERSEDED_FROM - bias
+        model = weighing(SUPERSEDES, Signs._fields)
+        best, most = "", SUPERSEDED_FROM
         for key, signs in self.candidates(one):
-            odds = fsum(map(mul, signs, weights))
+            odds = model.of(signs)
             if odds >= most:
                 best, most = key, odds
         return best
@@ -241,13 +237,6 @@ def _counts_up(before: str, after: str) -> bool:
     """Return whether a value is the other one with the next number at its end."""
     one, other = _COUNTED.fullmatch(before), _COUNTED.fullmatch(after)
     return one is not None and other is not None and one[1] == other[1] and int(other[2]) - int(one[2]) == 1
-
-
-@cache
-def _weights() -> tuple[float, tuple[float, ...]]:
-    """The bias, and the weights of the signs in their order."""
-    read = json.loads(files("abridged.service.text").joinpath(f"{SUPERSEDES}.json").read_text(encoding="utf-8"))
-    return read["bias"], tuple(read[sign] for sign in Signs._fields)
 
 
 def _follow(followed: dict[str, None], key: str) -> None:

@@ -8,17 +8,14 @@ writers who had not seen the code (docs/adr/0094).
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cache
-from importlib.resources import files
-from operator import mul
 from typing import Final, NamedTuple
 
 from abridged.service.text.likeness import Likeness, likeness_to, places_of
 from abridged.service.text.phrases import Phrase, has_phrase
+from abridged.service.text.signs import weighing
 from abridged.service.text.standing import Act, Statement, odds_of, words_of_writer
 from abridged.service.text.words import is_spaceless
 
@@ -53,7 +50,7 @@ class Models(NamedTuple):
     lifts: Likeness
 
 
-class Signs(NamedTuple):
+class EndingSigns(NamedTuple):
     """The signs that a sentence takes a rule back, each with the weight of that name in `ends.json`.
 
     Attributes:
@@ -91,16 +88,15 @@ def renewed_rule(said: Statement, rules: Sequence[frozenset[str]]) -> int | None
 
 def lifted_rule(said: Statement, rules: Sequence[frozenset[str]]) -> int | None:
     """The place of the rule that a statement takes back; None for none. `rules` are the words of those before it."""
-    weights, bias = _weights()
-    held = candidates(said, rules, _models(), least=_LIFTS_MIN)
-    odds = {at: bias + math.fsum(map(mul, weights, signs)) for at, signs in held}
+    model = weighing(ENDS, EndingSigns._fields)
+    odds = {at: model.of(signs) for at, signs in candidates(said, rules, _models(), least=_LIFTS_MIN)}
     likeliest = max(odds, key=lambda at: odds[at], default=None)
     return likeliest if likeliest is not None and odds[likeliest] >= LIFTED_FROM else None
 
 
 def candidates(
     said: Statement, rules: Sequence[frozenset[str]], models: Models, *, least: float = -math.inf
-) -> Iterator[tuple[int, Signs]]:
+) -> Iterator[tuple[int, EndingSigns]]:
     """The places of the rules that share two stems with a statement, or one if that speaks of a rule as such, with the
     signs that it takes each back; none if the log odds that it takes any rule back are below `least`."""
     lifts = odds_of(models.lifts, said.own, said.places, least) if rules else -math.inf
@@ -117,11 +113,8 @@ def candidates(
     most, own = max(words.values()), _total(said.around)
     for at, stems in shared.items():
         both_have = _total(stems)
-        share = both_have / _total(rules[at])
-        yield (
-            at,
-            Signs(ends, _bounded(lifts), words[at], share, both_have / own, float(words[at] == most), ends * share),
-        )
+        share, is_best = both_have / _total(rules[at]), float(words[at] == most)
+        yield at, EndingSigns(ends, _bounded(lifts), words[at], share, both_have / own, is_best, ends * share)
 
 
 def _bounded(odds: float) -> float:
@@ -142,13 +135,5 @@ def _are_of_two_things(one: frozenset[str], other: frozenset[str]) -> bool:
     return all(any(not stem.isdigit() for stem in left) for left in (one - other, other - one))
 
 
-@cache
 def _models() -> Models:
     return Models(likeness_to(ENDS), likeness_to(Act.LIFTS))
-
-
-@cache
-def _weights() -> tuple[list[float], float]:
-    """The weights of the signs, in their order, and the bias."""
-    read = json.loads(files(__package__).joinpath(f"{ENDS}.json").read_text(encoding="utf-8"))
-    return [read[name] for name in Signs._fields], read["bias"]
