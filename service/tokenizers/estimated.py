@@ -26,7 +26,7 @@ from abridged.service.tokenizers.vocabularies import vocabulary_of
 _HUNDREDTHS: Final = 100
 
 _TOKENS_A_CHARACTER: Final = 4
-"""The most that a character may take: one token for each of its bytes."""
+"""The most that a character may take, one token for each of its bytes; one of ASCII has a single byte."""
 
 _CHARACTERS_A_TOKEN: Final = 8
 """Few texts have more of them for each token, but for runs of one that is no letter."""
@@ -101,7 +101,7 @@ def _groups(texts: Sequence[str]) -> Iterator[Sequence[str]]:
 
 def _tokens(text: str, hundredths: int) -> int:
     """The tokens in a text whose pairs weigh so much."""
-    tokens = min(-(-hundredths // _HUNDREDTHS), _TOKENS_A_CHARACTER * len(text))
+    tokens = min(-(-hundredths // _HUNDREDTHS), len(text) if text.isascii() else _TOKENS_A_CHARACTER * len(text))
     if not text or tokens * _CHARACTERS_A_TOKEN >= len(text):
         return tokens
     return max(1, tokens, _fewest(text))

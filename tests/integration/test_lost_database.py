@@ -64,7 +64,7 @@ async def test_calls_are_unavailable_until_the_server_is_back(tmp_path, server):
 async def test_appends_under_way_when_the_server_dies_are_written_once(tmp_path, server):
     """A retry with the same ids finds out whether a commit was on disk."""
     async with sidecar(tmp_path, {"log.url": server.url}) as s:
-        chat = s.chat("killed")
+        chat = s.chat("killed", context_length=100_000)
         await chat.append(said(1))
         sent = [asyncio.ensure_future(chat.append(said(number))) for number in range(2, 82)]
         await sent[0]

@@ -142,13 +142,13 @@ async def test_a_page_of_conversations_ends_where_a_client_would_refuse_it(tmp_p
 
 async def test_a_page_of_records_ends_where_a_client_would_refuse_it(tmp_path):
     """Every one once, also where a page is cut short."""
-    texts = [f"{WIDE * 990} {letter}" for letter in "abcdefghijklmnopqrst"]
+    texts = [f"{'字' * 990} {letter}" for letter in "abcdefghijklmnopqrst"]
     lists = {"participants": texts, "domain_entities": [f"{text}{n}" for text in texts for n in range(2)]}
-    answers = [{"record": {"summary": f"Turn {turn}.", **lists}} for turn in range(2, 202, 10)]
+    answers = [{"record": {"summary": f"Turn {turn}.", **lists}} for turn in range(2, 282, 10)]
     settings = script(tmp_path, *answers, context_length=10_000_000) | {"policy.max_input_tokens": 10_000_000}
     async with sidecar(tmp_path, settings | ANY_DRAFT) as s:
         chat = s.chat(context_length=10_000_000, policy=FULL_RECORDS)
-        for turn in range(0, 200, 10):
+        for turn in range(0, 280, 10):
             await chat.append(*(said(turn + n, TULIPS, tokens=100_000) for n in range(1, 11)))
             await chat.summarize()
         request = api.ListSummariesRequest(conversation_id="c1", page_size=500)
@@ -157,7 +157,7 @@ async def test_a_page_of_records_ends_where_a_client_would_refuse_it(tmp_path):
         request.page_token = page.next_page_token
         rest = await s.conversations.ListSummaries(request)
 
-        assert [record.depth for record in (*page.summaries, *rest.summaries)] == list(range(19, -1, -1))
+        assert [record.depth for record in (*page.summaries, *rest.summaries)] == list(range(27, -1, -1))
         assert (len(rest.summaries) > 0, rest.next_page_token) == (True, "")
 
 

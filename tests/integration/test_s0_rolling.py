@@ -108,7 +108,7 @@ async def test_s0_growth_a_record_grows_to_its_limit_and_then_the_next_one_begin
 
 async def test_s0_new_row_a_record_over_its_cap_is_left_and_the_next_one_begins(tmp_path):
     """Both are in the window, in their order, and the new one is made of the new messages alone."""
-    long = " ".join(f"The importer reads table orders_{n} on host db-{n:02d}." for n in range(1, 9))
+    long = " ".join(f"The importer reads table orders_{n} on host db-{n:02d}." for n in range(1, 7))
     settings = POLICY | {"policy.max_summary_tokens": 128, "policy.record_token_ratio": 0.35}
     async with (
         FakeOllama(responder=saying(long, SECOND)) as ollama,
