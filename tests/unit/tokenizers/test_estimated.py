@@ -107,6 +107,12 @@ def test_any_text_counts_at_least_one_and_at_most_four_a_character(text: str) ->
     assert 1 <= ESTIMATE.count(text) <= 4 * len(text)
 
 
+@pytest.mark.parametrize("vocabulary", estimated.estimated_vocabularies())
+def test_a_character_of_ascii_counts_one_at_most(vocabulary: str) -> None:
+    """A run of a letter has pairs that the weights were never fitted to."""
+    assert EstimatingCounter(vocabulary).count("x" * 1_000) <= 1_000
+
+
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_a_longer_text_never_counts_less(first: str, second: str) -> None:
     """Appending text never lowers the count by more than the rounding of one token."""
