@@ -189,7 +189,7 @@ def ends_of_chats(models: Models) -> Iterator[Example]:
                     first, rule = before[at]
                     is_end = any(first == n and (text in rule.text or rule.text in text) for n, text in ended)
                     yield list(enumerate(signs)), is_end
-            before += [(number, said) for said in own if said.doubt < math.inf]
+            before += [(number, said) for said in own if said.may_be_rule]
 
 
 def words_alone(own: str) -> Features:

@@ -38,14 +38,6 @@ _REPLACED: Final = "no longer: "
 _REPLACED_TOKENS: Final = 3
 
 
-_JOINING: Final = frozenset("-_/@#")
-"""Characters that make a name longer; a full stop ends sentences, too."""
-
-_IN_PATHS: Final = frozenset("/")
-_PATHS: Final = frozenset({IdentifierKind.PATH, IdentifierKind.FILE})
-"""A longer path says where a file or folder is."""
-
-
 class Use(StrEnum):
     """The strongest of the speakers who named an identifier: one that only a tool's result contains is mostly noise."""
 
@@ -457,6 +449,14 @@ def _joins(beside: str, edge: str, joining: Collection[str]) -> bool:
     if beside.isalnum():
         return not (is_spaceless(beside) or is_spaceless(edge))
     return beside in joining
+
+
+_JOINING: Final = frozenset("-_/@#")
+"""Characters that make a name longer; a full stop ends sentences, too."""
+
+_IN_PATHS: Final = frozenset("/")
+_PATHS: Final = frozenset({IdentifierKind.PATH, IdentifierKind.FILE})
+"""A longer path says where a file or folder is."""
 
 
 def _is_noise(entry: LedgerEntry) -> bool:

@@ -45,18 +45,21 @@ def found_rules(
     found: dict[RuleName, FoundRule] = {}
     revoked: list[RevokedRule] = []
     own = {m.number: m for m in leaving}
+    before: dict[RuleName, _Known] = {}
+    number = 0
     for m, said in _said(sorted((*own.values(), *staying), key=lambda m: m.number), rules):
-        before = {name: known for name, known in standing.items() if name.number < m.number}
+        if m.number != number:
+            number, before = m.number, {name: known for name, known in standing.items() if name.number < m.number}
         ended = _renewed(said, before) or _lifted(said, before)
         if ended is not None:
-            del standing[ended]
+            del standing[ended], before[ended]
             revoked.append(RevokedRule(ended.text, ended.number, m.number))
         if said.may_be_rule:
             name = RuleName(m.number, said.text)
             standing[name] = _Known(said.words, said.doubt)
             if m.number in own:
                 found[name] = FoundRule(said.text, m.number, doubt=said.doubt)
-            _forget_one(standing)
+            _forget_one(standing, before)
             _forget_one(found)
     revoked += _outdated(standing, replaced)
     known = found.keys() | {rule.name for rule in rules.entries}
@@ -74,10 +77,10 @@ def _outdated(standing: Mapping[RuleName, _Known], replaced: Sequence[Replaced])
 
 
 def _renewed(said: Statement, before: Mapping[RuleName, _Known]) -> RuleName | None:
-    """The rule that a statement lays down anew, or else a tentative one; a tentative rule renews no certain one."""
+    """The rule that a statement lays down anew, or else a tentative one; a tentative rule renews no standing one."""
     for is_tentative in (False, True):
-        names = [name for name, known in before.items() if (known.doubt > 0) is is_tentative]
         if said.is_rule or (is_tentative and said.may_be_rule):
+            names = [name for name, known in before.items() if (known.doubt > 0) is is_tentative]
             place = renewed_rule(said, [before[name].words for name in names])
             if place is not None:
                 return names[place]
@@ -89,10 +92,12 @@ def _lifted(said: Statement, before: Mapping[RuleName, _Known]) -> RuleName | No
     return None if place is None else [*before][place]
 
 
-def _forget_one(by_name: dict[RuleName, Any]) -> None:
-    """Forget one of more than RULES_MAX: the oldest of the most doubt."""
+def _forget_one(by_name: dict[RuleName, Any], *parts: dict[RuleName, Any]) -> None:
+    """Forget one of more than RULES_MAX, and in parts of them: the oldest of the most doubt."""
     if len(by_name) > RULES_MAX:
-        del by_name[max(by_name, key=lambda name: by_name[name].doubt)]
+        forgotten = max(by_name, key=lambda name: by_name[name].doubt)
+        for rules in (by_name, *parts):
+            rules.pop(forgotten, None)
 
 
 def known_rules(state: Conversation) -> tuple[Rule, ...]:

@@ -115,14 +115,17 @@ def statements(text: str) -> Iterator[Statement]:
     if len(text) > SAID_CHARS_MAX:
         return
     prose = "\n".join(text.split("```")[::2])
+    masked = ""
     for before, sentence in pairwise(("", *parts_of(prose))):
         if len(sentence) > RULE_CHARS_MAX or sentence.startswith((">", "#")) or is_of_program(sentence):
             continue
         own = words_of_writer(sentence)
         places = places_of(own)
         doubt = math.inf if sentence.endswith((":", "\uff1a")) else doubt_of(own, places)
-        if doubt < math.inf and (has_phrase(own, Phrase.REPORTS_QUESTION) or sentence not in mask_secrets(text)):
-            doubt = math.inf
+        if doubt < math.inf:
+            masked = masked or mask_secrets(text)
+            if has_phrase(own, Phrase.REPORTS_QUESTION) or sentence not in masked:
+                doubt = math.inf
         words = _stems(sentence)
         yield Statement(sentence, before, own, places, doubt, words, words | _stems(before))
 
