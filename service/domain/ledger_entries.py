@@ -122,8 +122,11 @@ class _Reading:
             if entry.kind is IdentifierKind.STATE:
                 self._states[row_of(entry.key)] = entry.key
             elif not entry.replaced_by:
-                is_listed = any(shapes[one, shape_of(entry.key)] >= LISTED_MIN for one in entry.numbers)
-                self._standing.stands(Stated(entry.key, entry.kind, words, words, number, is_listed=is_listed))
+                in_list = any(shapes[one, shape_of(entry.key)] >= LISTED_MIN for one in entry.numbers)
+                is_listed = in_list or entry.use is Use.TOOL
+                first = Stated(entry.key, entry.kind, words, words, entry.numbers[0], is_listed=is_listed)
+                self._standing.stands(first)
+                self._standing.named_again(entry.key, number)
 
     def read(self, m: MessageAppended) -> None:
         """Read one message; they come in order."""
@@ -154,7 +157,7 @@ class _Reading:
             for mention in named:
                 self._heard(mention, m.number, use)
                 if by is not Use.TOOL or _is_worth_a_place(mention):
-                    is_listed = times[shapes[mention.text.casefold()]] >= LISTED_MIN
+                    is_listed = is_data or times[shapes[mention.text.casefold()]] >= LISTED_MIN
                     signs = told.get(mention.words.sentence)
                     stated = stated_by(mention, m.number, signs, is_listed=is_listed)
                     self._named(mention, stated, by, is_data=is_data or mention.text in rows)

@@ -9,18 +9,18 @@ of values by writers who had not seen the code (docs/adr/0088).
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from abridged.service.text.identifiers import IdentifierKind
+from abridged.service.text.identifiers import MONTHS, IdentifierKind
 from abridged.service.text.likeness import Likeness, likeness_to, places_of
 from abridged.service.text.phrases import Phrase, has_phrase
 from abridged.service.text.sentences import without_quotations
 from abridged.service.text.signs import weighing
 from abridged.service.text.words import is_spaceless
 
-SUPERSEDED_FROM: Final = 0.3
+SUPERSEDED_FROM: Final = -0.9
 """The log odds from which on a value supersedes another. Half of the pairs of the training only look like a change; in
 chats fewer values do, so that more of what is found is right."""
 
@@ -40,6 +40,9 @@ _LETTERS_MIN: Final = 2
 _UNITED: Final = frozenset({IdentifierKind.AMOUNT, IdentifierKind.NUMBER})
 """Kinds of which a value in one unit rarely supersedes one in another: `5 °C` no `40 kg`."""
 
+_NAMES: Final = frozenset({IdentifierKind.PATH, IdentifierKind.FILE, IdentifierKind.SYMBOL, IdentifierKind.COMMAND})
+"""Kinds of which people name one after the other: the file that is open now supersedes none that was."""
+
 _FOLLOWED_MAX: Final = 16
 """Values that one word, or one shape, is followed to: the newest. A word of as many names none of them."""
 
@@ -47,6 +50,12 @@ _FAMILY_MIN: Final = 3
 """Values of one pattern with words in common that make a family, each of a thing of its own."""
 
 _NUMBER: Final = re.compile(r"[0-9][0-9.,:]*")
+_PART: Final = re.compile(r"[0-9][0-9.,:]*(?<![.,:])|[^\W\d_]+")
+_DATE_PART: Final = re.compile(r"[0-9]+|[^\W\d_]{3,}")
+_MONTH_CHARS: Final = 3
+_ITEM: Final = re.compile(r"\s{0,8}(?:[-*\u2022\u2013]|[0-9]{1,2}[.)])\s")
+"""The beginning of an item of a list."""
+
 _LETTER: Final = re.compile(r"[^\W\d_]+")
 _SPACES: Final = re.compile(r"\s+")
 _COUNTED: Final = re.compile(r"(.*?)([0-9]{1,9})", re.ASCII | re.DOTALL)
@@ -70,7 +79,7 @@ class Stated(NamedTuple):
         named: The ones of these that name it.
         number: The message.
         told: The signs in its sentence; None where nobody said one, so that it supersedes nothing.
-        is_listed: True if it is one of several of its shape there, as in a list of offers.
+        is_listed: True if it is one of several of its shape there, as in a list of offers, or of data.
     """
 
     key: str
@@ -93,6 +102,7 @@ class Signs(NamedTuple):
     letters: float
     units: float
     prefix: float
+    length: float
     rare: float
     change: float
     says: float
@@ -110,13 +120,13 @@ class _Form(NamedTuple):
 
 
 class _Standing:
-    __slots__ = ("about", "form", "is_listed", "kind", "named", "number")
+    __slots__ = ("about", "first", "form", "is_listed", "kind", "named", "number")
 
-    def __init__(self, kind: IdentifierKind, form: _Form) -> None:
+    def __init__(self, kind: IdentifierKind, form: _Form, first: int) -> None:
         self.kind, self.form = kind, form
         self.about: set[str] = set()
         self.named: set[str] = set()
-        self.number = 0
+        self.first = self.number = first
         self.is_listed = False
 
 
@@ -132,7 +142,7 @@ class StandingValues:
         """A value holds from this message on."""
         known = self._values.get(one.key)
         if known is None:
-            known = self._values[one.key] = _Standing(one.kind, _form_of(one.key))
+            known = self._values[one.key] = _Standing(one.kind, _form_of(one.key), one.number)
         known.number, known.is_listed = one.number, one.is_listed
         for word in one.about - known.about:
             _follow(self._by_word[word], one.key)
@@ -169,12 +179,13 @@ class StandingValues:
         return best
 
     def candidates(self, one: Stated) -> Iterator[tuple[str, Signs]]:
-        """The values of earlier messages that share a word or the shape with this one, each with the signs that this
-        one supersedes it.
+        """The values that share a word or the shape with this one, each with the signs that this one supersedes it.
 
-        A value in a list supersedes none and gives way to none. Without a phrase of change, nor does one that counts up
-        from another that shares a word with it, `Turn 3`, `Turn 4`, or has a family of such others that differ in their
-        numbers alone: of one thing they would have superseded each other.
+        A value in a list supersedes none and gives way to none. None gives way to a value that was known before it was
+        last named, nor to itself in another form; one with which it shares no word only in a sentence that speaks for a
+        change. Without a phrase of change, nor does a name to a name, and no value
+        supersedes one that counts up from another that shares a word with it, `Turn 3`, `Turn 4`, or has a family of
+        such others that differ in their numbers alone: of one thing they would have superseded each other.
         """
         if one.told is None or one.is_listed:
             return
@@ -191,18 +202,25 @@ class StandingValues:
         family = [key for key in alike if key != one.key and self._is_akin(key, one, form)]
         if not one.told.says and (len(family) >= _FAMILY_MIN or any(_counts_up(key, one.key) for key in family)):
             return
-        rare = 1 / (1 + len(alike))
+        rare, since = 1 / (1 + len(alike)), self._values[one.key].first if one.key in self._values else one.number
         for key, words in shared.items():
             known = self._values[key]
-            if key != one.key and known.number < one.number and not known.is_listed:
+            is_name = known.kind in _NAMES and not one.told.says
+            is_unrelated = not words and not one.told.says and one.told.change <= 0
+            is_spared = known.is_listed or is_name or is_unrelated or _is_one(known.kind, key, one)
+            if known.number < since and not is_spared:
                 yield key, _signs(one, one.told, form, key, known, min(words, _WORDS_MAX), rare)
 
 
-def told_by(sentence: str, model: Likeness | None = None) -> Told:
-    """The signs in a sentence, by this model or by the one that the whole training has made."""
+def told_by(sentence: str, model: Likeness | None = None) -> Told | None:
+    """The signs in a sentence, by this model or by the one that the whole training has made; None for an item of a list
+    without a phrase of change, which describes a thing and changes none."""
+    says = has_phrase(sentence, Phrase.CORRECTS)
+    if not says and _ITEM.match(sentence):
+        return None
     places = places_of(without_quotations(sentence))
     odds = (model or likeness_to(SUPERSEDES)).of_words(places) if places else 0.0
-    return Told(max(-_ODDS_MAX, min(odds, _ODDS_MAX)), float(has_phrase(sentence, Phrase.CORRECTS)))
+    return Told(max(-_ODDS_MAX, min(odds, _ODDS_MAX)), float(says))
 
 
 def shape_of(key: str) -> str:
@@ -224,6 +242,7 @@ def _signs(new: Stated, told: Told, form: _Form, key: str, old: _Standing, words
         letters=letters,
         units=float(have_units and form.letters != old.form.letters),
         prefix=prefix,
+        length=float(len(key) == len(new.key)),
         rare=rare,
         change=told.change,
         says=told.says,
@@ -231,6 +250,20 @@ def _signs(new: Stated, told: Told, form: _Form, key: str, old: _Standing, words
         change_of_letters=told.change * letters,
         change_of_prefix=told.change * prefix,
     )
+
+
+def _is_one(kind: IdentifierKind, known: str, new: Stated) -> bool:
+    """Return whether two forms may be of one value, of which one says more: `May 17` and `2024-05-17`, `8 AM` and
+    `8am`."""
+    parts_of = _date_parts if kind is new.kind is IdentifierKind.DATE else _PART.findall
+    one, other = Counter(parts_of(known)), Counter(parts_of(new.key))
+    return one <= other or other <= one
+
+
+def _date_parts(key: str) -> Iterator[str]:
+    """The numbers of a date, that of its month among them; a word that names none is a part by itself."""
+    parts = (part.lstrip("0") or part for part in _DATE_PART.findall(key))
+    return (str(MONTHS.get(part[:_MONTH_CHARS], part)) for part in parts)
 
 
 def _counts_up(before: str, after: str) -> bool:

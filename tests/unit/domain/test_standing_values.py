@@ -42,11 +42,11 @@ def test_a_value_supersedes_the_one_that_shares_its_words_and_its_form():
         ("a-7", CODE, WORDS),
         ("2 x 3", AMOUNT, frozenset({"retry"})),
         ("30 min", AMOUNT, WORDS),
-        ("45 kg", AMOUNT, WORDS),
+        ("45 kg", AMOUNT, frozenset({"retry"})),
     ],
 )
 def test_a_value_of_another_thing_supersedes_none(key, kind, words):
-    """Other words, another kind, another form with one word in common, the same value again, and another unit."""
+    """Other words, another kind, another form with one word in common, the same value again, and another unit with one."""
     assert standing(("30 min", AMOUNT, WORDS)).superseded_by(stated(key, kind, words)) == ""
 
 
@@ -76,6 +76,60 @@ def test_a_family_of_values_stands_side_by_side():
     assert standing(*hosts[:2]).superseded_by(newer) == "db-19"
     assert standing(*hosts).superseded_by(newer) == ""
     assert standing(*hosts).superseded_by(newer._replace(told=Told(0.0, 1.0))) != ""
+
+
+@pytest.mark.parametrize(
+    ("known", "newer"),
+    [
+        ("may 17", "may 17, 2024"),
+        ("2024-05-17", "17 may"),
+        ("3.10.2026", "2026-10-03"),
+        ("8am", "8 am"),
+        ("312", "room 312"),
+        ("/srv/app", "/srv/app/src"),
+    ],
+)
+def test_a_value_is_not_superseded_by_itself_in_another_form(known, newer):
+    """One of the two forms says more; a phrase of change in the sentence speaks of something else."""
+    kind = IdentifierKind.DATE if known[0] in "m23" and known != "312" else CODE
+    changed = stated(newer, kind, WORDS, told=Told(3.0, 1.0))
+
+    assert standing((known, kind, WORDS)).superseded_by(changed) == ""
+
+
+def test_the_same_day_of_another_month_is_another_date():
+    """The month of May and the fifth day are two numbers of a date, though both are 5."""
+    newer = stated("5 may", IdentifierKind.DATE, WORDS)
+
+    assert standing(("3 may", IdentifierKind.DATE, WORDS)).superseded_by(newer) == "3 may"
+
+
+def test_a_value_that_was_known_before_supersedes_none():
+    """People with two reservations name one after the other."""
+    made = standing(("kx-55", CODE, WORDS), ("lt-90", CODE, frozenset({"seat"})))
+    again = stated("kx-55", CODE, frozenset({"seat"}))
+
+    assert made.superseded_by(again) == ""
+    made.falls("kx-55")
+    assert made.superseded_by(again) == "lt-90"
+
+
+@pytest.mark.parametrize("kind", [IdentifierKind.PATH, IdentifierKind.FILE, IdentifierKind.SYMBOL])
+def test_a_name_gives_way_to_a_phrase_of_change_alone(kind):
+    """The file that is opened next supersedes none."""
+    made = standing(("util.py", kind, WORDS))
+    newer = stated("main.py", kind, WORDS, told=Told(3.0, 0.0))
+
+    assert made.superseded_by(newer) == ""
+    assert made.superseded_by(newer._replace(told=Told(3.0, 1.0))) == "util.py"
+
+
+def test_an_item_of_a_list_changes_nothing_without_a_phrase_of_change():
+    """Items describe a thing; the same words in a sentence are signs."""
+    assert told_by("- **Price:** 120 EUR a night") is None
+    assert told_by("2. Price: 120 EUR a night") is None
+    assert told_by("Price: 120 EUR a night") is not None
+    assert told_by("- Price: make that 120 EUR a night") is not None
 
 
 def test_values_of_one_message_do_not_supersede_each_other():

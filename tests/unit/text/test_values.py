@@ -77,6 +77,12 @@ def test_a_sentence_without_values_has_none(text):
     assert list(values(text)) == []
 
 
+@pytest.mark.parametrize("written", ["**HAT083**", "*HAT083*,", "(**HAT083**).", "***HAT083***:"])
+def test_marks_of_emphasis_are_no_part_of_a_value(written):
+    """A value is one, whoever emphasizes it."""
+    assert [found.text for found in values(f"Flight {written} leaves at noon")] == ["HAT083"]
+
+
 def test_a_measurement_after_a_code_is_a_value_of_its_own():
     """The code therefore says what it is a value of."""
     assert [found.text for found in values("P1851 0.0007 and K7 12.5")] == ["P1851", "0.0007", "K7", "12.5"]
