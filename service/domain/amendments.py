@@ -234,14 +234,19 @@ def _rewound(state: Conversation, command: RewindConversation) -> list[Event]:
 
 
 def _rewind(state: Conversation, to: int) -> ConversationRewound:
-    touched = [record.id for record in state.records if _reaches_past(record, to)]
+    newest = _newest_left(state, to)
+    touched = [record.id for record in state.records if record.covered[-1].last >= newest]
     revoked = dependents(state, touched)
     shown = shown_without(state, revoked)
     return ConversationRewound(to, revoked, shown, short_without(state, shown))
 
 
-def _reaches_past(record: SummaryRecord, to: int) -> bool:
-    return record.covered[-1].last > to
+def _newest_left(state: Conversation, to: int) -> int:
+    """Return the newest message that a rewind leaves, which the window is to have in its own words; 0 without any."""
+    for gone in reversed(state.removed):
+        if covers((gone,), to):
+            to = gone.first - 1
+    return to
 
 
 def _redacted(state: Conversation, numbers: Sequence[int]) -> list[MessagesRedacted]:

@@ -261,6 +261,17 @@ def prefix_is_stable(step: Step, before: Sequence[RenderedMessage], after: Seque
         _require(old.message == now.message or settled, "a message that was sent is rendered in another way")
 
 
+def newest_stays_after_a_rewind(step: Step) -> None:
+    """The newest message that a rewind leaves stands in the window, not in a record alone."""
+    if not step.events or not isinstance(step.events[-1], ConversationRewound):
+        return
+    after = step.after
+    left = (n for n in range(after.message_version, 0, -1) if not covers(after.removed, n))
+    newest = next(left, 0)
+    in_window = {m.number for m in after.window}
+    _require(not newest or newest in in_window, f"message {newest}, the newest that a rewind left, is in a record alone")
+
+
 def rules_are_as_said(state: Conversation, rendered: Sequence[RenderedMessage]) -> None:
     """The newest record has a line for each rule that is shown, and none for those that the window says anyway."""
     inside = {m.number for m in state.window}

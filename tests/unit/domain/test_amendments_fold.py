@@ -268,6 +268,7 @@ def checked(seed: int, profile: ProfileName) -> None:
         invariants.order_is_fixed(step.after, rendered)
         invariants.prefix_is_stable(step, before, rendered)
         invariants.rules_are_as_said(step.after, rendered)
+        invariants.newest_stays_after_a_rewind(step)
     middle = len(chat.log) // 2
     halves = fold(chat.log[middle:], fold(chat.log[:middle], originals=chat.originals), originals=chat.originals)
     assert fold(chat.log, originals=chat.originals) == chat.state == halves
@@ -431,6 +432,22 @@ def test_a_rewind_behind_a_record_revokes_it_and_brings_back_what_stays():
     assert chat.after(RewindConversation(50)) == []
     chat.after(RewindConversation(0))
     assert chat.numbers() == []
+
+
+def test_a_rewind_to_the_end_of_a_record_brings_its_messages_back():
+    """The question that is to be answered again stands in its own words, whatever was removed before."""
+    chat = full_chat()
+    record_id = chat.compressed()
+    end = chat.state.records[0].covered[-1].last
+
+    kept = full_chat()
+    kept.compressed()
+    kept.after(RewindConversation(end + 1))
+    chat.after(RewindConversation(end))
+
+    assert kept.numbers() == [end + 1] and not kept.state.revoked
+    assert chat.numbers() == [*range(1, end + 1)]
+    assert [r.id for r in chat.state.revoked] == [record_id]
 
 
 def test_no_conversation_is_rewound_to_what_it_has_not_reached():

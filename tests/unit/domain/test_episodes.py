@@ -311,10 +311,10 @@ def test_a_revoked_range_of_few_messages_is_made_anew_at_once():
 def test_the_newest_that_stays_is_shown_at_length_after_a_rewind():
     """Later episodes are gone, and nothing else speaks of the last topic."""
     chat = with_episodes(3)
-    chat.take(RewindConversation(16))
+    chat.take(RewindConversation(17))
 
     assert chat.shown == [((1, 8), "short"), ((9, 16), "long")]
-    assert not chat.state.window
+    assert [m.number for m in chat.state.window] == [17]
 
 
 def test_a_pin_stays_outside_every_episode_and_in_the_window_when_it_is_unpinned():
