@@ -16,6 +16,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from abridged.eventlog.errors import (
@@ -54,6 +55,7 @@ from abridged.service.domain.commands import (
     CountedMessage,
     EraseConversation,
     ForkConversation,
+    RedactMessages,
     UnarchiveConversation,
 )
 from abridged.service.domain.conversation import Conversation, holdings
@@ -87,6 +89,15 @@ OfFigures = EraseConversation | ArchiveConversation | UnarchiveConversation | Co
 
 OnLoaded = Callable[[StreamId, Conversation], None]
 """Called on the event loop with a state that was read from the log, or brought up to it."""
+
+
+class _Fork(NamedTuple):
+    """A fork as it stands, the events that began it, and the conversation whose messages it goes on with: the fork
+    itself if it was there already."""
+
+    parent: StreamId
+    state: Conversation
+    events: list[Event]
 
 
 class Conversations:
@@ -255,41 +266,60 @@ class Conversations:
         Return its state and its events, none if it is there already. Raises ConversationNotFound, ConversationExists,
         WrongMessageVersion, VersionNotReached, what the decision raises, or an EventLogError.
         """
-        now = await self.state(key)
         fork = StreamId(key.namespace, fork_id)
         queue = self._queue(fork)
         async with queue.turn:
             await queue.settled()
-            existing = await self._current(fork)
-            require_content(existing)
-            if existing.is_open:
-                if not _is_fork(existing, now, to):
-                    raise ConversationExists(fork_id)
-                await self._confirm()
-                return existing, []
-            require_version(now, expected_version)
-            if to is not None and to > now.message_version:
-                raise VersionNotReached(wanted=to, actual=now.message_version)
-            stands = to is None or (to == now.message_version and not covers(now.removed, to))
-            then = now if to is None or stands else await self.log.as_of(key, now, to)
-            in_use = {record.id for record in then.records}
-            revoked = tuple(record.id for record in now.revoked if record.id in in_use)
-            redacted = _redacted_since(then, now)
-            command = ForkConversation(fork_id, now.settings, revoked, redacted)
-            originals = await self._needed(StreamId(key.namespace, then.id), then, command)
-            events = await self._decided(key, then, command, originals)
-            parent = StreamId(key.namespace, then.id)
-            # Whoever erases the parent looks for forks in its turn: that one finds this fork, or this one the erasure.
-            parents = self._queue(parent)
-            async with parents.turn:
-                require_content(await self.log.outline(parent))
-                try:
-                    after, _ = await self._commit(fork, queue, then, events, _NOTHING_SENT, originals)
-                except (WrongExpectedVersion, KnownEvents) as error:
-                    raise ConversationExists(fork_id) from error
-            # Another sidecar may have erased it meanwhile; it finds this fork then, and erases it too.
-            require_content(await self.log.outline(parent))
-        return after, events
+            begun = None
+            while begun is None:
+                begun = await self._begun(key, fork, to, expected_version)
+        # Another sidecar may have erased or redacted the parent meanwhile: it finds this fork then, or this one that.
+        parent = await self._content(begun.parent)
+        if late := _redacted_since(begun.state, parent):
+            state, redacted = await self.execute(fork, lambda _: RedactMessages(late))
+            return state, [*begun.events, *redacted]
+        return begun.state, begun.events
+
+    async def _begun(self, key: StreamId, fork: StreamId, to: int | None, expected_version: int | None) -> _Fork | None:
+        """Begin the fork, whose turn it is; None if its parent was redacted while the fork was made."""
+        now = await self.state(key)
+        existing = await self._current(fork)
+        require_content(existing)
+        if existing.is_open:
+            if not _is_fork(existing, now, to):
+                raise ConversationExists(fork.name)
+            await self._confirm()
+            return _Fork(fork, existing, [])
+        require_version(now, expected_version)
+        if to is not None and to > now.message_version:
+            raise VersionNotReached(wanted=to, actual=now.message_version)
+        stands = to is None or (to == now.message_version and not covers(now.removed, to))
+        then = now if to is None or stands else await self.log.as_of(key, now, to)
+        parent = StreamId(key.namespace, then.id)
+        before = await self._content(parent)
+        in_use = {record.id for record in then.records}
+        revoked = tuple(record.id for record in now.revoked if record.id in in_use)
+        redacted = tuple(sorted({*_redacted_since(then, now), *_redacted_since(then, before)}))
+        command = ForkConversation(fork.name, now.settings, revoked, redacted)
+        originals = await self._needed(parent, then, command)
+        events = await self._decided(key, then, command, originals)
+        # Whoever erases or redacts the parent looks for forks in its turn: that one finds this fork, or this one that.
+        parents = self._queue(parent)
+        async with parents.turn:
+            if (await self._content(parent)).redaction != before.redaction:
+                return None
+            try:
+                after, _ = await self._commit(fork, self._queue(fork), then, events, _NOTHING_SENT, originals)
+            except (WrongExpectedVersion, KnownEvents) as error:
+                raise ConversationExists(fork.name) from error
+        return _Fork(parent, after, events)
+
+    async def _content(self, key: StreamId) -> Conversation:
+        """The conversation as it is. Raises ConversationIsErased or ConversationIsArchived."""
+        require_content(await self.log.outline(key))
+        state = await self._current(key)
+        require_content(state)
+        return state
 
     def may_prepare(self, state: Conversation) -> bool:
         """Return whether the ratio of the conversation allows a preparation; see `service.domain.preparation`."""

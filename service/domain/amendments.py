@@ -56,7 +56,7 @@ from abridged.service.domain.ledger import LedgerFinds
 from abridged.service.domain.message import Role
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.ranges import common, covers, merged, ranges_of, without
-from abridged.service.domain.record import MessageRange, SummaryRecord
+from abridged.service.domain.record import MessageRange
 from abridged.service.domain.rules import FoundRule, RevokedRule, RuleFinds
 from abridged.service.domain.rules_found import known_rules
 from abridged.service.domain.triggers import cancelled

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
 from google.protobuf.message import Message as Proto
 
 from abridged.client import AsyncConversations
+from abridged.eventlog.event import StreamId
 from abridged.service.cli.main import main
+from abridged.service.conversations.conversation_log import ConversationLog
+from abridged.service.conversations.redactions import Redacted, Redactions
 from abridged.v1 import conversation_pb2 as conversation
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2 as log_api
 from abridged.v1 import message_pb2, summary_pb2
+from tests.support.below_grpc import below_grpc
+from tests.support.event_logs import Clock
 from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
 from tests.support.searching import WORDS, searched
@@ -354,6 +361,39 @@ async def test_shared_messages_are_redacted_where_they_are_and_in_every_fork(tmp
     verified(tmp_path)
     async with sidecar(tmp_path, WORDS) as s:
         assert (await s.chat("c4").state()).message_version == 45
+
+
+class Overtaken:
+    """A log of conversations whose read of an earlier state answers behind a redaction."""
+
+    def __init__(self, log: ConversationLog, redact: Callable[[], Coroutine[Any, Any, Redacted]]) -> None:
+        self._log, self._redact = log, redact
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    async def as_of(self, *arguments: Any) -> Any:
+        """Read the state, then redact it."""
+        then = await self._log.as_of(*arguments)
+        await self._redact()
+        return then
+
+
+async def test_a_fork_that_a_redaction_overtakes_has_the_texts_no_more(tmp_path):
+    """The fork is made of a state that was read before; the redaction finds no fork yet."""
+    async with below_grpc(tmp_path, {}, now_us=Clock()) as s:
+        messages = [canary(number) if number in SAID else said(number) for number in range(1, 46)]
+        await s.conversations.AppendMessages(api.AppendMessagesRequest(conversation_id="c1", messages=messages))
+        core, key = s.core, StreamId("default", "c1")
+        redactions = Redactions(core.conversations, core.table, core.purges)
+        log = Overtaken(core.conversations.log, partial(redactions.of, key, SAID, forks=True, dry_run=False))
+        core.conversations.log = cast("ConversationLog", log)
+
+        await core.conversations.fork(key, "c2", to=44)
+
+        state = await core.conversations.state(StreamId("default", "c2"))
+        assert state.message_version == 44
+        assert CANARY not in repr(state.window)
 
 
 @pytest.mark.parametrize("to", [20, 44])

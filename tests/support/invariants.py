@@ -269,7 +269,9 @@ def newest_stays_after_a_rewind(step: Step) -> None:
     left = (n for n in range(after.message_version, 0, -1) if not covers(after.removed, n))
     newest = next(left, 0)
     in_window = {m.number for m in after.window}
-    _require(not newest or newest in in_window, f"message {newest}, the newest that a rewind left, is in a record alone")
+    _require(
+        not newest or newest in in_window, f"message {newest}, the newest that a rewind left, is in a record alone"
+    )
 
 
 def rules_are_as_said(state: Conversation, rendered: Sequence[RenderedMessage]) -> None:
