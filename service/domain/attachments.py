@@ -11,10 +11,14 @@ import binascii
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from abridged.service.domain.message import Attachment, Message, Role
+
+IMAGE_TOKENS: Final = 1_000
+"""The tokens of an image without a count of its caller's. APIs count by its size, which few URIs tell: one of 1,000 by
+1,000 pixels takes 765 at OpenAI's and 1,334 at Anthropic's, by their guides to vision."""
 
 _DATA = "data:"
 
@@ -125,6 +129,17 @@ def ollama_part(attachment: Attachment, role: Role) -> str | Omission:
     return content.data if content.media_type in _OLLAMA_IMAGES else Omission.MEDIA_TYPE
 
 
+def fixed_tokens(attachment: Attachment) -> int:
+    """The tokens of an attachment beside its text: its caller's count, or else IMAGE_TOKENS for an image."""
+    return attachment.token_count or IMAGE_TOKENS * (_media_type(attachment) in _IMAGES)
+
+
+def sent_text(attachment: Attachment) -> str:
+    """The text of an attachment without a count of its caller's; empty unless it is plain text in a `data:` URI."""
+    is_text = not attachment.token_count and is_data(attachment.uri) and _media_type(attachment) == _PLAIN_TEXT
+    return text_of(attachment.uri) if is_text else ""
+
+
 def described(attachment: Attachment) -> str:
     """A text in place of an attachment; its data is not text."""
     uri, media_type = attachment.uri, attachment.media_type
@@ -153,12 +168,15 @@ def _content(attachment: Attachment, *, schemes: Iterable[str]) -> _Content | Om
     uri = attachment.uri
     if is_data(uri):
         data = _data(uri)
-        media_type = _essence(attachment.media_type) or _data_type(uri)
-        return _Content(media_type, attachment.name, data=data) if data else Omission.URI
+        return _Content(_media_type(attachment), attachment.name, data=data) if data else Omission.URI
     if uri.partition("://")[0].lower() not in schemes:
         return Omission.URI
     media_type = _essence(attachment.media_type)
     return _Content(media_type, attachment.name, url=uri) if media_type else Omission.MEDIA_TYPE
+
+
+def _media_type(attachment: Attachment) -> str:
+    return _essence(attachment.media_type) or (_data_type(attachment.uri) if is_data(attachment.uri) else "")
 
 
 def _data_type(uri: str) -> str:

@@ -13,9 +13,8 @@ from typing import Final
 
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.ledger import NUMBERS_MAX, Ledger, LedgerEntry, Replaced, Use
-from abridged.service.domain.message import Message, Role
+from abridged.service.domain.message import Message, Role, sent_content
 from abridged.service.domain.standing_values import StandingValues, Stated, Told, shape_of, told_by
-from abridged.service.text.envelope import unwrap_envelope
 from abridged.service.text.identifiers import MEASURED, SERIES_MIN, IdentifierKind, serial
 from abridged.service.text.mentions import Mention, mentions
 from abridged.service.text.rows import column_of, row_of
@@ -239,7 +238,7 @@ def _is_worth_a_place(mention: Mention) -> bool:
 
 def _texts(message: Message) -> Iterator[tuple[str, Use]]:
     if message.role in _SAID:
-        yield unwrap_envelope(message.content), _SAID[message.role]
+        yield sent_content(message), _SAID[message.role]
     for call in message.tool_calls:
         yield call.arguments, Use.CALL
 

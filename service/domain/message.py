@@ -8,6 +8,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
+from abridged.service.text.envelope import unwrap_envelope
+
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -31,8 +33,8 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file or a link beside the text, or the data itself in a `data:` URI. `token_count` is the caller's; 0 if
-    unknown."""
+    """A file or a link beside the text, or the data itself in a `data:` URI. `token_count` is the caller's; 0 to
+    have it estimated."""
 
     uri: str
     media_type: str = ""
@@ -82,3 +84,8 @@ class Message(NamedTuple):
     flows: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     extra_json: str = ""
+
+
+def sent_content(message: Message) -> str:
+    """The text of a message as it is sent to a model: of a tool's result without its signed envelope."""
+    return unwrap_envelope(message.content) if message.role is Role.TOOL else message.content

@@ -11,18 +11,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from abridged.service.domain.attachments import fixed_tokens, sent_text
 from abridged.service.domain.conversation import Conversation, ShownRecord
 from abridged.service.domain.errors import WindowTooLarge
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.ledger import NO_LEDGER, Ledger, ledger_lines
-from abridged.service.domain.message import Message, Role
+from abridged.service.domain.message import Message, Role, sent_content
 from abridged.service.domain.policy import SummaryRole
 from abridged.service.domain.quoting import noted, quoted
 from abridged.service.domain.record import SummaryRecord
 from abridged.service.domain.rules import NO_RULES, Rules, Surroundings, rule_lines
 from abridged.service.domain.tokens import TokenSource, calibrated_tokens
 from abridged.service.domain.window import NO_OPEN_CALLS, OpenCalls, ToolPairs, tool_pairs
-from abridged.service.text.envelope import unwrap_envelope
 
 CLIPPED_CHARS_MIN = 64
 """Fewest characters that an excerpt keeps of a message, from both ends."""
@@ -180,7 +180,7 @@ def _order(messages: Iterable[MessageAppended], before: OpenCalls) -> tuple[Send
 def rendered(appended: MessageAppended, quoted: tuple[int, ...] | None, factor: float) -> RenderedMessage:
     """A message of the window as it is sent; `quoted` is its entry in SendingOrder."""
     message = appended.message
-    content = unwrap_envelope(message.content)
+    content = sent_content(message)
     if content is not message.content:
         message = message._replace(content=content)
     if quoted is not None:
@@ -301,9 +301,10 @@ def _clippable_tokens(m: RenderedMessage) -> int:
     message = m.message
     if m.tag or message.role is Role.SYSTEM or len(message.content) <= 2 * CLIPPED_CHARS_MIN:
         return 0
-    calls = sum(len(call.name) + len(call.arguments) for call in message.tool_calls)
-    tokens = max(0, m.tokens - sum(a.token_count for a in message.attachments))
-    return tokens * len(message.content) // (len(message.content) + calls)
+    others = sum(len(call.name) + len(call.arguments) for call in message.tool_calls)
+    others += sum(len(sent_text(attachment)) for attachment in message.attachments)
+    tokens = max(0, m.tokens - sum(map(fixed_tokens, message.attachments)))
+    return tokens * len(message.content) // (len(message.content) + others)
 
 
 def _excerpt(m: RenderedMessage, text_tokens: int, *, keep_tokens: int, count: Callable[[str], int]) -> RenderedMessage:

@@ -11,10 +11,9 @@ from typing import Any, Final, NamedTuple
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.ledger import Replaced
-from abridged.service.domain.message import Role
+from abridged.service.domain.message import Role, sent_content
 from abridged.service.domain.rules import RULES_MAX, FoundRule, RevokedRule, Rule, RuleName, Rules
 from abridged.service.text.ending import lifted_rule, renewed_rule
-from abridged.service.text.envelope import unwrap_envelope
 from abridged.service.text.naming import Names
 from abridged.service.text.standing import Statement, statements, words_of_rule
 
@@ -117,5 +116,5 @@ def _said(messages: Sequence[MessageAppended], rules: Rules) -> Iterator[tuple[M
         return
     for m in messages:
         if m.message.role is Role.USER:
-            for said in statements(unwrap_envelope(m.message.content)):
+            for said in statements(sent_content(m.message)):
                 yield m, said

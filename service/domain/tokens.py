@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
-from abridged.service.domain.message import Message
+from abridged.service.domain.attachments import fixed_tokens, sent_text
+from abridged.service.domain.message import Message, sent_content
 from abridged.service.domain.message_form import extra_text
-from abridged.service.text.envelope import unwrap_envelope
 
 MESSAGE_OVERHEAD_TOKENS: Final = 4
 """Frame of one message in the chat templates in use: start mark, role, line end, end mark (ChatML, Llama 3, Gemma)."""
@@ -114,7 +114,7 @@ def tokens_of_messages(messages: Sequence[Message], counter: TokenCounter, *, mo
 
 def _add_texts(message: Message, texts: list[str]) -> None:
     """Add the texts of a message that are sent."""
-    texts.append(unwrap_envelope(message.content))
+    texts.append(sent_content(message))
     if message.name:
         texts.append(message.name)
     for call in message.tool_calls:
@@ -123,6 +123,8 @@ def _add_texts(message: Message, texts: list[str]) -> None:
         texts.append(message.tool_call_id)
     if message.extra_json:
         texts.append(extra_text(message))
+    if message.attachments:
+        texts += filter(None, map(sent_text, message.attachments))
 
 
 def _frame_tokens(message: Message) -> int:
@@ -133,7 +135,7 @@ def _frame_tokens(message: Message) -> int:
     if message.tool_calls:
         tokens += TOOL_CALL_OVERHEAD_TOKENS * len(message.tool_calls)
     if message.attachments:
-        tokens += sum(attachment.token_count for attachment in message.attachments)
+        tokens += sum(map(fixed_tokens, message.attachments))
     return tokens
 
 

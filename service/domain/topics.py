@@ -14,8 +14,7 @@ from itertools import pairwise
 from statistics import fmean, pstdev
 from typing import Final
 
-from abridged.service.domain.message import Message, Role
-from abridged.service.text.envelope import unwrap_envelope
+from abridged.service.domain.message import Message, Role, sent_content
 from abridged.service.text.words import word_keys
 
 CHARS_READ: Final = 2_000
@@ -60,7 +59,7 @@ def _keys(message: Message) -> frozenset[str]:
     """The words that a message is about; results of tools are about whatever the tool printed."""
     if message.role is Role.TOOL:
         return frozenset()
-    return word_keys(unwrap_envelope(message.content)[:CHARS_READ])
+    return word_keys(sent_content(message)[:CHARS_READ])
 
 
 def _similarity(before: Sequence[frozenset[str]], after: Sequence[frozenset[str]]) -> float:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.events import MessageAppended
 from abridged.service.domain.ledger import Use, ledger_lines
-from abridged.service.domain.message import Role
+from abridged.service.domain.message import Role, sent_content
 from abridged.service.domain.quoting import quoted
 from abridged.service.domain.ranges import covers, partitioned, ranges_of, without
 from abridged.service.domain.receipt import (
@@ -29,7 +29,6 @@ from abridged.service.domain.receipt import (
 )
 from abridged.service.domain.record import statements_of
 from abridged.service.domain.render import said_text
-from abridged.service.text.envelope import unwrap_envelope
 from abridged.service.text.naming import Names
 
 _USES: Final = tuple(Use)
@@ -129,7 +128,7 @@ def _newest(after: Conversation) -> Iterator[MessageAppended]:
 
 def _texts(messages: Iterable[MessageAppended]) -> Iterator[str]:
     for m in messages:
-        yield unwrap_envelope(m.message.content)
+        yield sent_content(m.message)
         yield from (call.arguments for call in m.message.tool_calls)
 
 

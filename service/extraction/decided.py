@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from abridged.service.domain.events import MessageAppended
-from abridged.service.domain.message import Role
+from abridged.service.domain.message import Role, sent_content
 from abridged.service.domain.receipt import Decided
 from abridged.service.extraction.cues import is_decision, is_promise, stands_alone
-from abridged.service.text.envelope import unwrap_envelope
 from abridged.service.text.markup import strip_marks
 from abridged.service.text.secrets import mask_secrets
 from abridged.service.text.sentences import sentences
@@ -24,7 +23,7 @@ def decided_in(messages: Iterable[MessageAppended]) -> Iterator[Decided]:
     A model's next step settles nothing.
     """
     for m in messages:
-        text = unwrap_envelope(m.message.content)
+        text = sent_content(m.message)
         if m.message.role is Role.TOOL or text.lstrip()[:1] in ("{", "[") or len(text) > SPOKEN_CHARS_MAX:
             continue
         by_model = m.message.role is Role.ASSISTANT

@@ -18,13 +18,12 @@ from dataclasses import dataclass
 from operator import mul
 from typing import Final
 
-from abridged.service.domain.message import Message, Role
+from abridged.service.domain.message import Message, Role, sent_content
 from abridged.service.domain.quoting import FRAMES
 from abridged.service.domain.record import SummaryRecord, narrative_of
 from abridged.service.extraction.cues import asks, has_value, is_courtesy, is_wish
 from abridged.service.grounding.claims import texts_of
 from abridged.service.grounding.draft import echoes_instructions, is_placeholder
-from abridged.service.text.envelope import unwrap_envelope
 from abridged.service.text.markup import leftover_markup, strip_chat_markup, strip_marks
 from abridged.service.text.secrets import contains_secret, mask_secrets
 from abridged.service.text.sentences import Terms, clipped, is_broken, is_label, sentences, terms_of
@@ -207,7 +206,7 @@ def _uncapitalized(cited: Sequence[tuple[int, int, str]], speakers: Sequence[str
 
 
 def _spoken_text(message: Message) -> str:
-    content = unwrap_envelope(message.content)
+    content = sent_content(message)
     return _clean(strip_chat_markup(content) if message.role is Role.ASSISTANT else content)
 
 

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from abridged.service.domain.message import Message
-from abridged.service.text.envelope import unwrap_envelope
+from abridged.service.domain.message import Message, sent_content
 from abridged.service.text.identifiers import MONTHS, Identifier, IdentifierKind, identifiers, numerals
 
 LOOKUPS_MAX: Final = 500
@@ -85,7 +84,7 @@ def evidence_with(found: Iterable[Identifier], text: str) -> Evidence:
 def texts_of(message: Message) -> tuple[str, ...]:
     """Every text of a message that a summary may draw on: content, names, and arguments of tool calls."""
     calls = (text for call in message.tool_calls for text in (call.name, call.arguments))
-    return (unwrap_envelope(message.content), message.name, *calls)
+    return (sent_content(message), message.name, *calls)
 
 
 def unsupported(text: str, evidence: Evidence) -> tuple[Identifier, ...]:

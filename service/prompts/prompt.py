@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 
 from abridged.service.domain.attachments import described
 from abridged.service.domain.errors import InvalidPolicy
-from abridged.service.domain.message import Message, Role
+from abridged.service.domain.message import Message, Role, sent_content
 from abridged.service.domain.policy import ToolOutput
 from abridged.service.domain.quoting import attribute, noted, quoted
 from abridged.service.domain.record import SummaryRecord
 from abridged.service.domain.render import summary_text
-from abridged.service.text.envelope import unwrap_envelope
 
 SEPARATOR = "--- user ---"
 _PLACEHOLDER = re.compile(r"\{\{\s*([a-z_]+)\s*\}\}")
@@ -234,7 +233,7 @@ def transcript_entry(
     attributes = f"{number} {message.role.value}"
     if message.name:
         attributes += f' "{attribute(message.name)}"'
-    content = unwrap_envelope(message.content)
+    content = sent_content(message)
     if message.role is Role.TOOL:
         content = _tool_output(content, tool_output, cap_tokens, count)
     parts = [content.strip()] if content.strip() else []

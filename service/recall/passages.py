@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from abridged.service.domain.message import Message
+from abridged.service.domain.message import Message, sent_content
 from abridged.service.domain.record import SummaryRecord
-from abridged.service.text.envelope import unwrap_envelope
 
 PIECE_CHARS = 1_200
 """Characters of a piece: about 300 tokens. The vector of a longer text says less of each of its parts."""
@@ -33,7 +32,7 @@ _CUT = "…"
 def text_of_message(message: Message) -> str:
     """Return the message's text: its content without its envelope, then its calls with their arguments."""
     calls = (f"{call.name} {call.arguments}" for call in message.tool_calls)
-    return "\n".join(part for part in (unwrap_envelope(message.content), *calls) if part)
+    return "\n".join(part for part in (sent_content(message), *calls) if part)
 
 
 def text_of_record(record: SummaryRecord) -> str:

@@ -44,8 +44,8 @@ _NUMBER_WORDS: Final = re.compile(
     r"[一二三四五六七八九十百千万两〇零]{1,6}[元块円圆人名度点个個日号天周月年件台]|[一二三四五六七八九十百千万两]{2,6}"
 )
 _EDGES: Final = ".,:;!?()'\u2019\u2026~=&"
-_OPENING: Final = re.compile(rf"[{_EDGES}]*(?:\*{{1,3}}(?=\w))?")
-_CLOSING: Final = re.compile(r"(?:(?<=[\w.,:;!?)%])\*{1,3})?$")
+_OPENING: Final = re.compile(rf"\A[{_EDGES}]*(?:\*{{1,3}}(?=\w))?")
+_CLOSING: Final = re.compile(r"(?<=[\w.,:;!?)%])\*{1,3}\Z")
 """The punctuation before a chunk, and the asterisks behind it, of emphasis."""
 
 _CAPITALS: Final = re.compile(r"[A-Z]{1,5}(?:/[A-Z]{1,3})?")
@@ -138,9 +138,8 @@ def _chunk(match: re.Match[str]) -> _Chunk:
     if match["code"] is not None:
         return _Chunk(match["code"], match.start("code"), match.end("code"), goes_on=False, is_code=True)
     raw = match[0]
-    left = raw[_OPENING.match(raw).end() :]
-    closed = left.rstrip(_EDGES)
-    right = closed[: len(closed) - len(_CLOSING.search(closed)[0])].rstrip(_EDGES) or left[:1]
+    left = _OPENING.sub("", raw)
+    right = _CLOSING.sub("", left.rstrip(_EDGES)).rstrip(_EDGES) or left[:1]
     if right.count("(") > right.count(")") and left[len(right) : len(right) + 1] == ")":
         right += ")"
     start = match.start() + len(raw) - len(left)

@@ -235,6 +235,14 @@ def test_signed_envelopes_are_unwrapped_in_the_window_and_kept_in_the_original()
     assert rendered_originals(spoken(messages), 1.0)[1].message.content == envelope
 
 
+@pytest.mark.parametrize("role", [Role.USER, Role.ASSISTANT])
+def test_what_people_and_models_say_is_no_envelope(role):
+    """Such JSON is theirs, word for word."""
+    webhook = '{"payload": {"result": "paid", "webhook": "whk_1"}, "sig": "sha256=ab12"}'
+
+    assert [m.content for m in shown([said(1)._replace(role=role, content=webhook)])] == [webhook]
+
+
 def test_rendered_tokens_are_corrected_like_the_windows():
     """Estimates by the factor, other counts not."""
     events = [appended(1, 10, source=TokenSource.ESTIMATE), appended(2, 10)]

@@ -61,10 +61,12 @@ def test_a_value_of_another_thing_supersedes_none(key, kind, words):
 def test_a_sentence_that_gives_another_value_speaks_for_it(changing, telling):
     """Other words, or none, leave the decision to the sentence."""
     made = standing(("14:20", IdentifierKind.TIME, frozenset({"review"})))
-    told = [told_by(sentence) for sentence in (changing, telling)]
+    odds = [told.change for sentence in (changing, telling) if (told := told_by(sentence))]
 
-    assert told[0].change > 0 > told[1].change
-    values = [stated("16:45", IdentifierKind.TIME, frozenset({"course"}), told=Told(odds, 0.0)) for odds in (3.0, -3.0)]
+    assert odds[0] > 0 > odds[1]
+    values = [
+        stated("16:45", IdentifierKind.TIME, frozenset({"course"}), told=Told(change, 0.0)) for change in (3.0, -3.0)
+    ]
     assert [made.superseded_by(value) for value in values] == ["14:20", ""]
 
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from abridged.service.domain.attachments import IMAGE_TOKENS
 from abridged.service.domain.message import Attachment, Message, Role, ToolCall
 from abridged.service.domain.tokens import (
     CALIBRATION_TOKENS_MIN,
@@ -87,10 +88,31 @@ def test_tool_calls_and_results_count_what_is_rendered() -> None:
 
 
 def test_attachments_count_what_the_caller_says() -> None:
-    """Only the caller knows an image's cost."""
+    """The caller knows what the model counts."""
     message = Message("m", Role.USER, attachments=(Attachment("a", token_count=85), Attachment("b", token_count=170)))
 
     assert message_tokens(message, WORDS, model="words-1").tokens == MESSAGE_OVERHEAD_TOKENS + 255
+
+
+@pytest.mark.parametrize(
+    ("uri", "media_type", "tokens"),
+    [
+        ("https://example.org/a", "image/png", IMAGE_TOKENS),
+        ("data:image/jpeg;base64,AAAA", "", IMAGE_TOKENS),
+        ("data:text/plain,one%20two%20three", "", 3),
+        ("data:;base64,b25lIHR3bw==", "text/plain; charset=utf-8", 2),
+        ("https://example.org/a.txt", "text/plain", 0),
+        ("data:application/pdf;base64,AAAA", "", 0),
+        ("data:text/plain;base64,/w==", "", 0),
+    ],
+)
+def test_an_attachment_that_nobody_counted_is_estimated(uri: str, media_type: str, tokens: int) -> None:
+    """Text in the URI is sent as text, and an image is worth a thousand words; nothing else is known of a file."""
+    message = Message("m", Role.USER, attachments=(Attachment(uri, media_type),))
+    counted = Message("m", Role.USER, attachments=(Attachment(uri, media_type, 85),))
+
+    assert message_tokens(message, WORDS, model="words-1").tokens == MESSAGE_OVERHEAD_TOKENS + tokens
+    assert message_tokens(counted, WORDS, model="words-1").tokens == MESSAGE_OVERHEAD_TOKENS + 85
 
 
 @pytest.mark.parametrize("trusted", [0, 7, 9_000])

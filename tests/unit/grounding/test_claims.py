@@ -114,13 +114,12 @@ def test_survival_is_the_part_of_the_identifiers_that_is_left() -> None:
 
 
 def test_all_texts_of_a_message_are_evidence() -> None:
-    """Names, tool names and arguments are said in the conversation too; envelopes count by their result."""
-    message = Message(
-        "m", Role.ASSISTANT, '{"payload": {"result": "R2D2"}, "sig": "S1G2"}', name="agent_7",
-        tool_calls=(ToolCall("c", "find_order", '{"id": "W99"}'),),
-    )  # fmt: skip
+    """Names, tool names and arguments are said in the conversation too; a tool's envelope counts by its result."""
+    call = ToolCall("c", "find_order", '{"id": "W99"}')
+    result = '{"payload": {"result": "R2D2"}, "sig": "S1G2"}'
+    messages = Message("m", Role.ASSISTANT, name="agent_7", tool_calls=(call,)), Message("n", Role.TOOL, result)
 
-    evidence = evidence_of(texts_of(message))
+    evidence = evidence_of(text for message in messages for text in texts_of(message))
 
     assert unsupported("R2D2 agent_7 find_order W99", evidence) == ()
     assert unsupported("S1G2", evidence) != ()
