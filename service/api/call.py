@@ -61,8 +61,9 @@ class StreamingCall(Call, Protocol):
         """The stream of its requests."""
         ...
 
-    async def read_next(self) -> tuple[Any, int] | None:
-        """Wait for one more request, as `read`; None when no more come."""
+    async def read_next(self) -> tuple[Any, int] | Exception | None:
+        """Wait for one more request; None when no more come. The error is that of a request which has come whole and
+        cannot be read: others may follow it. What is raised ends the stream."""
         ...
 
     def handled(self, request: Any) -> AsyncGenerator[Any, None]:

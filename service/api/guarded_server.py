@@ -22,7 +22,7 @@ from google.rpc.status_pb2 import Status
 from grpc_status import rpc_status
 
 from abridged.service.api.call import Refused
-from abridged.service.api.errors import InvalidRequest
+from abridged.service.api.errors import EdgeError, InvalidRequest
 from abridged.service.api.methods import UNKNOWN, Method
 from abridged.service.api.pipeline import Pipeline
 from abridged.service.api.request_reader import RequestReader
@@ -61,7 +61,9 @@ class GuardedServer:
     def _guarded(self, name: str, handler: _Handler) -> _Handler:
         method = Method.named(name, takes_stream=handler.request_streaming)
         reader = RequestReader(handler.request_deserializer, self._validation, self._request_bytes_max)
-        read = reader if method.takes_stream and not method.is_ours else reader.sized
+        read: Callable[[bytes], Any] = reader.sized
+        if method.takes_stream:
+            read = _sized_or_error(reader) if method.is_ours else reader
         if handler.response_streaming:
             # gRPC's own health service writes messages by itself.
             serialize = None if method.is_ours else handler.response_serializer
@@ -126,7 +128,7 @@ class _GrpcCall:
             raise InvalidRequest((("", "no request came"),))
         return received  # type: ignore[no-any-return]  # what `RequestReader.sized` returned
 
-    async def read_next(self) -> tuple[Any, int] | None:
+    async def read_next(self) -> tuple[Any, int] | Exception | None:
         received = await self._context.read()
         return None if received is grpc.aio.EOF else received
 
@@ -180,6 +182,16 @@ def _stream(pipeline: Pipeline, method: Method, handler: _Handler) -> Callable[[
         await _abort(context, status)
 
     return serve
+
+
+def _sized_or_error(reader: RequestReader) -> Callable[[bytes], tuple[Any, int] | Exception]:
+    def read(data: bytes) -> tuple[Any, int] | Exception:
+        try:
+            return reader.sized(data)
+        except (EdgeError, MemoryError) as error:  # gRPC has the message whole, so the next one can be read
+            return error
+
+    return read
 
 
 def _unread(data: bytes) -> tuple[None, int]:

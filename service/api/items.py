@@ -61,13 +61,13 @@ class Items:
         self._slow = slow
 
     async def next(self) -> _Item | None:
-        """The next request when the namespace has room for its bytes; None when no more come."""
-        try:
-            received = await self._call.read_next()
-        except Exception as error:  # noqa: BLE001 - a request that cannot be read ends with its status, not the stream
-            return _Item(None, 0, status_for(self._method, error))
+        """The next request when the namespace has room for its bytes; None when no more come. Raises what ends the
+        stream."""
+        received = await self._call.read_next()
         if received is None:
             return None
+        if isinstance(received, Exception):
+            return _Item(None, 0, status_for(self._method, received))
         request, size = received
         await self._tenant.room.hold(size)
         return _Item(request, size)

@@ -223,19 +223,27 @@ class _WebCall:
             callback(self)
 
     async def read(self) -> tuple[Any, int]:
-        received = await self.read_next()
-        if received is None:
+        data = await self._next()
+        if data is None:
             raise InvalidRequest((("", "no request came"),))
+        received = self._request(data)
         # The exchange hears that the caller has gone only after the body's end.
         await _soon(self._more(1))
         if self._unread:
             raise InvalidRequest((("", "the call takes one request"),))
         return received
 
-    async def read_next(self) -> tuple[Any, int] | None:
-        data = await (self._enveloped() if self._protocol.is_enveloped else self._whole())
-        if data is None:
-            return None
+    async def read_next(self) -> tuple[Any, int] | Exception | None:
+        data = await self._next()
+        try:
+            return None if data is None else self._request(data)
+        except (EdgeError, MemoryError) as error:  # its envelope is whole, so the next one can be read
+            return error
+
+    def _next(self) -> Awaitable[bytes | None]:
+        return self._enveloped() if self._protocol.is_enveloped else self._whole()
+
+    def _request(self, data: bytes) -> tuple[Any, int]:
         if self._served is None:
             return None, len(data)
         return self._served.reader.sized(self._protocol.codec.read(data, self._served.request))

@@ -184,6 +184,35 @@ async def test_a_stream_of_appends_comes_over_http(tmp_path: Path) -> None:
         assert (await served.chat().state()).message_version == 3
 
 
+@pytest.mark.parametrize("content_type", ["application/connect+json", "application/grpc-web+json"])
+@pytest.mark.parametrize(
+    ("broken", "code"),
+    [
+        (b"\1\0\0\0\2{}", Code.UNIMPLEMENTED),
+        (b"\2\0\0\0\2{}", Code.INVALID_ARGUMENT),
+        (b"\0\0", Code.INVALID_ARGUMENT),
+        (b"\0\0\0\0\3{}", Code.INVALID_ARGUMENT),
+        (b"\0\xff\0\0\0{}", Code.INVALID_ARGUMENT),
+    ],
+    ids=["compressed", "flag", "head", "cut off", "large"],
+)
+async def test_a_broken_envelope_ends_a_stream_of_appends(
+    tmp_path: Path, content_type: str, broken: bytes, code: int
+) -> None:
+    """The end has its status, after the results of all that came before it; a request that is whole, and no message of
+    the method, is refused alone."""
+    appended = enveloped(b'{"append":{"conversationId":"c1","messages":[{"role":"ROLE_USER","content":"a"}]}}')
+    body = enveloped(b'{"bogus":1}') + appended + broken
+    async with sidecar(tmp_path) as served, web_client(served.http_address) as client:
+        response = await client.post(f"{CHAT}/IngestMessages", content=body, headers={"content-type": content_type})
+        answer = answer_of(response, api.IngestMessagesResponse)
+
+        assert [m.WhichOneof("result") for m in answer.messages] == ["refusal", "appended"]
+        assert answer.error is not None
+        assert answer.error.code == code
+        assert (await served.chat().state()).message_version == 1
+
+
 async def test_a_person_calls_by_curl(tmp_path: Path) -> None:
     """JSON in, JSON out; a refusal has an HTTP status, and its reason can be read without a decoder."""
     async with sidecar(tmp_path) as served, web_client(served.http_address) as client:

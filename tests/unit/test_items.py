@@ -12,7 +12,7 @@ import pytest
 
 from abridged.service.api.admission import Admission, Tenant
 from abridged.service.api.drain import Drain
-from abridged.service.api.errors import ServerStopping
+from abridged.service.api.errors import InvalidRequest, ServerStopping
 from abridged.service.api.items import Items, in_order
 from abridged.service.api.methods import Method
 from abridged.service.api.slow_calls import SlowCalls
@@ -31,12 +31,14 @@ class Requests:
     metadata = MappingProxyType[str, str]({})
     requests = None
 
-    def __init__(self, count: int, *, turns_each: int = 0) -> None:
+    def __init__(self, count: int, *, turns_each: int = 0, unreadable: int = 0, broken: int = 0) -> None:
         self._count = count
         self._turns_each = turns_each
+        self._unreadable = unreadable
+        self._broken = broken
         self.read_so_far = 0
 
-    async def read_next(self) -> tuple[Any, int] | None:
+    async def read_next(self) -> tuple[Any, int] | Exception | None:
         """See StreamingCall."""
         if self.read_so_far == self._count:
             return None
@@ -44,6 +46,10 @@ class Requests:
             for _ in range(self._turns_each):
                 await asyncio.sleep(0)
         self.read_so_far += 1
+        if self.read_so_far == self._broken:
+            raise InvalidRequest((("", "broken"),))
+        if self.read_so_far == self._unreadable:
+            return InvalidRequest((("", "unreadable"),))
         return self.read_so_far, SIZE
 
     def time_remaining(self) -> float | None:
@@ -222,6 +228,25 @@ async def test_a_place_that_is_not_there_refuses_the_item_and_not_the_stream():
     first, second, third = await taking
     assert (first, third) == (1, 3)
     assert "too many calls" in second.message
+
+
+async def test_what_cannot_be_read_is_refused_and_what_cannot_be_told_apart_ends_the_stream():
+    """Behind a broken request nobody knows where the next begins: nothing more is read, and all before it is served."""
+    call = Requests(10, unreadable=2, broken=4)
+    items, _ = items_of(call)
+    found: list[Any] = []
+
+    async def all_of_them() -> None:
+        async for outcome in in_order(items, echoed, alone, window=8, stopping=asyncio.Event()):
+            found.append(outcome)  # noqa: PERF401 - it ends in an error
+
+    with pytest.raises(InvalidRequest, match="broken"):
+        await all_of_them()
+
+    first, second, third = found
+    assert (first, third) == (1, 3)
+    assert "unreadable" in second.message
+    assert call.read_so_far == 4
 
 
 async def test_a_stop_ends_the_stream_behind_the_last_result():
