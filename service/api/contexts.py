@@ -24,6 +24,7 @@ from abridged.service.conversations.conversations import Conversations
 from abridged.service.conversations.policies import Policies
 from abridged.service.domain.conversation import Conversation
 from abridged.service.domain.errors import TooLarge, WaitedPassFailed
+from abridged.service.domain.events import ErrorClass
 from abridged.service.passes.stand_ins import StandIns
 from abridged.v1 import conversation_service_pb2, error_reason_pb2
 
@@ -152,9 +153,10 @@ def _failure(error: Exception) -> _pb.ContextFailure:
 
 
 def _require_no_failure(state: Conversation, *, waited_for: str) -> None:
-    """Raise WaitedPassFailed if the pass of this turn has failed: whether before or during the wait is chance."""
+    """Raise WaitedPassFailed if the pass of this turn has failed: whether before or during the wait is chance. One that
+    was cancelled has not."""
     ended = state.passes[-1] if state.passes else None
-    if ended is None or ended.error_class is None:
+    if ended is None or ended.error_class in (None, ErrorClass.CANCELLED):
         return
     if ended.plan.pass_id == waited_for or ended.plan.message_version == state.message_version:
         raise WaitedPassFailed(ended.plan.pass_id, ended.error_class.value, ended.cause)

@@ -339,6 +339,24 @@ async def test_a_failed_pass_serves_the_originals_unless_the_caller_wants_it_to_
         assert len((await chat.context(wait_s=PATIENCE_S, abort_on_failure=True)).messages) == 15
 
 
+@pytest.mark.parametrize("end", ["close", "disable"])
+async def test_a_pass_that_is_cancelled_is_no_failure(tmp_path, end):
+    """A caller that closes the conversation, or wants no pass any more, gets its window, also if it waited."""
+    async with sidecar(tmp_path, script(tmp_path, {"hang": True})) as s:
+        chat = s.chat(policy={"abort_on_failure": True})
+        await chat.talk(14)
+        waiting = asyncio.ensure_future(chat.context(wait_s=PATIENCE_S))
+        if end == "close":
+            await s.conversations.CloseConversation(api.CloseConversationRequest(conversation_id=chat.id))
+        else:
+            await chat.update(["policy.enabled"], policy={"enabled": False})
+
+        assert [p.error_class for p in await chat.passes()] == [conversation.ERROR_CLASS_CANCELLED]
+        for view in (api.CONTEXT_VIEW_COMPACTED, api.CONTEXT_VIEW_ORIGINAL):
+            assert len((await chat.context(view=view)).messages) == 14
+        assert len((await waiting).messages) == 14
+
+
 async def test_an_overfull_window_says_why_nothing_is_done(tmp_path):
     """Disabled, pending, irreducible, not due: the reason comes with the window, in the conversation's own word."""
     async with sidecar(tmp_path, script(tmp_path, {"hang": True})) as s:
