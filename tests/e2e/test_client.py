@@ -18,10 +18,20 @@ from typing import Any
 import grpc
 import pytest
 
-from abridged.client import AsyncConversations, Conversations, Patience, SidecarError, reason, start_local
+from abridged.client import (
+    HISTORY_TOOLS,
+    AsyncConversations,
+    Conversations,
+    Patience,
+    SidecarError,
+    reason,
+    start_local,
+)
 from abridged.testing import replay
+from abridged.v1.conversation_pb2 import ConversationSettings
 from abridged.v1.conversation_service_pb2 import AppendMessagesResponse, GetConversationRequest
 from abridged.v1.conversation_service_pb2_grpc import ConversationServiceStub
+from abridged.v1.error_reason_pb2 import ERROR_REASON_SUMMARIZATION_FAILED
 from abridged.v1.message_pb2 import ROLE_USER, Message
 from tests.support.command import PROGRAM, abridged, served
 from tests.support.patience import PATIENCE_S
@@ -35,25 +45,76 @@ STUBBORN = Patience(attempts_max=1_000, pause_base_s=0.05, pause_max_s=0.1)
 
 
 def test_a_chat_goes_in_and_its_window_comes_out(tmp_path):
-    """Mappings get ids and are sent again under them; lists page by themselves."""
+    """Messages without ids get them, each append its own; lists page by themselves."""
     with served(tmp_path) as sidecar, Conversations(sidecar.address) as chats:
         chats.wait_ready(within_s=PATIENCE_S)
         appended = chats.append("chat-1", [HELLO, {"role": "assistant", "content": "Hello"}])
-        kept = Message(role=ROLE_USER, content="Again")
-        first, second = (chats.append("chat-1", [kept]) for _ in range(2))
+        yes = Message(role=ROLE_USER, content="Yes")
+        first, second = (chats.append("chat-1", [yes]) for _ in range(2))
 
         assert appended.message_version == 2
         assert all(len(message.id) == 32 for message in appended.messages)
-        assert [m.already_appended for m in (*first.messages, *second.messages)] == [False, True]
+        assert [m.already_appended for m in (*first.messages, *second.messages)] == [False, False]
+        assert yes.id == ""
         window = json.loads(chats.context("chat-1", rendering="openai").rendered_json)
         assert window["messages"][0] == HELLO
-        assert [m.number for m in chats.originals("chat-1", first=1, last=3)] == [1, 2, 3]
+        assert [m.number for m in chats.originals("chat-1", first=1, last=4)] == [1, 2, 3, 4]
         assert chats.count_tokens("", ["Good morning"]).total_tokens > 0
         forked = chats.fork("chat-1", "chat-2", to_version=1)
         chats.append("chat-1", [{"role": "assistant", "content": "Hi"}], replace_after=1)
-        assert [m.number for m in chats.context("chat-1").messages] == [1, 4]
+        assert [m.number for m in chats.context("chat-1").messages] == [1, 5]
         assert [m.number for m in chats.context("chat-2").messages] == [1]
         assert forked.conversation.forked_from == "chat-1"
+
+
+@pytest.mark.parametrize("form", ["", "openai"])
+def test_an_append_is_repeated_under_the_callers_request_id(form):
+    """A program that crashed sends its messages once more, as it has them: without ids."""
+    with start_local(command=COMMAND) as address, Conversations(address) as chats:
+        once, again = (chats.append("chat-1", [HELLO, HELLO], form=form, request_id="turn-1") for _ in range(2))
+
+        assert once.message_version == again.message_version == 2
+        assert [m.id for m in once.messages] == [m.id for m in again.messages]
+        with pytest.raises(SidecarError) as reused:
+            chats.append("chat-1", [{"role": "user", "content": "Other"}], form=form, request_id="turn-1")
+        assert reused.value.reason == "REQUEST_ID_REUSED"
+
+
+def test_an_append_returns_the_window_as_it_is_asked_for(tmp_path):
+    """Each option of the window is one of the append, too, and asks for the window by itself."""
+    script = tmp_path / "answers.json"
+    script.write_text(json.dumps({"steps": [{"text": "not JSON"}]}))
+    with start_local(command=COMMAND) as address, Conversations(address) as chats:
+        assert not chats.append("chat-1", [HELLO]).HasField("context")
+        tools = chats.append("chat-1", [HELLO], rendering="openai", with_tools=HISTORY_TOOLS).context.tools_json
+        assert tools == chats.context("chat-1", rendering="openai", with_tools=HISTORY_TOOLS).tools_json
+        assert [tool["function"]["name"] for tool in json.loads(tools)] == ["expand_history", "search_history"]
+        assert chats.append("chat-1", [HELLO], with_ledger=True).HasField("context")
+        assert chats.append("chat-1", [HELLO], cache_marks=True).HasField("context")
+        assert chats.append("chat-1", [HELLO], abort_on_failure=True).HasField("context")
+    failing = SMALL | {"summarizer.models": f"scripted:{script}", "policy.fallback": "never"}
+    with start_local(settings=failing, command=COMMAND) as address, Conversations(address) as chats:
+        long = [{"role": "user", "content": f"Order {n} is late. " * 20} for n in range(14)]
+        assert chats.append("chat-1", long, wait_s=PATIENCE_S, rendering="openai").HasField("context")
+        refused = chats.append("chat-2", long, wait_s=PATIENCE_S, abort_on_failure=True)
+        assert refused.context_failure.reason == ERROR_REASON_SUMMARIZATION_FAILED
+
+
+def test_settings_records_and_passes_are_read_and_changed_one_by_one():
+    """A title that is unset has its default back."""
+    with start_local(settings=SMALL, command=COMMAND) as address, Conversations(address) as chats:
+        chats.append("chat-1", [{"role": "user", "content": f"Order {n} is late. " * 20} for n in range(20)])
+        assert chats.wait_idle("chat-1", wait_s=PATIENCE_S)
+        titled = chats.update("chat-1", ConversationSettings(title="Orders"), ["title"], expected_version=20)
+        untitled = chats.update("chat-1", ConversationSettings(), ["title"])
+        record, made = next(chats.summaries("chat-1")), next(chats.summarizations("chat-1"))
+
+        assert [c.conversation.title for c in (titled, untitled)] == ["Orders", ""]
+        assert chats.summarization("chat-1", made.id) == made
+        found = chats.summary("chat-1", record.id, with_message_ids=True)
+        assert (found.summary, len(found.message_ids)) == (record, record.covered_message_count)
+        *_, last = chats.summarize_text("Order 7 is late. " * 200)
+        assert last.summary.text
 
 
 @dataclass
@@ -123,6 +184,15 @@ def test_conversations_are_listed_to_a_limit_and_to_the_end(tmp_path):
 
         assert {found.id for found in chats.conversations()} == names
         assert len(list(chats.conversations(limit=3))) == 3
+
+
+def test_a_listing_ends_only_where_the_sidecars_does():
+    """Pages of one message each, a thousand and more of them."""
+    with start_local(command=COMMAND) as address, Conversations(address) as chats:
+        for _ in range(3):
+            chats.append("chat-1", [{"role": "user", "content": "word " * 12}] * 400)
+
+        assert [m.number for m in chats.originals("chat-1", first=1, last=1_200, max_tokens=20)] == [*range(1, 1_201)]
 
 
 async def test_a_watch_goes_on_over_a_restart_without_a_gap(tmp_path):
@@ -490,7 +560,7 @@ async def test_the_client_of_an_event_loop_makes_the_same_calls(tmp_path):
 
     blocking, awaited = calls(Conversations), calls(AsyncConversations)
     assert set(blocking) <= set(awaited)
-    assert set(awaited) - set(blocking) == {"is_serving", "summarize_text"}
+    assert set(awaited) - set(blocking) == {"is_serving"}
     with Conversations("127.0.0.1:9") as bound:
         assert next(iter(inspect.signature(bound.search).parameters)) == "conversation_id"
         assert [*inspect.signature(bound.archive_closed).parameters] == ["closed_for_s", "dry_run"]

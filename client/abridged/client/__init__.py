@@ -12,12 +12,13 @@ messages and stubs are in `abridged.v1`.
 
 from abridged.client.aio import AsyncConversations
 from abridged.client.blocking import Conversations
-from abridged.client.calls import FORMS, RENDERINGS, SEARCH_MODES
+from abridged.client.calls import FORMS, HISTORY_TOOLS, RENDERINGS, SEARCH_MODES
 from abridged.client.errors import Patience, SidecarError, reason
 from abridged.client.local import start_local
 
 __all__ = [
     "FORMS",
+    "HISTORY_TOOLS",
     "RENDERINGS",
     "SEARCH_MODES",
     "AsyncConversations",

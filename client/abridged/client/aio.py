@@ -13,7 +13,7 @@ import grpc
 
 from abridged.client import calls
 from abridged.client.calls import Call, Listing, method_signature
-from abridged.client.connection import ADDRESS, HEALTH, OPTIONS, PAGES_MAX, SERVING, Connection, stubs
+from abridged.client.connection import ADDRESS, HEALTH, OPTIONS, SERVING, Connection, stubs
 from abridged.client.errors import DEFAULT_PATIENCE, Patience, SidecarError, error_of_refusal
 from abridged.v1.conversation_pb2 import ConversationSettings
 from abridged.v1.conversation_service_pb2 import (
@@ -74,12 +74,15 @@ class AsyncConversations(AbstractAsyncContextManager["AsyncConversations"]):
 
     append = _called(calls.append)
     context = _called(calls.context)
+    update = _called(calls.update)
     conversation = _called(calls.conversation)
     conversations = _listed(calls.conversations)
+    summary = _called(calls.summary)
     summaries = _listed(calls.summaries)
     revoked_summary_ids = _listed(calls.revoked_summary_ids)
     episodes = _listed(calls.episodes)
     rules = _listed(calls.rules)
+    summarization = _called(calls.summarization)
     summarizations = _listed(calls.summarizations)
     originals = _listed(calls.originals)
     search = _called(calls.search)
@@ -118,7 +121,8 @@ class AsyncConversations(AbstractAsyncContextManager["AsyncConversations"]):
         """Append batches to conversations by one stream; yields for each, in order, its response or its refusal.
 
         The stream takes no more of `appends` than the sidecar has room for. `settings` count for new conversations.
-        Raises SidecarError when the stream ends early: send what has no result again, with the same ids.
+        Raises SidecarError when the stream ends early: send what has no result again; messages with ids of their own
+        are appended once.
         """
 
         async def requests() -> AsyncIterator[IngestMessagesRequest]:
@@ -205,7 +209,7 @@ class AsyncConversations(AbstractAsyncContextManager["AsyncConversations"]):
 
     async def _items(self, listing: Listing[R]) -> AsyncIterator[R]:
         left = listing.limit
-        for _ in range(PAGES_MAX):
+        while True:
             page = await self._run(Call(listing.method, listing.request, lambda answer: answer))
             for item in listing.items(page):
                 yield item

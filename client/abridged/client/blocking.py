@@ -12,7 +12,7 @@ import grpc
 
 from abridged.client import calls
 from abridged.client.calls import Call, Listing, method_signature
-from abridged.client.connection import ADDRESS, HEALTH, OPTIONS, PAGES_MAX, SERVING, Connection, stubs
+from abridged.client.connection import ADDRESS, HEALTH, OPTIONS, SERVING, Connection, stubs
 from abridged.client.errors import DEFAULT_PATIENCE, Patience, SidecarError, error_of_refusal
 from abridged.v1.conversation_pb2 import ConversationSettings
 from abridged.v1.conversation_service_pb2 import (
@@ -22,6 +22,7 @@ from abridged.v1.conversation_service_pb2 import (
     WatchConversationResponse,
 )
 from abridged.v1.message_pb2 import Message
+from abridged.v1.text_service_pb2 import SummarizeTextRequest, SummarizeTextResponse
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,12 +78,15 @@ class Conversations(AbstractContextManager["Conversations"]):
 
     append = _called(calls.append)
     context = _called(calls.context)
+    update = _called(calls.update)
     conversation = _called(calls.conversation)
     conversations = _listed(calls.conversations)
+    summary = _called(calls.summary)
     summaries = _listed(calls.summaries)
     revoked_summary_ids = _listed(calls.revoked_summary_ids)
     episodes = _listed(calls.episodes)
     rules = _listed(calls.rules)
+    summarization = _called(calls.summarization)
     summarizations = _listed(calls.summarizations)
     originals = _listed(calls.originals)
     search = _called(calls.search)
@@ -116,25 +120,21 @@ class Conversations(AbstractContextManager["Conversations"]):
         """Append batches to conversations by one stream; yields for each, in order, its response or its refusal.
 
         The stream takes no more of `appends` than the sidecar has room for. `settings` count for new conversations.
-        Raises SidecarError when the stream ends early: send what has no result again, with the same ids.
+        Raises SidecarError when the stream ends early: send what has no result again; messages with ids of their own
+        are appended once.
         """
         requests = (
             IngestMessagesRequest(append=calls.append_request(conversation, messages, settings))
             for conversation, messages in appends
         )
-        call = self._stubs["ConversationService"].IngestMessages(requests, metadata=self._connection.metadata)
-        try:
-            for item in call:
-                refusal = item.refusal
-                yield (
-                    item.appended
-                    if item.HasField("appended")
-                    else error_of_refusal(refusal.code, refusal.message, refusal.details)
-                )
-        except grpc.RpcError as error:
-            raise self._connection.error(error) from error
-        finally:
-            call.cancel()
+        stub = self._stubs["ConversationService"]
+        for item in self._streamed(stub.IngestMessages(requests, metadata=self._connection.metadata)):
+            refusal = item.refusal
+            yield (
+                item.appended
+                if item.HasField("appended")
+                else error_of_refusal(refusal.code, refusal.message, refusal.details)
+            )
 
     def watch(self, conversation_id: str, *, after_version: int = 0) -> Iterator[WatchConversationResponse]:
         """Events of a conversation after a version and the progress of its passes, then live, without end.
@@ -157,6 +157,12 @@ class Conversations(AbstractContextManager["Conversations"]):
                 call.cancel()
             attempt += 1
             self._sleep(self._connection.pause_s(attempt, error))
+
+    def summarize_text(self, text: str, *, max_tokens: int = 0) -> Iterator[SummarizeTextResponse]:
+        """Progress, then the summary of a text; `max_tokens` is 0 for the sidecar's own maximum."""
+        request = SummarizeTextRequest(text=text, max_tokens=max_tokens)
+        call = self._stubs["TextService"].SummarizeText(request, metadata=self._connection.metadata)
+        yield from self._streamed(call)
 
     def wait_ready(self, *, within_s: float) -> None:
         """Wait until a sidecar answers and serves. Raises SidecarError after `within_s` seconds without one."""
@@ -189,7 +195,7 @@ class Conversations(AbstractContextManager["Conversations"]):
 
     def _items(self, listing: Listing[R]) -> Iterator[R]:
         left = listing.limit
-        for _ in range(PAGES_MAX):
+        while True:
             page = self._run(Call(listing.method, listing.request, lambda answer: answer))
             for item in listing.items(page):
                 yield item
@@ -199,3 +205,11 @@ class Conversations(AbstractContextManager["Conversations"]):
             if not page.next_page_token:
                 return
             listing.request.page_token = page.next_page_token
+
+    def _streamed(self, call: Any) -> Iterator[Any]:
+        try:
+            yield from call
+        except grpc.RpcError as error:
+            raise self._connection.error(error) from error
+        finally:
+            call.cancel()

@@ -25,6 +25,8 @@ from abridged.v1.conversation_service_pb2 import (
     Erasure,
     ForkConversationResponse,
     GetContextResponse,
+    GetSummaryResponse,
+    HistoryTool,
     PinMessagesResponse,
     RedactMessagesResponse,
     Rendering,
@@ -35,6 +37,7 @@ from abridged.v1.conversation_service_pb2 import (
     SearchMode,
     TooLargeMessage,
     UnpinMessagesResponse,
+    UpdateConversationResponse,
 )
 from abridged.v1.message_pb2 import Message, Role
 from abridged.v1.server_info_service_pb2 import GetServerInfoResponse
@@ -46,6 +49,9 @@ RENDERINGS = ("anthropic", "ollama", "openai")
 
 FORMS = ("anthropic", "openai")
 """Names of the APIs whose messages an append takes."""
+
+HISTORY_TOOLS = ("expand", "search")
+"""Names of the tools by which a model reads what has left its window."""
 
 SEARCH_MODES = ("both", "meaning", "words")
 """The ways to compare texts that a search may name."""
@@ -108,41 +114,57 @@ def append(
     expected_version: int | None = None,
     replace_after: int | None = None,
     rendering: str = "",
+    cache_marks: bool = False,
+    with_tools: Sequence[str] = (),
+    with_ledger: bool = False,
+    abort_on_failure: bool = False,
     wait_s: float = 0.0,
 ) -> Call[AppendMessagesResponse]:
     """Append messages; they are on disk when this returns.
 
     A message is the contract's, or a mapping with `role` (system, user, assistant, tool) and `content`. One without an
-    id gets one, under which it is sent again, so that a retry appends nothing twice. `settings` count if the
-    conversation is new. `rendering`, one of RENDERINGS, has the response contain the window, or say why not; `wait_s`
-    waits for a pass that is pending. `replace_after` removes the messages after this number in the same commit.
+    id gets one for this call, under which its retries send it. `request_id`, the caller's, makes the same append after
+    a crash append nothing twice. `settings` count if the conversation is new. `replace_after` removes the messages
+    after this number in the same commit.
+
+    `rendering`, or another option that `context` has, has the response contain the window, or say why not; `wait_s`
+    waits for a pass that is pending.
 
     `form`, one of FORMS, says that each message is what that API's requests have in `messages`, or what its library
-    returned; all of it is kept. `system`, Anthropic's, becomes the system prompt, in place of the one before. Messages
-    of a form have no ids: a `request_id` of the caller's makes the same append after a crash append nothing twice.
+    returned; all of it is kept. `system`, Anthropic's, becomes the system prompt, in place of the one before.
     """
     if form:
-        request = _rendered_request(conversation_id, messages, form, system, settings)
+        request = _rendered_request(conversation_id, messages, form, system, settings, request_id or uuid.uuid4().hex)
     elif system is not None:
         raise ValueError("system is of the form anthropic; otherwise send a message, or settings.system_prompt")
     else:
-        request = append_request(conversation_id, messages, settings)
-    if request_id:
-        request.request_id = request_id
+        request = append_request(conversation_id, messages, settings, request_id=request_id)
     if expected_version is not None:
         request.expected_version = expected_version
     if replace_after is not None:
         request.replace_after = replace_after
-    if rendering:
-        request.context.rendering = _rendering(rendering)
+    asked = _pb.ContextOptions(
+        rendering=_rendering(rendering),
+        cache_marks=cache_marks,
+        with_tools=_history_tools(with_tools),
+        with_ledger=with_ledger,
+        abort_on_failure=abort_on_failure,
+    )
+    if asked.ByteSize():
+        request.context.CopyFrom(asked)
     _set_duration(request, "wait", wait_s)
     return Call("ConversationService/AppendMessages", request, _whole, wait_s)
 
 
 def _rendered_request(
-    conversation_id: str, messages: Iterable[Any], form: str, system: Any, settings: ConversationSettings | None
+    conversation_id: str,
+    messages: Iterable[Any],
+    form: str,
+    system: Any,
+    settings: ConversationSettings | None,
+    request_id: str,
 ) -> Any:
-    """The request for an append of an API's own messages, with an id under which it is sent again."""
+    """The request for an append of an API's own messages."""
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(FORMS)}")
     body: dict[str, Any] = {"messages": [_plain(message, form) for message in messages]}
@@ -150,7 +172,7 @@ def _rendered_request(
         body["system"] = system
     rendered = _pb.RenderedMessages(rendering=_rendering(form), json=json.dumps(body))
     return _pb.AppendMessagesRequest(
-        conversation_id=conversation_id, rendered=rendered, settings=settings, request_id=uuid.uuid4().hex
+        conversation_id=conversation_id, rendered=rendered, settings=settings, request_id=request_id
     )
 
 
@@ -166,11 +188,20 @@ def append_request(
     conversation_id: str,
     messages: Iterable[Message | Mapping[str, Any] | Dumpable],
     settings: ConversationSettings | None = None,
+    *,
+    request_id: str = "",
 ) -> Any:
-    """The request for an append of messages that all have ids."""
-    return _pb.AppendMessagesRequest(
-        conversation_id=conversation_id, messages=[_with_id(message) for message in messages], settings=settings
+    """The request for an append of messages that all have ids, or of which the server makes them from `request_id`."""
+    request = _pb.AppendMessagesRequest(
+        conversation_id=conversation_id,
+        messages=[_message(message) for message in messages],
+        settings=settings,
+        request_id=request_id,
     )
+    if not request_id:
+        for message in request.messages:
+            message.id = message.id or uuid.uuid4().hex
+    return request
 
 
 def context(
@@ -181,6 +212,9 @@ def context(
     original: bool = False,
     rendering: str = "",
     cache_marks: bool = False,
+    with_tools: Sequence[str] = (),
+    with_ledger: bool = False,
+    abort_on_failure: bool = False,
     min_version: int = 0,
     wait_s: float = 0.0,
     with_notice: bool = False,
@@ -189,7 +223,9 @@ def context(
 
     The call returns a window over the budget with `over_limit` set; under `max_tokens` it fails instead, or with `clip`
     cuts long messages to excerpts. `original` ignores summaries. `min_version` and `wait_s` wait for messages and for a
-    pending pass. `with_notice` asks for `pass_ahead`: the messages that the next pass would take out.
+    pending pass. `with_notice` asks for `pass_ahead`: the messages that the next pass would take out. `with_tools`, of
+    HISTORY_TOOLS, asks for `tools_json`, and `with_ledger` for the ledger's entries. `abort_on_failure` has the call
+    fail if the pass failed that it waited for.
     """
     request = _pb.GetContextRequest(
         conversation_id=conversation_id,
@@ -198,11 +234,30 @@ def context(
         view=_pb.CONTEXT_VIEW_ORIGINAL if original else _pb.CONTEXT_VIEW_COMPACTED,
         rendering=_rendering(rendering),
         cache_marks=cache_marks,
+        with_tools=_history_tools(with_tools),
+        with_ledger=with_ledger,
+        abort_on_failure=abort_on_failure,
         min_version=min_version,
         with_notice=with_notice,
     )
     _set_duration(request, "wait", wait_s)
     return Call("ConversationService/GetContext", request, _whole, wait_s)
+
+
+def update(
+    conversation_id: str,
+    settings: ConversationSettings,
+    paths: Sequence[str],
+    *,
+    expected_version: int | None = None,
+) -> Call[UpdateConversationResponse]:
+    """Change the settings that `paths` name, such as `model` or `policy.enabled`; one that `settings` leaves unset gets
+    its default back."""
+    request = _pb.UpdateConversationRequest(
+        conversation_id=conversation_id, settings=settings, expected_version=expected_version
+    )
+    request.update_mask.paths.extend(paths)
+    return Call("ConversationService/UpdateConversation", request, _whole)
 
 
 def conversation(conversation_id: str) -> Call[Conversation]:
@@ -220,6 +275,14 @@ def conversations(
         page_size=min(limit or PAGE_SIZE, PAGE_SIZE), labels=labels, min_ratio=min_ratio, closed=closed
     )
     return Listing("ConversationService/ListConversations", request, lambda page: page.conversations, limit)
+
+
+def summary(conversation_id: str, summary_id: str, *, with_message_ids: bool = False) -> Call[GetSummaryResponse]:
+    """Return a record, and with its message ids those of what it covers."""
+    request = _pb.GetSummaryRequest(
+        conversation_id=conversation_id, summary_id=summary_id, with_message_ids=with_message_ids
+    )
+    return Call("ConversationService/GetSummary", request, _whole)
 
 
 def summaries(conversation_id: str) -> Listing[SummaryRecord]:
@@ -244,6 +307,12 @@ def rules(conversation_id: str) -> Listing[Rule]:
     """All standing rules, newest first, also those that were taken back or dropped."""
     request = _pb.ListRulesRequest(conversation_id=conversation_id, page_size=PAGE_SIZE)
     return Listing("ConversationService/ListRules", request, lambda page: page.rules)
+
+
+def summarization(conversation_id: str, summarization_id: str) -> Call[Summarization]:
+    """Return a pass."""
+    request = _pb.GetSummarizationRequest(conversation_id=conversation_id, summarization_id=summarization_id)
+    return Call("ConversationService/GetSummarization", request, _summarization)
 
 
 def summarizations(conversation_id: str) -> Listing[Summarization]:
@@ -293,7 +362,7 @@ def summarize(conversation_id: str, *, wait_s: float = 0.0) -> Call[Summarizatio
     """Force a pass, or join the one under way."""
     request = _pb.SummarizeConversationRequest(conversation_id=conversation_id)
     _set_duration(request, "wait", wait_s)
-    return Call("ConversationService/SummarizeConversation", request, lambda answer: answer.summarization, wait_s)
+    return Call("ConversationService/SummarizeConversation", request, _summarization, wait_s)
 
 
 def report_usage(
@@ -431,16 +500,18 @@ def server_info() -> Call[GetServerInfoResponse]:
     return Call("ServerInfoService/GetServerInfo", server_info_service_pb2.GetServerInfoRequest(), _whole)
 
 
-def _with_id(message: Message | Mapping[str, Any] | Dumpable) -> Message:
-    if not isinstance(message, Message):
-        if not isinstance(message, Mapping):
-            raise TypeError(f"a {type(message).__name__} is taken with the form of its API")
-        fields = {**message, "role": Role.Value(f"ROLE_{message['role'].upper()}")}
-        # protobuf names the field that is wrong.
-        message = Message(**fields)
-    if not message.id:
-        message.id = uuid.uuid4().hex
-    return message
+def _message(message: Message | Mapping[str, Any] | Dumpable) -> Message:
+    if isinstance(message, Message):
+        return message
+    if not isinstance(message, Mapping):
+        raise TypeError(f"a {type(message).__name__} is taken with the form of its API")
+    fields = {**message, "role": Role.Value(f"ROLE_{message['role'].upper()}")}
+    # protobuf names the field that is wrong.
+    return Message(**fields)
+
+
+def _history_tools(names: Sequence[str]) -> list[HistoryTool.ValueType]:
+    return [HistoryTool.Value(f"HISTORY_TOOL_{name.upper()}") for name in names]
 
 
 def _rendering(name: str) -> Rendering.ValueType:
@@ -455,6 +526,11 @@ def _set_duration(request: Any, field: str, seconds: float) -> None:
 
 def _whole(answer: R) -> R:
     return answer
+
+
+def _summarization(answer: Any) -> Summarization:
+    made: Summarization = answer.summarization
+    return made
 
 
 def _erasure(answer: Any) -> Erasure:

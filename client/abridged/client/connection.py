@@ -19,7 +19,6 @@ ADDRESS = "127.0.0.1:7420"
 """The address of a sidecar that no setting moves."""
 
 RECEIVE_BYTES_MAX = 256 << 20
-PAGES_MAX = 1_000
 HEALTH = "/grpc.health.v1.Health/Check"
 SERVING = b"\x08\x01"
 """A HealthCheckResponse that says SERVING."""
