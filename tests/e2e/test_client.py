@@ -260,6 +260,35 @@ def test_a_sidecar_for_a_test_summarizes_without_a_model_and_keeps_nothing():
     assert windows[0] == windows[1]
 
 
+def test_the_sidecar_is_that_of_the_interpreters_environment(tmp_path):
+    """The environment need not be activated."""
+    folder = tmp_path / "environment" / "bin"
+    folder.mkdir(parents=True)
+    (folder / "python").symlink_to(sys.executable)
+    (folder / "abridged").write_text(f'#!/bin/sh\nexec {sys.executable} -c "{PROGRAM}" "$@"\n')
+    (folder / "abridged").chmod(0o755)
+    program = "from abridged.client import start_local\nwith start_local() as address: print(address)"
+    ran = subprocess.run(
+        [folder / "python", "-c", program],
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+
+    assert ran.stdout.startswith("unix:")
+
+
+def test_a_command_that_is_missing_says_what_to_do(tmp_path):
+    """The client alone has no sidecar."""
+    with (
+        pytest.raises(FileNotFoundError, match="nowhere: install abridged for"),
+        start_local(command=(str(tmp_path / "nowhere"),)),
+    ):
+        pass
+
+
 def test_a_recorded_log_is_served_to_a_test(tmp_path):
     """A test asserts on the recording of another run, and appends to it; the lines stay as they are."""
     lines = tmp_path / "log.jsonl"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import select
+import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +23,13 @@ ADVANCE_S = 60.0
 STOP_S = 10.0
 """Seconds that a sidecar has to end its work, once the program has closed its standard input."""
 
+DEFAULT_COMMAND = (shutil.which("abridged", path=Path(sys.executable).parent) or "abridged",)
+"""The command of this interpreter's environment, whether that is activated or not; else the one on PATH."""
+
+_NO_COMMAND = (
+    "there is no command {}: install abridged for {} (the client alone has no sidecar), or name the command that runs "
+    "it (`command` of start_local, the fixture `abridged_command` of pytest)"
+)
 _LOOK = Patience(attempts_max=1)
 
 
@@ -58,7 +67,7 @@ def start_local(
     lines: str | Path | None = None,
     record: str | Path | None = None,
     settings: Mapping[str, str] | None = None,
-    command: Sequence[str] = ("abridged",),
+    command: Sequence[str] = DEFAULT_COMMAND,
     within_s: float = 30.0,
 ) -> Iterator[LocalAddress]:
     """Start a sidecar that keeps its log at `log_path`; yields its address, a socket that only this user can open.
@@ -81,12 +90,15 @@ def start_local(
         if record is not None:
             options += ["--record", str(record)]
         options += [part for name, value in asked.items() for part in ("--set", f"{name}={value}")]
-        process = subprocess.Popen(
-            [*command, "serve", "--stop-with-stdin", *options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL if log_path is not None else subprocess.PIPE,
-            stderr=written,
-        )
+        try:
+            process = subprocess.Popen(
+                [*command, "serve", "--stop-with-stdin", *options],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL if log_path is not None else subprocess.PIPE,
+                stderr=written,
+            )
+        except FileNotFoundError as error:
+            raise FileNotFoundError(_NO_COMMAND.format(command[0], sys.executable)) from error
         try:
             if process.stdout is None:
                 _wait_ready(process, address, within_s=within_s)

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from abridged.client.blocking import Conversations
-from abridged.client.local import LocalAddress, start_local
+from abridged.client.local import DEFAULT_COMMAND, LocalAddress, start_local
 
 _MARK = "abridged"
 _SCOPE = "abridged_scope"
@@ -45,7 +45,7 @@ def _scope(fixture_name: str, config: pytest.Config) -> Any:  # noqa: ARG001 -- 
 @pytest.fixture(scope=_scope)
 def abridged_command() -> Sequence[str]:
     """The command that runs abridged; a fixture of this name in a conftest.py takes its place."""
-    return ("abridged",)
+    return DEFAULT_COMMAND
 
 
 @pytest.fixture(scope=_scope)
