@@ -100,6 +100,11 @@ class Rows(Protocol[R]):
         them."""
         ...
 
+    def values(self, mark: str) -> dict[StreamId, Any]:
+        """The value of a mark of one column by stream, over all rows that have it, as the mark's index has them: damage
+        to a row does not hide it."""
+        ...
+
     def tally(self, mark: str) -> Counter[Any]:
         """The number of rows by the value of a mark of one column, over the rows that have it."""
         ...
@@ -170,6 +175,10 @@ class MemoryRows(Generic[R]):
         (column,) = self._marks[mark]
         found = (row for row in self._all() if row.namespace == namespace and getattr(row, column) == value)
         return sorted(StreamId(*row[:2]) for row in found)
+
+    def values(self, mark: str) -> dict[StreamId, Any]:
+        (column,) = self._marks[mark]
+        return {StreamId(*row[:2]): getattr(row, column) for row in self.marked(mark)}
 
     def tally(self, mark: str) -> Counter[Any]:
         (column,) = self._marks[mark]

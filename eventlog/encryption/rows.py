@@ -79,6 +79,9 @@ class EncryptedRows(Generic[R]):
     def having(self, mark: str, namespace: str, value: Any) -> list[StreamId]:
         return self.stored.having(mark, namespace, value)
 
+    def values(self, mark: str) -> dict[StreamId, Any]:
+        return self.stored.values(mark)
+
     def tally(self, mark: str) -> Counter[Any]:
         return self.stored.tally(mark)
 

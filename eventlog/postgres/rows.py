@@ -202,9 +202,11 @@ class PostgresRows(Generic[R]):
         return [StreamId(*key) for key in keys]
 
     def having(self, mark: str, namespace: str, value: Any) -> list[StreamId]:
-        self.require_complete()
-        keys = self._all(self._sql.having(mark), namespace=namespace, value=_stored(value))
+        keys = self._all_standing(self._sql.having(mark), namespace=namespace, value=_stored(value))
         return [StreamId(*key) for key in keys]
+
+    def values(self, mark: str) -> dict[StreamId, Any]:
+        return {StreamId(*key): _given(value) for *key, value in self._all_standing(self._sql.values(mark))}
 
     def tally(self, mark: str) -> Counter[Any]:
         self.require_complete()
@@ -276,6 +278,13 @@ class PostgresRows(Generic[R]):
 
     def _all(self, statement: bytes, **parameters: Any) -> list[tuple[Any, ...]]:
         return self._reading(lambda connection: _many(connection, statement, {**self._log, **parameters}))
+
+    def _all_standing(self, statement: bytes, **parameters: Any) -> list[tuple[Any, ...]]:
+        """The rows of a statement whose caller acts on what is not there."""
+        self.require_complete()
+        found = self._all(statement, **parameters)
+        self._reading(self._require_standing)
+        return found
 
     def _reading(self, query: Callable[[Connection], T]) -> T:
         assert self._read is not None, "`through` comes first"
@@ -355,6 +364,11 @@ class _Statements:
     def _page_of(self, mark: str) -> str:
         where = self._conditions[mark]
         return f" AND ({where}) AND (namespace, id) > (%(namespace)b, %(id)b) ORDER BY namespace, id LIMIT %(limit)b"
+
+    def values(self, mark: str) -> bytes:
+        (column,) = self._spec.marks[mark]
+        where = self._conditions[mark]
+        return f"SELECT namespace, id, {column} FROM {self._table.name} WHERE log = %(log)b AND ({where})".encode()  # noqa: S608 - of constants
 
     def having(self, mark: str) -> bytes:
         (column,) = self._spec.marks[mark]

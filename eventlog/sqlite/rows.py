@@ -162,6 +162,22 @@ class SqliteRows(Generic[R]):
         keys = self._through(lambda execute: execute(self._sql.having(mark), (namespace, value)).fetchall())
         return [StreamId(*key) for key in keys]
 
+    def values(self, mark: str) -> dict[StreamId, Any]:
+        """See Rows. A row that is as written has to agree, so damage to the index does not hide it either."""
+        (column,) = self._spec.marks[mark]
+        place = self._table.names.index(column)
+
+        def read(execute: _Execute) -> dict[StreamId, Any]:
+            found: dict[StreamId, Any] = {}
+            for *key, value in execute(self._sql.values(mark)).fetchall():
+                columns = execute(self._sql.row, key).fetchone()
+                if columns is None or (columns[place] != value and _is_sealed(columns)):
+                    raise LogCorrupt("the read table and its index contradict each other")
+                found[StreamId(*key)] = value
+            return found
+
+        return self._through(read)
+
     def tally(self, mark: str) -> Counter[Any]:
         return Counter(dict(self._through(lambda execute: execute(self._sql.tally(mark)).fetchall())))
 
@@ -322,12 +338,19 @@ class _Statements:
             f"WHERE ({self._conditions[mark]}) AND (namespace, id) > (?, ?) ORDER BY namespace, id LIMIT ?"
         )
 
+    def values(self, mark: str) -> str:
+        (column,) = self._spec.marks[mark]
+        return f"SELECT namespace, id, {column} FROM {self._of_index(mark)} WHERE {self._conditions[mark]}"  # noqa: S608 - of constants
+
     def having(self, mark: str) -> str:
         (column,) = self._spec.marks[mark]
         return (
-            f"SELECT namespace, id FROM {self._table.name} "  # noqa: S608 - of constants
+            f"SELECT namespace, id FROM {self._of_index(mark)} "  # noqa: S608 - of constants
             f"WHERE ({self._conditions[mark]}) AND namespace = ? AND {column} = ? ORDER BY id"
         )
+
+    def _of_index(self, mark: str) -> str:
+        return f"{self._table.name} INDEXED BY {self._table.name}_{mark}"
 
     def tally(self, mark: str) -> str:
         (column,) = self._spec.marks[mark]

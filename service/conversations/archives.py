@@ -108,7 +108,11 @@ class Archives:
     def _due(self, time_us: int, namespace: str) -> list[Row]:
         forks = self._table.forks()
         rows = unchanged_rows(self._log, self._table, time_us, namespace=namespace, closed=True)
-        return [row for row in rows if not row.archive_file and row.key not in forks]
+        return [
+            row
+            for row in rows
+            if not row.archive_file and row.key not in forks and self._table.has_known_forks(row.key)
+        ]
 
     async def _archived(self, rows: Sequence[Row], *, is_any: bool = False) -> Archived:
         """Archive these conversations, and have them purged together."""

@@ -118,7 +118,11 @@ class Erasures:
     def _unchanged(self, time_us: int) -> list[StreamId]:
         unchanged = {row.key for row in unchanged_rows(self._log, self._table, time_us)}
         forks = self._table.forks()
-        return [key for key in unchanged if unchanged.issuperset(those_with_forks([key], forks))]
+        return [
+            key
+            for key in unchanged
+            if unchanged.issuperset(those_with_forks([key], forks)) and self._table.has_known_forks(key)
+        ]
 
     def _unread_has(self, key: StreamId, user_id: str) -> bool:
         """Return whether a conversation of which a scan has not read every message has one of a user, in its archive or
@@ -164,6 +168,8 @@ class Erasures:
         """Erase these conversations and what was forked from them, also when the caller is gone."""
         rows = await asyncio.to_thread(self._rows, keys, with_forks=forks is not Forks.REFUSE)
         left = [row for row in rows if not row.erased]
+        for row in left:
+            await asyncio.to_thread(self._table.require_known_forks, row.key)
         if forks is Forks.SPARE:
             left = await self._with_reachable_archives(left)
         if dry_run:

@@ -24,6 +24,7 @@ from abridged.service.codec.events import UnknownEvent
 from abridged.service.conversations.replay import replayed, require_known
 from abridged.service.conversations.row import Row
 from abridged.service.conversations.table import ConversationTable
+from abridged.service.conversations.unread_forks import UnreadForks
 
 BATCH_ROWS = 256
 """Rows per transaction: as many as one statement takes."""
@@ -79,6 +80,7 @@ class Rebuild:
         head = self._log.head()
         conversations = 0
         left_out: dict[StreamId, int] = {}
+        unread = UnreadForks(self._log)
         batch: list[Row] = []
         for stream in self._rows.streams():
             conversations += 1
@@ -87,6 +89,7 @@ class Rebuild:
             except (LogCorrupt, UnknownEvent, KeyLost) as error:
                 left_out[stream] = error.version if isinstance(error, StreamCorrupt) else 0
                 report.left_out(stream, error)
+                unread.add(stream, error)
                 if version := self._beside(partial(self._snapshots.set_aside, stream)):
                     report.kept(stream, version)
                 continue
@@ -102,6 +105,7 @@ class Rebuild:
                 f"of {head} events {self._done} are found in {conversations} streams; `abridged log verify` says more"
             )
         self._beside(self._snapshots.set_aside_rest)
+        self._table.unread_forks = unread
         self._rows.complete(left_out=left_out)
         return Rebuilt(conversations - len(left_out), self._done, len(left_out))
 

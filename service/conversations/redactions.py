@@ -78,7 +78,9 @@ class Redactions:
         return [event for event in events if isinstance(event, MessagesRedacted)]
 
     async def _sharing(self, key: StreamId, numbers: Sequence[int]) -> dict[StreamId, list[int]]:
-        """The forks that have some of the messages, which are not redacted there, each with these."""
+        """The forks that have some of the messages, which are not redacted there, each with these. Raises an
+        EventLogError for one that cannot be read, also if it may be none."""
+        await asyncio.to_thread(self._table.require_known_forks, key)
         found: dict[StreamId, list[int]] = {}
         for fork in await self._with_forks(key):
             if fork == key:

@@ -19,6 +19,7 @@ from abridged.eventlog.log import Committed
 from abridged.eventlog.rows import FIRST, MemoryRows, Rows
 from abridged.service.codec.values import settings_to_bytes
 from abridged.service.conversations.row import READ_TABLE, Row, label_column, label_in_column
+from abridged.service.conversations.unread_forks import UnreadFork, UnreadForks, may_be_fork
 from abridged.service.domain.conversation import Conversation, next_remake
 from abridged.service.domain.errors import ConversationHasForks
 from abridged.service.domain.events import ConversationForked, Event, MessageAppended, Settings
@@ -151,7 +152,8 @@ class Projected:
 
 
 class ConversationTable:
-    """Rows by conversation, in `rows`. `project` is the append hook; reads may run in any thread.
+    """Rows by conversation, in `rows`. `project` is the append hook; reads may run in any thread. `unread_forks` are
+    those that the newest rebuild has met, if there was one.
 
     Reads raise LogCorrupt for a row that is not as written, and for missing rows. Reads of all conversations at a start
     skip damaged ones, each of which is refused on request.
@@ -165,6 +167,7 @@ class ConversationTable:
         self._held = held
         self._idle = idle
         self._encoded = EncodedSettings()
+        self.unread_forks: UnreadForks | None = None
 
     def project(self, transaction: Any, committed: Sequence[Committed]) -> None:
         """Fold the committed events and write the rows; an exception rolls the commit back."""
@@ -210,8 +213,23 @@ class ConversationTable:
         return self._rows.marked_streams("archived", limit=limit)
 
     def forks_of(self, key: StreamId) -> list[StreamId]:
-        """The conversations that were forked from this one, without those that are erased."""
-        return self._rows.having("forked", key.namespace, key.name)
+        """The conversations that were forked from this one, without those that are erased. Raises what
+        `require_known_forks` raises."""
+        self.require_known_forks(key)
+        unread = self.unread_forks.parents() if self.unread_forks else {}
+        return [
+            *self._rows.having("forked", key.namespace, key.name),
+            *(fork for fork, parent in unread.items() if parent == key),
+        ]
+
+    def require_known_forks(self, key: StreamId) -> None:
+        """Raise LogCorrupt or KeyLost for a conversation that cannot be read, and may be a fork of this one."""
+        for fork, of in self._possible_forks(key).items():
+            raise may_be_fork(key, fork, of)
+
+    def has_known_forks(self, key: StreamId) -> bool:
+        """Return whether no conversation that cannot be read may be a fork of this one."""
+        return not self._possible_forks(key)
 
     def require_no_forks(self, key: StreamId) -> None:
         """Raise ConversationHasForks if the conversation has any that are not erased."""
@@ -219,11 +237,18 @@ class ConversationTable:
             raise ConversationHasForks(forks=len(forks))
 
     def forks(self) -> Mapping[StreamId, Sequence[StreamId]]:
-        """The forks of each conversation that has any, without those that are erased."""
+        """The forks of each conversation that has any, without those that are erased, damaged ones among them. Raises
+        LogCorrupt if a row contradicts its index."""
+        parents = {fork: StreamId(fork.namespace, name) for fork, name in self._rows.values("forked").items()}
+        if self.unread_forks is not None:
+            parents |= self.unread_forks.parents()
         found: dict[StreamId, list[StreamId]] = {}
-        for row in self._rows.marked("forked"):
-            found.setdefault(StreamId(row.namespace, row.forked_from), []).append(row.key)
+        for fork, parent in parents.items():
+            found.setdefault(parent, []).append(fork)
         return found
+
+    def _possible_forks(self, key: StreamId) -> Mapping[StreamId, UnreadFork]:
+        return {} if self.unread_forks is None else self.unread_forks.possible(key)
 
     def namespaces(self) -> list[str]:
         """The namespaces of all conversations."""

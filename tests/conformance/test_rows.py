@@ -109,6 +109,7 @@ def test_rows_are_found_by_any_column_of_a_mark_and_counted_by_its_value(noted: 
 
     assert {row.id for row in noted.rows.marked("urgent")} == {"a", "b"}
     assert noted.rows.tally("topic") == Counter({"tea": 2, "rain": 1})
+    assert noted.rows.values("topic") == {A: "tea", B: "tea", OTHER: "rain"}
 
     noted.note(A)
     assert {row.id for row in noted.rows.marked("urgent")} == {"b"}
