@@ -128,11 +128,13 @@ class StoredBackend(Backend, Protocol):
         """
         ...
 
-    def rewrite(self, rows: Any, *, goes_on: Callable[[], bool]) -> bool:
+    def rewrite(self, rows: Any, fill: Callable[[Backend], None], *, goes_on: Callable[[], bool]) -> bool:
         """Write the log anew without its `rows`, whose damage may hide which parts are the events' own.
 
-        The log is only read until the new one is whole. Returns False, and leaves it unchanged, if `goes_on`, which is
-        called every few milliseconds, returned False. Raises what `verification` raises, and LogFull without room.
+        `fill` opens the new log and makes the rows again; it raises what forbids it. A file is only read until the new
+        one is whole and filled; the rows of a database go first. Returns False, and leaves the log unchanged, if
+        `goes_on`, which is called every few milliseconds, returned False. Raises what `verification` raises, and
+        LogFull without room.
         """
         ...
 

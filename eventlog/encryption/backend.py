@@ -127,8 +127,10 @@ class EncryptedBackend:
                 log_id, lambda log: fill(EncryptedEventLog(log, contents)), lambda new: check(self.of(new))
             )
 
-    def rewrite(self, rows: EncryptedRows[Any], *, goes_on: Callable[[], bool]) -> bool:
-        return self._place.rewrite(rows.stored, goes_on=goes_on)
+    def rewrite(
+        self, rows: EncryptedRows[Any], fill: Callable[[Backend], None], *, goes_on: Callable[[], bool]
+    ) -> bool:
+        return self._place.rewrite(rows.stored, lambda new: fill(self.of(new)), goes_on=goes_on)
 
     def of(self, place: Any) -> EncryptedBackend:
         """The log in another place, with the same keys."""

@@ -15,6 +15,8 @@ from abridged.eventlog.verification import LogVerification
 if TYPE_CHECKING:
     from abridged.eventlog.encryption.data_keys import DataKeys
 
+ENCRYPTED = "the log is encrypted, and encryption is off"
+
 
 def newest_encrypted(log: EventLog | LogVerification, head: int, clear: ClearTypes) -> RecordedEvent | None:
     """Return the event that tells a log encrypted, up to the position `head`: the newest one but those that nobody
@@ -47,7 +49,7 @@ def require_own(keys: DataKeys, log: EventLog | LogVerification, head: int, clea
 def require_clear(log: EventLog, clear: ClearTypes) -> None:
     """Raise LogEncrypted for a log that is encrypted."""
     if newest_encrypted(log, log.head(), clear) is not None:
-        raise LogEncrypted("the log is encrypted, and encryption is off")
+        raise LogEncrypted(ENCRYPTED)
 
 
 def _newest(log: EventLog | LogVerification, head: int, clear: ClearTypes) -> RecordedEvent | None:

@@ -126,7 +126,13 @@ class PostgresBackend:
         made = PostgresBackend(self._url, self._name, copy_of=log_id)
         copied(self._address, self._name, log_id, fill, lambda: check(made))
 
-    def rewrite(self, rows: PostgresRows[Any], *, goes_on: Callable[[], bool] = lambda: True) -> bool:
+    def rewrite(
+        self,
+        rows: PostgresRows[Any],
+        fill: Callable[[Backend], None] = lambda _: None,
+        *,
+        goes_on: Callable[[], bool] = lambda: True,
+    ) -> bool:
         """See StoredBackend. No page of the rows is one of the events, so that only the rows go."""
         del goes_on
 
@@ -139,6 +145,7 @@ class PostgresBackend:
                 rows.of(stored.number).forget(connection)
 
         self._asked(emptied)
+        fill(self)
         return True
 
     def _asked(self, query: Callable[[Connection], T]) -> T:

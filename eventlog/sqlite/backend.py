@@ -145,5 +145,14 @@ class SqliteBackend:
             damaged, self._path, meaning, lambda new: check(SqliteBackend(new)), pages=pages, positions=positions
         )
 
-    def rewrite(self, rows: SqliteRows[Any], *, goes_on: Callable[[], bool] = lambda: True) -> bool:
-        return rewritten(self._path, Rewrite(rows.refuse_lost_end, volume_free_bytes, goes_on, carried))
+    def rewrite(
+        self,
+        rows: SqliteRows[Any],
+        fill: Callable[[Backend], None] = lambda _: None,
+        *,
+        goes_on: Callable[[], bool] = lambda: True,
+    ) -> bool:
+        def filled(new: Path) -> None:
+            fill(SqliteBackend(new))
+
+        return rewritten(self._path, Rewrite(rows.refuse_lost_end, volume_free_bytes, goes_on, carried, filled))

@@ -11,11 +11,13 @@ from pathlib import Path
 
 from abridged.eventlog.errors import LogLocked
 from abridged.eventlog.log import EventLog
+from abridged.eventlog.sqlite.connection import empty_wal, writer_of
 from abridged.eventlog.sqlite.errors import opening
 from abridged.eventlog.sqlite.file import (
     PRIVATE_MODE,
     copy_of,
     flush_folder,
+    flush_recovered,
     lock_of,
     refuse_orphan,
     wal_index_of,
@@ -23,7 +25,6 @@ from abridged.eventlog.sqlite.file import (
 )
 from abridged.eventlog.sqlite.log import SqliteEventLog
 from abridged.eventlog.sqlite.ownership import owned
-from abridged.eventlog.sqlite.rewrite import settle
 
 
 def copied(path: Path, log_id: str, fill: Callable[[EventLog], None], check: Callable[[Path], None]) -> None:
@@ -53,6 +54,16 @@ def placing(path: Path) -> Iterator[Path]:
             settle(new)
             new.replace(path)
             flush_folder(path)
+
+
+def settle(path: Path) -> None:
+    """Put all of the write-ahead log into the file, and remove it: beside another file it would be taken for its."""
+    flush_recovered(path)
+    with closing(writer_of(path)) as connection:
+        empty_wal(connection)
+    for beside in (wal_of(path), wal_index_of(path)):
+        beside.unlink(missing_ok=True)
+    flush_folder(path)
 
 
 @contextmanager

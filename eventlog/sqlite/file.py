@@ -108,14 +108,18 @@ def create_private(path: Path) -> None:
 
 def create_like(path: Path, like: Path) -> None:
     """Create a file with the owner of `like` and mode 0600: root may rewrite the logs of other users."""
-    owner = like.stat()
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE)
     try:
-        made = os.fstat(descriptor)
-        if (made.st_uid, made.st_gid) != (owner.st_uid, owner.st_gid):
-            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+        give_like(descriptor, like)
     finally:
         os.close(descriptor)
+
+
+def give_like(descriptor: int, like: Path) -> None:
+    """Give an open file the owner of `like`."""
+    made, owner = os.fstat(descriptor), like.stat()
+    if (made.st_uid, made.st_gid) != (owner.st_uid, owner.st_gid):
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
 def refuse_empty(path: Path) -> None:

@@ -2,8 +2,8 @@
 
 The log's own tables are copied into a file beside it, which takes its place when all of it is on disk. The file is only
 read until then: a process that is killed leaves it as it was, and the next one begins again. Read tables are left out,
-since they can be made again; what cannot, the caller carries over. A log that is itself damaged is refused, because a
-copy would hide what index and table say against each other.
+since the caller makes them again in the copy; what cannot be made again, it carries over. A log that is itself damaged
+is refused, because a copy would hide what index and table say against each other.
 """
 
 from __future__ import annotations
@@ -15,18 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from abridged.eventlog.errors import LogCorrupt, LogFull
-from abridged.eventlog.sqlite.connection import empty_wal, unwritten, writer_of
+from abridged.eventlog.sqlite.connection import unwritten
+from abridged.eventlog.sqlite.copy import made_beside, settle
 from abridged.eventlog.sqlite.database import make_file, require_current
 from abridged.eventlog.sqlite.errors import opening
-from abridged.eventlog.sqlite.file import (
-    copy_of,
-    create_like,
-    flush_folder,
-    flush_recovered,
-    refuse_empty,
-    wal_index_of,
-    wal_of,
-)
+from abridged.eventlog.sqlite.file import flush_folder, give_like, refuse_empty
 from abridged.eventlog.sqlite.integrity import own_findings
 from abridged.eventlog.sqlite.ownership import owned
 
@@ -71,13 +64,15 @@ class Rewrite(NamedTuple):
 
     `check` looks at the file before anything is copied, and raises what forbids it. `free_bytes` returns what may still
     be written on the volume of a file. `goes_on` is called every few milliseconds. `carry` copies other tables that are
-    kept, from the schema `main` to `new`, after the log's own.
+    kept, from the schema `main` to `new`, after the log's own. `fill` opens the complete copy, and raises what forbids
+    it the place of the file.
     """
 
     check: Callable[[sqlite3.Connection], None]
     free_bytes: Callable[[Path], int]
     goes_on: Callable[[], bool] = lambda: True
     carry: Callable[[sqlite3.Connection], None] = lambda _: None
+    fill: Callable[[Path], None] = lambda _: None
 
 
 def rewritten(path: Path, rewrite: Rewrite) -> bool:
@@ -90,25 +85,16 @@ def rewritten(path: Path, rewrite: Rewrite) -> bool:
     with ExitStack() as resources, opening(path):
         refuse_empty(path)
         resources.enter_context(owned(path))
-        new = copy_of(path)
-        new.unlink(missing_ok=True)
-        resources.callback(new.unlink, missing_ok=True)
+        new, descriptor = resources.enter_context(made_beside(path))
+        give_like(descriptor, path)
         if not _copied(path, new, rewrite):
             return False
-        settle(path)
+        rewrite.fill(new)
+        for file in (new, path):
+            settle(file)
         new.replace(path)
         flush_folder(path)
         return True
-
-
-def settle(path: Path) -> None:
-    """Put all of the write-ahead log into the file, and remove it: beside the new file it would be taken for its."""
-    flush_recovered(path)
-    with closing(writer_of(path)) as connection:
-        empty_wal(connection)
-    for beside in (wal_of(path), wal_index_of(path)):
-        beside.unlink(missing_ok=True)
-    flush_folder(path)
 
 
 def _copied(path: Path, new: Path, rewrite: Rewrite) -> bool:
@@ -120,7 +106,6 @@ def _copied(path: Path, new: Path, rewrite: Rewrite) -> bool:
             if damages := own_findings(connection):
                 raise LogCorrupt(f"the log itself is damaged ({damages[0]}); `abridged log verify` says more")
             _require_room(connection, path, rewrite.free_bytes)
-            create_like(new, path)
             make_file(new)
             connection.execute(_ATTACH, (str(new),))
             for setting in _NEW_SETTINGS:

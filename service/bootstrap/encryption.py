@@ -70,16 +70,23 @@ def require_keys(settings: Settings) -> None:
         raise KeysUnusable(f"there are no data keys at {place.name}, and the log is encrypted")
 
 
+def require_own_keys(settings: Settings) -> None:
+    """Raise KeysUnusable if the log of `settings` is encrypted, and its data keys are not in their place."""
+    require_keys(settings)
+    if (place := key_place(settings)).exists():
+        with _existing(place) as keys:
+            looked_at(settings.log, lambda log, _: require_own(keys, log, log.event_count(), CLEAR))
+
+
 def keys_of(settings: Settings) -> str:
     """Describe the data keys of the log of `settings` in a line. Raises KeysUnusable if it needs others, and
     SettingUnusable if it has archived conversations."""
-    require_keys(settings)
+    require_own_keys(settings)
     place = key_place(settings)
     looked_at(settings.log, _require_no_archives)
     if not place.exists():
         return f"data keys at {place.name} will be made"
     with _existing(place) as keys:
-        looked_at(settings.log, lambda log, _: require_own(keys, log, log.event_count(), CLEAR))
         share = "" if keys.is_rewrapped else "not all "
         lacking = f"; {keys.lacking}" if keys.lacking else ""
     return f"data keys at {place.name}, {share}wrapped with the first operator's key{lacking}"

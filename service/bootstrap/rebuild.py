@@ -6,13 +6,18 @@ import asyncio
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
 import structlog
 
+from abridged.eventlog.backend import Backend
+from abridged.eventlog.encryption.probe import ENCRYPTED
+from abridged.eventlog.errors import LogCorrupt, LogEncrypted
 from abridged.eventlog.event import StreamId
 from abridged.service.bootstrap.backends import log_backend
 from abridged.service.bootstrap.core import open_core
+from abridged.service.bootstrap.look import is_encrypted
+from abridged.service.bootstrap.open_log import require_no_archives
 from abridged.service.bootstrap.progress_lines import ProgressLines
 from abridged.service.config.settings import Settings
 from abridged.service.conversations.rebuild import Rebuild, RebuildReport, Rebuilt
@@ -37,18 +42,46 @@ async def rebuilt_anew(settings: Settings, environ: Mapping[str, str], report: R
     """Rebuild the read table of the log of `settings`, whichever version made it and however damaged it is.
 
     A file is copied into a new one without it, because a damaged table does not tell which pages are its own. Raises an
-    EventLogError if that fails: LogFull without room for a copy.
+    EventLogError if that fails, as LogFull without room for a copy, or SettingUnusable: a file is as it was then, and
+    so is a database without the keys of its log.
     """
+    await asyncio.to_thread(_require_readable, settings)
     ended = threading.Event()
-    backend = log_backend(settings)
+    backend, loop = log_backend(settings), asyncio.get_running_loop()
+    done: list[Rebuilt] = []
+
+    def fill(new: Backend) -> None:
+        made = asyncio.run_coroutine_threadsafe(_made(settings, environ, new, report), loop)
+        done.append(made.result())
+
     try:
-        await asyncio.to_thread(backend.rewrite, backend.rows(READ_TABLE), goes_on=lambda: not ended.is_set())
+        await asyncio.to_thread(backend.rewrite, backend.rows(READ_TABLE), fill, goes_on=lambda: not ended.is_set())
     finally:
         ended.set()
+    return done[0]
+
+
+async def _made(settings: Settings, environ: Mapping[str, str], log: Backend, report: RebuildReport) -> Rebuilt:
+    """Make the read table of a log that has none."""
     async with AsyncExitStack() as resources:
-        core = open_core(settings, environ, resources, on_fatal=lambda _: None, now_us=_now_us)
+        core = open_core(settings, environ, resources, on_fatal=lambda _: None, now_us=_now_us, backend=log)
         assert core.rebuild is not None, "the log outlives the process"
-        return await asyncio.to_thread(core.rebuild, report)
+        made = await asyncio.to_thread(core.rebuild, report)
+        if core.keys is not None:
+            await asyncio.to_thread(require_no_archives, core.table)
+        return made
+
+
+def _require_readable(settings: Settings) -> None:
+    """Raise LogEncrypted or KeysUnusable for a log whose events these settings do not let read. A damaged one passes:
+    writing it anew says what is damaged."""
+    with suppress(LogCorrupt):
+        if settings.encryption.is_on:
+            from abridged.service.bootstrap.encryption import require_own_keys
+
+            require_own_keys(settings)
+        elif is_encrypted(settings.log):
+            raise LogEncrypted(ENCRYPTED)
 
 
 def _left_out(stream: StreamId, error: Exception) -> None:

@@ -42,6 +42,12 @@ def run(*arguments: Any, key: str = OLD) -> Ran:
     return abridged(*map(str, arguments), *given)
 
 
+async def in_a_thread(*arguments: Any, key: str = OLD) -> Ran:
+    """Run a command that has an event loop of its own; the sidecar has shut down the threads of this one."""
+    with ThreadPoolExecutor(1) as threads:
+        return await asyncio.get_running_loop().run_in_executor(threads, lambda: run(*arguments, key=key))
+
+
 async def talked(s: Sidecar) -> None:
     """Two conversations, and a fork of one of them, each with the canary in every text."""
     await sung(s, KEPT, turns=10)
@@ -212,16 +218,17 @@ def test_a_damaged_log_is_salvaged_with_its_keys_alone(folder: Path):
     ids=["no key", "another key", "malformed key", "no data keys", "other data keys"],
 )
 def test_a_start_without_the_keys_says_which_setting_it_needs(folder: Path, spoil: Any, key: str, what: str):
-    """The refused start changes no file."""
+    """The refused start changes no file, nor does a refused rebuild."""
     spoil(folder)
     before = {each.name: each.read_bytes() for each in folder.iterdir()}
 
-    ran = run("serve", "--set", f"log.path={folder / FILE}", key=key)
+    for command in (("serve", "--set", f"log.path={folder / FILE}"), ("log", "rebuild", folder / FILE)):
+        ran = run(*command, key=key)
 
-    assert ran.code in (1, 2)
-    assert what in ran.err, ran.err
-    assert "encryption.key" in ran.err
-    assert {name: (folder / name).read_bytes() for name in before} == before
+        assert ran.code in (1, 2)
+        assert what in ran.err, ran.err
+        assert "encryption.key" in ran.err
+        assert {name: (folder / name).read_bytes() for name in before} == before
 
 
 @pytest.mark.parametrize(
@@ -351,6 +358,11 @@ async def test_sidecars_that_share_a_log_share_its_keys(tmp_path):
         zeros = "SELECT count(*) FROM data_keys WHERE wrapper = decode(repeat('00', 8), 'hex')"
         assert database.execute(zeros.encode()).fetchone() == (1,)
 
+    for given, key in (((), ""), (("--set", f"encryption.keys_url={keys}"), NEW)):
+        refusal = await in_a_thread("log", "rebuild", log, *given, key=key)
+        assert (refusal.code, "encryption.key" in refusal.err) == (1, True), refusal.err
+    with psycopg.connect(log) as database:
+        assert database.execute("SELECT count(*) FROM conversations").fetchone() == (2,)
     flags = ("--set", f"encryption.keys_url={keys}")
     ran = run("log", "verify", log, *flags)
     assert (ran.code, "not read" in ran.out) == (0, False), ran.err
@@ -374,10 +386,11 @@ async def test_encryption_is_not_switched_on_over_archives(tmp_path):
     with pytest.raises(SettingUnusable, match="archived conversations, such as c1"):
         async with sidecar(tmp_path, ON):
             pass
-    with ThreadPoolExecutor(1) as threads:  # the sidecar has shut the loop's own down
-        doctor = ("doctor", "--no-speed", "--set", f"log.path={tmp_path / FILE}")
-        ran = await asyncio.get_running_loop().run_in_executor(threads, lambda: run(*doctor))
+    ran = await in_a_thread("doctor", "--no-speed", "--set", f"log.path={tmp_path / FILE}")
+    before = (tmp_path / FILE).read_bytes()
+    rebuilt = await in_a_thread("log", "rebuild", tmp_path / FILE)
     assert (ran.code, "FAIL  encryption" in ran.out, "such as c1" in ran.out) == (1, True, True), ran.out
+    assert (rebuilt.code, "such as c1" in rebuilt.err, (tmp_path / FILE).read_bytes()) == (2, True, before), rebuilt.err
 
     async with sidecar(tmp_path, folder) as s:
         await unarchived(s)

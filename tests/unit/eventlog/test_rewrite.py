@@ -117,8 +117,8 @@ def test_what_a_killed_process_left_in_the_write_ahead_log_is_written_too(tmp_pa
 
     _written(path)
 
-    assert asked(path, "SELECT name FROM streams WHERE id = 99") == [("late",)]
     assert {LOCK, FILE} == {name for name in os.listdir(tmp_path) if name.startswith(FILE)}
+    assert asked(path, "SELECT name FROM streams WHERE id = 99") == [("late",)]
 
 
 @pytest.mark.parametrize("damage", ["sqlite_autoindex_streams_1", "events"])
@@ -155,6 +155,20 @@ def test_an_empty_file_is_made_no_log(tmp_path: Path):
         _written(tmp_path / FILE)
 
     assert os.listdir(tmp_path) == [FILE]
+
+
+def test_a_copy_that_its_caller_cannot_fill_leaves_the_file_as_it_was(path: Path):
+    """The copy is gone, too."""
+    before = _files(path)
+
+    def fill(new: Path) -> None:
+        assert new.parent == path.parent
+        raise LogCorrupt("a reason")
+
+    with pytest.raises(LogCorrupt, match="a reason"):
+        rewritten(path, Rewrite(lambda _: None, volume_free_bytes, fill=fill))
+
+    assert _files(path) == {LOCK: b"", **before}
 
 
 def test_the_log_of_another_process_is_left_alone(path: Path):
@@ -197,6 +211,7 @@ def test_a_kill_at_any_step_loses_nothing(path: Path):
 
     for step in count():
         ended = subprocess.run([sys.executable, "-c", _KILLED, str(path), str(step)], check=False).returncode
+        names = _names(path)  # before anybody reads the file
         assert rows(path) == before
         if ended == 0:
             break
@@ -205,7 +220,7 @@ def test_a_kill_at_any_step_loses_nothing(path: Path):
 
     assert found.count(True) > 8
     assert not _has_read_table(path)
-    assert _names(path) == {FILE, LOCK}
+    assert names == {FILE, LOCK}
     with SqliteVerification.opened(path, SqliteRows(READ_TABLE)) as verification:
         assert list(verification.structure()) == []
 
