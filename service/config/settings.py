@@ -249,7 +249,7 @@ class LogSettings(SettingsGroup):
     time_to_live_s: Annotated[float, Field(ge=0)] = Field(
         default=0.0,
         description="Seconds without an event after which a conversation is erased for good, its forks too; 0 for "
-        "never. The sidecar looks once an hour.",
+        "never. Retries of a pass that fails do not count. The sidecar looks once an hour.",
     )
     archive_dir: OptionalPath = Field(
         default=None,

@@ -150,6 +150,7 @@ class ConversationLog:
         outline = initial_state()._replace(
             event_version=row.event_version,
             updated_us=row.updated_us,
+            used_us=row.used_us,
             message_version=row.message_version,
             id=row.id,
             created_us=row.created_us,

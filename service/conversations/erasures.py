@@ -22,7 +22,7 @@ from abridged.service.conversations.purges import Purges
 from abridged.service.conversations.replay import recorded_events
 from abridged.service.conversations.row import Row
 from abridged.service.conversations.table import ConversationTable, ListQuery
-from abridged.service.conversations.unchanged import ROWS_PAGE, unchanged_rows
+from abridged.service.conversations.unchanged import ROWS_PAGE, unused_rows
 from abridged.service.domain.commands import EraseConversation
 from abridged.service.domain.errors import ArchiveUnusable, ConversationHasForks, ConversationNotFound
 from abridged.service.domain.events import (
@@ -98,8 +98,8 @@ class Erasures:
         return erased
 
     async def unchanged_since(self, time_us: int) -> Erased:
-        """Erase the conversations that have not changed since, with their forks; those of which a fork has stay. Raises
-        an EventLogError."""
+        """Erase the conversations that no caller has changed since, with their forks; those of which a caller has
+        changed a fork stay. Raises an EventLogError."""
         keys = await asyncio.to_thread(self._unchanged, time_us)
         return await self._erase(keys, forks=Forks.SPARE, unchanged_since_us=time_us)
 
@@ -116,7 +116,7 @@ class Erasures:
         return [row.key for row in rows if row is not None and row.erased]
 
     def _unchanged(self, time_us: int) -> list[StreamId]:
-        unchanged = {row.key for row in unchanged_rows(self._log, self._table, time_us)}
+        unchanged = {row.key for row in unused_rows(self._log, self._table, time_us)}
         forks = self._table.forks()
         return [
             key

@@ -23,7 +23,7 @@ _log = structlog.get_logger()
 async def erase_unchanged(
     erasures: Erasures, *, after_s: float, now_us: Callable[[], int], sleep: Sleep = asyncio.sleep
 ) -> None:
-    """Erase conversations to which nothing was written for `after_s` seconds, until cancelled."""
+    """Erase conversations to which no caller has written for `after_s` seconds, until cancelled."""
 
     async def erase() -> None:
         erased = await erasures.unchanged_since(now_us() - int(after_s * 1e6))

@@ -62,6 +62,7 @@ class Row(NamedTuple):
     last_token_ratio: float | None
     created_us: int
     updated_us: int
+    used_us: int
     held_by: str = ""
     title: str = ""
     closed: int = 0
@@ -86,7 +87,7 @@ class Row(NamedTuple):
 
 READ_TABLE = RowTable(
     "conversations",
-    version=11,
+    version=12,
     row=Row,
     marks={
         "pending": ("pending_pass",),

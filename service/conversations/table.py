@@ -200,6 +200,10 @@ class ConversationTable:
         """The conversations that a start must look at, by namespace and id."""
         return [Attention.of(row) for row in self._rows.marked("attention", after=after, limit=limit)]
 
+    def written_to(self) -> list[Row]:
+        """The rows of conversations to which the sidecar writes although no caller does, by namespace and id."""
+        return self._rows.marked("attention")
+
     def pending(self, after: StreamId = FIRST, limit: int = NUMBER_MAX) -> list[StreamId]:
         """The conversations with a requested pass that has not ended, by namespace and id."""
         return self._rows.marked_streams("pending", after=after, limit=limit)
@@ -359,6 +363,7 @@ def row_of(
         last_token_ratio=last.token_ratio if last else None,
         created_us=state.created_us,
         updated_us=state.updated_us,
+        used_us=state.used_us,
         held_by=held_by.value if held_by else "",
         title=state.shown_title,
         closed=int(state.closed),

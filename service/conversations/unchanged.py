@@ -22,6 +22,17 @@ def unchanged_rows(
             yield from table.listed(ListQuery(each, ROWS_PAGE, before, closed=closed, changed_before_us=time_us))
 
 
+def unused_rows(log: EventLog, table: ConversationTable, time_us: int) -> Iterator[Row]:
+    """Rows of conversations of which no caller changed any since, whatever passes that fail have written to them.
+
+    Others are found once nothing else has changed them either. Raises LogCorrupt.
+    """
+    yield from unchanged_rows(log, table, time_us)
+    for row in table.written_to():
+        if row.namespace != VACANT and not row.erased and row.used_us < time_us:
+            yield row
+
+
 def first_since(log: EventLog, time_us: int) -> int:
     """The position of the first event that was written at this time or later, or the one after the last. A clock that
     was set back makes it any position between an earlier event and one that is not."""

@@ -237,7 +237,7 @@ class ReopenConversation:
 @dataclass(frozen=True, slots=True)
 class EraseConversation:
     """Erase everything that was said, as one of the number of `conversations` that one call erases; with
-    `unchanged_since_us` only if nothing was written since."""
+    `unchanged_since_us` only if no caller has changed it since."""
 
     erasure_id: str
     conversations: int = 1

@@ -119,6 +119,7 @@ class Conversation(NamedTuple):
     Attributes:
         event_version: Events in the stream.
         updated_us: The time at which the last event was written.
+        used_us: The time of the last one that a caller caused: passes, titles and purges write the others.
         message_version: Messages ever appended, and the number of the newest.
         window: Messages in the window, in order.
         chat_messages: The number of them that are not system messages.
@@ -175,6 +176,7 @@ class Conversation(NamedTuple):
 
     event_version: int = 0
     updated_us: int = 0
+    used_us: int = 0
     message_version: int = 0
     window: Sequence[MessageAppended] = Sequence()
     chat_messages: int = 0

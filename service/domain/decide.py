@@ -164,7 +164,7 @@ def require_content(state: Conversation) -> None:
 
 
 def _erase(state: Conversation, command: EraseConversation) -> list[Event]:
-    if command.unchanged_since_us is not None and state.updated_us >= command.unchanged_since_us:
+    if command.unchanged_since_us is not None and state.used_us >= command.unchanged_since_us:
         return []
     return [ConversationErased(state.id, state.message_version, command.erasure_id, command.conversations)]
 

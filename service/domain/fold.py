@@ -105,12 +105,13 @@ def evolve(state: Conversation, event: Event, at_us: int, originals: Iterable[Me
     """
     if isinstance(event, MessageAppended):
         return _messages_appended(state, (event,), at_us)
+    used_us = state.used_us if _is_own(event) else at_us
     state = _applied(state, event, at_us, originals)
-    state = state._replace(event_version=state.event_version + 1, updated_us=at_us)
+    state = state._replace(event_version=state.event_version + 1, updated_us=at_us, used_us=used_us)
     return state._replace(lowest_ratio_since_pass=min(state.lowest_ratio_since_pass, state.ratio))
 
 
-_CHANGED_BY_A_MESSAGE: Final = 9
+_CHANGED_BY_A_MESSAGE: Final = 10
 """The number of Conversation's leading fields that a message changes; a literal, so that mypy knows the others' types.
 """
 
@@ -144,7 +145,25 @@ _RareEvent = (
     | WayBackEvent
 )
 
+_OwnEvent: Final = (
+    SummarizationStarted,
+    SummarizationReleased,
+    SummarizationCompleted,
+    SummarizationCleared,
+    SummarizationFailed,
+    SummarizationSkipped,
+    TitleChanged,
+    TextPurged,
+)
+
 _AfterArchiving: Final = (ConversationErased, ConversationUnarchived, TextPurged, ErasedEvent)
+
+
+def _is_own(event: Event) -> bool:
+    """Return whether the sidecar writes the event by itself."""
+    if isinstance(event, SummarizationRequested):
+        return event.plan.trigger is not Trigger.FORCED
+    return isinstance(event, _OwnEvent)
 
 
 def _applied(state: Conversation, event: _RareEvent, at_us: int, originals: Iterable[MessageAppended]) -> Conversation:
@@ -235,6 +254,7 @@ def _messages_appended(state: Conversation, joining: Messages[MessageAppended], 
         state = state._replace(pins=state.pins.union(pinned))
     return Conversation(
         state.event_version + len(joining),
+        at_us,
         at_us,
         joining[-1].number,
         state.window.extended(joining),

@@ -12,7 +12,7 @@ from abridged.service.conversations.retention import erase_unchanged
 from abridged.v1 import conversation_service_pb2 as api
 from tests.support.below_grpc import BelowGrpc, below_grpc
 from tests.support.patience import PATIENCE_S
-from tests.support.sidecar import said, sidecar
+from tests.support.sidecar import Clock, Sidecar, said, sidecar
 
 DAY_S = 86_400.0
 DAYS = 100
@@ -89,3 +89,40 @@ async def test_a_sidecar_erases_by_itself(tmp_path):
         async with asyncio.timeout(PATIENCE_S):
             while (await s.conversations.ListConversations(api.ListConversationsRequest())).conversations:
                 continue
+
+
+async def test_a_pass_that_keeps_failing_does_not_keep_a_conversation(tmp_path):
+    """Every retry is an event, and none is a caller's."""
+    clock = Clock()
+    settings = {
+        "log.time_to_live_s": 3_600,
+        "policy.fallback": "never",
+        "summarizer.models": ["ollama:x"],
+        "summarizer.retries": 0,
+        "ollama.hosts": ["127.0.0.1:9"],
+    }
+    async with sidecar(tmp_path, settings, now_us=clock) as s:
+        chat = s.chat("stuck", context_length=2_000)
+        await chat.talk(20, tokens=90, wait_s=PATIENCE_S)
+        await failures(s, 1)
+    clock.advance(2_400)
+    async with sidecar(tmp_path, settings, now_us=clock) as s:
+        await s.chat("alive").append(said(1))
+        await failures(s, 2)
+    clock.advance(2_400)
+    async with sidecar(tmp_path, settings, now_us=clock) as s, asyncio.timeout(PATIENCE_S):
+        while await listed(s) != ["alive"]:
+            continue
+
+
+async def failures(s: Sidecar, count: int) -> None:
+    """Return when so many passes have failed."""
+    async with asyncio.timeout(PATIENCE_S):
+        while len(await s.chat("stuck").events("SummarizationFailed")) < count:
+            continue
+
+
+async def listed(s: Sidecar) -> list[str]:
+    """The ids of all conversations."""
+    found = await s.conversations.ListConversations(api.ListConversationsRequest())
+    return [each.id for each in found.conversations]

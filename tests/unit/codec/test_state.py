@@ -109,7 +109,7 @@ def test_a_state_that_was_archived_comes_back_as_it_was():
     back = fold([(ConversationUnarchived(), 7)], archived)
 
     assert _set_in(archived) >= {"archive_file", "before_archiving", "ancestors", "settings"}
-    assert back == opened._replace(event_version=3, updated_us=7, purge_due=3)
+    assert back == opened._replace(event_version=3, updated_us=7, used_us=7, purge_due=3)
     assert state_from_bytes(state_to_bytes(back)) == back
 
 

@@ -61,7 +61,8 @@ def test_a_fold_reaches_the_same_state_at_every_step_of_the_blanking(seed: int):
 
         log += [(TextPurged(end + 1), NOW_US + cycle), (ConversationUnarchived(), NOW_US + cycle)]
         back = folded(log)
-        assert back == before._replace(event_version=len(log), updated_us=NOW_US + cycle, purge_due=len(log)), (
+        now_us = NOW_US + cycle
+        assert back == before._replace(event_version=len(log), updated_us=now_us, used_us=now_us, purge_due=len(log)), (
             "as it was, with its file still to be removed"
         )
         log += [(TextPurged(len(log)), NOW_US + cycle)]
