@@ -37,7 +37,7 @@ COPY --from=build /opt/abridged /opt/abridged
 COPY --from=build --chown=65532:65532 /state /var/lib/abridged
 
 # gRPC stays on loopback, for a sidecar in a pod; other machines need server.listen and server.tokens.
-# The HTTP port exposes no text and may be scraped and probed from outside.
+# The HTTP port may be scraped and probed from outside; without server.tokens it takes no calls there.
 ENV PATH=/opt/abridged/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \

@@ -377,6 +377,27 @@ def test_links_between_pages_lead_somewhere(page):
     assert [target for target in targets if not (ROOT / page).parent.joinpath(target).exists()] == []
 
 
+@cache
+def anchors(page: str) -> frozenset[str]:
+    """The headings of a page, as GitHub writes them behind the `#` of a link."""
+    prose = re.sub(r"^```.*?^```", "", text(page), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading.strip()).lower() for heading in headings]
+    return frozenset(re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain)
+
+
+@pytest.mark.parametrize("page", [name for name in tracked() if name.endswith(".md")])
+def test_links_into_pages_lead_to_a_heading(page):
+    """Behind `#` stands a heading of that page."""
+    links = re.findall(r"\]\((?!https?:|mailto:)([^)#\s]*)#([^)\s]+)\)", text(page))
+    paths = [((ROOT / page).parent / name if name else ROOT / page).resolve() for name, _ in links]
+    assert [
+        f"{path.name}#{anchor}"
+        for path, (_, anchor) in zip(paths, links, strict=True)
+        if path.suffix == ".md" and anchor not in anchors(str(path.relative_to(ROOT)))
+    ] == []
+
+
 def locked(name: str) -> dict[str, str]:
     """Package and version of every pin; each pin has at least one hash."""
     pins = re.findall(
