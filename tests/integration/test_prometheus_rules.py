@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import fnmatch
 import json
 import re
 import shutil
@@ -23,9 +25,12 @@ RULE_TESTS = sorted(RULES.parent.glob("*_test.yml"))
 DASHBOARD = OBSERVABILITY / "dashboards" / "abridged.json"
 DEPLOY = OBSERVABILITY.parent / "deploy"
 DOCS = OBSERVABILITY.parent / "docs"
+PRODUCT = [OBSERVABILITY, OBSERVABILITY.parent / "service", OBSERVABILITY.parent / "eventlog"]
 
 _NAME = re.compile(r"\b(?:abridged|process|python)_[a-z_]+\b(?!:)|\b(?:job|instance):[a-z_]+:[a-z0-9_]+\b")
 _LABELS = re.compile(r"\{([^}]*)\}")
+_LOGS = re.compile(r"(?:_?log|structlog\.get_logger\(\))\.(?:debug|info|warning|error|critical)")
+_EVENT = re.compile(r"[a-z_]+\.[a-z_]+")
 
 
 def promtool(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -231,3 +236,34 @@ def test_every_instrument_and_alert_is_explained_in_its_page() -> None:
     assert {f"#{rule['alert'].lower()}" for rule in rules() if "alert" in rule} <= anchors
     listed = set(re.findall(r"`(abridged_[a-z_]+)", page + runbook))
     assert listed - {"abridged_runbooks"} <= families | exposed_names()
+
+
+def logged(source: Path) -> Iterator[str]:
+    """Names of the events that a file logs; of one whose end is computed, the beginning and `*`. A file that logs an
+    event by a variable logs all names in it."""
+    tree = ast.parse(source.read_text())
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=function, args=[event, *_]) if _LOGS.fullmatch(ast.unparse(function)):
+                match event:
+                    case ast.Constant(value=str(name)):
+                        yield name
+                    case ast.JoinedStr(values=[ast.Constant(value=str(begun)), *_]):
+                        yield f"{begun}*"
+                    case _:
+                        texts = (constant.value for constant in ast.walk(tree) if isinstance(constant, ast.Constant))
+                        yield from (text for text in texts if isinstance(text, str) and _EVENT.fullmatch(text))
+
+
+def test_every_line_of_the_log_is_explained_in_its_page() -> None:
+    """The page has a row for each event that the code logs, and no event that no code names."""
+    sources = [path for folder in PRODUCT for path in folder.rglob("*.py")]
+    rows = re.findall(r"^\| (`[a-z_]+\.[a-z_]+`[^|]*) \|", (DOCS / "monitoring.md").read_text(), re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    names = {name for path in sources for name in logged(path)}
+    code = "".join(path.read_text() for path in sources)
+
+    assert {name for name in names if not fnmatch.filter(listed, name)} == set()
+    assert len(names) > 60
+    computed = {known for name in names if "*" in name for known in fnmatch.filter(listed, name)}
+    assert {name for name in listed - computed if f'"{name}"' not in code} == set()
