@@ -92,10 +92,17 @@ def _subject_of(plain: str) -> str:
         if name and _is_name(name):
             return name
     found = _DOER.match(plain)
-    if found is None or found[2].casefold() in words_of(Words.STATIVE):
+    if found is None or found[2].casefold() in words_of(Words.STATIVE) or _reports(found[1], found[2]):
         return ""
     articled = found[1].split(maxsplit=1)[0].casefold() in words_of(Words.ARTICLES)
     return found[1] if (articled and " " in found[1]) or _is_name(found[1]) else ""
+
+
+def _reports(name: str, following: str) -> bool:
+    """Return whether a capital only begins a report, such as `Fixed in` or `Sent to`; `Ahmed sends` names somebody."""
+    if name.casefold() in words_of(Words.STATIVE):
+        return True
+    return following != "to" and following in words_of(Words.GRAMMAR) and has_phrase(name, Phrase.TELLS_DONE)
 
 
 def _is_name(name: str) -> bool:

@@ -106,6 +106,22 @@ def test_whoever_is_asked_by_name_owns_the_task(line: str, owner: str) -> None:
     assert action.owner == owner
 
 
+@pytest.mark.parametrize(
+    ("line", "owners"),
+    [
+        ("Mara: Done at 14:41, the call returned true; Mei pins the harbour's file until tonight.", []),
+        ("Mara: Fixed in v0.9.27, the harbour has its file by Friday.", []),
+        ("Mara: Sent to Mei, due at the harbour on Friday.", []),
+        ("Mara: Erledigt um 14:41, Mei hat die Zahlen vom Hafen bis Freitag.", []),
+        ("Mara: Ahmed sends the figures of the harbour by Friday.", ["Ahmed"]),
+        ("Mara: Fred to send the figures of the harbour by Friday.", ["Fred"]),
+    ],
+)
+def test_a_report_with_a_date_names_no_owner(line: str, owners: list[str]) -> None:
+    """The first word of a report has a capital, as a name has, and a date may follow."""
+    assert [action.owner for action in extract_of(said(line)).context.action_items] == owners
+
+
 def test_a_task_reported_as_done_is_dropped() -> None:
     """The task is in the same range, or was carried by an earlier record."""
     task = "Ben: I will change the schedule of the nightly import by Friday."
