@@ -16,12 +16,14 @@ from abridged.eventlog.verification import LogVerification
 
 
 class Notice(NamedTuple):
-    """A hazard of a log for its operator; `code` is stable. A start is refused for one that `is_refused`."""
+    """A hazard of a log for its operator; `code` is stable. A start is refused for one that `is_refused`; one that
+    `is_avoided` threatens only whoever does what its message says."""
 
     code: str
     message: str
     hint: str = ""
     is_refused: bool = False
+    is_avoided: bool = False
 
 
 class Kept(NamedTuple):

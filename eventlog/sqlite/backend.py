@@ -22,7 +22,7 @@ from abridged.eventlog.sqlite.file import (
     refuse_orphan,
     size_bytes,
     volume_free_bytes,
-    wal_reset_warning,
+    wal_reset_notice,
 )
 from abridged.eventlog.sqlite.log import SqliteEventLog
 from abridged.eventlog.sqlite.rewrite import Rewrite, rewritten
@@ -62,7 +62,7 @@ class SqliteBackend:
         )
         rows.through(log.read, log.write)
         kept = Kept(rows, SqliteSnapshots(log.secret(PURPOSE), log.read, log.write))
-        return Opened(log, kept, log.warnings)
+        return Opened(log, kept, log.notices)
 
     def names(self) -> list[str]:
         return []
@@ -89,8 +89,8 @@ class SqliteBackend:
                     "use a local disk",
                 )
             )
-        warning = wal_reset_warning(sqlite3.sqlite_version_info)
-        return found if warning is None else [*found, warning]
+        notice = wal_reset_notice(sqlite3.sqlite_version_info)
+        return found if notice is None else [*found, notice]
 
     def verification(
         self, rows: SqliteRows[Any], *, is_owned: bool = True

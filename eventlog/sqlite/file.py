@@ -230,8 +230,8 @@ def volume_free_bytes(path: Path) -> int:
     return shutil.disk_usage(path).free
 
 
-def wal_reset_warning(version: tuple[int, int, int]) -> Notice | None:
-    """A warning for SQLite libraries that may damage the write-ahead log if two connections checkpoint at once.
+def wal_reset_notice(version: tuple[int, int, int]) -> Notice | None:
+    """A notice of SQLite libraries that may damage the write-ahead log if two connections checkpoint at once.
 
     Fixed in 3.51.3 and, on their branches, 3.50.7 and 3.44.6: https://sqlite.org/wal.html
     """
@@ -242,8 +242,9 @@ def wal_reset_warning(version: tuple[int, int, int]) -> Notice | None:
     number = ".".join(map(str, version))
     return Notice(
         "sqlite_wal_reset",
-        f"SQLite {number} can damage a log that a second program writes or checkpoints; this process uses one writing "
-        "connection and is safe alone. Fixed in SQLite 3.51.3, 3.50.7 and 3.44.6.",
+        f"SQLite {number} is safe here, where one connection writes and checkpoints the log; another program that "
+        "opens its file to write could damage it. Fixed in SQLite 3.51.3, 3.50.7 and 3.44.6.",
+        is_avoided=True,
     )
 
 

@@ -28,7 +28,7 @@ from abridged.eventlog.sqlite.file import (
     has_room,
     journal_of,
     wal_of,
-    wal_reset_warning,
+    wal_reset_notice,
 )
 from abridged.eventlog.sqlite.gaps import Gaps
 from abridged.eventlog.sqlite.ownership import owned
@@ -48,7 +48,7 @@ _BLANK_REQUESTS = (
 
 
 class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
-    """An EventLog in a file. Use `open` to create it; `warnings` are for the operator."""
+    """An EventLog in a file. Use `open` to create it; `notices` are for the operator."""
 
     def __init__(
         self,
@@ -60,12 +60,12 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
         hook: AppendHook | None,
         clock_us: Callable[[], int],
         on_fatal: Callable[[Exception], None] | None,
-        warnings: tuple[Notice, ...],
+        notices: tuple[Notice, ...],
         flush_found: Callable[[], None] | None,
         gaps: Gaps,
         resources: ExitStack,
     ) -> None:
-        self.warnings = warnings
+        self.notices = notices
         self._path = path
         self._gaps = gaps
         self._purging = threading.Lock()
@@ -127,7 +127,7 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
                 # The connection that closes last copies the write-ahead log into the file, unless it can only read.
                 connection.close()
                 raise
-            warning = wal_reset_warning(sqlite3.sqlite_version_info)
+            notice = wal_reset_notice(sqlite3.sqlite_version_info)
             return cls(
                 connection,
                 reader,
@@ -136,7 +136,7 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
                 hook=hook,
                 clock_us=clock_us,
                 on_fatal=on_fatal,
-                warnings=() if warning is None else (warning,),
+                notices=() if notice is None else (notice,),
                 flush_found=flush_found,
                 gaps=gaps,
                 resources=resources.pop_all(),

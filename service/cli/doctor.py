@@ -227,7 +227,8 @@ def _log(settings: LogSettings, serving: str) -> Iterator[Finding]:
         return
     yield _file(path, backend, serving) if settings.url is None else _database(backend, serving)
     for hazard in backend.hazards():
-        yield Finding(FAIL if hazard.is_refused else WARN, hazard.message, hazard.hint)
+        level = FAIL if hazard.is_refused else OK if hazard.is_avoided else WARN
+        yield Finding(level, hazard.message, hazard.hint)
 
 
 def _database(backend: StoredBackend, serving: str) -> Finding:

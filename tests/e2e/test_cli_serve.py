@@ -194,6 +194,7 @@ def test_the_doctor_finds_nothing_wrong_where_nothing_is(tmp_path):
     assert "ok    model qwen2.5:3b: context length 32,768" in ran.out
     assert f"ok    readiness {sidecar.http_address}: append, read, read_table, space" in ran.out
     assert "ok    log" in ran.out
+    assert "warn  SQLite" not in ran.out
 
 
 def test_the_doctor_asks_for_the_models_that_give_titles(tmp_path):

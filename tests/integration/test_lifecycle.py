@@ -17,7 +17,7 @@ import pytest
 
 from abridged.eventlog.errors import LogFailed
 from abridged.eventlog.log import APPEND_BYTES_MAX
-from abridged.eventlog.sqlite.file import wal_reset_warning
+from abridged.eventlog.sqlite.file import wal_reset_notice
 from abridged.eventlog.sqlite.writer import WAL_BYTES_MAX
 from abridged.service.api.listeners import AddressTaken
 from abridged.service.api.readiness import FREE_BYTES_MIN
@@ -151,7 +151,7 @@ async def test_a_start_has_nothing_to_warn_of(tmp_path):
         notices = [line for line in s.logs if line["event"] == "log.notice"]
 
         assert {line["level"] for line in s.logs} <= {"info"}
-        assert len(notices) == (wal_reset_warning(sqlite3.sqlite_version_info) is not None)
+        assert len(notices) == (wal_reset_notice(sqlite3.sqlite_version_info) is not None)
 
 
 @pytest.mark.parametrize("setting", ["server.listen", "server.http_listen"])
