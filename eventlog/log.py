@@ -162,7 +162,7 @@ class EventLog(Protocol):
         ...
 
     def post(self, append: Append, ticket: Any, completions: CompletionQueue) -> None:
-        """Queue an append as `submit` does; deliver its outcome to `completions`, with `ticket` and its group's."""
+        """Queue an append as `submit` does. When its group ends, `completions` gets `ticket` with the outcome."""
         ...
 
     def read_stream(
@@ -170,14 +170,14 @@ class EventLog(Protocol):
         stream: StreamId,
         *,
         after: int = 0,
-        limit: int = 500,
+        limit: int = PAGE_EVENTS_MAX,
         backward: bool = False,
         bytes_max: int = PAGE_BYTES_MAX,
     ) -> list[RecordedEvent]:
         """Events of one stream with version > `after` in order; backward: version < `after` (0: from the end) down."""
         ...
 
-    def read_all(self, *, after: int = 0, limit: int = 500, backward: bool = False) -> list[RecordedEvent]:
+    def read_all(self, *, after: int = 0, limit: int = PAGE_EVENTS_MAX, backward: bool = False) -> list[RecordedEvent]:
         """Events of the whole log by position, as read_stream does by version."""
         ...
 

@@ -207,7 +207,7 @@ class MemoryEventLog:
             return len(self._events)
 
     def confirm(self) -> None:
-        """See EventLog: there is nothing that is not."""
+        """See EventLog. Nothing of this log outlives the process, so nothing is left to confirm."""
 
     def head_of(self, namespace: str) -> int:
         with self._reading():

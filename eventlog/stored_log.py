@@ -178,7 +178,7 @@ class StoredEventLog(ABC, Generic[W, R]):
         return self._head
 
     def confirm(self) -> None:
-        """See EventLog: where one process writes, it reads nothing that is not."""
+        """See EventLog. One process writes this log, so whatever it reads is durable."""
         self._reading()
 
     @abstractmethod

@@ -71,7 +71,7 @@ class PostgresReader(EventReader):
         return self._number(sql.NAMESPACE_HEAD, namespace=namespace)
 
     def head_of_since(self, namespace: str, start: int, end: int) -> int:
-        """The same, if it is after `start` and not after `end`; else 0."""
+        """The position of a namespace's last event if it is after `start` and not after `end`; else 0."""
         return self._number(sql.NAMESPACE_HEAD_SINCE, namespace=namespace, start=start, end=end)
 
     def read(self, query: Callable[[Connection], T]) -> T:

@@ -58,8 +58,8 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """A table whose primary key is `key`, under the name `key_name` if it has one. `constraints` are those that are
-    neither this nor `checks` or `references`, and `options` follow the columns, each as SQLite writes it."""
+    """A table whose primary key is `key`, under the name `key_name` if it has one. `constraints` are all
+    others but `checks` and `references`, and `options` follow the columns, each as SQLite writes it."""
 
     name: str
     columns: tuple[Column, ...]

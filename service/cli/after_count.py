@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from abridged.client import AsyncConversations
 from abridged.service.cli.failures import CommandFailed
-from abridged.service.cli.options import Invocation
+from abridged.service.cli.options import Decorated, Invocation
 from abridged.service.cli.plain_json import as_json
 from abridged.service.cli.sidecar import call
 from abridged.service.cli.terminal import number_of, say
@@ -18,7 +18,6 @@ from abridged.v1.conversation_service_pb2 import ArchiveConversationsResponse, E
 
 Counts = TypeVar("Counts", bound=Message)
 Counted_co = TypeVar("Counted_co", bound=Message, covariant=True)
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
 class Act(Protocol[Counted_co]):

@@ -123,7 +123,6 @@ def verify(invocation: Invocation, *, place: LogSettings | None, name: str | Non
     settings = configuration(invocation).settings
     of_log = _on_disk(_of(place, name, settings))
     way_out = RESTORE_OR_SALVAGE if of_log.url is None else RESTORE
-    # This command alone loads the readers of a log.
     from abridged.service.bootstrap.backends import log_backend, stored_backend
     from abridged.service.cli.log_verification import verified
 
@@ -156,7 +155,6 @@ def rebuild(invocation: Invocation, place: LogSettings | None, name: str | None)
     no row, its events are copied as they are, and its snapshot is kept, set aside.
     """
     settings = configuration(invocation).settings
-    # This command alone opens a log as a sidecar does.
     from abridged.service.bootstrap.rebuild import rebuilt_anew
     from abridged.service.conversations.rebuild import RebuildReport
 
@@ -192,7 +190,6 @@ def reindex(invocation: Invocation, place: LogSettings | None, name: str | None)
     if settings.recall.index == "off":
         raise Misconfigured("recall.index is off", hint="set recall.index to words or both")
     check_prerequisites(found)
-    # This command alone opens a log as a sidecar does.
     from abridged.service.bootstrap.recall import lacking, reindexed
 
     with _as_served(settings, _of(place, name, settings)) as of_log:
@@ -223,7 +220,6 @@ def salvage(invocation: Invocation, damaged: LogSettings, new: LogSettings) -> N
         raise Misconfigured("a salvage is of a file", hint="restore a database from its own backup: docs/production.md")
     if not (damaged.path.exists() or damaged.path.with_name(f"{damaged.path.name}-wal").exists()):
         raise Misconfigured(f"there is no log at {damaged.path}", hint="name its file")
-    # This command alone reads damaged files.
     from abridged.service.cli.log_salvage import salvage_log
 
     with _as_served(configuration(invocation).settings, new, is_new=True) as of_log:
@@ -260,7 +256,6 @@ def export(
     part is a log of its own, with an id and positions of its own; the events' ids, versions and times are the log's.
     """
     settings = configuration(invocation).settings
-    # Only an export chooses.
     from abridged.service.cli.log_part import choice_of
 
     choice = choice_of(names=names, labels=labels, since=since, until=until, closed=closed)
@@ -269,7 +264,6 @@ def export(
 
 def export_log(settings: Settings, log: LogSettings, out: IO[bytes], choice: Choice | None = None) -> None:
     """Write every event of `log` to `out`, or those of the conversations of a `choice`. Raises CommandFailed."""
-    # Whoever writes no lines does not load what does.
     from abridged.service.bootstrap.backends import log_backend
     from abridged.service.cli.log_part import lines_of_choice
     from abridged.service.conversations.log_copy import lines_of_log
@@ -323,7 +317,6 @@ def backup(invocation: Invocation, *, places: Sequence[LogSettings], name: str |
         _require_no_keys(settings)
         _copied_by_lines(settings, source, to)
         return
-    # A backup and a restore alone copy files.
     from abridged.service.cli.log_backup import backed_up
 
     with _as_served(settings, source) as found:
@@ -374,7 +367,6 @@ def rewrap(invocation: Invocation, place: LogSettings | None, name: str | None) 
     if not settings.encryption.is_on:
         raise Misconfigured("encryption is off", hint=GIVE_KEY)
     with _as_served(settings, _of(place, name, settings)) as of_log:
-        # This command alone works on keys.
         from abridged.service.bootstrap.encryption import rewrapped
 
         done = rewrapped(of_log, _Progress("data keys"))
@@ -404,7 +396,6 @@ def stats(invocation: Invocation, place: LogSettings | None, name: str | None, *
     Sidecars may go on: events that come meanwhile are left out. Every event is read and checked, and no text is shown.
     """
     settings = configuration(invocation).settings
-    # This command alone loads what counts.
     from abridged.service.bootstrap.backends import stored_backend
     from abridged.service.bootstrap.recall import index_bytes
     from abridged.service.cli.log_stats import plain_stats, print_stats, stats_of
@@ -424,7 +415,6 @@ def _require_keys(settings: Settings, checked: str = "") -> None:
     """Raise CommandFailed, with what was `checked` without them, if the log's data keys are not in their place."""
     if not settings.encryption.is_on:
         return
-    # An operator who does not encrypt has no library for it.
     from abridged.service.bootstrap.encryption import require_keys
 
     try:
@@ -463,7 +453,6 @@ class _Lines(click.ParamType["LogSettings | BufferedReader"]):
             return value  # type: ignore[no-any-return]  # it was converted before
         if "://" in value:
             return _Place().convert(value, param, ctx)
-        # This command alone asks what a file is.
         from abridged.service.bootstrap.backends import is_log_file
 
         file: BufferedReader = self._file.convert(value, param, ctx)  # type: ignore[assignment]  # in binary mode
@@ -541,7 +530,6 @@ def replay_(
 def _replay(
     invocation: Invocation, files: Sequence[BufferedReader], policies: Sequence[Path], *, as_json: bool
 ) -> None:
-    # This command alone folds lines.
     from abridged.service.cli.log_replay import print_folds, print_policies
 
     if policies:
@@ -552,7 +540,6 @@ def _replay(
 
 def imported_log(settings: Settings, log: LogSettings, lines: BinaryIO) -> Rebuilt:
     """Make `log` of the lines of an export, whole or not at all. Raises CommandFailed."""
-    # Few commands read lines.
     from abridged.service.bootstrap.log_import import imported
     from abridged.service.conversations.log_copy import LogLinesRefused
 

@@ -154,7 +154,7 @@ def _policy_value(field: FieldDescriptor, value: Any) -> Any:
 
 
 def overrides_to_proto(overrides: Mapping[str, Any]) -> conversation_pb2.PolicyOverrides:
-    """The same fields, set."""
+    """The contract's message with the fields of a policy that `overrides` has."""
     proto = conversation_pb2.PolicyOverrides()
     for name, value in overrides.items():
         field = _POLICY_FIELDS[name]

@@ -64,8 +64,8 @@ class ListQuery:
     changed_before_us: int = 0
 
     def accepts(self, row: Row) -> bool:
-        """Return whether the row has the requested labels and ratio, and is closed or not as requested; none of an
-        erased conversation has."""
+        """Return whether the row is of a conversation that is not erased, has the requested labels and ratio, and is
+        closed or not as requested."""
         if row.erased or 0 < self.changed_before_us <= row.updated_us:
             return False
         if self.closed is not None and bool(row.closed) is not self.closed:

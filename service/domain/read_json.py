@@ -90,7 +90,7 @@ def read_json(text: str, rendering: Rendering, *, messages_max: int | None = Non
 
 
 def read_value(value: Any, rendering: Rendering, *, messages_max: int | None = None) -> Read:
-    """The same for JSON that was parsed."""
+    """The messages of parsed JSON, as `read_json` reads them of a text."""
     if rendering is Rendering.OLLAMA:
         raise NotMessages("", "can be read as OpenAI's or Anthropic's messages, not as Ollama's")
     if has_hole_name(value):

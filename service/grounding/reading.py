@@ -81,7 +81,7 @@ class Value(NamedTuple):
 
     @property
     def shape(self) -> str:
-        """The same for values that may replace one another, such as `PT45M` and `PT90M`."""
+        """The form of the value, which values that may replace one another share, such as `PT45M` and `PT90M`."""
         shape = folded(self.text)
         for pattern, sign in _SHAPE:
             shape = pattern.sub(sign, shape)

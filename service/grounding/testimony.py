@@ -102,7 +102,7 @@ class _Said:
         return sum(map(float.__mul__, self.weights, parts)) / sum(self.weights)
 
     def words_share(self, parts: Sequence[float]) -> float:
-        """The same of its words alone; 0.0 without any."""
+        """The share of a statement's words that shares of its words and values are; 0.0 without any word."""
         weights = self.weights[: len(self.words)]
         return sum(map(float.__mul__, weights, parts)) / sum(weights) if weights else 0.0
 

@@ -213,9 +213,9 @@ class _Listed:
 
 
 def check_last(draft: Draft, source: Source, limit: Limit = NO_LIMIT) -> CheckedDraft:
-    """The same for an answer after which no other is asked for: where its narrative alone is at fault, because it is
-    not about this conversation, the extract's part replaces it. The narrative's sentences count as unsupported
-    statements."""
+    """Check a draft after which no other is asked for, as `check_draft` does. Where its narrative alone is at fault,
+    because it is not about this conversation, the extract's part replaces it, and the narrative's sentences count as
+    unsupported statements."""
     clean = _without_marks(draft)
     listed = _Listed.of(clean, source)
     checked = _checked(listed, clean.narratives, source, limit)

@@ -304,7 +304,7 @@ class WindowCost:
         return self._cost(summary_text(_bare_record(self._work, draft)))
 
     def short(self, draft: Draft) -> int:
-        """The same with the short text; 0 without one."""
+        """Tokens of the draft's record with its short text, including its frame; 0 without one."""
         record = _bare_record(self._work, draft)
         return self._cost(short_text(record)) if record.short_summary else 0
 

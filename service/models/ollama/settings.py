@@ -89,7 +89,7 @@ class OllamaGroup(SettingsGroup):
         return [self.address(host) for host in self.hosts]
 
     def calls(self) -> OllamaSettings:
-        """The same for the hosts' client."""
+        """The settings as the hosts' client takes them."""
         return OllamaSettings(
             connect_s=self.connect_timeout_s,
             first_byte_s=self.first_byte_timeout_s,

@@ -72,7 +72,7 @@ class OpenAIGroup(SettingsGroup):
         return parse_endpoint(self.url, allow_insecure=self.allow_insecure_url)
 
     def calls(self) -> OpenAISettings:
-        """The same for the endpoint's client."""
+        """The settings as the endpoint's client takes them."""
         return OpenAISettings(
             connect_s=self.connect_timeout_s,
             first_byte_s=self.first_byte_timeout_s,
