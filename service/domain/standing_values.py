@@ -20,9 +20,13 @@ from abridged.service.text.sentences import without_quotations
 from abridged.service.text.signs import weighing
 from abridged.service.text.words import is_spaceless
 
-SUPERSEDED_FROM: Final = -0.9
+SUPERSEDED_FROM: Final = -0.5
 """The log odds from which on a value supersedes another. Half of the pairs of the training only look like a change; in
 chats fewer values do, so that more of what is found is right."""
+
+SAME_WORDS_FROM: Final = -0.9
+"""The log odds if both are of one kind and no other unit, and one of them has all of the words around it in common with the other: `the
+deposit is 500 EUR`, `the deposit is 600 EUR now`."""
 
 SUPERSEDES: Final = "supersedes"
 """The name of the weights of a sentence that gives a thing another value."""
@@ -171,10 +175,10 @@ class StandingValues:
     def superseded_by(self, one: Stated) -> str:
         """The value of an earlier message that this one most likely supersedes; empty if none is likely to be."""
         model = weighing(SUPERSEDES, Signs._fields)
-        best, most = "", SUPERSEDED_FROM
+        best, most = "", SAME_WORDS_FROM
         for key, signs in self.candidates(one):
-            odds = model.of(signs)
-            if odds >= most:
+            odds, has_same_words = model.of(signs), signs.share == signs.kind == 1 and not signs.units
+            if odds >= most and (has_same_words or odds >= SUPERSEDED_FROM):
                 best, most = key, odds
         return best
 
