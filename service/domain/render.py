@@ -21,7 +21,7 @@ from abridged.service.domain.policy import SummaryRole
 from abridged.service.domain.quoting import noted, quoted
 from abridged.service.domain.record import SummaryRecord
 from abridged.service.domain.rules import NO_RULES, Rules, Surroundings, rule_lines
-from abridged.service.domain.tokens import TokenSource, calibrated_tokens
+from abridged.service.domain.tokens import TokenSource, calibrated_tokens, tokens_beside_content
 from abridged.service.domain.window import NO_OPEN_CALLS, OpenCalls, ToolPairs, tool_pairs
 
 CLIPPED_CHARS_MIN = 64
@@ -231,8 +231,8 @@ def clipped(
     """The messages with the largest ones excerpted until all take at most `limit` tokens. Raises WindowTooLarge.
 
     An excerpt keeps both ends of the text and names the length of what is left out. The excerpt's cost is its share of
-    the message's text by `count`; it is as long as possible, less a tenth if the message was estimated. System messages
-    and the summary are not excerpted.
+    the message by `count`: what stands beside the text costs what it did. The excerpt is as long as possible, less a
+    tenth if the message was estimated. System messages and the summary are not excerpted.
     """
     result = list(messages)
     total = sum(m.tokens for m in result)
@@ -243,7 +243,7 @@ def clipped(
         if not sizes[place]:
             raise WindowTooLarge(tokens=total, limit=limit)
         whole = result[place]
-        excerpt = _excerpt(whole, sizes[place], keep_tokens=max(0, sizes[place] - (total - limit)), count=count)
+        excerpt = _excerpt(whole, keep_tokens=whole.tokens - (total - limit), count=count)
         total += excerpt.tokens - whole.tokens
         result[place] = excerpt
     if total > limit:
@@ -297,7 +297,7 @@ def _rendered(appended: MessageAppended, message: Message, factor: float) -> Ren
 
 
 def _clippable_tokens(m: RenderedMessage) -> int:
-    """Tokens of a message's text, in proportion to its characters; calls and attachments are not excerpted."""
+    """Tokens of a message's text, about: in proportion to its characters; calls and attachments are not excerpted."""
     message = m.message
     if m.tag or message.role is Role.SYSTEM or len(message.content) <= 2 * CLIPPED_CHARS_MIN:
         return 0
@@ -307,17 +307,23 @@ def _clippable_tokens(m: RenderedMessage) -> int:
     return tokens * len(message.content) // (len(message.content) + others)
 
 
-def _excerpt(m: RenderedMessage, text_tokens: int, *, keep_tokens: int, count: Callable[[str], int]) -> RenderedMessage:
-    """The two ends of a message that take at most `keep_tokens` of its text, or the shortest possible."""
+def _excerpt(m: RenderedMessage, *, keep_tokens: int, count: Callable[[str], int]) -> RenderedMessage:
+    """The message with the two ends of its text, which takes at most `keep_tokens`, or the shortest possible."""
     text = m.message.content
-    whole = max(1, count(text))
-    keep = keep_tokens if m.exact else int(keep_tokens * ESTIMATED_SHARE)
+    # Attachments cost what the caller says, however the texts beside them are counted.
+    attached = sum(a.token_count for a in m.message.attachments) if m.exact else 0
+    beside = tokens_beside_content(m.message, count) - attached
+    whole = beside + count(unwrap_envelope(text))
+
+    def share(tokens: int) -> int:
+        return attached - (-max(0, m.tokens - attached) * tokens // whole)
 
     def tokens_of(chars: int) -> int:
-        return -(-text_tokens * count(_ends(text, chars)) // whole)
+        return share(beside + count(_ends(text, chars)))
 
+    keep = keep_tokens if m.exact else int(share(beside) + (keep_tokens - share(beside)) * ESTIMATED_SHARE)
     fits, fits_tokens = CLIPPED_CHARS_MIN, tokens_of(CLIPPED_CHARS_MIN)
-    fails, fails_tokens = len(text), text_tokens + 1
+    fails, fails_tokens = len(text), m.tokens + 1
     for _ in range(EXCERPT_TRIES_MAX):
         if fails - fits <= 1 or fits_tokens >= keep:
             break
@@ -329,9 +335,8 @@ def _excerpt(m: RenderedMessage, text_tokens: int, *, keep_tokens: int, count: C
             fits, fits_tokens = chars, tokens
         else:
             fails, fails_tokens = chars, tokens
-    tokens = m.tokens - text_tokens + fits_tokens
     excerpt = m.message._replace(content=_ends(text, fits))
-    return replace(m, message=excerpt, tokens=min(tokens, m.tokens), clipped=True)
+    return replace(m, message=excerpt, tokens=min(fits_tokens, m.tokens), clipped=True)
 
 
 def _ends(text: str, chars: int) -> str:

@@ -7,7 +7,7 @@ basic operations, so a replay on another machine gets the same numbers to the la
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
@@ -110,6 +110,13 @@ def tokens_of_messages(messages: Sequence[Message], counter: TokenCounter, *, mo
         else TokenCount(message.token_count, TokenSource.CALLER)
         for message, place in zip(messages, places, strict=True)
     ]
+
+
+def tokens_beside_content(message: Message, count: Callable[[str], int]) -> int:
+    """Tokens of `message` without its content: its frame, its attachments and its other texts."""
+    texts: list[str] = []
+    _add_texts(message._replace(content=""), texts)
+    return sum(map(count, texts), _frame_tokens(message))
 
 
 def _add_texts(message: Message, texts: list[str]) -> None:

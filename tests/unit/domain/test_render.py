@@ -29,8 +29,9 @@ from abridged.service.domain.render import (
     summary_tag,
     summary_text,
 )
-from abridged.service.domain.tokens import TokenSource
+from abridged.service.domain.tokens import TokenSource, calibrated_tokens, message_tokens
 from abridged.service.text.lookalikes import reading
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.chats import (
     OPEN,
     SETTINGS,
@@ -300,12 +301,35 @@ def test_an_excerpt_is_worth_only_the_text_that_it_leaves_out():
     """The tokens of long arguments and attachments do not shrink with the text."""
     calls = (ToolCall("a", "search", "x" * 39_600),)
     heavy = long_message(1, 400, 10_000, role=Role.ASSISTANT, tool_calls=calls)
-    attached = long_message(2, 400, 10_000, attachments=(Attachment("file:a", "", 9_900),))
+    attachments = (Attachment("file:a", "", 9_900),)
+    estimated = long_message(2, 400, 10_304, attachments=attachments)
+    counted = replace(long_message(2, 400, 10_000, attachments=attachments), exact=True)
 
-    for message in (heavy, attached):
+    for message in (heavy, estimated, counted):
         with pytest.raises(WindowTooLarge) as refused:
             clipped([message], limit=1_000, count=len)
         assert refused.value.tokens > 9_800
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 1.6, 5.0])
+def test_an_excerpt_costs_what_the_counter_says_of_it(factor):
+    """The frame of a message, its name and its calls stay whole, and so does the error of an estimate."""
+    calls = (ToolCall("a", "search", '{"query": "invoices"}'),)
+    counter, messages = EstimatingCounter(), []
+    for number in range(20):
+        fields: dict[str, Any] = ({}, {"name": "Ann"}, {"tool_calls": calls, "role": Role.ASSISTANT})[number % 3]
+        text = "about EU-118204, 14:30. " * (9 + number)
+        message = Message(f"m{number}", Role.USER, text)._replace(**fields)
+        tokens = calibrated_tokens(message_tokens(message, counter, model="").tokens, factor)
+        messages.append(RenderedMessage(message, number, tokens))
+
+    total = sum(m.tokens for m in messages)
+    kept = clipped(messages, limit=total // 2, count=counter.count)
+    counts = [calibrated_tokens(message_tokens(m.message, counter, model="").tokens, factor) for m in kept]
+
+    assert any(m.clipped for m in kept)
+    assert all(0 <= m.tokens - tokens <= 1 for m, tokens in zip(kept, counts, strict=True))
+    assert sum(counts) <= total // 2
 
 
 def test_many_messages_are_clipped_in_one_go():
