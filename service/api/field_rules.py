@@ -291,9 +291,11 @@ def _defined(field: FieldDescriptor, _values: frozenset[int]) -> _Rule:
     return _Rule(known.__contains__, lambda _: "must be a value that this version knows")
 
 
-def _not_in(_field: FieldDescriptor, values: frozenset[int]) -> _Rule:
-    # A value that callers may not send counts as unset.
-    return _Rule(lambda value: value not in values, lambda _: MUST_BE_SET)
+def _not_in(field: FieldDescriptor, values: frozenset[int]) -> _Rule:
+    assert field.enum_type is not None, "it is a rule of enumerations"
+    taken = [value.name for value in field.enum_type.values if value.number not in values]
+    text = f"must be one of {', '.join(taken)}"
+    return _Rule(lambda value: value not in values, lambda value: text if value else MUST_BE_SET)
 
 
 def _range_rules(kinds: Mapping[int, _Comparison], limit_of: Callable[[Any], _Limit]) -> _RulesOf:

@@ -21,7 +21,7 @@ import abridged.v1
 from abridged.service.api.errors import InvalidRequest
 from abridged.service.api.field_rules import PATTERNS, MessageRules
 from abridged.service.api.validation import ALL_LISTED_FIELDS_MAX, Validation
-from abridged.v1.conversation_service_pb2 import ExpandSummaryRequest
+from abridged.v1.conversation_service_pb2 import RENDERING_OLLAMA, ExpandSummaryRequest, RenderedMessages
 from abridged.v1.message_pb2 import Message as ChatMessage
 
 MODULES = sorted(file.stem for file in Path(abridged.v1.__path__[0]).glob("*_pb2.py"))
@@ -105,6 +105,16 @@ def test_the_fields_of_a_request_are_named_in_their_order():
     ]
 
 
+def test_a_choice_that_is_not_taken_is_told_those_that_are():
+    """A value that is there is not said to be missing."""
+    rendered = RenderedMessages(rendering=RENDERING_OLLAMA, json="[]")
+
+    with pytest.raises(InvalidRequest) as refused:
+        Validation().check(rendered, fields=lambda: ALL_LISTED_FIELDS_MAX)
+
+    assert refused.value.violations == [("rendering", "must be one of RENDERING_OPENAI, RENDERING_ANTHROPIC")]
+
+
 def test_a_choice_that_nobody_made_is_named():
     """The request is right otherwise."""
     with pytest.raises(InvalidRequest) as refused:
@@ -163,6 +173,8 @@ def in_words(violation: Any) -> tuple[str, str]:
     text = WORDS.get(said.rule_id, said.message)
     if said.rule_id == "string.pattern":
         text = f"must be {PATTERNS[violation.rule_value]}" if violation.field_value else "must be set"
+    if said.rule_id == "enum.not_in" and violation.field_value:
+        text = "must be one of RENDERING_OPENAI, RENDERING_ANTHROPIC"
     path = ".".join(map(part, said.field.elements))
     return path, f"its key {text}" if said.for_key else text
 

@@ -492,7 +492,9 @@ class ContextOptions(_message.Message):
     rendering: Global___Rendering.ValueType
     """A JSON form to add."""
     abort_on_failure: _builtins.bool
-    """Return no window if the pass that this call waited for fails, instead of the original messages."""
+    """Return no window if the pass that this call waited for fails, instead of the original messages. One that is
+    cancelled does not fail.
+    """
     cache_marks: _builtins.bool
     """As in GetContextRequest."""
     with_ledger: _builtins.bool
@@ -689,7 +691,9 @@ class GetContextRequest(_message.Message):
     rendering: Global___Rendering.ValueType
     """A JSON form to add."""
     abort_on_failure: _builtins.bool
-    """Fail if the pass that this call waited for fails, instead of returning the original messages."""
+    """Fail if the pass that this call waited for fails, instead of returning the original messages. One that is cancelled
+    does not fail.
+    """
     cache_marks: _builtins.bool
     """Set `cache_control` at the end of what is stable, so that Anthropic's API caches that much of the prompt. Then
     `system` is a list of blocks. No mark is set if nothing is stable; other renderings have none.

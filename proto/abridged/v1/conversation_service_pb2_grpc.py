@@ -196,7 +196,8 @@ class ConversationServiceServicer:
         ids, or by request_id if the server generates the ids: a repeat returns the first result, and a batch that is
         partly known appends the rest. A rewind uses up the ids that it removes, so a batch with one is refused as a whole.
         Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with other content), FAILED_PRECONDITION
-        (MESSAGE_REMOVED, CONVERSATION_CLOSED), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
+        (MESSAGE_REMOVED, CONVERSATION_CLOSED, PINS_TOO_LARGE: messages that are `pinned`, VERSION_NOT_REACHED:
+        replace_after), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -209,7 +210,8 @@ class ConversationServiceServicer:
         refused has its status as its result and does not end the stream, so that later ones are still written: to stop at
         a gap, set expected_version. Each append is bound by the limits of AppendMessages; the stream counts as one of
         streams_max. What has no result yet may have been written: send it again with the same ids. A shutdown ends the
-        stream with UNAVAILABLE (SERVER_STOPPING) after the results of everything that was read.
+        stream with UNAVAILABLE (SERVER_STOPPING) after the results of everything that was read; over HTTP, so does a broken
+        envelope, with the status of its fault.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -217,11 +219,12 @@ class ConversationServiceServicer:
 
     def GetContext(self, request, context):
         """GetContext returns the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
-        silently: if the window exceeds max_tokens it returns FAILED_PRECONDITION, or with `clip` excerpts and names the
+        silently: if the window exceeds max_tokens it returns WINDOW_TOO_LARGE, or with `clip` excerpts and names the
         largest message. Safe to repeat: at most it starts a pass that was due anyway. The response contains the whole
         window, and again in a rendering, so it can exceed the 4 MiB that gRPC clients accept by default: raise the
-        client's receive limit, or set max_tokens. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION,
-        DEADLINE_EXCEEDED (min_version), RESOURCE_EXHAUSTED (min_version, if too many calls are waiting).
+        client's receive limit, or set max_tokens. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
+        (WINDOW_TOO_LARGE, SUMMARIZATION_FAILED: abort_on_failure), DEADLINE_EXCEEDED (min_version), RESOURCE_EXHAUSTED
+        (min_version, if too many calls are waiting).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -265,8 +268,8 @@ class ConversationServiceServicer:
     def SummarizeConversation(self, request, context):
         """SummarizeConversation forces a pass, regardless of ratio, cooldown, hysteresis and min_messages. If a pass is
         already pending, it returns that one, so a retry joins it; a retry after its end forces another. Errors:
-        INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED (too many passes are pending, or LOG_FULL),
-        UNAVAILABLE.
+        INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (NOTHING_TO_SUMMARIZE, DEPTH_LIMIT, SUMMARIZATION_DISABLED,
+        CONVERSATION_CLOSED), RESOURCE_EXHAUSTED (too many passes are pending, or LOG_FULL), UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -419,7 +422,8 @@ class ConversationServiceServicer:
         go, and so do the standing rules and the entries of the ledger that no other message says. A pending pass is cancelled.
         The log's files, the search index of this sidecar and every call have nothing of it when the call returns OK; a sidecar
         goes on if the caller's deadline comes before, and a repeat waits for the rest. A repeat of the append that brought a
-        message is answered as before. Closed conversations and removed messages are redacted, too. What a client has sent in
+        message is answered as before, and so is an append of other content under the id of one that is redacted: nothing is
+        left to compare it with, so it returns already_appended. Closed conversations and removed messages are redacted, too. What a client has sent in
         other messages or in settings stays. A message from before a fork is redacted in the conversation that has it (see
         MESSAGE_OF_ANCESTOR), and with `forks` in those that were forked from that since. Needs the scope `erase`. Idempotent.
         Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (MESSAGE_OF_ANCESTOR, CONVERSATION_HAS_FORKS: without

@@ -45,7 +45,8 @@ class ConversationServiceStub:
     ids, or by request_id if the server generates the ids: a repeat returns the first result, and a batch that is
     partly known appends the rest. A rewind uses up the ids that it removes, so a batch with one is refused as a whole.
     Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with other content), FAILED_PRECONDITION
-    (MESSAGE_REMOVED, CONVERSATION_CLOSED), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
+    (MESSAGE_REMOVED, CONVERSATION_CLOSED, PINS_TOO_LARGE: messages that are `pinned`, VERSION_NOT_REACHED:
+    replace_after), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
     """
     IngestMessages: _grpc.StreamStreamMultiCallable[_conversation_service_pb2.IngestMessagesRequest, _conversation_service_pb2.IngestMessagesResponse]
     """IngestMessages is AppendMessages for bulk and high rates: a stream of appends, each with a result of its own, in the
@@ -54,15 +55,17 @@ class ConversationServiceStub:
     refused has its status as its result and does not end the stream, so that later ones are still written: to stop at
     a gap, set expected_version. Each append is bound by the limits of AppendMessages; the stream counts as one of
     streams_max. What has no result yet may have been written: send it again with the same ids. A shutdown ends the
-    stream with UNAVAILABLE (SERVER_STOPPING) after the results of everything that was read.
+    stream with UNAVAILABLE (SERVER_STOPPING) after the results of everything that was read; over HTTP, so does a broken
+    envelope, with the status of its fault.
     """
     GetContext: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetContextRequest, _conversation_service_pb2.GetContextResponse]
     """GetContext returns the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
-    silently: if the window exceeds max_tokens it returns FAILED_PRECONDITION, or with `clip` excerpts and names the
+    silently: if the window exceeds max_tokens it returns WINDOW_TOO_LARGE, or with `clip` excerpts and names the
     largest message. Safe to repeat: at most it starts a pass that was due anyway. The response contains the whole
     window, and again in a rendering, so it can exceed the 4 MiB that gRPC clients accept by default: raise the
-    client's receive limit, or set max_tokens. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION,
-    DEADLINE_EXCEEDED (min_version), RESOURCE_EXHAUSTED (min_version, if too many calls are waiting).
+    client's receive limit, or set max_tokens. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
+    (WINDOW_TOO_LARGE, SUMMARIZATION_FAILED: abort_on_failure), DEADLINE_EXCEEDED (min_version), RESOURCE_EXHAUSTED
+    (min_version, if too many calls are waiting).
     """
     GetConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetConversationRequest, _conversation_service_pb2.GetConversationResponse]
     """GetConversation returns state and settings. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
@@ -85,8 +88,8 @@ class ConversationServiceStub:
     SummarizeConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.SummarizeConversationRequest, _conversation_service_pb2.SummarizeConversationResponse]
     """SummarizeConversation forces a pass, regardless of ratio, cooldown, hysteresis and min_messages. If a pass is
     already pending, it returns that one, so a retry joins it; a retry after its end forces another. Errors:
-    INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED (too many passes are pending, or LOG_FULL),
-    UNAVAILABLE.
+    INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (NOTHING_TO_SUMMARIZE, DEPTH_LIMIT, SUMMARIZATION_DISABLED,
+    CONVERSATION_CLOSED), RESOURCE_EXHAUSTED (too many passes are pending, or LOG_FULL), UNAVAILABLE.
     """
     GetSummarization: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetSummarizationRequest, _conversation_service_pb2.GetSummarizationResponse]
     """GetSummarization returns a pass. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
@@ -173,7 +176,8 @@ class ConversationServiceStub:
     go, and so do the standing rules and the entries of the ledger that no other message says. A pending pass is cancelled.
     The log's files, the search index of this sidecar and every call have nothing of it when the call returns OK; a sidecar
     goes on if the caller's deadline comes before, and a repeat waits for the rest. A repeat of the append that brought a
-    message is answered as before. Closed conversations and removed messages are redacted, too. What a client has sent in
+    message is answered as before, and so is an append of other content under the id of one that is redacted: nothing is
+    left to compare it with, so it returns already_appended. Closed conversations and removed messages are redacted, too. What a client has sent in
     other messages or in settings stays. A message from before a fork is redacted in the conversation that has it (see
     MESSAGE_OF_ANCESTOR), and with `forks` in those that were forked from that since. Needs the scope `erase`. Idempotent.
     Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (MESSAGE_OF_ANCESTOR, CONVERSATION_HAS_FORKS: without
@@ -250,7 +254,8 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     ids, or by request_id if the server generates the ids: a repeat returns the first result, and a batch that is
     partly known appends the rest. A rewind uses up the ids that it removes, so a batch with one is refused as a whole.
     Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with other content), FAILED_PRECONDITION
-    (MESSAGE_REMOVED, CONVERSATION_CLOSED), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
+    (MESSAGE_REMOVED, CONVERSATION_CLOSED, PINS_TOO_LARGE: messages that are `pinned`, VERSION_NOT_REACHED:
+    replace_after), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
     """
     IngestMessages: _aio.StreamStreamMultiCallable[_conversation_service_pb2.IngestMessagesRequest, _conversation_service_pb2.IngestMessagesResponse]  # type: ignore[assignment]
     """IngestMessages is AppendMessages for bulk and high rates: a stream of appends, each with a result of its own, in the
@@ -259,15 +264,17 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     refused has its status as its result and does not end the stream, so that later ones are still written: to stop at
     a gap, set expected_version. Each append is bound by the limits of AppendMessages; the stream counts as one of
     streams_max. What has no result yet may have been written: send it again with the same ids. A shutdown ends the
-    stream with UNAVAILABLE (SERVER_STOPPING) after the results of everything that was read.
+    stream with UNAVAILABLE (SERVER_STOPPING) after the results of everything that was read; over HTTP, so does a broken
+    envelope, with the status of its fault.
     """
     GetContext: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetContextRequest, _conversation_service_pb2.GetContextResponse]  # type: ignore[assignment]
     """GetContext returns the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
-    silently: if the window exceeds max_tokens it returns FAILED_PRECONDITION, or with `clip` excerpts and names the
+    silently: if the window exceeds max_tokens it returns WINDOW_TOO_LARGE, or with `clip` excerpts and names the
     largest message. Safe to repeat: at most it starts a pass that was due anyway. The response contains the whole
     window, and again in a rendering, so it can exceed the 4 MiB that gRPC clients accept by default: raise the
-    client's receive limit, or set max_tokens. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION,
-    DEADLINE_EXCEEDED (min_version), RESOURCE_EXHAUSTED (min_version, if too many calls are waiting).
+    client's receive limit, or set max_tokens. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
+    (WINDOW_TOO_LARGE, SUMMARIZATION_FAILED: abort_on_failure), DEADLINE_EXCEEDED (min_version), RESOURCE_EXHAUSTED
+    (min_version, if too many calls are waiting).
     """
     GetConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetConversationRequest, _conversation_service_pb2.GetConversationResponse]  # type: ignore[assignment]
     """GetConversation returns state and settings. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
@@ -290,8 +297,8 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     SummarizeConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.SummarizeConversationRequest, _conversation_service_pb2.SummarizeConversationResponse]  # type: ignore[assignment]
     """SummarizeConversation forces a pass, regardless of ratio, cooldown, hysteresis and min_messages. If a pass is
     already pending, it returns that one, so a retry joins it; a retry after its end forces another. Errors:
-    INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED (too many passes are pending, or LOG_FULL),
-    UNAVAILABLE.
+    INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (NOTHING_TO_SUMMARIZE, DEPTH_LIMIT, SUMMARIZATION_DISABLED,
+    CONVERSATION_CLOSED), RESOURCE_EXHAUSTED (too many passes are pending, or LOG_FULL), UNAVAILABLE.
     """
     GetSummarization: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetSummarizationRequest, _conversation_service_pb2.GetSummarizationResponse]  # type: ignore[assignment]
     """GetSummarization returns a pass. No side effects. Errors: INVALID_ARGUMENT, NOT_FOUND."""
@@ -378,7 +385,8 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     go, and so do the standing rules and the entries of the ledger that no other message says. A pending pass is cancelled.
     The log's files, the search index of this sidecar and every call have nothing of it when the call returns OK; a sidecar
     goes on if the caller's deadline comes before, and a repeat waits for the rest. A repeat of the append that brought a
-    message is answered as before. Closed conversations and removed messages are redacted, too. What a client has sent in
+    message is answered as before, and so is an append of other content under the id of one that is redacted: nothing is
+    left to compare it with, so it returns already_appended. Closed conversations and removed messages are redacted, too. What a client has sent in
     other messages or in settings stays. A message from before a fork is redacted in the conversation that has it (see
     MESSAGE_OF_ANCESTOR), and with `forks` in those that were forked from that since. Needs the scope `erase`. Idempotent.
     Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (MESSAGE_OF_ANCESTOR, CONVERSATION_HAS_FORKS: without
@@ -458,7 +466,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         ids, or by request_id if the server generates the ids: a repeat returns the first result, and a batch that is
         partly known appends the rest. A rewind uses up the ids that it removes, so a batch with one is refused as a whole.
         Errors: INVALID_ARGUMENT, ABORTED (expected_version), ALREADY_EXISTS (an id with other content), FAILED_PRECONDITION
-        (MESSAGE_REMOVED, CONVERSATION_CLOSED), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
+        (MESSAGE_REMOVED, CONVERSATION_CLOSED, PINS_TOO_LARGE: messages that are `pinned`, VERSION_NOT_REACHED:
+        replace_after), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE (retry with the same ids).
         """
 
     @_abc_1.abstractmethod
@@ -473,7 +482,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         refused has its status as its result and does not end the stream, so that later ones are still written: to stop at
         a gap, set expected_version. Each append is bound by the limits of AppendMessages; the stream counts as one of
         streams_max. What has no result yet may have been written: send it again with the same ids. A shutdown ends the
-        stream with UNAVAILABLE (SERVER_STOPPING) after the results of everything that was read.
+        stream with UNAVAILABLE (SERVER_STOPPING) after the results of everything that was read; over HTTP, so does a broken
+        envelope, with the status of its fault.
         """
 
     @_abc_1.abstractmethod
@@ -483,11 +493,12 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.GetContextResponse, _abc.Awaitable[_conversation_service_pb2.GetContextResponse]]:
         """GetContext returns the window, ready to send: system messages, summary, recent messages verbatim. It drops nothing
-        silently: if the window exceeds max_tokens it returns FAILED_PRECONDITION, or with `clip` excerpts and names the
+        silently: if the window exceeds max_tokens it returns WINDOW_TOO_LARGE, or with `clip` excerpts and names the
         largest message. Safe to repeat: at most it starts a pass that was due anyway. The response contains the whole
         window, and again in a rendering, so it can exceed the 4 MiB that gRPC clients accept by default: raise the
-        client's receive limit, or set max_tokens. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION,
-        DEADLINE_EXCEEDED (min_version), RESOURCE_EXHAUSTED (min_version, if too many calls are waiting).
+        client's receive limit, or set max_tokens. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
+        (WINDOW_TOO_LARGE, SUMMARIZATION_FAILED: abort_on_failure), DEADLINE_EXCEEDED (min_version), RESOURCE_EXHAUSTED
+        (min_version, if too many calls are waiting).
         """
 
     @_abc_1.abstractmethod
@@ -540,8 +551,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_conversation_service_pb2.SummarizeConversationResponse, _abc.Awaitable[_conversation_service_pb2.SummarizeConversationResponse]]:
         """SummarizeConversation forces a pass, regardless of ratio, cooldown, hysteresis and min_messages. If a pass is
         already pending, it returns that one, so a retry joins it; a retry after its end forces another. Errors:
-        INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED (too many passes are pending, or LOG_FULL),
-        UNAVAILABLE.
+        INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (NOTHING_TO_SUMMARIZE, DEPTH_LIMIT, SUMMARIZATION_DISABLED,
+        CONVERSATION_CLOSED), RESOURCE_EXHAUSTED (too many passes are pending, or LOG_FULL), UNAVAILABLE.
         """
 
     @_abc_1.abstractmethod
@@ -724,7 +735,8 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         go, and so do the standing rules and the entries of the ledger that no other message says. A pending pass is cancelled.
         The log's files, the search index of this sidecar and every call have nothing of it when the call returns OK; a sidecar
         goes on if the caller's deadline comes before, and a repeat waits for the rest. A repeat of the append that brought a
-        message is answered as before. Closed conversations and removed messages are redacted, too. What a client has sent in
+        message is answered as before, and so is an append of other content under the id of one that is redacted: nothing is
+        left to compare it with, so it returns already_appended. Closed conversations and removed messages are redacted, too. What a client has sent in
         other messages or in settings stays. A message from before a fork is redacted in the conversation that has it (see
         MESSAGE_OF_ANCESTOR), and with `forks` in those that were forked from that since. Needs the scope `erase`. Idempotent.
         Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION (MESSAGE_OF_ANCESTOR, CONVERSATION_HAS_FORKS: without
