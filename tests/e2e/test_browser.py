@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -15,10 +16,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.command import served
+from tests.support.command import ROOT, served
 from tests.support.patience import PATIENCE_S
 
 CHROMIUM = shutil.which("chromium")
+NODE = shutil.which("node")
+CLIENTS = ROOT / "docs" / "clients.md"
 OPTIONS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update",
@@ -159,6 +162,20 @@ def test_a_person_chats_by_curl(tmp_path):
         window = curl(sidecar.http_address, "GetContext", {"conversationId": "support-1"})
 
     assert window["messages"][0]["message"]["content"] == "Good morning"
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_a_program_in_javascript_chats(tmp_path):
+    """The snippet of docs/clients.md, with the sidecar's real port in the place of the default one."""
+    (snippet,) = re.findall(r"^```js\n(.*?)^```$", CLIENTS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    with served(tmp_path) as sidecar:
+        program = snippet.replace("127.0.0.1:7421", sidecar.http_address) + "console.log(JSON.stringify(messages));"
+        command = [str(NODE), "--input-type=module", "--eval", program]
+        said = subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE_S).stdout
+        window = curl(sidecar.http_address, "GetContext", {"conversationId": "order-1204"})
+
+    assert json.loads(said) == [{"role": "user", "content": "Where is my order?"}]
+    assert [entry["message"]["id"] for entry in window["messages"]] == ["turn-1", "turn-2"]
 
 
 def curl(address: str, method: str, body: dict[str, Any]) -> Any:

@@ -5,6 +5,7 @@ Commands that a test must run otherwise are in STANDS_FOR; one that is neither t
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -27,7 +28,17 @@ STANDS_FOR = {
     ". .venv/bin/activate": None,
     # The fixture's: on free ports, and stopped at the end.
     "abridged serve": None,
+    # Nobody's key, and no model: it shows in the check of the settings.
+    "export OPENAI_API_KEY=sk-...": None,
+    "abridged serve --set summarizer.models=openai:gpt-4.1-mini": (
+        "config",
+        "check",
+        "--set",
+        "summarizer.models=openai:gpt-4.1-mini",
+    ),
 }
+STAND_INS = ROOT / "tests" / "support" / "stand_ins"
+"""Libraries that snippets import, and that the tests have none of."""
 
 
 def blocks(language: str) -> list[str]:
@@ -84,6 +95,7 @@ def test_the_snippets_of_the_readme_run(sidecar):
             text=True,
             timeout=PATIENCE_S,
             cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(STAND_INS), *sys.path])},
         )
         assert done.returncode == 0, done.stderr
         assert re.fullmatch(r"\d+ messages, ratio 0\.\d\d\n", done.stdout)
