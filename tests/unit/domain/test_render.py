@@ -238,7 +238,7 @@ def test_signed_envelopes_are_unwrapped_in_the_window_and_kept_in_the_original()
 
 @pytest.mark.parametrize("role", [Role.USER, Role.ASSISTANT])
 def test_what_people_and_models_say_is_no_envelope(role):
-    """Such JSON is theirs, word for word."""
+    """JSON of theirs is sent word for word."""
     webhook = '{"payload": {"result": "paid", "webhook": "whk_1"}, "sig": "sha256=ab12"}'
 
     assert [m.content for m in shown([said(1)._replace(role=role, content=webhook)])] == [webhook]
