@@ -248,7 +248,7 @@ class Metrics:
     def _open_pass_costs(self) -> None:
         tokens = self._counter(
             "abridged_summarizer_tokens",
-            "How many tokens did models read (in) and write (out), and how many fewer than messages have records (saved)?",
+            "How many tokens did models read (in) and write (out), and how many did records save (saved)?",
             "direction",
         )
         self._tokens = _Series(tokens, ("in", "out", "saved"))

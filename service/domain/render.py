@@ -310,10 +310,10 @@ def _clippable_tokens(m: RenderedMessage) -> int:
 def _excerpt(m: RenderedMessage, *, keep_tokens: int, count: Callable[[str], int]) -> RenderedMessage:
     """The message with the two ends of its text, which takes at most `keep_tokens`, or the shortest possible."""
     text = m.message.content
-    # Attachments cost what the caller says, however the texts beside them are counted.
-    attached = sum(a.token_count for a in m.message.attachments) if m.exact else 0
+    # What attachments cost beside their texts is fixed, however texts are counted.
+    attached = sum(map(fixed_tokens, m.message.attachments)) if m.exact else 0
     beside = tokens_beside_content(m.message, count) - attached
-    whole = beside + count(unwrap_envelope(text))
+    whole = beside + count(sent_content(m.message))
 
     def share(tokens: int) -> int:
         return attached - (-max(0, m.tokens - attached) * tokens // whole)
