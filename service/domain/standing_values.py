@@ -25,8 +25,8 @@ SUPERSEDED_FROM: Final = -0.5
 chats fewer values do, so that more of what is found is right."""
 
 SAME_WORDS_FROM: Final = -0.9
-"""The log odds if both are of one kind, in one unit, and one has all of its words in common with the other: `the deposit
-is 500 EUR`, `the deposit is 600 EUR now`."""
+"""The log odds if both are of one kind and in one unit, and one has all of its words in common with the other: `the
+deposit is 500 EUR`, `the deposit is 600 EUR now`."""
 
 SUPERSEDES: Final = "supersedes"
 """The name of the weights of a sentence that gives a thing another value."""
