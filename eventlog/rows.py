@@ -17,6 +17,9 @@ from abridged.eventlog.event import NUMBER_MAX, StreamId
 
 SEAL_BYTES = 12
 
+UNFINISHED, FINISHED, FOR_NOW = 0, 1, 2
+"""The states of a table of rows: not made to its end, made, and made with rows that the next start makes again."""
+
 FIRST = StreamId("", "")
 """A name that sorts before every stream's."""
 
@@ -31,7 +34,8 @@ class RowTable(Generic[R]):
     The fields of `row` are the columns: texts, numbers and bytes, or None where their type allows it. `version` is
     raised with whatever changes a column, what one says, or a mark. `marks` are what few rows have, by name: a row has
     a mark if one of the mark's columns is neither 0 nor empty. `private` are the columns with people's words, texts but
-    for the last, which has bytes, each with its value in the row of a stream whose contents were erased.
+    for the last, which has bytes, each with its value in the row of a stream whose contents were erased; where the key
+    is lost, the texts are empty.
     """
 
     name: str
@@ -131,9 +135,10 @@ class StoredRows(Rows[R], Protocol[R]):
         """Write rebuilt rows in a transaction of their own."""
         ...
 
-    def complete(self, *, left_out: Mapping[StreamId, int]) -> None:
+    def complete(self, *, left_out: Mapping[StreamId, int], for_now: bool = False) -> None:
         """The rows are all there but those of streams that could not be read, with the versions of their damaged
-        events: these are refused, and the next start makes the table again."""
+        events: these are refused, and the next start makes the table again. It does so, too, if some of the rows are
+        there `for_now`."""
         ...
 
 

@@ -96,14 +96,11 @@ class Contents:
         return None if key is None else self._decrypted(key, event)
 
     def opened_beside(self, stored: bytes, stream: StreamId, place: bytes) -> bytes | None:
-        """Decrypt bytes that are kept beside a stream. Return None if their key was erased, or is lost, so that callers
-        can list the others, and erase it. Raises the errors of `opened`."""
+        """Decrypt bytes that are kept beside a stream. Return None if their key was erased. Raises the errors of
+        `opened`: callers that go on without what KeyLost takes can list the others, and erase it."""
         if not is_encrypted(stored):
             return stored
-        try:
-            key = self.keys.of(key_id_of(stored))
-        except KeyLost:
-            return None
+        key = self.keys.of(key_id_of(stored))
         if key is None:
             return None
         try:

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic
 from abridged.eventlog.encryption.contents import Contents, Found, KeyErased
 from abridged.eventlog.encryption.data_key import place_in_stream
 from abridged.eventlog.encryption.framing import is_encrypted
-from abridged.eventlog.errors import StreamCorrupt
+from abridged.eventlog.errors import KeyLost, StreamCorrupt
 from abridged.eventlog.event import NUMBER_MAX, StreamId
 from abridged.eventlog.rows import FIRST, R, RowTable, StoredRows
 
@@ -29,6 +29,7 @@ class EncryptedRows(Generic[R]):
         self._private = tuple(table.private)
         self._vault = self._private[-1]
         self._empty: Mapping[str, Any] = table.private
+        self._lost = {**dict.fromkeys(self._private, ""), self._vault: table.private[self._vault]}
         self._place = f"row {table.name}"
         self._contents: Contents | None = None
         self._key_of: Found = lambda _: None
@@ -50,8 +51,8 @@ class EncryptedRows(Generic[R]):
     def insert(self, rows: Sequence[R]) -> None:
         self.stored.insert([self._encrypted(row) for row in rows])
 
-    def complete(self, *, left_out: Mapping[StreamId, int]) -> None:
-        self.stored.complete(left_out=left_out)
+    def complete(self, *, left_out: Mapping[StreamId, int], for_now: bool = False) -> None:
+        self.stored.complete(left_out=left_out, for_now=for_now)
 
     def require_complete(self) -> None:
         self.stored.require_complete()
@@ -86,7 +87,7 @@ class EncryptedRows(Generic[R]):
         return self.stored.tally(mark)
 
     def _encrypted(self, row: R) -> R:
-        if all(getattr(row, column) == empty for column, empty in self._empty.items()):
+        if {column: getattr(row, column) for column in self._private} in (self._empty, self._lost):
             return row
         try:
             key = self._key_of(StreamId(row[0], row[1]))
@@ -104,7 +105,10 @@ class EncryptedRows(Generic[R]):
         if self._contents is None or not is_encrypted(stored):
             return row
         stream = StreamId(row[0], row[1])
-        plain = self._contents.opened_beside(stored, stream, place_in_stream(stream, self._place))
+        try:
+            plain = self._contents.opened_beside(stored, stream, place_in_stream(stream, self._place))
+        except KeyLost:
+            return self._with(row, self._lost)
         return self._with(row, self._empty if plain is None else self._values(stream, plain))
 
     def _values(self, stream: StreamId, plain: bytes) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from typing import Final
 from abridged.eventlog.encryption.contents import Contents, Found, KeyErased
 from abridged.eventlog.encryption.data_key import place_in_stream
 from abridged.eventlog.encryption.framing import key_id_of
-from abridged.eventlog.errors import LogCorrupt
+from abridged.eventlog.errors import KeyLost, LogCorrupt
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.snapshots import Snapshots, StoredSnapshot
 
@@ -26,14 +26,14 @@ class EncryptedSnapshots:
         self._key_of = key_of
 
     def of(self, key: StreamId) -> StoredSnapshot | None:
-        """See Snapshots. Returns None, too, if the key was erased, or the state does not decrypt."""
+        """See Snapshots. Returns None, too, if the key was erased or is lost, or the state does not decrypt."""
         found = self._stored.of(key)
         if found is None or not found.codec.startswith(_ENCRYPTED):
             return found
         found = found._replace(codec=found.codec.removeprefix(_ENCRYPTED))
         try:
             state = self._contents.opened_beside(found.state, key, _place(found))
-        except LogCorrupt:
+        except (LogCorrupt, KeyLost):
             return None
         if state is None:
             return None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Generic, Self, TypeVar
 
 from sqlalchemy import (
@@ -30,7 +31,7 @@ from abridged.eventlog.postgres.connections import Connection, Run, ask, is_dire
 from abridged.eventlog.postgres.database import described, execute_each, is_as_made, lock_tables, snapshot
 from abridged.eventlog.postgres.schema import created, dropped, quoted, remade_indexes, type_of
 from abridged.eventlog.row_columns import KEY, columns_of, conditions_of, index_of
-from abridged.eventlog.rows import FIRST, Fault, R, RowTable, seal_of
+from abridged.eventlog.rows import FINISHED, FIRST, FOR_NOW, UNFINISHED, Fault, R, RowTable, seal_of
 
 T = TypeVar("T")
 
@@ -57,7 +58,7 @@ PROJECTIONS = Table(
     PrimaryKeyConstraint("log", "name", name="pk_projections"),
 )
 """The version that made a table of rows, and whether to its end: 1, or the number of the process that makes them again,
-which is negative; 0 after a rebuild that left out streams."""
+which is negative; 0 after a rebuild that left out streams, 2 after one that made rows for now."""
 
 
 class PostgresRows(Generic[R]):
@@ -72,6 +73,7 @@ class PostgresRows(Generic[R]):
         self._read: Run | None = None
         self._write: Run | None = None
         self._left_out: Mapping[StreamId, int] = {}
+        self._is_for_now = False
         self._maker = -1 - secrets.randbelow(1 << 15)
         self.is_complete = True
 
@@ -81,16 +83,17 @@ class PostgresRows(Generic[R]):
         return self
 
     def prepare(self, connection: Connection) -> None:
-        """Open the table in the transaction that opens the log, and empty it under the log's lock if it has a fault.
+        """Open the table in the transaction that opens the log, and empty it under the log's lock if it has a fault, or
+        rows for now.
 
         `is_complete` is then false until its rows are rebuilt. Raises LogNewer if a newer version made the table,
         LogCorrupt if it is not as this version made it or knows of events that are missing, LogUnavailable while
         another process rebuilds it.
         """
-        if (fault := self.fault(connection)) is not None:
+        if (fault := self._due(connection)) is not None:
             lock_tables(connection, self._log["log"])
             # Another process may have made it in between.
-            fault = self.fault(connection)
+            fault = self._due(connection)
         if fault is Fault.NEWER:
             raise LogNewer(f"the read table {fault}; `abridged log rebuild` makes it again for this one")
         if fault is Fault.DAMAGED:
@@ -123,9 +126,10 @@ class PostgresRows(Generic[R]):
     def insert(self, rows: Sequence[R]) -> None:
         self._writing(lambda connection: self.put(connection, rows))
 
-    def complete(self, *, left_out: Mapping[StreamId, int]) -> None:
+    def complete(self, *, left_out: Mapping[StreamId, int], for_now: bool = False) -> None:
         def completed(connection: Connection) -> None:
-            made = {**self._log, "complete": int(not left_out), "maker": self._maker}
+            complete = UNFINISHED if left_out else FOR_NOW if for_now else FINISHED
+            made = {**self._log, "complete": complete, "maker": self._maker}
             if connection.execute(_COMPLETED, made).rowcount != 1:
                 raise LogUnavailable("another process has begun to make the read table again")
 
@@ -135,6 +139,7 @@ class PostgresRows(Generic[R]):
         with suppress(LogUnavailable):
             self._writing(lambda connection: connection.execute(_MADE) if is_direct(connection) else None)
         self._left_out = dict(left_out)
+        self._is_for_now = for_now
         self.is_complete = True
 
     def require_complete(self) -> None:
@@ -227,9 +232,16 @@ class PostgresRows(Generic[R]):
         version, complete = stored[0]
         if version > self._spec.version:
             return Fault.NEWER
-        if complete != 1:
+        if complete not in (FINISHED, FOR_NOW):
             return Fault.INTERRUPTED
         return None if is_as_made(found[self._table.name], self._table) else Fault.DAMAGED
+
+    def _due(self, connection: Connection) -> Fault | None:
+        """The reason why a start makes the table again; None if it does not."""
+        fault = self.fault(connection)
+        if fault is None and _many(connection, _STORED, self._log)[0][1] == FOR_NOW:
+            return Fault.INTERRUPTED
+        return fault
 
     def require_same_head(self, connection: Connection) -> None:
         """Raise LogCorrupt when events are missing that the table knows of: positions would be given out again."""
@@ -256,10 +268,10 @@ class PostgresRows(Generic[R]):
         execute_each(connection, [dropped(self._table), *created(self._table)])
         connection.execute(_FORGOTTEN, self._log)
 
-    def _require_standing(self, connection: Connection) -> None:
+    def _require_standing(self, connection: Connection, *, made: Collection[int] = (FINISHED, FOR_NOW)) -> None:
         """Raise LogUnavailable while another process makes the rows again, so that some are missing."""
         stored = _many(connection, _STORED, self._log)
-        if stored != [(self._spec.version, 1)] and not self._left_out:
+        if stored not in [[(self._spec.version, each)] for each in made] and not self._left_out:
             raise LogUnavailable("the read table is being made again")
 
     def _require_all(self, connection: Connection, namespace: str) -> None:
@@ -280,10 +292,12 @@ class PostgresRows(Generic[R]):
         return self._reading(lambda connection: _many(connection, statement, {**self._log, **parameters}))
 
     def _all_standing(self, statement: bytes, **parameters: Any) -> list[tuple[Any, ...]]:
-        """The rows of a statement whose caller acts on what is not there."""
+        """The rows of a statement whose caller acts on what is not there. The process that made rows for now knows of
+        what they do not have."""
         self.require_complete()
         found = self._all(statement, **parameters)
-        self._reading(self._require_standing)
+        made = (FINISHED, FOR_NOW) if self._is_for_now else (FINISHED,)
+        self._reading(partial(self._require_standing, made=made))
         return found
 
     def _reading(self, query: Callable[[Connection], T]) -> T:

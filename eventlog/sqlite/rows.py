@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from abridged.eventlog.errors import LogCorrupt, LogNewer, LogUnavailable, StreamCorrupt
 from abridged.eventlog.event import NUMBER_MAX, StreamId
 from abridged.eventlog.row_columns import KEY, columns_of, conditions_of, index_of
-from abridged.eventlog.rows import FIRST, Fault, R, RowTable, seal_of
+from abridged.eventlog.rows import FINISHED, FIRST, FOR_NOW, UNFINISHED, Fault, R, RowTable, seal_of
 from abridged.eventlog.sqlite.database import dropped, is_as_made
 from abridged.eventlog.sqlite.errors import translated
 from abridged.eventlog.sqlite.sql import Run, insert_into, runs
@@ -35,7 +35,7 @@ PROJECTIONS = Table(
     key=("name",),
     options=("STRICT",),
 )
-"""The version that made a table of rows, the log that they are of, and whether it was made to its end."""
+"""The version that made a table of rows, the log that they are of, and whether it was made to its end: see FINISHED."""
 
 
 class SqliteRows(Generic[R]):
@@ -66,12 +66,12 @@ class SqliteRows(Generic[R]):
         return fault
 
     def prepare(self, connection: sqlite3.Connection) -> None:
-        """Open the table in the transaction that opens the log, and empty it if it has a fault.
+        """Open the table in the transaction that opens the log, and empty it if it has a fault, or rows for now.
 
         `is_complete` is then false until its rows are rebuilt. Raises what `check` raises.
         """
         fault = self.check(connection)
-        if fault is not None:
+        if fault is not None or connection.execute(_STORED, (self._table.name,)).fetchone()[1] == FOR_NOW:
             for index in self._table.indexes:
                 connection.execute(f"DROP INDEX IF EXISTS {index.name}")
             connection.execute(PROJECTIONS.creation(if_not_exists=True))
@@ -101,8 +101,9 @@ class SqliteRows(Generic[R]):
     def insert(self, rows: Sequence[R]) -> None:
         self._writing(lambda connection: self._put(connection.execute, rows))
 
-    def complete(self, *, left_out: Mapping[StreamId, int]) -> None:
-        self._writing(lambda connection: connection.execute(_COMPLETED, (int(not left_out), self._table.name)))
+    def complete(self, *, left_out: Mapping[StreamId, int], for_now: bool = False) -> None:
+        made = UNFINISHED if left_out else FOR_NOW if for_now else FINISHED
+        self._writing(lambda connection: connection.execute(_COMPLETED, (made, self._table.name)))
         self._left_out = dict(left_out)
         self.is_complete = True
 

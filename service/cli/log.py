@@ -152,7 +152,8 @@ def rebuild(invocation: Invocation, place: LogSettings | None, name: str | None)
     The sidecar does this at start if an older version made the table. Run it for a table that a newer version made, and
     for a damaged one. A file is copied into a new one, which replaces the old one when it is complete, so the volume
     needs that much room. Stop the sidecars of a database first. Exits with 1 if a conversation cannot be read: it gets
-    no row, its events are copied as they are, and its snapshot is kept, set aside.
+    no row, or one with its figures alone if its key is lost; its events are copied as they are, and its snapshot is
+    kept, set aside.
     """
     settings = configuration(invocation).settings
     from abridged.service.bootstrap.rebuild import rebuilt_anew

@@ -111,7 +111,7 @@ class Archives:
         return [
             row
             for row in rows
-            if not row.archive_file and row.key not in forks and self._table.has_known_forks(row.key)
+            if not row.archive_file and row.key not in forks and not self._table.possible_forks(row.key)
         ]
 
     async def _archived(self, rows: Sequence[Row], *, is_any: bool = False) -> Archived:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import structlog
 
-from abridged.eventlog.errors import LogCorrupt
+from abridged.eventlog.errors import KeyLost, LogCorrupt
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventFilter, EventLog
 from abridged.service.codec.events import decoded
@@ -23,6 +23,7 @@ from abridged.service.conversations.replay import recorded_events
 from abridged.service.conversations.row import Row
 from abridged.service.conversations.table import ConversationTable, ListQuery
 from abridged.service.conversations.unchanged import ROWS_PAGE, unused_rows
+from abridged.service.conversations.unread_forks import UnreadFork
 from abridged.service.domain.commands import EraseConversation
 from abridged.service.domain.errors import ArchiveUnusable, ConversationHasForks, ConversationNotFound
 from abridged.service.domain.events import (
@@ -118,11 +119,15 @@ class Erasures:
     def _unchanged(self, time_us: int) -> list[StreamId]:
         unchanged = {row.key for row in unused_rows(self._log, self._table, time_us)}
         forks = self._table.forks()
-        return [
-            key
-            for key in unchanged
-            if unchanged.issuperset(those_with_forks([key], forks)) and self._table.has_known_forks(key)
-        ]
+        found: list[StreamId] = []
+        unread: dict[StreamId, UnreadFork] = {}
+        for key in unchanged:
+            possible = self._table.possible_forks(key)
+            if unchanged.issuperset((*those_with_forks([key], forks), *possible)):
+                found.append(key)
+                unread |= possible
+        # The last ones are erased first: each may have been forked from those before it.
+        return sorted(found, key=lambda key: unread[key].position if key in unread else 0)
 
     def _unread_has(self, key: StreamId, user_id: str) -> bool:
         """Return whether a conversation of which a scan has not read every message has one of a user, in its archive or
@@ -168,10 +173,11 @@ class Erasures:
         """Erase these conversations and what was forked from them, also when the caller is gone."""
         rows = await asyncio.to_thread(self._rows, keys, with_forks=forks is not Forks.REFUSE)
         left = [row for row in rows if not row.erased]
-        for row in left:
-            await asyncio.to_thread(self._table.require_known_forks, row.key)
         if forks is Forks.SPARE:
             left = await self._with_reachable_archives(left)
+        else:
+            for row in left:
+                await asyncio.to_thread(self._table.require_known_forks, row.key)
         if dry_run:
             return Erased(len(left), sum(row.message_version for row in left))
         for row in left:
@@ -180,7 +186,8 @@ class Erasures:
         command = EraseConversation(self._new_id(), len(left), unchanged_since_us)
         erased = await self._purges.carried_out(self._erase_each(left, command, forks))
         for row in rows:
-            await self._purges.purged(row.key)
+            with suppress(*((LogCorrupt, ArchiveUnusable) if forks is Forks.SPARE else ())):  # the purge has said so
+                await self._purges.purged(row.key)
         return erased
 
     async def _with_reachable_archives(self, rows: Sequence[Row]) -> list[Row]:
@@ -197,7 +204,16 @@ class Erasures:
 
     async def _erase_each(self, rows: Sequence[Row], command: EraseConversation, forks: Forks) -> Erased:
         """Erase these conversations, each after what was forked from it: a fork is folded from the one before it."""
-        found = [event for row in rows for event in await self._erase_one(row.key, command, forks)]
+        found: list[ConversationErased] = []
+        for row in rows:
+            try:
+                found += await self._erase_one(row.key, command, forks)
+            except (LogCorrupt, KeyLost) as error:
+                if forks is not Forks.SPARE:
+                    raise
+                _log.warning(
+                    "time_to_live.skipped", conversation_id=row.id, error_type=type(error).__name__, hint=str(error)
+                )
         return Erased(len(found), sum(event.messages for event in found), command.erasure_id if found else "")
 
     async def _erase_one(self, key: StreamId, command: EraseConversation, forks: Forks) -> list[ConversationErased]:

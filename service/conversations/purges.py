@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from abridged.eventlog.errors import LogClosed, LogCorrupt, LogUnavailable
+from abridged.eventlog.errors import KeyLost, LogClosed, LogCorrupt, LogUnavailable
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventLog
 from abridged.service.codec.events import UnknownEvent
@@ -153,10 +153,10 @@ class Purges:
 
     @contextmanager
     def _unless_damaged(self, key: StreamId) -> Iterator[None]:
-        """End the purge of a conversation with the damage that is in its way."""
+        """End the purge of a conversation with the damage, or the lost key, that is in its way."""
         try:
             yield
-        except (LogCorrupt, UnknownEvent, ArchiveUnusable) as error:
+        except (LogCorrupt, KeyLost, UnknownEvent, ArchiveUnusable) as error:
             _log.error("purge.stopped", conversation_id=key.name, hint=str(error))
             self._end(key, error)
 

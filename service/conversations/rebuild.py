@@ -10,6 +10,7 @@ conversations may be all that is left of their state: they are set aside.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -21,7 +22,8 @@ from abridged.eventlog.log import EventLog
 from abridged.eventlog.rows import StoredRows
 from abridged.eventlog.snapshots import NotSetAside, Snapshots
 from abridged.service.codec.events import UnknownEvent
-from abridged.service.conversations.replay import replayed, require_known
+from abridged.service.conversations.figures import figures_of
+from abridged.service.conversations.replay import Replayed, replayed, require_known
 from abridged.service.conversations.row import Row
 from abridged.service.conversations.table import ConversationTable
 from abridged.service.conversations.unread_forks import UnreadForks
@@ -31,7 +33,8 @@ BATCH_ROWS = 256
 
 
 class Rebuilt(NamedTuple):
-    """The result of a rebuild; `left_out` conversations have no row, because their streams cannot be read."""
+    """The result of a rebuild; `left_out` conversations cannot be read: they have no row, or if a key is lost one with
+    their figures alone."""
 
     conversations: int
     events: int
@@ -74,25 +77,29 @@ class Rebuild:
         """Read the whole log and write all rows.
 
         An unreadable conversation gets no row: like any damaged one it is refused on request, and the next start tries
-        again. Raises LogCorrupt if events belong to no stream that can be found, and errors of reading and writing; the
-        table then stays incomplete.
+        again. One whose key is lost gets a row with its figures, by which it is listed and erased, until then. Raises
+        LogCorrupt if events belong to no stream that can be found, and errors of reading and writing; the table then
+        stays incomplete.
         """
         head = self._log.head()
-        conversations = 0
+        conversations = unread = 0
         left_out: dict[StreamId, int] = {}
-        unread = UnreadForks(self._log)
+        forks = UnreadForks(self._log)
         batch: list[Row] = []
         for stream in self._rows.streams():
             conversations += 1
             try:
                 row = self._row(stream)
             except (LogCorrupt, UnknownEvent, KeyLost) as error:
-                left_out[stream] = error.version if isinstance(error, StreamCorrupt) else 0
+                unread += 1
                 report.left_out(stream, error)
-                unread.add(stream, error)
                 if version := self._beside(partial(self._snapshots.set_aside, stream)):
                     report.kept(stream, version)
-                continue
+                found = self._unread(stream, error, forks)
+                if found is None:
+                    left_out[stream] = error.version if isinstance(error, StreamCorrupt) else 0
+                    continue
+                row = found
             batch.append(row)
             self._done += row.event_version
             report.walked(self._done, head)
@@ -105,20 +112,36 @@ class Rebuild:
                 f"of {head} events {self._done} are found in {conversations} streams; `abridged log verify` says more"
             )
         self._beside(self._snapshots.set_aside_rest)
-        self._table.unread_forks = unread
-        self._rows.complete(left_out=left_out)
-        return Rebuilt(conversations - len(left_out), self._done, len(left_out))
+        self._table.unread_forks = forks
+        self._rows.complete(left_out=left_out, for_now=unread > len(left_out))
+        return Rebuilt(conversations - unread, self._done, unread)
 
     def _row(self, stream: StreamId) -> Row:
-        found = replayed(self._log, stream)
+        found = self._whole(stream, replayed(self._log, stream))
+        return self._table.row_of(stream, found.state, found.position)
+
+    def _unread(self, stream: StreamId, error: Exception, forks: UnreadForks) -> Row | None:
+        """Return the row of a conversation that cannot be read, if it gets one, and note it in `forks` if it is a fork
+        and has none that says of which."""
+        row, fork = None, forks.found(stream, error)
+        parent = fork.parent if fork is not None else ""
+        if isinstance(error, KeyLost):
+            with suppress(LogCorrupt, UnknownEvent):
+                figures = self._whole(stream, figures_of(self._log, stream))
+                row = self._table.unread_row_of(stream, figures.state, figures.position, parent)
+        if fork is not None and (row is None or not parent):
+            forks.add(stream, fork)
+        return row
+
+    def _whole(self, stream: StreamId, found: Replayed) -> Replayed:
         if not found.positions:
             raise LogCorrupt("a stream without events")
         require_known(self._log, stream, found.positions)
-        return self._table.row_of(stream, found.state, found.position)
+        return found
 
     def _insert(self, rows: list[Row]) -> None:
         if rows:
-            proven = {StreamId(row.namespace, row.id): row.event_version for row in rows}
+            proven = {StreamId(row.namespace, row.id): row.event_version for row in rows if not row.is_unread}
             self._rows.insert(rows)
             self._beside(partial(self._snapshots.drop_proven, proven))
 

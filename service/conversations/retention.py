@@ -56,5 +56,5 @@ async def _repeat(work: Callable[[], Awaitable[None]], delayed: str, after_s: fl
         except LogClosed:
             return
         except (EventLogError, DomainError) as error:
-            _log.warning(delayed, error_type=type(error).__name__)
+            _log.warning(delayed, error_type=type(error).__name__, hint=str(error))
         await sleep(min(LOOK_S, after_s))

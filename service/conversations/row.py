@@ -27,12 +27,12 @@ def label_in_column(name: str, value: str) -> str:
 class Row(NamedTuple):
     """A conversation as stored; the fields are the table's columns in order.
 
-    `position` is that of its last event. `labels` has every `name=value` between separators. `settings` are encoded.
-    `pending_pass` is empty without one; `depth` and `last_*` are None without such a record or pass; `held_by` is empty
-    below the trigger and if nothing holds it. `title` is the one that is shown. `over_budget` is 1 for an open
-    conversation whose window exceeds its budget. `forked_from` is empty but for forks. An `erased` conversation has 1;
-    `purge_due` is 0 unless the files may still have what was taken out of it. `archive_file` is empty unless it is
-    archived.
+    `position` is that of its last event. `labels` has every `name=value` between separators, and is empty while the key
+    is lost. `settings` are encoded. `pending_pass` is empty without one; `depth` and `last_*` are None without such a
+    record or pass; `held_by` is empty below the trigger and if nothing holds it. `title` is the one that is shown.
+    `over_budget` is 1 for an open conversation whose window exceeds its budget. `forked_from` is empty but for forks.
+    An `erased` conversation has 1; `purge_due` is 0 unless the files may still have what was taken out of it.
+    `archive_file` is empty unless it is archived.
     """
 
     namespace: str
@@ -75,6 +75,11 @@ class Row(NamedTuple):
     @property
     def key(self) -> StreamId:
         return StreamId(self.namespace, self.id)
+
+    @property
+    def is_unread(self) -> bool:
+        """True if nobody can read its title, labels and settings, because its key is lost."""
+        return not self.labels
 
     @property
     def last_summarization(self) -> LastSummarization | None:

@@ -182,6 +182,12 @@ class ConversationTable:
         """The conversation's row as a commit would write it; `position` is its last event's."""
         return row_of(stream, state, position, settings_to_bytes(state.settings), self._held(state), self._idle)
 
+    def unread_row_of(self, stream: StreamId, figures: Conversation, position: int, parent: str) -> Row:
+        """The row of a conversation whose key is lost, by its figures; `parent` is empty if it is no fork, or nobody
+        knows of which."""
+        row = row_of(stream, figures, position, settings_to_bytes(Settings()), idle=lambda _: 0)
+        return row if figures.erased else row._replace(labels="", forked_from=parent)
+
     def row(self, key: StreamId) -> Row | None:
         """The conversation's row; None if there is no such conversation."""
         return self._rows.row(key)
@@ -228,12 +234,8 @@ class ConversationTable:
 
     def require_known_forks(self, key: StreamId) -> None:
         """Raise LogCorrupt or KeyLost for a conversation that cannot be read, and may be a fork of this one."""
-        for fork, of in self._possible_forks(key).items():
+        for fork, of in self.possible_forks(key).items():
             raise may_be_fork(key, fork, of)
-
-    def has_known_forks(self, key: StreamId) -> bool:
-        """Return whether no conversation that cannot be read may be a fork of this one."""
-        return not self._possible_forks(key)
 
     def require_no_forks(self, key: StreamId) -> None:
         """Raise ConversationHasForks if the conversation has any that are not erased."""
@@ -251,8 +253,19 @@ class ConversationTable:
             found.setdefault(parent, []).append(fork)
         return found
 
-    def _possible_forks(self, key: StreamId) -> Mapping[StreamId, UnreadFork]:
-        return {} if self.unread_forks is None else self.unread_forks.possible(key)
+    def possible_forks(self, key: StreamId) -> dict[StreamId, UnreadFork]:
+        """The conversations that cannot be read, and may be forks of this one."""
+        if self.unread_forks is None:
+            return {}
+        return {fork: of for fork, of in self.unread_forks.possible(key).items() if self._is_unread(fork)}
+
+    def _is_unread(self, fork: StreamId) -> bool:
+        """Return whether a fork still has no row, or one without its parent: it may have been erased or read since."""
+        try:
+            row = self._rows.row(fork)
+        except LogCorrupt:
+            return True
+        return row is None or row.is_unread
 
     def namespaces(self) -> list[str]:
         """The namespaces of all conversations."""

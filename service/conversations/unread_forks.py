@@ -28,17 +28,19 @@ class UnreadForks:
         self._log = log
         self._forks: dict[StreamId, UnreadFork] = {}
 
-    def add(self, stream: StreamId, error: Exception) -> str:
-        """Note a conversation that cannot be read, if it is a fork, and return its parent, empty if nobody knows it."""
+    def found(self, stream: StreamId, error: Exception) -> UnreadFork | None:
+        """Return what is known of a conversation that cannot be read, if it is a fork or may be one."""
         try:
             first = self._first(stream)
         except LogCorrupt:
-            self._forks[stream] = UnreadFork(error)
-            return ""
+            return UnreadFork(error)
         if first.type != ConversationForked.__name__:
-            return ""
-        fork = self._forks[stream] = UnreadFork(error, self._parent(stream), first.position)
-        return fork.parent
+            return None
+        return UnreadFork(error, self._parent(stream), first.position)
+
+    def add(self, stream: StreamId, fork: UnreadFork) -> None:
+        """Note a fork, unless its row has its parent."""
+        self._forks[stream] = fork
 
     def parents(self) -> dict[StreamId, StreamId]:
         """The parents of the forks whose parents are known."""

@@ -207,8 +207,8 @@ def _of_conversation(
         yield Damage(where, "its snapshot is not the fold of its events", of_table=True)
 
     def fits(row: Row) -> bool:
-        # One that is still encrypted is of an erasure before its purge, and is in clear after it.
-        still = is_encrypted(row.settings)
+        # Encrypted still is one of an erasure before its purge, unread one of a key that has been put back since.
+        still = is_encrypted(row.settings) or row.is_unread
         return _ends_at(row, version, position) if still else is_row_of(row, state, position)
 
     yield from _of_row(table, stream, fits, state.event_version)

@@ -16,12 +16,14 @@ import pytest
 from abridged.eventlog.event import NUMBER_MAX
 from abridged.eventlog.salvage import REMNANTS
 from abridged.service.conversations.unchanged import first_since
+from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2
 from tests.integration.test_encryption import FILE, GONE, INDEX, KEPT, KEYS, NEW, OLD, ON, gone, listed, run
 from tests.integration.test_erasure import CANARY, erased, erased_by, found_in, sung
 from tests.support.below_grpc import below_grpc
 from tests.support.command import Ran
 from tests.support.event_logs import Clock
+from tests.support.read_tables import OLDER, changed
 from tests.support.refusal import refused
 from tests.support.searching import BOTH, WORDS, searched
 from tests.support.sidecar import said, sidecar
@@ -331,6 +333,68 @@ async def test_erasing_by_age_does_not_need_a_key(folder: Path):
         done = await s.core.erasures.unchanged_since(NUMBER_MAX)
 
         assert done.conversations == 3
+
+
+async def test_a_table_that_is_made_again_takes_the_conversation_of_a_lost_key_alone(folder: Path):
+    """The row has the figures, by which the conversation is listed and erased; others are listed and exported as ever,
+    and erased by label once the one whose labels nobody knows is gone."""
+    spoiled(folder, GONE, SPOILS["gone"])
+    changed(folder / FILE, OLDER)
+
+    for _ in range(2):
+        async with sidecar(folder, ON) as s:
+            found = {each.id: (each.message_version, each.settings.title) for each in await listed(s)}
+            assert found == {KEPT: (10, f"On {CANARY}"), GONE: (10, ""), OTHER: (10, f"On {CANARY}")}
+            assert CANARY in str((await s.chat(KEPT).context()).messages)
+            for call in (s.chat(GONE).context(), s.chat(GONE).append(said(11))):
+                async with refused("UNAVAILABLE", "LOG_UNAVAILABLE"):
+                    await call
+    part = await ran("log", "export", folder / FILE, "--conversation", f"default/{KEPT}")
+    assert part.code == 0, part.err
+    verified = await ran("log", "verify", folder / FILE)
+    assert (verified.code, f"unread  default/{GONE} cannot be read" in verified.out) == (0, True), verified.out
+
+    async with sidecar(folder, ON) as s:
+        erasure = await erased(s, GONE)
+        assert (erasure.conversations, erasure.messages) == (1, 10)
+        await gone(s, GONE)
+        assert (await erased_by(s, labels={"user": "ada"})).conversations == 2
+        assert await listed(s) == []
+
+
+async def test_a_table_has_the_conversation_whole_when_its_key_is_back(folder: Path):
+    """The start with the key makes the table again, and `verify` finds nothing before it either."""
+    keys = (folder / KEYS).read_bytes()
+    async with sidecar(folder, ON) as s:
+        before = await listed(s)
+    spoiled(folder, GONE, SPOILS["gone"])
+    changed(folder / FILE, OLDER)
+    assert (await ran("log", "rebuild", folder / FILE)).code == 1
+    (folder / KEYS).write_bytes(keys)
+
+    verified = await ran("log", "verify", folder / FILE)
+    assert (verified.code, "unread" in verified.out) == (0, False), verified.out
+    async with sidecar(folder, ON) as s:
+        assert await listed(s) == before
+        assert CANARY in str((await s.chat(GONE).context()).messages)
+    assert (await ran("log", "verify", folder / FILE)).code == 0
+
+
+async def test_erasing_by_age_does_not_need_a_key_after_the_table_was_made_again(folder: Path):
+    """The conversations whose keys are lost are erased with all others, forks of nobody knows which among them."""
+    async with sidecar(folder, ON) as s:
+        for parent, fork in ((KEPT, "fork"), (KEPT, "another"), ("fork", "third")):
+            await s.conversations.ForkConversation(api.ForkConversationRequest(conversation_id=parent, fork_id=fork))
+    for name in (GONE, "fork", "third"):
+        spoiled(folder, name, SPOILS["gone"])
+    changed(folder / FILE, OLDER)
+
+    async with below_grpc(folder, ON, now_us=Clock()) as s:
+        done = 0
+        for _ in range(2):
+            done += (await s.core.erasures.unchanged_since(NUMBER_MAX)).conversations
+
+        assert done == 6
 
 
 async def test_the_bound_of_a_look_by_age_does_not_move_with_a_lost_key(folder: Path):

@@ -12,6 +12,7 @@ from abridged.service.conversations.retention import erase_unchanged
 from abridged.v1 import conversation_service_pb2 as api
 from tests.support.below_grpc import BelowGrpc, below_grpc
 from tests.support.patience import PATIENCE_S
+from tests.support.read_tables import changed
 from tests.support.sidecar import Clock, Sidecar, said, sidecar
 
 DAY_S = 86_400.0
@@ -80,6 +81,28 @@ async def test_a_season_leaves_what_changed_within_its_time(tmp_path):
 
 def files_in(folder: Path) -> list[Path]:
     return [*folder.iterdir()]
+
+
+async def test_a_namespace_that_cannot_be_listed_is_not_in_the_way_of_others(tmp_path):
+    """The log names it, and what is wrong with it."""
+    names = ("one", "two")
+    tokens = [{"token": name * 16, "namespace": name, "scopes": ["admin"]} for name in names]
+    clock = Clock()
+    async with sidecar(tmp_path, {"server.tokens": tokens}, now_us=clock) as s:
+        for name in names:
+            s.metadata = (("authorization", f"Bearer {name * 16}"),)
+            await s.chat().append(said(1))
+    changed(tmp_path / "abridged.db", "UPDATE conversations SET ratio = ratio + 1 WHERE namespace = 'one'")
+    clock.advance(60)
+
+    async with sidecar(tmp_path, {"server.tokens": tokens, "log.time_to_live_s": 30}, now_us=clock) as s:
+        s.metadata = (("authorization", f"Bearer {'two' * 16}"),)
+        request = api.ListConversationsRequest()
+        async with asyncio.timeout(PATIENCE_S):
+            while (await s.conversations.ListConversations(request, metadata=s.metadata)).conversations:
+                continue
+        (told,) = [line for line in s.logs if line["event"] == "unchanged.skipped"]
+        assert (told["namespace"], told["error_type"]) == ("one", "LogCorrupt")
 
 
 async def test_a_sidecar_erases_by_itself(tmp_path):

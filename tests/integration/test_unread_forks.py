@@ -12,19 +12,17 @@ from typing import Any
 
 import pytest
 
-from abridged.service.conversations.row import READ_TABLE
 from abridged.v1 import conversation_service_pb2 as api
 from tests.integration.test_encryption import FILE, KEYS, ON
 from tests.integration.test_erasure import erased
 from tests.integration.test_lost_keys import SPOILS, spoiled
 from tests.integration.test_redaction import redacted
-from tests.support.read_tables import changed
+from tests.support.read_tables import OLDER, changed
 from tests.support.refusal import refused
 from tests.support.sidecar import Sidecar, said, sidecar
 
 OLD, PARENT, FORK, NEW = "before", "parent", "fork", "later"
 WORD = "kestrelwing"
-OLDER = f"UPDATE projections SET version = {READ_TABLE.version - 1}"
 SETTINGS: dict[str, Any] = {"summarizer.models": ["extractive:default"], "policy.min_range_tokens": 20}
 DAMAGED_ROW = f"UPDATE conversations SET window_messages = window_messages + 1 WHERE id = '{FORK}'"
 _OF_FORK = f"stream = (SELECT id FROM streams WHERE name = '{FORK}')"

@@ -23,6 +23,9 @@ from abridged.service.domain.message import Message, Role
 from abridged.service.domain.tokens import TokenSource
 from tests.support.patience import PATIENCE_S
 
+OLDER = f"UPDATE projections SET version = {READ_TABLE.version - 1}"
+"""The statement after which the next start makes the read table again."""
+
 _GOLDEN = Path(__file__).parents[1] / "golden"
 _MODE = 0o600
 

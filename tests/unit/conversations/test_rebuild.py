@@ -16,10 +16,9 @@ from abridged.service.conversations.rebuild import BATCH_ROWS, RebuildReport
 from abridged.service.conversations.row import READ_TABLE
 from abridged.service.conversations.table import ListQuery, Projected
 from abridged.service.domain.conversation import initial_state
-from tests.support.read_tables import asked, changed, grown, opened, written_anew
+from tests.support.read_tables import OLDER, asked, changed, grown, opened, written_anew
 
 SOME = BATCH_ROWS + STREAMS_PAGE + 3
-OLDER = f"UPDATE projections SET version = {READ_TABLE.version - 1}"
 NEWER = f"UPDATE projections SET version = {READ_TABLE.version + 1}"
 
 

@@ -933,6 +933,27 @@ def test_one_process_alone_makes_rows_again(place: Place):
         assert (rows.is_complete, place.open().head()) == (True, 1)
 
 
+def test_rows_that_are_there_for_now_are_made_again_at_the_next_start(place: Place):
+    """The rows are read until then; a process that has not made them does not know what they lack, and is refused."""
+    backend = PostgresBackend(place.url)
+    before, rows, after = (backend.rows(NOTES) for _ in range(3))
+    with closing(backend.open(before, clock_us=Clock(), hook=lambda *_: None, on_fatal=lambda _: None).log) as log:
+        log.submit(append(event(1))).result(PATIENCE_S)
+        place.run("UPDATE projections SET version = 0")
+        with closing(backend.open(rows, clock_us=Clock(), hook=lambda *_: None, on_fatal=lambda _: None).log):
+            rows.insert([Note(*A, 1, topic="tea")])
+            place.run(f"UPDATE projections SET version = {NOTES.version}")
+            rows.complete(left_out={}, for_now=True)
+
+            assert (rows.values("topic"), rows.having("topic", *A[:1], "tea")) == ({A: "tea"}, [A])
+            assert before.row(A) == rows.row(A)
+            for read in (lambda: before.values("topic"), lambda: before.having("topic", "default", "tea")):
+                with pytest.raises(LogUnavailable, match="being made again"):
+                    read()
+            with closing(backend.open(after, clock_us=Clock(), hook=lambda *_: None, on_fatal=lambda _: None).log):
+                assert not after.is_complete
+
+
 def test_rows_are_nobody_elses_to_make_until_their_commit_is_there(alone: Place):
     """A process that looked in between would find them begun, and no process that makes them."""
     alone.open().submit(append(event(1))).result(PATIENCE_S)
