@@ -88,8 +88,8 @@ class Erasures:
     ) -> Erased:
         """Erase the conversations of a namespace that have all the labels and, unless it is empty, a message of the
         user, and those that were forked from them. Returns when all that was erased in the namespace is purged, since a
-        repeat finds no label of it. Raises ArchiveUnusable, or an EventLogError: KeyLost for one of them that nobody
-        can read, if a user is named."""
+        repeat finds no label of it. Raises ArchiveUnusable, or an EventLogError: KeyLost for one of which nobody can
+        read the labels or, if a user is named, the messages."""
         keys = await asyncio.to_thread(self._matching, namespace, tuple(labels), user_id)
         erased = await self._erase(keys, dry_run=dry_run)
         if not dry_run:
@@ -105,7 +105,8 @@ class Erasures:
         return await self._erase(keys, forks=Forks.SPARE, unchanged_since_us=time_us)
 
     def _matching(self, namespace: str, labels: tuple[tuple[str, str], ...], user_id: str) -> list[StreamId]:
-        rows = list(self._table.listed(ListQuery(namespace, limit=ROWS_PAGE, labels=labels)))
+        query = ListQuery(namespace, limit=ROWS_PAGE, labels=labels, every_label=True)
+        rows = list(self._table.listed(query))
         if not user_id:
             return [row.key for row in rows]
         users, unread = self._conversations_of(namespace, user_id)

@@ -35,9 +35,9 @@ class Choice(NamedTuple):
     closed: bool | None = None
 
     def accepts(self, row: Row) -> bool:
-        """Return whether the conversation with this row is chosen."""
-        asked = ListQuery(row.namespace, limit=1, labels=self.labels, closed=self.closed)
-        return asked.accepts(row) and self.since_us <= row.updated_us < self.until_us
+        """Return whether the conversation with this row is chosen. Raises KeyLost if nobody can tell."""
+        asked = ListQuery(row.namespace, limit=1, labels=self.labels, closed=self.closed, every_label=True)
+        return self.since_us <= row.updated_us < self.until_us and asked.accepts(row)
 
 
 class Part(NamedTuple):
@@ -57,8 +57,8 @@ class ConversationMissing(LookupError):
 
 
 def part_of_log(log: LogVerification, table: ConversationTable, choice: Choice) -> Part:
-    """Choose conversations by their rows in `table`. Raises ConversationMissing, and LogCorrupt for a row that is not
-    as written. Memory holds the names of all."""
+    """Choose conversations by their rows in `table`. Raises ConversationMissing, LogCorrupt for a row that is not
+    as written, and KeyLost for one whose labels nobody can read. Memory holds the names of all."""
     streams = log.streams()
     if missing := {name for name in choice.names if name not in streams or _row(table, name).erased}:
         raise ConversationMissing(min(f"{stream.namespace}/{stream.name}" for stream in missing))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
-from abridged.eventlog.errors import LogCorrupt, WrongExpectedVersion
+from abridged.eventlog.errors import KeyLost, LogCorrupt, WrongExpectedVersion
 from abridged.eventlog.event import NUMBER_MAX, StreamId
 from abridged.eventlog.log import Committed
 from abridged.eventlog.rows import FIRST, MemoryRows, Rows
@@ -53,7 +53,8 @@ def nothing_held(_state: Conversation) -> HeldBy | None:
 @dataclass(frozen=True, slots=True)
 class ListQuery:
     """Conversations of a namespace, last changed first, before a position (0: from the newest); `changed_before_us` is
-    a time, or 0 for any."""
+    a time, or 0 for any. With `every_label` one whose labels nobody can read is refused where labels are requested: it
+    may have them."""
 
     namespace: str
     limit: int
@@ -62,17 +63,20 @@ class ListQuery:
     min_ratio: float = 0.0
     closed: bool | None = None
     changed_before_us: int = 0
+    every_label: bool = False
 
     def accepts(self, row: Row) -> bool:
         """Return whether the row is of a conversation that is not erased, has the requested labels and ratio, and is
-        closed or not as requested."""
+        closed or not as requested. Raises KeyLost."""
         if row.erased or 0 < self.changed_before_us <= row.updated_us:
             return False
         if self.closed is not None and bool(row.closed) is not self.closed:
             return False
-        return row.ratio >= self.min_ratio and all(
-            label_in_column(name, value) in row.labels for name, value in self.labels
-        )
+        if row.ratio < self.min_ratio:
+            return False
+        if self.labels and self.every_label and row.is_unread:
+            raise KeyLost("its data key is lost, and with it its labels").of(row.key)
+        return all(label_in_column(name, value) in row.labels for name, value in self.labels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -362,6 +362,29 @@ async def test_a_table_that_is_made_again_takes_the_conversation_of_a_lost_key_a
         assert await listed(s) == []
 
 
+@pytest.mark.parametrize("fault", ["UPDATE projections SET version = version", OLDER], ids=["as written", "made again"])
+async def test_no_erasure_and_no_export_by_label_passes_by_a_lost_key(folder: Path, fault: str):
+    """The conversation may have the label: nothing is erased before it is, by its id, and no part lacks it."""
+    spoiled(folder, GONE, SPOILS["gone"])
+    changed(folder / FILE, fault)
+
+    async with sidecar(folder, ON) as s:
+        assert {each.id for each in await listed(s, labels={"user": "ada"})} == {KEPT, OTHER}
+        for dry_run in (True, False):
+            async with refused("UNAVAILABLE", "LOG_UNAVAILABLE"):
+                await erased_by(s, labels={"user": "ada"}, dry_run=dry_run)
+        assert len(await listed(s)) == 3
+    part = await ran("log", "export", folder / FILE, "--label", "user=ada")
+    assert (part.code, f"default/{GONE} cannot be read" in part.err) == (1, True), part.err
+    assert part.out == ""
+    part = await ran("log", "export", folder / FILE, "--label", "user=ada", "--until", "2020-01-01")
+    assert "no conversation meets the conditions" in part.err
+
+    async with sidecar(folder, ON) as s:
+        await erased(s, GONE)
+        assert (await erased_by(s, labels={"user": "ada"})).conversations == 2
+
+
 async def test_a_table_has_the_conversation_whole_when_its_key_is_back(folder: Path):
     """The start with the key makes the table again, and `verify` finds nothing before it either."""
     keys = (folder / KEYS).read_bytes()
