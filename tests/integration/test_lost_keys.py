@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from abridged.eventlog.event import NUMBER_MAX
+from abridged.eventlog.rows import seal_of
 from abridged.eventlog.salvage import REMNANTS
+from abridged.service.conversations.row import Row
 from abridged.service.conversations.unchanged import first_since
 from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import event_log_service_pb2
@@ -383,6 +385,20 @@ async def test_no_erasure_and_no_export_by_label_passes_by_a_lost_key(folder: Pa
     async with sidecar(folder, ON) as s:
         await erased(s, GONE)
         assert (await erased_by(s, labels={"user": "ada"})).conversations == 2
+
+
+async def test_a_purge_that_a_lost_key_ends_is_not_in_the_way_of_others(folder: Path):
+    """A process was killed after a redaction in the conversation, and before its purge."""
+    spoiled(folder, GONE, SPOILS["gone"])
+    with closing(sqlite3.connect(folder / FILE)) as log, log:
+        *stored, _ = log.execute("SELECT * FROM conversations WHERE id = ?", (GONE,)).fetchone()
+        row = Row(*stored)._replace(purge_due=3)
+        log.execute("UPDATE conversations SET purge_due = ?, seal = ? WHERE id = ?", (3, seal_of(row), GONE))
+
+    async with sidecar(folder, ON) as s:
+        assert (await erased(s, KEPT)).conversations == 1
+        (told,) = [line for line in s.logs if line["event"] == "purge.stopped"]
+        assert (told["conversation_id"], "cannot be read" in told["hint"]) == (GONE, True)
 
 
 async def test_a_table_has_the_conversation_whole_when_its_key_is_back(folder: Path):
