@@ -255,6 +255,7 @@ def export(
 
     Conditions make it a part: the whole conversations that meet all of them, and those that they were forked from. A
     part is a log of its own, with an id and positions of its own; the events' ids, versions and times are the log's.
+    Archived conversations are named on standard error: a part has no content of them, and cannot take it back.
     """
     settings = configuration(invocation).settings
     from abridged.service.cli.log_part import choice_of

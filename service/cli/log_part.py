@@ -56,6 +56,8 @@ def lines_of_choice(
         f"a part: {number_of(part.events, 'event')} in {number_of(len(part.conversations), 'conversation')}{forked}",
         is_error=True,
     )
+    for stream, file in sorted(part.archives.items()):
+        say(f"archived  {stream.namespace}/{stream.name}: the part has no content of it, {file} has", is_error=True)
     yield from lines_of_part(log, part, walked)
 
 

@@ -96,6 +96,12 @@ class ArchiveFolder:
             except FileNotFoundError as error:
                 raise ArchiveUnusable(_ABSENT.format(folder), file=name) from error
 
+    def require_erasable(self, log_id: str, key: StreamId, name: str) -> None:
+        """Raise ArchiveUnusable unless an erasure of the conversation in this log takes the file of this name along, or
+        the file is empty: that of a log which this one is a part of is not this one's to remove."""
+        if not self.is_given_up(name) and not name.startswith(_prefix(log_id, key)):
+            raise ArchiveUnusable(_ANOTHERS, file=name)
+
     def is_given_up(self, name: str) -> bool:
         """Return whether an empty file says that the archive is gone. Raises ArchiveUnusable without a file."""
         self.require_reachable(name)
@@ -158,6 +164,10 @@ class ArchiveFolder:
 
 
 _NO_FILE = "under its name is no regular file"
+_ANOTHERS = (
+    "it is the archive of another log, from which this one was exported as a part: give this log a folder of its own; "
+    "an empty file under that name in it lets the conversation be erased"
+)
 _ABSENT = "it is not in {}: put it back there; if it is gone for good, an empty file under its name lets it be erased"
 
 

@@ -41,10 +41,12 @@ class Choice(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The conversations of a part with their numbers of events, and how many are there for their forks alone."""
+    """The conversations of a part with their numbers of events, how many are there for their forks alone, and the files
+    of those that are archived, which alone have their contents."""
 
     conversations: Mapping[StreamId, int]
     ancestors: int
+    archives: Mapping[StreamId, str]
 
     @property
     def events(self) -> int:
@@ -64,14 +66,17 @@ def part_of_log(log: LogVerification, table: ConversationTable, choice: Choice) 
         raise ConversationMissing(min(f"{stream.namespace}/{stream.name}" for stream in missing))
     chosen = [stream for stream in choice.names or streams if choice.accepts(_row(table, stream))]
     found: dict[StreamId, int] = {}
+    archives: dict[StreamId, str] = {}
     waiting = list(chosen)
     while waiting:
         stream = waiting.pop()
         found[stream] = streams[stream]
-        parent = _row(table, stream).forked_from
-        if parent and StreamId(stream.namespace, parent) not in found:
-            waiting.append(StreamId(stream.namespace, parent))
-    return Part(found, len(found) - len(chosen))
+        row = _row(table, stream)
+        if row.archive_file:
+            archives[stream] = row.archive_file
+        if row.forked_from and StreamId(stream.namespace, row.forked_from) not in found:
+            waiting.append(StreamId(stream.namespace, row.forked_from))
+    return Part(found, len(found) - len(chosen), archives)
 
 
 def lines_of_part(log: LogVerification, part: Part, walked: Walked) -> Iterator[str]:

@@ -329,6 +329,33 @@ async def test_a_log_with_archives_is_whole_wherever_it_goes(tmp_path):
         assert await views(s, "twice") == before
 
 
+async def test_a_part_says_what_is_archived_and_leaves_the_files_to_their_log(tmp_path):
+    """An erasure in the log that was made of a part is refused beside the files of the other log, whose conversation
+    comes back from its own; a folder with an empty file under the name lets it go."""
+    log, new, own = tmp_path / "abridged.db", tmp_path / "part.db", tmp_path / "own"
+    async with sidecar(tmp_path, archiving(tmp_path)) as s:
+        await sung(s, turns=10)
+        await closed(s)
+        await archived(s)
+        name = (await shown(s)).archive_file
+    part = await ran("log", "export", "--closed", str(log))
+    assert f"archived  default/c1: the part has no content of it, {name} has" in part.err
+    (tmp_path / "part.jsonl").write_text(part.out)
+    assert (await ran("log", "import", str(tmp_path / "part.jsonl"), str(new))).code == 0
+
+    async with sidecar(tmp_path, archiving(tmp_path, **{"log.path": str(new)})) as s:
+        async with refused("FAILED_PRECONDITION", "ARCHIVE_UNUSABLE") as refusal:
+            await erased(s)
+        assert "the archive of another log" in refusal.text
+        assert (await shown(s)).archive_file == name
+    own.mkdir()
+    (own / name).touch()
+    async with sidecar(tmp_path, {"log.archive_dir": str(own), "log.path": str(new)}) as s:
+        assert (await erased(s)).conversations == 1
+    async with sidecar(tmp_path, archiving(tmp_path)) as s:
+        assert (await unarchived(s)).message_version == 10
+
+
 def blank_again(path: Path) -> None:
     """Take a content out of the first conversation of a log that nobody serves."""
     log = SqliteEventLog.open(path, clock_us=lambda: 1)
