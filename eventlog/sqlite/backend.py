@@ -106,7 +106,8 @@ class SqliteBackend:
 
         `check` looks at the copy and raises what forbids it; `copied` is called with the pages that are done, and their
         total. Raises FileExistsError for a file that is there or comes meanwhile, LogFull without room for it,
-        LogLocked while another process makes it, LogUnsafe for a volume without hard links.
+        LogLocked while another process makes it, LogUnsafe for a volume without hard links, and for the name of the
+        log's own copies.
         """
         backed_up(self._path, to, Copying(lambda new: check(SqliteBackend(new)), copied))
 

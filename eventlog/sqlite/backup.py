@@ -24,6 +24,7 @@ from abridged.eventlog.sqlite.file import (
     NO_ROOM,
     PRIVATE_MODE,
     FileLock,
+    copy_of,
     flush_folder,
     has_room,
     refuse_empty,
@@ -59,6 +60,8 @@ def backed_up(path: Path, to: Path, copying: Copying) -> None:
     path, to = path.resolve(), to.resolve()
     if to.exists():
         raise FileExistsError(f"there is a file {to}")
+    if to == copy_of(path):
+        raise LogUnsafe(f"a start removes {to}, where copies of the log are made: give the backup another name")
     with made_beside(to) as (new, descriptor):
         with opening(path), _read_whole(path) as log:
             _copy(log, new, descriptor, copying.copied)

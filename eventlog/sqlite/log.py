@@ -31,6 +31,7 @@ from abridged.eventlog.sqlite.file import (
     wal_reset_notice,
 )
 from abridged.eventlog.sqlite.gaps import Gaps
+from abridged.eventlog.sqlite.leftovers import without_leftover
 from abridged.eventlog.sqlite.ownership import owned
 from abridged.eventlog.sqlite.reader import SqliteReader
 from abridged.eventlog.sqlite.wal import pages_in
@@ -128,6 +129,7 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
                 connection.close()
                 raise
             notice = wal_reset_notice(sqlite3.sqlite_version_info)
+            notices = () if notice is None else (notice,)
             return cls(
                 connection,
                 reader,
@@ -136,7 +138,7 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
                 hook=hook,
                 clock_us=clock_us,
                 on_fatal=on_fatal,
-                notices=() if notice is None else (notice,),
+                notices=(*notices, *without_leftover(path, connection)),
                 flush_found=flush_found,
                 gaps=gaps,
                 resources=resources.pop_all(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from abridged.eventlog.errors import LogLocked
+from abridged.eventlog.errors import LogLocked, LogUnsafe
 from abridged.eventlog.event import NewEvent, StreamId
 from abridged.eventlog.log import Append, EventLog
 from abridged.eventlog.sqlite.backup import PAGES_AT_ONCE, Copying, backed_up, restored
@@ -136,6 +137,57 @@ def test_an_import_takes_over_what_a_killed_one_has_left(tmp_path: Path, log: Pa
     made_by_lines(tmp_path / "b.db", "a" * 32, lambda new: noted(new, 1, 10), lambda _: None)
 
     assert sorted(path.name for path in tmp_path.iterdir() if "b.db" in path.name) == ["b.db", "b.db.lock"]
+
+
+@pytest.mark.parametrize("size", [0, 5_000, None], ids=["empty", "half", "whole"])
+def test_a_start_removes_the_copy_that_a_killed_process_has_left(tmp_path: Path, log: Path, size: int | None) -> None:
+    """An erasure would not reach its text; the write-ahead log and the lock of one that was opened go with it."""
+    new = tmp_path / "a.db.new"
+    new.write_bytes(log.read_bytes()[:size])
+    if size is None:
+        with closing(sqlite3.connect(new)) as copy:
+            copy.execute("PRAGMA journal_mode = wal")
+        (tmp_path / "a.db.new.lock").touch()
+
+    assert started(log) == []
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.db", "a.db.lock"]
+
+
+def test_a_start_leaves_what_may_be_more_than_a_copy(tmp_path: Path, log: Path) -> None:
+    """Another log, later events, and what another process makes stay, and the start says so."""
+    new = tmp_path / "a.db.new"
+    with closing(SqliteEventLog.open(new, clock_us=lambda: 1)) as other:
+        noted(other, 1, 10)
+    assert started(log) == ["leftover_copy"]
+
+    log_bytes = log.read_bytes()
+    with closing(SqliteEventLog.open(log, clock_us=lambda: 1)) as opened:
+        noted(opened, 1, 10)
+    new.write_bytes(log.read_bytes())
+    log.write_bytes(log_bytes)
+    assert started(log) == ["leftover_copy"]
+
+    (tmp_path / "a.db.new.lock").unlink()
+    new.write_bytes(log.read_bytes())
+    with new.open("rb") as made:
+        fcntl.flock(made, fcntl.LOCK_EX)
+        assert started(log) == ["leftover_copy"]
+    assert started(log) == []
+    assert not new.exists()
+
+
+def started(log: Path) -> list[str]:
+    """The codes of what a start says of leftovers."""
+    with closing(SqliteEventLog.open(log, clock_us=lambda: 1)) as opened:
+        assert opened.head() == 1
+        return [notice.code for notice in opened.notices if notice.code != "sqlite_wal_reset"]
+
+
+def test_a_backup_is_not_made_where_a_start_would_remove_it(tmp_path: Path, log: Path) -> None:
+    """The name is that of copies in the making."""
+    with pytest.raises(LogUnsafe, match="another name"):
+        backed_up(log, tmp_path / "a.db.new", Copying(lambda _: None, unreported))
 
 
 def test_a_backup_with_two_names_is_not_written_again(tmp_path: Path, log: Path) -> None:
