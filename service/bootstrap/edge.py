@@ -44,7 +44,7 @@ from abridged.service.bootstrap.core import Core, new_id
 from abridged.service.bootstrap.descriptors import for_connections
 from abridged.service.bootstrap.open_log import require_no_archives
 from abridged.service.bootstrap.rebuild import rebuild_if_due
-from abridged.service.bootstrap.recall import forgotten, lacking, open_recall
+from abridged.service.bootstrap.recall import drop_unused_index, forgotten, lacking, open_recall
 from abridged.service.config.settings import ServerSettings, Settings
 from abridged.service.conversations.following import Following
 from abridged.service.conversations.later_erasures import erase_again
@@ -147,6 +147,7 @@ def assembled(
         )
     server, validation = settings.server, Validation()
     admission = admission_of(settings)
+    drop_unused_index(settings)
     recall = open_recall(settings, core.log, core.conversations.state, resources)
     pipeline = Pipeline(
         authenticator=Authenticator(

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import structlog
+
 from abridged.eventlog.errors import LogUnavailable
 from abridged.eventlog.event import StreamId
 from abridged.eventlog.log import EventLog
@@ -18,7 +20,7 @@ from abridged.service.config.settings import Settings
 from abridged.service.domain.conversation import Conversation
 from abridged.service.models.ollama.host import open_hosts
 from abridged.service.recall.embedders import OllamaEmbedder, WordLlamaEmbedder
-from abridged.service.recall.errors import RecallStopped
+from abridged.service.recall.errors import RecallLocked, RecallStopped
 from abridged.service.recall.file import remove, remove_unused, require_installed
 from abridged.service.recall.projection import IN_BACKGROUND, Pace, Progress, Projection
 from abridged.service.recall.recall import Recall
@@ -29,6 +31,8 @@ EMBED_CALLS_MAX = 2
 
 PROGRESS_S = 1.0
 AT_ONCE = Pace(rest_share=0.0, rest_s=0.0)
+
+_log = structlog.get_logger()
 
 
 def lacking(settings: Settings) -> tuple[str, str] | None:
@@ -45,6 +49,22 @@ def lacking(settings: Settings) -> tuple[str, str] | None:
 def index_path(log_path: Path) -> Path:
     """The path of the index of a log's file, unless the settings name another place."""
     return log_path.with_name(f"{log_path.name}-recall")
+
+
+def drop_unused_index(settings: Settings) -> None:
+    """Remove the index beside the log's file, which this process owns, if the settings keep none there: no erasure
+    would reach its words."""
+    beside, named = settings.log.file, settings.recall.path
+    if beside is None or not (default := index_path(beside)).exists():
+        return
+    if not settings.encryption.is_on if named is None else named.resolve() == default.resolve():
+        return
+    try:
+        remove_unused(default)
+    except (RecallLocked, OSError) as error:
+        _log.warning("recall.unused_index", hint=f"{default} stays: {error}; no erasure reaches its words: remove it")
+    else:
+        _log.info("recall.unused_index", hint=f"{default} was removed: the settings keep no index there any more")
 
 
 def open_recall(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,6 +18,7 @@ from abridged.v1 import conversation_service_pb2 as api
 from abridged.v1 import message_pb2
 from abridged.v1.server_info_service_pb2 import GetServerInfoRequest
 from tests.support.command import abridged
+from tests.support.encryption import operator_key
 from tests.support.ollama_server import FakeOllama
 from tests.support.patience import PATIENCE_S
 from tests.support.refusal import refused
@@ -331,6 +333,27 @@ async def test_the_index_is_private_and_is_made_again_when_it_is_gone(tmp_path):
 
     async with sidecar(tmp_path, WORDS) as s:
         assert (await searched(s, "booking")).hits == first.hits
+
+
+async def test_an_index_that_the_settings_keep_no_longer_is_removed_at_the_start(tmp_path):
+    """An erasure would not reach it. The start names it, and leaves one that is still the settings' own."""
+    index, other = tmp_path / "abridged.db-recall", {"recall.path": str(tmp_path / "other")}
+    encrypted = {"encryption.key": operator_key(1)}
+    async with sidecar(tmp_path, WORDS) as s:
+        await s.chat().append(*texts("kestrelwing"))
+        await searched(s, "kestrelwing")
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{index}{suffix}", tmp_path / f"kept{suffix}")
+    for settings in ({"recall.index": "off"}, {**WORDS, "recall.path": str(index)}):
+        async with sidecar(tmp_path, settings):
+            assert index.exists()
+
+    for settings in ({**WORDS, **other}, {"recall.index": "off", **other}, {**WORDS, **encrypted}):
+        for suffix in ("", "-wal"):
+            shutil.copy(tmp_path / f"kept{suffix}", f"{index}{suffix}")
+        async with sidecar(tmp_path, settings) as s:
+            assert [line["hint"] for line in s.logs if line["event"] == "recall.unused_index"]
+            assert list(tmp_path.glob(f"{index.name}*")) == []
 
 
 async def test_vectors_come_from_ollama_where_the_settings_say_so(tmp_path):
