@@ -1,4 +1,4 @@
-"""The figures of a conversation whose contents nobody can read, because a key is lost."""
+"""The figures of a conversation whose contents nobody can read, because a key is lost, or was erased since."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from abridged.eventlog.chain import Verified, genesis, verify_chain
+from abridged.eventlog.encryption.framing import is_encrypted
 from abridged.eventlog.event import RecordedEvent, StreamId
 from abridged.eventlog.log import EventLog
-from abridged.service.codec.events import CLEAR, decoded
-from abridged.service.conversations.replay import Replayed
+from abridged.service.codec.events import CLEAR, ERASED, decoded
+from abridged.service.conversations.replay import Replayed, recorded_events
 from abridged.service.domain.events import (
     ConversationClosed,
     ConversationReopened,
@@ -43,6 +44,17 @@ def figures_of(log: EventLog, key: StreamId) -> Replayed:
             closed=seen[ConversationClosed.__name__] > seen[ConversationReopened.__name__],
         )
     return Replayed(state, positions)
+
+
+def is_erased_since(log: EventLog, key: StreamId) -> bool:
+    """Return whether the keys of a stream were erased, though no event of this log says so: it is a copy of an earlier
+    one. Raises StreamCorrupt and KeyLost."""
+    found = False
+    for stored, event in zip(_events(log, key), recorded_events(log, key), strict=False):
+        if is_encrypted(stored.payload) != (event.payload == ERASED):
+            return False
+        found = found or is_encrypted(stored.payload)
+    return found
 
 
 def _events(log: EventLog, key: StreamId) -> Iterator[RecordedEvent]:

@@ -22,7 +22,7 @@ from abridged.eventlog.log import EventLog
 from abridged.eventlog.rows import StoredRows
 from abridged.eventlog.snapshots import NotSetAside, Snapshots
 from abridged.service.codec.events import UnknownEvent
-from abridged.service.conversations.figures import figures_of
+from abridged.service.conversations.figures import figures_of, is_erased_since
 from abridged.service.conversations.replay import Replayed, replayed, require_known
 from abridged.service.conversations.row import Row
 from abridged.service.conversations.table import ConversationTable
@@ -77,7 +77,8 @@ class Rebuild:
         """Read the whole log and write all rows.
 
         An unreadable conversation gets no row: like any damaged one it is refused on request, and the next start tries
-        again. One whose key is lost gets a row with its figures, by which it is listed and erased, until then. Raises
+        again. One whose key is lost, or was erased since this copy of the log was made, gets a row with its figures, by
+        which it is listed and erased, until then. Raises
         LogCorrupt if events belong to no stream that can be found, and errors of reading and writing; the table then
         stays incomplete.
         """
@@ -125,8 +126,8 @@ class Rebuild:
         and has none that says of which."""
         row, fork = None, forks.found(stream, error)
         parent = fork.parent if fork is not None else ""
-        if isinstance(error, KeyLost):
-            with suppress(LogCorrupt, UnknownEvent):
+        with suppress(LogCorrupt, UnknownEvent, KeyLost):
+            if isinstance(error, KeyLost) or is_erased_since(self._log, stream):
                 figures = self._whole(stream, figures_of(self._log, stream))
                 row = self._table.unread_row_of(stream, figures.state, figures.position, parent)
         if fork is not None and (row is None or not parent):

@@ -25,6 +25,7 @@ from tests.support.command import Ran, abridged
 from tests.support.encryption import operator_key
 from tests.support.patience import PATIENCE_S
 from tests.support.postgres_server import database_url, schema_url
+from tests.support.read_tables import OLDER, changed
 from tests.support.refusal import refused
 from tests.support.searching import WORDS, searched
 from tests.support.sidecar import Sidecar, duration, said, sidecar
@@ -127,6 +128,31 @@ async def test_whichever_backup_is_restored_after_another_one_what_was_erased_is
     async with sidecar(tmp_path, ON) as s:
         await gone(s, GONE)
         assert [each.id for each in await listed(s)] == [KEPT]
+
+
+@pytest.mark.parametrize("by", ["a start", "hand"])
+async def test_a_backup_from_before_an_erasure_has_its_table_made_again(tmp_path, by: str):
+    """The rebuild meets contents whose keys are erased, and no event that says so; the start repeats the erasure."""
+    log, copy = tmp_path / FILE, tmp_path / "copy.db"
+    async with sidecar(tmp_path, ON) as s:
+        await talked(s)
+    assert run("log", "backup", log, copy).code == 0
+    async with sidecar(tmp_path, ON) as s:
+        await erased(s, GONE, forks=True)
+    assert run("log", "restore", copy, log, "--replace").code == 0
+    changed(log, OLDER)
+    if by == "hand":
+        ran = await in_a_thread("log", "rebuild", log)
+        assert (ran.code, f"left out  default/{GONE}" in ran.out) == (1, True), ran.err
+
+    for _ in range(2):
+        async with sidecar(tmp_path, ON) as s:
+            await gone(s, GONE)
+            await gone(s, FORK)
+            assert [each.id for each in await listed(s)] == [KEPT]
+            assert CANARY in str((await s.chat(KEPT).context()).messages)
+    assert "not read" not in (ran := await in_a_thread("log", "verify", log)).out
+    assert ran.code == 0, ran.err
 
 
 @pytest.fixture(scope="module")
