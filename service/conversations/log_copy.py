@@ -14,21 +14,24 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import BinaryIO, NamedTuple
 
-from abridged.eventlog.errors import EventLogError, LogCorrupt, StreamCorrupt
+from abridged.eventlog.errors import EventLogError, LogCorrupt, LogUnavailable, StreamCorrupt
 from abridged.eventlog.event import NewEvent, RecordedEvent, StreamId
 from abridged.eventlog.log import APPEND_EVENTS_MAX, PAGE_EVENTS_MAX, Append, AppendResult, EventLog
 from abridged.eventlog.verification import LogVerification
 from abridged.service.codec.event_json import event_line, event_of_line
-from abridged.service.codec.events import content_of
+from abridged.service.codec.events import ERASED, content_of
 from abridged.service.conversations.replay import evolved, recorded_events
 from abridged.service.domain.conversation import initial_state
-from abridged.service.domain.events import ConversationForked
+from abridged.service.domain.events import ConversationArchived, ConversationErased, ConversationForked
 from abridged.service.text.nested_json import strictly_parsed
 
 FORMAT = "abridged-log-1"
 
 LINE_BYTES_MAX = 8 << 20
 """A payload of the largest size, each byte escaped, and the rest of its line."""
+
+_ENDS = frozenset({ConversationErased.__name__, ConversationArchived.__name__})
+"""Types of events after which those before them need no contents."""
 
 _WAITING_MAX = 512
 """Appends that are on their way to the disk: as many as a group commit takes at a time."""
@@ -50,17 +53,30 @@ class Head(NamedTuple):
 
 
 def lines_of_log(log: LogVerification, walked: Walked) -> Iterator[str]:
-    """Yield the lines, each with its end. Raises LogCorrupt at the first damage. Memory holds a page of events."""
+    """Yield the lines, each with its end. Raises LogCorrupt at the first damage, and LogUnavailable at the end for a
+    copy of an earlier log with contents whose keys were erased since: without the erasures the lines are no log. Memory
+    holds a page of events, and the names of conversations without contents whose end is still to come."""
     count = log.event_count()
     yield json.dumps({"format": FORMAT, "logId": log.log_id, "events": count}) + "\n"
     done = 0
+    blanked: set[StreamId] = set()
     while page := log.read_all(after=done, limit=PAGE_EVENTS_MAX):
         for event in page:
+            if event.payload == ERASED:
+                blanked.add(event.stream)
+            elif event.type in _ENDS:
+                blanked.discard(event.stream)
             yield event_line(log.log_id, event) + "\n"
         done = page[-1].position
         walked(done, count)
     if done != count:
         raise LogCorrupt(f"of {count} events {done} can be read; `abridged log verify` says more")
+    if blanked:
+        named = min(f"{stream.namespace}/{stream.name}" for stream in blanked)
+        raise LogUnavailable(
+            f"{len(blanked):,} conversations, such as {named}, have no contents, and no event says so: if they were "
+            "erased after this copy of the log was made, a sidecar that starts on it beside its keys erases them again"
+        )
 
 
 def head_of_lines(lines: BinaryIO) -> Head:

@@ -140,6 +140,8 @@ async def test_a_backup_from_before_an_erasure_has_its_table_made_again(tmp_path
     async with sidecar(tmp_path, ON) as s:
         await erased(s, GONE, forks=True)
     assert run("log", "restore", copy, log, "--replace").code == 0
+    exported = await in_a_thread("log", "export", log)
+    assert (exported.code, f"2 conversations, such as default/{GONE}, have no contents" in exported.err) == (1, True)
     changed(log, OLDER)
     if by == "hand":
         ran = await in_a_thread("log", "rebuild", log)
@@ -153,6 +155,7 @@ async def test_a_backup_from_before_an_erasure_has_its_table_made_again(tmp_path
             assert CANARY in str((await s.chat(KEPT).context()).messages)
     assert "not read" not in (ran := await in_a_thread("log", "verify", log)).out
     assert ran.code == 0, ran.err
+    assert (await in_a_thread("log", "export", log)).code == 0
 
 
 @pytest.fixture(scope="module")
