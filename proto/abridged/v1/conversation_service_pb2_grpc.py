@@ -355,7 +355,7 @@ class ConversationServiceServicer:
         """RewindConversation removes the messages after a version from the conversation, to edit or regenerate from there.
         The log keeps them, and their numbers and ids are not used again: append the new messages with new ids, for the old
         ones are refused (MESSAGE_REMOVED), also in a retry of the call that appended them. Records
-        that covered a removed message are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
+        that covered a removed message, or the newest one that stays, are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
         (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -485,7 +485,7 @@ class ConversationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DropRules(self, request, context):
-        """DropRules drops the standing rules of a message: the window no longer shows them. To keep one in the window whatever
+        """DropRules drops the standing rules of a message: the window no longer lists them. To keep one in the window whatever
         its room, pin its message. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND (MESSAGE_NOT_FOUND, RULE_NOT_FOUND),
         FAILED_PRECONDITION (MESSAGE_REMOVED, CONVERSATION_CLOSED), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
         """

@@ -133,7 +133,7 @@ class ConversationServiceStub:
     """RewindConversation removes the messages after a version from the conversation, to edit or regenerate from there.
     The log keeps them, and their numbers and ids are not used again: append the new messages with new ids, for the old
     ones are refused (MESSAGE_REMOVED), also in a retry of the call that appended them. Records
-    that covered a removed message are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
+    that covered a removed message, or the newest one that stays, are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
     (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     ForkConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ForkConversationRequest, _conversation_service_pb2.ForkConversationResponse]
@@ -215,7 +215,7 @@ class ConversationServiceStub:
     effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
     """
     DropRules: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.DropRulesRequest, _conversation_service_pb2.DropRulesResponse]
-    """DropRules drops the standing rules of a message: the window no longer shows them. To keep one in the window whatever
+    """DropRules drops the standing rules of a message: the window no longer lists them. To keep one in the window whatever
     its room, pin its message. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND (MESSAGE_NOT_FOUND, RULE_NOT_FOUND),
     FAILED_PRECONDITION (MESSAGE_REMOVED, CONVERSATION_CLOSED), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
@@ -342,7 +342,7 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     """RewindConversation removes the messages after a version from the conversation, to edit or regenerate from there.
     The log keeps them, and their numbers and ids are not used again: append the new messages with new ids, for the old
     ones are refused (MESSAGE_REMOVED), also in a retry of the call that appended them. Records
-    that covered a removed message are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
+    that covered a removed message, or the newest one that stays, are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
     (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
     ForkConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ForkConversationRequest, _conversation_service_pb2.ForkConversationResponse]  # type: ignore[assignment]
@@ -424,7 +424,7 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     effects. Errors: INVALID_ARGUMENT, NOT_FOUND.
     """
     DropRules: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.DropRulesRequest, _conversation_service_pb2.DropRulesResponse]  # type: ignore[assignment]
-    """DropRules drops the standing rules of a message: the window no longer shows them. To keep one in the window whatever
+    """DropRules drops the standing rules of a message: the window no longer lists them. To keep one in the window whatever
     its room, pin its message. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND (MESSAGE_NOT_FOUND, RULE_NOT_FOUND),
     FAILED_PRECONDITION (MESSAGE_REMOVED, CONVERSATION_CLOSED), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
     """
@@ -656,7 +656,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         """RewindConversation removes the messages after a version from the conversation, to edit or regenerate from there.
         The log keeps them, and their numbers and ids are not used again: append the new messages with new ids, for the old
         ones are refused (MESSAGE_REMOVED), also in a retry of the call that appended them. Records
-        that covered a removed message are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
+        that covered a removed message, or the newest one that stays, are revoked. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND, FAILED_PRECONDITION
         (VERSION_NOT_REACHED), ABORTED (expected_version), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
         """
 
@@ -810,7 +810,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.DropRulesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.DropRulesResponse, _abc.Awaitable[_conversation_service_pb2.DropRulesResponse]]:
-        """DropRules drops the standing rules of a message: the window no longer shows them. To keep one in the window whatever
+        """DropRules drops the standing rules of a message: the window no longer lists them. To keep one in the window whatever
         its room, pin its message. Idempotent. Errors: INVALID_ARGUMENT, NOT_FOUND (MESSAGE_NOT_FOUND, RULE_NOT_FOUND),
         FAILED_PRECONDITION (MESSAGE_REMOVED, CONVERSATION_CLOSED), RESOURCE_EXHAUSTED (LOG_FULL), UNAVAILABLE.
         """

@@ -99,7 +99,9 @@ class Attachment(_message.Message):
     media_type: _builtins.str
     """Its media type, such as image/png; a `data:` URI may name it instead. Without one, no rendering includes it."""
     token_count: _builtins.int
-    """Its cost for the chat model, in tokens; the sidecar adds no estimate of its own."""
+    """Its cost for the chat model, in tokens. Without one, plain text in a `data:` URI is counted as text, and an image as
+    1,000 tokens; nothing is added for other files.
+    """
     name: _builtins.str
     """Its file name, such as invoice.pdf."""
     def __init__(
