@@ -100,4 +100,5 @@ def _weight(message: Message) -> int:
     if message.token_count is not None:
         return 1
     chars = len(message.content) + sum(len(call.arguments) for call in message.tool_calls)
-    return 1 + 2 * len(message.tool_calls) + chars // COUNTED_CHARS
+    chars += sum(len(attachment.uri) for attachment in message.attachments if not attachment.token_count)
+    return 1 + 2 * len(message.tool_calls) + len(message.attachments) // 2 + chars // COUNTED_CHARS
