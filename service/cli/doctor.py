@@ -39,6 +39,7 @@ _MARKS = {OK: "green", WARN: "yellow", FAIL: "red", SKIP: ""}
 
 TIMEOUT_S = 3.0
 OWN_CHECKS = "run `abridged doctor` with that sidecar's --config and without client.address, which --address sets too"
+SAME_SETTINGS = "start the sidecar and the doctor with the same --config file, or the same variables ABRIDGED_*"
 FORGET_INDEX = "put it on an encrypted disk; or unset recall.path, and remove the file"
 REINDEX = "stop the sidecar and run `abridged log reindex`"
 UNANSWERED = "it loads, or works for others, or is too slow: see `ollama ps` and the host's own log, then try again"
@@ -100,6 +101,9 @@ async def _examined(settings: Settings, client: ClientSettings, *, named_by: str
     sidecar, info = await _sidecar(client)
     models = tuple(info.summarizer_models) if info is not None else settings.summarizer.models
     findings = [sidecar]
+    if models != (own := settings.summarizer.models):
+        what = f"settings: the sidecar's models are {', '.join(models)}, and {', '.join(own)} in these settings"
+        findings.append(Finding(WARN, f"{what}; hosts and keys below are of these settings", SAME_SETTINGS))
     if settings.server.http_listen:
         if named_by:
             findings.append(_left_out("readiness", "HTTP port", named_by))

@@ -238,6 +238,19 @@ def finding(what: str, ran: Ran) -> str:
     return line
 
 
+def test_the_doctor_says_that_the_sidecar_has_other_models_than_its_own_settings(tmp_path):
+    """It looks at hosts and keys of its own settings, which may be none of the sidecar's."""
+    with served(tmp_path) as sidecar:
+        same = abridged("doctor", *own_settings(sidecar))
+        other = abridged("doctor", *own_settings(sidecar), "--set", "summarizer.models=openai:gpt")
+
+    assert "settings:" not in same.out
+    assert finding("settings", other) == (
+        "warn  settings: the sidecar's models are extractive:default, and openai:gpt in these settings; hosts and keys "
+        "below are of these settings"
+    )
+
+
 def test_the_doctor_asks_whether_a_sidecar_that_answers_is_ready(tmp_path):
     """The sidecar answers calls, and takes no appends: its log is gone from under it."""
     with served(tmp_path) as sidecar:
