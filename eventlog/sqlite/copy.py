@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
-from abridged.eventlog.errors import LogLocked
+from abridged.eventlog.errors import LogLocked, LogUnsafe
 from abridged.eventlog.log import EventLog
 from abridged.eventlog.sqlite.connection import empty_wal, writer_of
 from abridged.eventlog.sqlite.errors import opening
@@ -19,6 +19,7 @@ from abridged.eventlog.sqlite.file import (
     flush_folder,
     flush_recovered,
     lock_of,
+    mark_of,
     refuse_orphan,
     wal_index_of,
     wal_of,
@@ -71,15 +72,20 @@ def made_beside(place: Path) -> Iterator[tuple[Path, int]]:
     """Yield an empty file for the copy that is to have `place`, and its descriptor. The file loses its name afterwards,
     and what SQLite has made beside it is removed.
 
-    Raises LogLocked while another process makes one, and takes over what a killed one has left.
+    Raises LogLocked while another process makes one, and LogUnsafe for a file that no process was making there; takes
+    over what a killed one has left.
     """
-    new = copy_of(place)
+    new, mark = copy_of(place), mark_of(place)
     beside = (wal_of(new), wal_index_of(new), lock_of(new))
     with ExitStack() as resources:
         with opening(new):
             descriptor = _locked(new)
         resources.callback(os.close, descriptor)
-        for file in (new, *beside):
+        if os.fstat(descriptor).st_size and not mark.exists():
+            raise LogUnsafe(f"{new}, where the copy is to be made, is none: move it away, or remove it")
+        mark.touch(PRIVATE_MODE)
+        flush_folder(mark)
+        for file in (mark, new, *beside):
             resources.callback(file.unlink, missing_ok=True)
         for file in beside:
             file.unlink(missing_ok=True)

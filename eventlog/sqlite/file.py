@@ -212,6 +212,11 @@ def copy_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.new")
 
 
+def mark_of(path: Path) -> Path:
+    """The file that is there while the file `copy_of(path)` is a copy in the making: nobody else's has this mark."""
+    return path.with_name(f"{path.name}.new-making")
+
+
 def replaced_of(path: Path) -> Path:
     """The place of the log that was in `path` until a backup took its place."""
     return path.with_name(f"{path.name}.replaced")

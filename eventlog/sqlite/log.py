@@ -138,7 +138,7 @@ class SqliteEventLog(StoredEventLog[SqliteWriter, SqliteReader]):
                 hook=hook,
                 clock_us=clock_us,
                 on_fatal=on_fatal,
-                notices=(*notices, *without_leftover(path, connection)),
+                notices=(*notices, *without_leftover(path)),
                 flush_found=flush_found,
                 gaps=gaps,
                 resources=resources.pop_all(),

@@ -21,7 +21,7 @@ from abridged.service.domain.conversation import Conversation
 from abridged.service.models.ollama.host import open_hosts
 from abridged.service.recall.embedders import OllamaEmbedder, WordLlamaEmbedder
 from abridged.service.recall.errors import RecallLocked, RecallStopped
-from abridged.service.recall.file import remove, remove_unused, require_installed
+from abridged.service.recall.file import is_index, remove, remove_unused, require_installed
 from abridged.service.recall.projection import IN_BACKGROUND, Pace, Progress, Projection
 from abridged.service.recall.recall import Recall
 from abridged.service.recall.vectors import Embedder
@@ -57,11 +57,14 @@ def drop_unused_index(settings: Settings) -> None:
     beside, named = settings.log.file, settings.recall.path
     if beside is None or not (default := index_path(beside)).exists():
         return
-    if not settings.encryption.is_on if named is None else named.resolve() == default.resolve():
+    is_kept = not settings.encryption.is_on if named is None else named.resolve() == default.resolve()
+    if is_kept:
         return
     try:
+        if not is_index(default):
+            raise FileExistsError("it is no index that can be read")
         remove_unused(default)
-    except (RecallLocked, OSError) as error:
+    except (RecallLocked, OSError, ImportError) as error:
         _log.warning("recall.unused_index", hint=f"{default} stays: {error}; no erasure reaches its words: remove it")
     else:
         _log.info("recall.unused_index", hint=f"{default} was removed: the settings keep no index there any more")

@@ -267,12 +267,13 @@ class Conversations:
         WrongMessageVersion, VersionNotReached, what the decision raises, or an EventLogError.
         """
         fork = StreamId(key.namespace, fork_id)
-        queue = self._queue(fork)
-        async with queue.turn:
-            await queue.settled()
-            begun = None
-            while begun is None:
-                begun = await self._begun(key, fork, to, expected_version)
+        queue, begun = self._queue(fork), None
+        while begun is None:
+            # A conversation that is asked to become its own fork has one turn for both.
+            now = await self.state(key)
+            async with queue.turn:
+                await queue.settled()
+                begun = await self._begun(key, now, fork, to, expected_version)
         # Another sidecar may have erased or redacted the parent meanwhile: it finds this fork then, or this one that.
         parent = await self._content(begun.parent)
         if late := _redacted_since(begun.state, parent):
@@ -280,9 +281,11 @@ class Conversations:
             return state, [*begun.events, *redacted]
         return begun.state, begun.events
 
-    async def _begun(self, key: StreamId, fork: StreamId, to: int | None, expected_version: int | None) -> _Fork | None:
-        """Begin the fork, whose turn it is; None if its parent was redacted while the fork was made."""
-        now = await self.state(key)
+    async def _begun(
+        self, key: StreamId, now: Conversation, fork: StreamId, to: int | None, expected_version: int | None
+    ) -> _Fork | None:
+        """Begin the fork, whose turn it is, of the conversation that is so `now`; None if its parent was redacted while
+        the fork was made."""
         existing = await self._current(fork)
         require_content(existing)
         if existing.is_open:

@@ -18,7 +18,7 @@ from abridged.eventlog.log import EventFilter, EventLog
 from abridged.service.codec.events import decoded
 from abridged.service.conversations.blanks import archived_in
 from abridged.service.conversations.conversations import Conversations
-from abridged.service.conversations.purges import Purges
+from abridged.service.conversations.purges import STOPS_PURGE, Purges
 from abridged.service.conversations.replay import recorded_events
 from abridged.service.conversations.row import Row
 from abridged.service.conversations.table import ConversationTable, ListQuery
@@ -94,7 +94,7 @@ class Erasures:
         erased = await self._erase(keys, dry_run=dry_run)
         if not dry_run:
             for key in await asyncio.to_thread(self._purging, namespace):
-                with suppress(LogCorrupt, ArchiveUnusable):  # a repeat mends neither: whoever erased it has the reason
+                with suppress(*STOPS_PURGE):  # a repeat mends neither: whoever erased it has the reason
                     await self._purges.purged(key)
         return erased
 
@@ -182,12 +182,16 @@ class Erasures:
         if dry_run:
             return Erased(len(left), sum(row.message_version for row in left))
         for row in left:
-            await asyncio.to_thread(self._require_erasable, row)
+            if row.archive_file:
+                await asyncio.to_thread(self._require_erasable, row)
         command = EraseConversation(self._new_id(), len(left), unchanged_since_us)
         erased = await self._purges.carried_out(self._erase_each(left, command, forks))
         for row in rows:
-            with suppress(*((LogCorrupt, ArchiveUnusable) if forks is Forks.SPARE else ())):  # the purge has said so
+            try:
                 await self._purges.purged(row.key)
+            except STOPS_PURGE:
+                if forks is not Forks.SPARE:  # by age the purge has said so
+                    raise
         return erased
 
     async def _with_reachable_archives(self, rows: Sequence[Row]) -> list[Row]:
@@ -233,6 +237,8 @@ class Erasures:
                 if forks is Forks.SPARE:
                     return found
                 found += await self._erase_forks(key, command)
+        if not events and forks is Forks.SPARE:  # a caller has changed it meanwhile, and may have forked it
+            return found
         found += [event for event in events if isinstance(event, ConversationErased)]
         # Of another sidecar, which was as fast: its caller learns that the conversation is erased.
         return found + await self._erase_forks(key, command)

@@ -33,6 +33,9 @@ RETRY_S = 0.05
 
 RETRY_MAX_S = 5.0
 
+STOPS_PURGE = (LogCorrupt, KeyLost, UnknownEvent, ArchiveUnusable)
+"""The errors that end a purge: damage, a lost key, an event of a later version, and an archive out of reach."""
+
 Forgotten = Callable[[int], Awaitable[None]]
 """Returns when a search index has followed the log up to this position, and its file is purged. Raises LogUnavailable
 when it does not follow the log."""
@@ -88,8 +91,8 @@ class Purges:
         return await asyncio.shield(task)
 
     async def purged(self, key: StreamId) -> None:
-        """Return when no byte is left of what was taken from the conversation, by whichever process. Raises LogCorrupt
-        when damage is in the way, ArchiveUnusable when its archive's file is, and LogClosed."""
+        """Return when no byte is left of what was taken from the conversation, by whichever process. Raises one
+        of STOPS_PURGE that is in the way, and LogClosed."""
         row = await asyncio.to_thread(self._table.row, key)
         if row is not None and row.purge_due:
             self._is_due(key)
@@ -156,7 +159,7 @@ class Purges:
         """End the purge of a conversation with the damage, or the lost key, that is in its way."""
         try:
             yield
-        except (LogCorrupt, KeyLost, UnknownEvent, ArchiveUnusable) as error:
+        except STOPS_PURGE as error:
             _log.error("purge.stopped", conversation_id=key.name, hint=str(error))
             self._end(key, error)
 

@@ -9,7 +9,7 @@ from abridged.eventlog.errors import EventLogError, KeyLost, LogCorrupt
 from abridged.eventlog.event import NUMBER_MAX, RecordedEvent, StreamId
 from abridged.eventlog.log import EventLog
 from abridged.service.codec.events import UnknownEvent, decoded
-from abridged.service.domain.events import ConversationForked
+from abridged.service.domain.events import ConversationForked, ConversationOpened
 
 
 class UnreadFork(NamedTuple):
@@ -33,7 +33,7 @@ class UnreadForks:
         try:
             first = self._first(stream)
         except LogCorrupt:
-            return UnreadFork(error)
+            return self._damaged(stream, error)
         if first.type != ConversationForked.__name__:
             return None
         return UnreadFork(error, self._parent(stream), first.position)
@@ -69,6 +69,17 @@ class UnreadForks:
             raise LogCorrupt("a stream without events")
         verify_chain(sealed, after=Verified(0, genesis(self._log.log_id, stream)))
         return sealed[0].event
+
+    def _damaged(self, stream: StreamId, error: Exception) -> UnreadFork | None:
+        """Return what the stored row of a damaged first event says: a second fault would have to make it an opening."""
+        try:
+            sealed = self._log.read_sealed(stream, limit=1)
+        except LogCorrupt:
+            return UnreadFork(error)
+        if not sealed:
+            return UnreadFork(error)
+        first = sealed[0].event
+        return None if first.type == ConversationOpened.__name__ else UnreadFork(error, position=first.position)
 
     def _parent(self, stream: StreamId) -> str:
         try:

@@ -23,6 +23,7 @@ IMAGE_TOKENS: Final = 1_000
 _DATA = "data:"
 
 _IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
+_ANY_IMAGE = "image/"
 _OLLAMA_IMAGES = _IMAGES - {"image/gif"}
 _AUDIO = {"audio/mp3": "mp3", "audio/mpeg": "mp3", "audio/wav": "wav", "audio/x-wav": "wav"}
 _PDF = "application/pdf"
@@ -131,7 +132,7 @@ def ollama_part(attachment: Attachment, role: Role) -> str | Omission:
 
 def fixed_tokens(attachment: Attachment) -> int:
     """The tokens of an attachment beside its text: its caller's count, or else IMAGE_TOKENS for an image."""
-    return attachment.token_count or IMAGE_TOKENS * (_media_type(attachment) in _IMAGES)
+    return attachment.token_count or IMAGE_TOKENS * _media_type(attachment).startswith(_ANY_IMAGE)
 
 
 def sent_text(attachment: Attachment) -> str:

@@ -303,17 +303,21 @@ def _clippable_tokens(m: RenderedMessage) -> int:
         return 0
     others = sum(len(call.name) + len(call.arguments) for call in message.tool_calls)
     others += sum(len(sent_text(attachment)) for attachment in message.attachments)
-    tokens = max(0, m.tokens - sum(map(fixed_tokens, message.attachments)))
+    tokens = max(0, m.tokens - sum(attachment.token_count for attachment in message.attachments))
     return tokens * len(message.content) // (len(message.content) + others)
 
 
 def _excerpt(m: RenderedMessage, *, keep_tokens: int, count: Callable[[str], int]) -> RenderedMessage:
     """The message with the two ends of its text, which takes at most `keep_tokens`, or the shortest possible."""
     text = m.message.content
-    # What attachments cost beside their texts is fixed, however texts are counted.
-    attached = sum(map(fixed_tokens, m.message.attachments)) if m.exact else 0
-    beside = tokens_beside_content(m.message, count) - attached
-    whole = beside + count(sent_content(m.message))
+    beside, content, attached = tokens_beside_content(m.message, count), count(sent_content(m.message)), 0
+    if m.exact:
+        # Attachments cost what is fixed, however texts are counted; a caller's count may lack what it does not declare.
+        fixed = sum(map(fixed_tokens, m.message.attachments))
+        declared = sum(attachment.token_count for attachment in m.message.attachments)
+        beside -= fixed
+        attached = min(fixed, max(declared, m.tokens - beside - content))
+    whole = beside + content
 
     def share(tokens: int) -> int:
         return attached - (-max(0, m.tokens - attached) * tokens // whole)

@@ -54,9 +54,11 @@ _FAMILY_MIN: Final = 3
 """Values of one pattern with words in common that make a family, each of a thing of its own."""
 
 _NUMBER: Final = re.compile(r"[0-9][0-9.,:]*")
-_PART: Final = re.compile(r"[0-9][0-9.,:]*(?<![.,:])|[^\W\d_]+")
+_PART: Final = re.compile(r"(?:(?<!\w)[-\u2212])?[0-9][0-9.,:]*(?<![.,:])|[^\W\d_]+|[$\u20ac\u00a3\u00a5\u20b9%\u00b0]")
 _DATE_PART: Final = re.compile(r"[0-9]+|[^\W\d_]{3,}")
 _MONTH_CHARS: Final = 3
+_DATE_NUMBERS: Final = 3
+_DAY_DIGITS: Final = 2
 _ITEM: Final = re.compile(r"\s{0,8}(?:[-*\u2022\u2013]|[0-9]{1,2}[.)])\s")
 """The beginning of an item of a list."""
 
@@ -206,7 +208,9 @@ class StandingValues:
         family = [key for key in alike if key != one.key and self._is_akin(key, one, form)]
         if not one.told.says and (len(family) >= _FAMILY_MIN or any(_counts_up(key, one.key) for key in family)):
             return
-        rare, since = 1 / (1 + len(alike)), self._values[one.key].first if one.key in self._values else one.number
+        rare, since = 1 / (1 + len(alike)), one.number
+        if one.key in self._values and not one.told.says:
+            since = self._values[one.key].first
         for key, words in shared.items():
             known = self._values[key]
             is_name = known.kind in _NAMES and not one.told.says
@@ -259,15 +263,35 @@ def _signs(new: Stated, told: Told, form: _Form, key: str, old: _Standing, words
 def _is_one(kind: IdentifierKind, known: str, new: Stated) -> bool:
     """Return whether two forms may be of one value, of which one says more: `May 17` and `2024-05-17`, `8 AM` and
     `8am`."""
-    parts_of = _date_parts if kind is new.kind is IdentifierKind.DATE else _PART.findall
-    one, other = Counter(parts_of(known)), Counter(parts_of(new.key))
+    if kind is new.kind is IdentifierKind.DATE:
+        return _is_one_date(known, new.key)
+    one, other = Counter(_PART.findall(known)), Counter(_PART.findall(new.key))
     return one <= other or other <= one
 
 
-def _date_parts(key: str) -> Iterator[str]:
-    """The numbers of a date, that of its month among them; a word that names none is a part by itself."""
-    parts = (part.lstrip("0") or part for part in _DATE_PART.findall(key))
-    return (str(MONTHS.get(part[:_MONTH_CHARS], part)) for part in parts)
+def _is_one_date(known: str, new: str) -> bool:
+    """Return whether one of two dates says no more than the other; a month by its name is no other number than its own,
+    as far as that is known."""
+    (one, words), (other, more) = _date_parts(known), _date_parts(new)
+    if words and more:
+        return bool(words & more) and (Counter(one) <= Counter(other) or Counter(other) <= Counter(one))
+    if not words and not more:
+        shorter, longer = sorted((one, other), key=len)
+        ways = (shorter, shorter[::-1]) if len(longer) > len(shorter) else (shorter,)
+        return any(longer[at : at + len(shorter)] in ways for at in range(len(longer) - len(shorter) + 1))
+    named, plain = (one, other) if words else (other, one)
+    months = {str(MONTHS[word]) for word in words | more if word in MONTHS}
+    return Counter(named) <= Counter(plain) and (not months or not months.isdisjoint(plain))
+
+
+def _date_parts(key: str) -> tuple[list[str], frozenset[str]]:
+    """The numbers of a date without leading zeros, a year at the end before the others, and the beginnings of its
+    words, of which one may be a month."""
+    parts = [part.lstrip("0") or part for part in _DATE_PART.findall(key)]
+    words = frozenset(part[:_MONTH_CHARS] for part in parts if not part.isdigit())
+    numbers = [part for part in parts if part.isdigit()]
+    is_year_last = len(numbers) == _DATE_NUMBERS and len(numbers[-1]) > _DAY_DIGITS
+    return numbers[::-1] if is_year_last else numbers, words
 
 
 def _counts_up(before: str, after: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from enum import IntEnum
 from importlib.util import find_spec
 from pathlib import Path
@@ -183,6 +184,18 @@ def remove(path: Path) -> None:
     """Remove an index that nobody has open; it need not be there."""
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def is_index(path: Path) -> bool:
+    """Return whether a file has the tables of an index; a damaged one may not tell."""
+    import apsw
+
+    try:
+        with closing(connected(path, writes=False)) as connection:
+            found = connection.execute("SELECT count(*) FROM sqlite_schema WHERE name IN ('made', 'entries')")
+            return bool(found.fetchone() == (2,))
+    except apsw.Error:
+        return False
 
 
 def remove_unused(path: Path) -> None:

@@ -222,6 +222,14 @@ async def test_a_fork_is_repeated_and_takes_no_conversation_s_place(tmp_path):
                 await s.conversations.ForkConversation(api.ForkConversationRequest(conversation_id="main", **fields))
 
 
+async def test_a_conversation_that_is_not_in_memory_is_no_fork_of_itself(tmp_path):
+    """The conversation's turn is waited for once, so that others get it."""
+    async with sidecar(tmp_path) as s:
+        await s.chat("main").talk(3)
+    async with sidecar(tmp_path) as s, refused("ALREADY_EXISTS", "CONVERSATION_EXISTS"):
+        await fork(s.chat("main"), "main")
+
+
 async def test_a_fork_of_an_ancestor_is_none_of_its_fork(tmp_path):
     """The ancestor's fork has messages that the fork never had; a repeat is known whatever its source became since."""
     async with sidecar(tmp_path) as s:

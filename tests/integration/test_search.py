@@ -356,6 +356,17 @@ async def test_an_index_that_the_settings_keep_no_longer_is_removed_at_the_start
             assert list(tmp_path.glob(f"{index.name}*")) == []
 
 
+async def test_a_file_in_the_place_of_an_index_that_is_none_stays(tmp_path):
+    """The start says so, and leaves it."""
+    beside = tmp_path / "abridged.db-recall"
+    beside.write_text("precious")
+
+    async with sidecar(tmp_path, WORDS | {"recall.path": str(tmp_path / "elsewhere")}) as s:
+        assert [line["level"] for line in s.logs if line["event"] == "recall.unused_index"] == ["warning"]
+
+    assert beside.read_text() == "precious"
+
+
 async def test_vectors_come_from_ollama_where_the_settings_say_so(tmp_path):
     """The requests use the hosts of summaries, and the model's own dimension."""
     async with FakeOllama() as ollama:

@@ -123,3 +123,16 @@ async def test_an_index_that_names_another_parent_is_seen(whole: dict[bool, Path
 
     async with sidecar(tmp_path, SETTINGS) as s, refused("DATA_LOSS", "LOG_CORRUPT"):
         await redacted(s.chat(PARENT), 2)
+
+
+async def test_a_damaged_conversation_that_was_opened_is_in_the_way_of_no_other(tmp_path: Path):
+    """The first event is damaged, and its row still says that it opened a conversation."""
+    async with sidecar(tmp_path) as s:
+        for name in ("before", "damaged", "after"):
+            await s.chat(name).append(said(1))
+    first = "stream = (SELECT id FROM streams WHERE name = 'damaged') AND version = 1"
+    changed(tmp_path / "abridged.db", f"UPDATE events SET payload = X'00' WHERE {first}", OLDER)
+
+    async with sidecar(tmp_path) as s:
+        for name in ("before", "after"):
+            assert (await erased(s, name)).conversations == 1

@@ -127,7 +127,7 @@ def append(
     a crash append nothing twice. `settings` count if the conversation is new. `replace_after` removes the messages
     after this number in the same commit.
 
-    `rendering`, or another option that `context` has, has the response contain the window, or say why not; `wait_s`
+    `rendering`, or another option of the window, has the response contain it, or say why not; `wait_s`
     waits for a pass that is pending.
 
     `form`, one of FORMS, says that each message is what that API's requests have in `messages`, or what its library

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given as for_all
 from hypothesis import strategies as st
 
+from abridged.service.domain.attachments import IMAGE_TOKENS
 from abridged.service.domain.commands import RequestPass
 from abridged.service.domain.conversation import Conversation, ShownRecord
 from abridged.service.domain.errors import WindowTooLarge
@@ -330,6 +331,19 @@ def test_an_excerpt_costs_what_the_counter_says_of_it(factor):
     assert any(m.clipped for m in kept)
     assert all(0 <= m.tokens - tokens <= 1 for m, tokens in zip(kept, counts, strict=True))
     assert sum(counts) <= total // 2
+
+
+def test_a_caller_s_count_that_lacks_an_image_is_clipped_too():
+    """The count may be of an earlier version, or of somebody who counts no images."""
+    image = Attachment("https://example.org/a.png", "image/png")
+    counted = Message("m1", Role.USER, "word " * 720, token_count=985, attachments=(image,))
+    both = RenderedMessage(counted, 1, 985, exact=True), RenderedMessage(counted, 2, 985 + IMAGE_TOKENS, exact=True)
+
+    (kept,) = clipped(both[:1], limit=600, count=EstimatingCounter().count)
+    (with_image,) = clipped(both[1:], limit=600 + IMAGE_TOKENS, count=EstimatingCounter().count)
+
+    assert 500 < kept.tokens <= 600
+    assert 500 < with_image.tokens - IMAGE_TOKENS <= 600
 
 
 def test_many_messages_are_clipped_in_one_go():

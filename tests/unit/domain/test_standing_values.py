@@ -86,6 +86,9 @@ def test_a_family_of_values_stands_side_by_side():
         ("may 17", "may 17, 2024"),
         ("2024-05-17", "17 may"),
         ("3.10.2026", "2026-10-03"),
+        ("3.10.", "3.10.2026"),
+        ("3 de enero", "2024-01-03"),
+        ("2024-05-17", "2024-05-17t10:00"),
         ("8am", "8 am"),
         ("312", "room 312"),
         ("/srv/app", "/srv/app/src"),
@@ -99,11 +102,40 @@ def test_a_value_is_not_superseded_by_itself_in_another_form(known, newer):
     assert standing((known, kind, WORDS)).superseded_by(changed) == ""
 
 
-def test_the_same_day_of_another_month_is_another_date():
-    """The month of May and the fifth day are two numbers of a date, though both are 5."""
-    newer = stated("5 may", IdentifierKind.DATE, WORDS)
+@pytest.mark.parametrize(
+    ("known", "newer"),
+    [
+        ("3 may", "5 may"),
+        ("4 may", "5 april"),
+        ("2024-05-06", "2024-06-05"),
+        ("5.6.", "6.5."),
+        ("17 may", "2024-06-17"),
+        ("friday 3.5.", "monday 3.6."),
+    ],
+)
+def test_a_date_of_the_same_numbers_is_another_one(known, newer):
+    """The month of May and the fifth day are two numbers, though both are 5, and their order tells them apart."""
+    kind = IdentifierKind.DATE
+    made = standing((known, kind, WORDS))
 
-    assert standing(("3 may", IdentifierKind.DATE, WORDS)).superseded_by(newer) == "3 may"
+    assert made.superseded_by(stated(newer, kind, WORDS, told=Told(3.0, 1.0))) == known
+
+
+@pytest.mark.parametrize(("known", "newer"), [("$500", "\u20ac500"), ("-5 \u00b0c", "5 \u00b0c"), ("5 %", "5 kg")])
+def test_a_sign_and_a_currency_are_parts_of_a_value(known, newer):
+    """The number alone is equal."""
+    made = standing((known, AMOUNT, WORDS))
+
+    assert made.superseded_by(stated(newer, AMOUNT, WORDS, told=Told(3.0, 1.0))) == known
+
+
+def test_a_value_that_a_phrase_of_change_brings_back_supersedes_the_one_between():
+    """Without one it was known before."""
+    made = standing(("500 eur", AMOUNT, WORDS), ("600 eur", AMOUNT, WORDS))
+    back = stated("500 eur", AMOUNT, WORDS, told=Told(3.0, 1.0))
+
+    assert made.superseded_by(back) == "600 eur"
+    assert made.superseded_by(back._replace(told=Told(3.0, 0.0))) == ""
 
 
 def test_a_value_that_was_known_before_supersedes_none():

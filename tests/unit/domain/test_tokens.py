@@ -99,6 +99,7 @@ def test_attachments_count_what_the_caller_says() -> None:
     [
         ("https://example.org/a", "image/png", IMAGE_TOKENS),
         ("data:image/jpeg;base64,AAAA", "", IMAGE_TOKENS),
+        ("https://example.org/files/1?sig=abc", "image/*", IMAGE_TOKENS),
         ("data:text/plain,one%20two%20three", "", 3),
         ("data:;base64,b25lIHR3bw==", "text/plain; charset=utf-8", 2),
         ("https://example.org/a.txt", "text/plain", 0),

@@ -133,6 +133,7 @@ def test_an_import_takes_over_what_a_killed_one_has_left(tmp_path: Path, log: Pa
     """A killed import leaves its file and the write-ahead log of that."""
     for name in ("b.db.new", "b.db.new-wal"):
         (tmp_path / name).write_bytes(log.read_bytes())
+    (tmp_path / "b.db.new-making").touch()
 
     made_by_lines(tmp_path / "b.db", "a" * 32, lambda new: noted(new, 1, 10), lambda _: None)
 
@@ -144,37 +145,38 @@ def test_a_start_removes_the_copy_that_a_killed_process_has_left(tmp_path: Path,
     """An erasure would not reach its text; the write-ahead log and the lock of one that was opened go with it."""
     new = tmp_path / "a.db.new"
     new.write_bytes(log.read_bytes()[:size])
+    (tmp_path / "a.db.new-making").touch()
     if size is None:
         with closing(sqlite3.connect(new)) as copy:
             copy.execute("PRAGMA journal_mode = wal")
         (tmp_path / "a.db.new.lock").touch()
 
+    with new.open("rb") as made:
+        fcntl.flock(made, fcntl.LOCK_EX)
+        assert started(log) == ["leftover_copy"]
     assert started(log) == []
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.db", "a.db.lock"]
 
 
-def test_a_start_leaves_what_may_be_more_than_a_copy(tmp_path: Path, log: Path) -> None:
-    """Another log, later events, and what another process makes stay, and the start says so."""
+def test_what_nobody_was_making_stays_where_copies_are_made(tmp_path: Path, log: Path) -> None:
+    """A file of that name may be the only copy of something: neither a start nor a copy takes its place."""
     new = tmp_path / "a.db.new"
-    with closing(SqliteEventLog.open(new, clock_us=lambda: 1)) as other:
-        noted(other, 1, 10)
-    assert started(log) == ["leftover_copy"]
+    for content in (b"precious", log.read_bytes(), _database(tmp_path / "other.db")):
+        new.write_bytes(content)
 
-    log_bytes = log.read_bytes()
-    with closing(SqliteEventLog.open(log, clock_us=lambda: 1)) as opened:
-        noted(opened, 1, 10)
-    new.write_bytes(log.read_bytes())
-    log.write_bytes(log_bytes)
-    assert started(log) == ["leftover_copy"]
-
-    (tmp_path / "a.db.new.lock").unlink()
-    new.write_bytes(log.read_bytes())
-    with new.open("rb") as made:
-        fcntl.flock(made, fcntl.LOCK_EX)
         assert started(log) == ["leftover_copy"]
-    assert started(log) == []
-    assert not new.exists()
+        with pytest.raises(LogUnsafe, match="is none"):
+            restored(log, log, Copying(lambda _: None, unreported), replaces=True)
+
+        assert new.read_bytes() == content
+
+
+def _database(path: Path) -> bytes:
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE notes (note TEXT)")
+        other.commit()
+    return path.read_bytes()
 
 
 def started(log: Path) -> list[str]:

@@ -555,7 +555,7 @@ def test_a_salvage_that_fails_leaves_nothing(tmp_path: Path):
         salvage(path, lambda _: new.mkdir())
     new.rmdir()
     assert [each.name for each in new.parent.iterdir()] == ["new.db.lock"]
-    for left in (".new", ".scratch", f"{REMNANTS}.new"):
+    for left in (".new", ".new-making", ".scratch", f"{REMNANTS}.new"):
         new.with_name(new.name + left).write_text("of a process that was killed")
     assert salvage(path)[1].lost
     assert sorted(each.name for each in new.parent.iterdir()) == ["new.db", "new.db.lock", f"new.db{REMNANTS}"]
