@@ -239,7 +239,7 @@ def finding(what: str, ran: Ran) -> str:
 
 
 def test_the_doctor_says_that_the_sidecar_has_other_models_than_its_own_settings(tmp_path):
-    """It looks at hosts and keys of its own settings, which may be none of the sidecar's."""
+    """Hosts and keys are those of its own settings, which may be none of the sidecar's."""
     with served(tmp_path) as sidecar:
         same = abridged("doctor", *own_settings(sidecar))
         other = abridged("doctor", *own_settings(sidecar), "--set", "summarizer.models=openai:gpt")

@@ -137,7 +137,7 @@ def test_a_backup_replaces_no_file(tmp_path, log):
         fcntl.flock(new, fcntl.LOCK_EX)
         refused = abridged("log", "backup", str(log), str(tmp_path / "backup.db"))
     assert (refused.code, "another process makes the copy" in refused.err) == (1, True)
-    assert names_in(tmp_path) == {"log", "there", "backup.db.new"}
+    assert names_in(tmp_path) == {"log", "there", "backup.db.new", "backup.db.new-making"}
     assert abridged("log", "backup", str(log), str(tmp_path / "backup.db")).code == 0
     assert names_in(tmp_path) == {"log", "there", "backup.db"}
 

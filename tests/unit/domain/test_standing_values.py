@@ -130,7 +130,7 @@ def test_a_sign_and_a_currency_are_parts_of_a_value(known, newer):
 
 
 def test_a_value_that_a_phrase_of_change_brings_back_supersedes_the_one_between():
-    """Without one it was known before."""
+    """Values that are named again without one were known before."""
     made = standing(("500 eur", AMOUNT, WORDS), ("600 eur", AMOUNT, WORDS))
     back = stated("500 eur", AMOUNT, WORDS, told=Told(3.0, 1.0))
 
