@@ -269,10 +269,14 @@ class PostgresRows(Generic[R]):
         connection.execute(_FORGOTTEN, self._log)
 
     def _require_standing(self, connection: Connection, *, made: Collection[int] = (FINISHED, FOR_NOW)) -> None:
-        """Raise LogUnavailable while another process makes the rows again, so that some are missing."""
+        """Raise LogUnavailable while another process makes the rows again, so that some are missing, and where one has
+        made rows for now unless that is among `made`."""
         stored = _many(connection, _STORED, self._log)
-        if stored not in [[(self._spec.version, each)] for each in made] and not self._left_out:
-            raise LogUnavailable("the read table is being made again")
+        if stored in [[(self._spec.version, each)] for each in made] or self._left_out:
+            return
+        if stored == [(self._spec.version, FOR_NOW)]:
+            raise LogUnavailable("another process made the read table where a data key is lost: restart this one")
+        raise LogUnavailable("the read table is being made again")
 
     def _require_all(self, connection: Connection, namespace: str) -> None:
         """Raise LogCorrupt unless every stream of the namespace has its row."""
