@@ -44,9 +44,6 @@ _LETTERS_MIN: Final = 2
 _UNITED: Final = frozenset({IdentifierKind.AMOUNT, IdentifierKind.NUMBER})
 """Kinds of which a value in one unit rarely supersedes one in another: `5 °C` no `40 kg`."""
 
-_NAMES: Final = frozenset({IdentifierKind.PATH, IdentifierKind.FILE, IdentifierKind.SYMBOL, IdentifierKind.COMMAND})
-"""Kinds of which people name one after the other: the file that is open now supersedes none that was."""
-
 _FOLLOWED_MAX: Final = 16
 """Values that one word, or one shape, is followed to: the newest. A word of as many names none of them."""
 
@@ -189,7 +186,7 @@ class StandingValues:
 
         A value in a list supersedes none and gives way to none. None gives way to a value that was known before it was
         last named, nor to itself in another form; one with which it shares no word only in a sentence that speaks for a
-        change. Without a phrase of change, nor does a name to a name, and no value
+        change. Without a phrase of change, no value
         supersedes one that counts up from another that shares a word with it, `Turn 3`, `Turn 4`, or has a family of
         such others that differ in their numbers alone: of one thing they would have superseded each other.
         """
@@ -213,9 +210,8 @@ class StandingValues:
             since = self._values[one.key].first
         for key, words in shared.items():
             known = self._values[key]
-            is_name = known.kind in _NAMES and not one.told.says
             is_unrelated = not words and not one.told.says and one.told.change <= 0
-            is_spared = known.is_listed or is_name or is_unrelated or _is_one(known.kind, key, one)
+            is_spared = known.is_listed or is_unrelated or _is_one(known.kind, key, one)
             if known.number < since and not is_spared:
                 yield key, _signs(one, one.told, form, key, known, min(words, _WORDS_MAX), rare)
 
