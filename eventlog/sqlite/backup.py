@@ -26,6 +26,7 @@ from abridged.eventlog.sqlite.file import (
     FileLock,
     copy_of,
     flush_folder,
+    give_like,
     has_room,
     refuse_empty,
     replaced_of,
@@ -61,7 +62,7 @@ def backed_up(path: Path, to: Path, copying: Copying) -> None:
     if to.exists():
         raise FileExistsError(f"there is a file {to}")
     if to == copy_of(path):
-        raise LogUnsafe(f"a start removes {to}, where copies of the log are made: give the backup another name")
+        raise LogUnsafe(f"copies of the log are made at {to}: give the backup another name")
     with made_beside(to) as (new, descriptor):
         with opening(path), _read_whole(path) as log:
             _copy(log, new, descriptor, copying.copied)
@@ -82,8 +83,7 @@ def restored(path: Path, backup: Path, copying: Copying, *, replaces: bool) -> N
         new, descriptor = resources.enter_context(made_beside(path))
         if not os.geteuid():
             # Root may restore the logs of other users.
-            owner = (path if path.exists() else path.parent).stat()
-            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+            give_like(descriptor, path if path.exists() else path.parent)
         with opening(backup), owned(backup), _reading(unwritten(backup)) as source:
             _copy(source, new, descriptor, copying.copied)
         copying.check(new)

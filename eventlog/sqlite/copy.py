@@ -82,7 +82,7 @@ def made_beside(place: Path) -> Iterator[tuple[Path, int]]:
             descriptor = _locked(new)
         resources.callback(os.close, descriptor)
         if os.fstat(descriptor).st_size and not mark.exists():
-            raise LogUnsafe(f"{new}, where the copy is to be made, is none: move it away, or remove it")
+            raise LogUnsafe(f"{new} is where the copy is to be made, and no process was making it: move it away")
         mark.touch(PRIVATE_MODE)
         flush_folder(mark)
         for file in (mark, new, *beside):

@@ -182,8 +182,7 @@ class Erasures:
         if dry_run:
             return Erased(len(left), sum(row.message_version for row in left))
         for row in left:
-            if row.archive_file:
-                await asyncio.to_thread(self._require_erasable, row)
+            await self._require_erasable(row)
         command = EraseConversation(self._new_id(), len(left), unchanged_since_us)
         erased = await self._purges.carried_out(self._erase_each(left, command, forks))
         for row in rows:
@@ -199,15 +198,15 @@ class Erasures:
         found = []
         for row in rows:
             try:
-                await asyncio.to_thread(self._require_erasable, row)
+                await self._require_erasable(row)
                 found.append(row)
             except ArchiveUnusable as error:
                 _log.warning("time_to_live.archive_missing", conversation_id=row.id, hint=str(error))
         return found
 
-    def _require_erasable(self, row: Row) -> None:
+    async def _require_erasable(self, row: Row) -> None:
         if row.archive_file:
-            self._archives.require_erasable(self._log.log_id, row.key, row.archive_file)
+            await asyncio.to_thread(self._archives.require_erasable, self._log.log_id, row.key, row.archive_file)
 
     async def _erase_each(self, rows: Sequence[Row], command: EraseConversation, forks: Forks) -> Erased:
         """Erase these conversations, each after what was forked from it: a fork is folded from the one before it."""

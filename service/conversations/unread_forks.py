@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from abridged.eventlog.chain import Verified, genesis, verify_chain
 from abridged.eventlog.errors import EventLogError, KeyLost, LogCorrupt
-from abridged.eventlog.event import NUMBER_MAX, RecordedEvent, StreamId
+from abridged.eventlog.event import NUMBER_MAX, SealedEvent, StreamId
 from abridged.eventlog.log import EventLog
 from abridged.service.codec.events import UnknownEvent, decoded
 from abridged.service.domain.events import ConversationForked, ConversationOpened
@@ -30,16 +30,19 @@ class UnreadForks:
 
     def found(self, stream: StreamId, error: Exception) -> UnreadFork | None:
         """Return what is known of a conversation that cannot be read, if it is a fork or may be one."""
-        try:
-            first = self._first(stream)
-        except LogCorrupt:
-            return self._damaged(stream, error)
-        if first.type != ConversationForked.__name__:
+        first = self._stored(stream)
+        if first is None:
+            return UnreadFork(error)
+        if not self._is_proven(stream, first):
+            # A second fault would have to make it an opening.
+            is_opening = first.event.type == ConversationOpened.__name__
+            return None if is_opening else UnreadFork(error, position=first.event.position)
+        if first.event.type != ConversationForked.__name__:
             return None
-        return UnreadFork(error, self._parent(stream), first.position)
+        return UnreadFork(error, self._parent(stream), first.event.position)
 
     def add(self, stream: StreamId, fork: UnreadFork) -> None:
-        """Note a fork, unless its row has its parent."""
+        """Note a fork that has no row with its parent."""
         self._forks[stream] = fork
 
     def parents(self) -> dict[StreamId, StreamId]:
@@ -56,30 +59,24 @@ class UnreadForks:
         }
         if not unknown:
             return unknown
-        try:
-            began = self._first(key).position
-        except LogCorrupt:
-            began = 0
+        first = self._stored(key)
+        began = first.event.position if first is not None and self._is_proven(key, first) else 0
         return {fork: of for fork, of in unknown.items() if began < of.position}
 
-    def _first(self, stream: StreamId) -> RecordedEvent:
-        """The first event of a stream, as it is stored. Raises LogCorrupt."""
-        sealed = self._log.read_sealed(stream, limit=1)
-        if not sealed:
-            raise LogCorrupt("a stream without events")
-        verify_chain(sealed, after=Verified(0, genesis(self._log.log_id, stream)))
-        return sealed[0].event
-
-    def _damaged(self, stream: StreamId, error: Exception) -> UnreadFork | None:
-        """Return what the stored row of a damaged first event says: a second fault would have to make it an opening."""
+    def _stored(self, stream: StreamId) -> SealedEvent | None:
+        """The first event of a stream, as it is stored; None if there is no row to read."""
         try:
             sealed = self._log.read_sealed(stream, limit=1)
         except LogCorrupt:
-            return UnreadFork(error)
-        if not sealed:
-            return UnreadFork(error)
-        first = sealed[0].event
-        return None if first.type == ConversationOpened.__name__ else UnreadFork(error, position=first.position)
+            return None
+        return sealed[0] if sealed else None
+
+    def _is_proven(self, stream: StreamId, first: SealedEvent) -> bool:
+        try:
+            verify_chain([first], after=Verified(0, genesis(self._log.log_id, stream)))
+        except LogCorrupt:
+            return False
+        return True
 
     def _parent(self, stream: StreamId) -> str:
         try:

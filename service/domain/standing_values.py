@@ -184,11 +184,11 @@ class StandingValues:
     def candidates(self, one: Stated) -> Iterator[tuple[str, Signs]]:
         """The values that share a word or the shape with this one, each with the signs that this one supersedes it.
 
-        A value in a list supersedes none and gives way to none. None gives way to a value that was known before it was
-        last named, nor to itself in another form; one with which it shares no word only in a sentence that speaks for a
-        change. Without a phrase of change, no value
-        supersedes one that counts up from another that shares a word with it, `Turn 3`, `Turn 4`, or has a family of
-        such others that differ in their numbers alone: of one thing they would have superseded each other.
+        A value in a list supersedes no other and gives way to no other. A value gives way neither to itself in another
+        form nor to a value that was known before it was last named; to one with which it shares no word, only in a
+        sentence that speaks for a change. Without a phrase of change, a value supersedes no other if it counts up from
+        one that shares a word with it, `Turn 3`, `Turn 4`, or has a family of such others that differ in their numbers
+        alone: of one thing they would have superseded each other.
         """
         if one.told is None or one.is_listed:
             return
@@ -210,9 +210,10 @@ class StandingValues:
             since = self._values[one.key].first
         for key, words in shared.items():
             known = self._values[key]
+            if known.number >= since:
+                continue
             is_unrelated = not words and not one.told.says and one.told.change <= 0
-            is_spared = known.is_listed or is_unrelated or _is_one(known.kind, key, one)
-            if known.number < since and not is_spared:
+            if not (known.is_listed or is_unrelated or _is_one(known.kind, key, one)):
                 yield key, _signs(one, one.told, form, key, known, min(words, _WORDS_MAX), rare)
 
 

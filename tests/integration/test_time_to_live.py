@@ -139,7 +139,7 @@ async def test_a_pass_that_keeps_failing_does_not_keep_a_conversation(tmp_path):
 
 
 async def failures(s: Sidecar, count: int) -> None:
-    """Return when so many passes have failed."""
+    """Return when this number of passes has failed."""
     async with asyncio.timeout(PATIENCE_S):
         while len(await s.chat("stuck").events("SummarizationFailed")) < count:
             continue

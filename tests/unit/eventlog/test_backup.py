@@ -166,7 +166,7 @@ def test_what_nobody_was_making_stays_where_copies_are_made(tmp_path: Path, log:
         new.write_bytes(content)
 
         assert started(log) == ["leftover_copy"]
-        with pytest.raises(LogUnsafe, match="is none"):
+        with pytest.raises(LogUnsafe, match="no process was making it"):
             restored(log, log, Copying(lambda _: None, unreported), replaces=True)
 
         assert new.read_bytes() == content
