@@ -948,7 +948,7 @@ def test_rows_that_are_there_for_now_are_made_again_at_the_next_start(place: Pla
             assert (rows.values("topic"), rows.having("topic", *A[:1], "tea")) == ({A: "tea"}, [A])
             assert before.row(A) == rows.row(A)
             for read in (lambda: before.values("topic"), lambda: before.having("topic", "default", "tea")):
-                with pytest.raises(LogUnavailable, match="being made again"):
+                with pytest.raises(LogUnavailable, match="restart this one"):
                     read()
             with closing(backend.open(after, clock_us=Clock(), hook=lambda *_: None, on_fatal=lambda _: None).log):
                 assert not after.is_complete
