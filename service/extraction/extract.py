@@ -24,9 +24,10 @@ from abridged.service.domain.record import (
     statements_of,
 )
 from abridged.service.extraction import facts
+from abridged.service.extraction.agreements import agreements
 from abridged.service.extraction.entities import ranked_entities
 from abridged.service.extraction.open_points import unresolved
-from abridged.service.extraction.passages import LEAD, Corpus, Passage, diverse, gathered, is_usable, ranked
+from abridged.service.extraction.passages import LEAD, Passage, diverse, gathered, is_usable, ranked
 from abridged.service.extraction.replaced import outdated
 from abridged.service.extraction.talk import talk_of
 
@@ -84,6 +85,7 @@ def extract(
     corpus = gathered(messages, previous=previous, numbers=numbers)
     best = ranked(corpus, in_ledger=in_ledger)
     talk = talk_of(corpus)
+    agreed = tuple(agreements(talk))
     carried = previous.context if previous is not None else RecordContext()
     budget = int(tokens_max * (1 - _RENDERING_SHARE)) - _cost(LEAD, count_tokens)
 
@@ -98,7 +100,7 @@ def extract(
     )
     shared = _shared(
         (facts.participants(corpus, carried.participants), _PARTICIPANTS_SHARE),
-        (facts.decisions(best, talk, carried=carried.decisions), _DECISIONS_SHARE),
+        (facts.decisions(best, talk, agreed, carried=carried.decisions), _DECISIONS_SHARE),
         (unresolved(best, talk, carried=carried.unresolved, just_asked=_just_asked(previous)), _UNRESOLVED_SHARE),
         ([action.task for action in actions], _ACTIONS_SHARE),
         tokens_max=budget,
@@ -125,7 +127,7 @@ def extract(
         summary=_summary(summed_up or chosen[:1] or [one.passage for one in best if one.passage.line not in stale][:1]),
         key_points=_lines(points[:KEY_POINTS_MAX]),
         context=context,
-        rests_on=_rests_on(corpus, previous, context.action_items),
+        rests_on=_rests_on((*corpus.passages, *agreed), previous, context.action_items),
     )
 
 
@@ -139,11 +141,11 @@ def _just_asked(previous: SummaryRecord | None) -> frozenset[str]:
 
 
 def _rests_on(
-    corpus: Corpus, previous: SummaryRecord | None, actions: Iterable[ActionItem]
+    passages: Iterable[Passage], previous: SummaryRecord | None, actions: Iterable[ActionItem]
 ) -> dict[str, tuple[int, ...]]:
-    """The messages of every line that an extract of `corpus` can have: what it takes over keeps those it had."""
+    """The messages of every line that an extract of `passages` can have: what it takes over keeps those it had."""
     carried = statements_of(previous) if previous is not None else ()
-    said = ((passage.line, passage.numbers) for passage in corpus.passages)
+    said = ((passage.line, passage.numbers) for passage in passages)
     known = {line: numbers for line, numbers in (*carried, *said) if numbers}
     tasks = ((action.text, known.get(action.text) or known.get(action.task, ())) for action in actions)
     return known | dict(tasks)

@@ -59,12 +59,15 @@ _USER: Final = "user"
 _ASSISTANT: Final = "assistant"
 
 
-def decisions(best: Sequence[Scored], talk: Talk, *, carried: Sequence[str]) -> list[str]:
-    """The decisions that still hold, most relevant first."""
+def decisions(best: Sequence[Scored], talk: Talk, agreed: Sequence[Passage], *, carried: Sequence[str]) -> list[str]:
+    """The decisions that still hold, most relevant first, by turns with those that users `agreed` to, newest first."""
     quotable = [scored.passage for scored in best if is_quotable(scored.passage, talk)]
     # A model's next step settles nothing; what it reports as done may.
     settling = [passage for passage in quotable if not (passage.by_model and is_promise(passage.text))]
-    found = [p for p in settling if is_decision(p.text) or is_reversal(p.text)][:_CANDIDATES_MAX]
+    agreed = agreed[: -_CANDIDATES_MAX - 1 : -1]
+    replies = {passage.place for passage in agreed}
+    said = [p for p in settling if (is_decision(p.text) or is_reversal(p.text)) and p.place not in replies]
+    found = [*said[:_CANDIDATES_MAX], *agreed]
     standing = [(line, _subject(said_by(line)[1])) for line in carried]
     for passage in sorted(found, key=lambda passage: passage.place):
         subject = _subject(passage.text)
@@ -73,10 +76,10 @@ def decisions(best: Sequence[Scored], talk: Talk, *, carried: Sequence[str]) -> 
         if not stands_alone(passage.text):
             # The decision that it takes back no longer holds; the new one cannot be read here.
             standing = left if back else standing
-        elif len(left) < len(standing) or is_decision(passage.text):
+        elif len(left) < len(standing) or is_decision(passage.text) or passage.place in replies:
             standing = [*left, (passage.line, subject)]
     lines = {line for line, _ in standing}
-    new = [passage.line for passage in found if passage.line in lines]
+    new = by_turns(*([passage.line for passage in part if passage.line in lines] for part in (said, agreed)))
     return by_turns(new, [line for line in carried if line in lines])[:DECISIONS_MAX]
 
 

@@ -1,0 +1,89 @@
+"""A user's reply to a model settles a proposal, and is quoted so that it can be read."""
+
+from __future__ import annotations
+
+import pytest
+
+from abridged.service.domain.message import Message, Role
+from tests.support.extracts import extract_of
+from tests.unit.extraction.corpora import said
+
+ASKED = "The upgrade costs 113 euros. Would you like to use the gift card for the upgrade?"
+
+
+def chat(*texts: str) -> tuple[Message, ...]:
+    """Turns of a user and a model by turns, the user first."""
+    return said(*(f"{Role.ASSISTANT if at % 2 else Role.USER}: {text}" for at, text in enumerate(texts)))
+
+
+def decided(*texts: str) -> tuple[str, ...]:
+    """The decisions of an extract of such turns."""
+    return extract_of(chat(*texts)).context.decisions
+
+
+@pytest.mark.parametrize(
+    ("asked", "reply"),
+    [
+        ("Would you like to use the gift card for the upgrade?", "Yes, please."),
+        ("Would you like to use the gift card for the upgrade?", "No, leave it."),
+        ("Soll ich den Stand der Arbeit im Wiki festhalten?", "Ja, aber knapp."),
+        ("您要不要现在取消这个航班的预订\uff1f", "好的。"),
+    ],
+)
+def test_a_short_reply_is_quoted_with_the_question_that_it_settles(asked: str, reply: str) -> None:
+    """A consent alone does not say to what."""
+    extracted = extract_of(chat("Hello, I call about my flight.", asked, reply))
+
+    line = f"assistant: {asked} \u2013 user: {reply}"
+    assert extracted.context.decisions == (line,)
+    assert extracted.rests_on[line] == (2, 3)
+
+
+def test_a_reply_that_says_what_it_settles_is_quoted_alone() -> None:
+    """The question would only repeat it."""
+    reply = "Yes, please use the credit card ending in 9725 for the upgrade."
+    assert decided("I want business class on the flight back.", ASKED, reply) == (f"user: {reply}",)
+
+
+def test_a_question_that_names_nothing_has_the_sentence_before_it() -> None:
+    """The proposal is there."""
+    asked = "The total cost of the economy class is $295. Would you like to proceed with this?"
+    assert decided("I'd like to change my flight.", asked, "Yes, please.") == (
+        f"assistant: {asked} \u2013 user: Yes, please.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "reply"),
+    [
+        ("Could you please provide the user ID of your profile?", "Sure, it's in my profile, sofia seven."),
+        (ASKED, "Yes, what would it cost me then?"),
+        ("The upgrade is booked. The gift card has 12 euros left.", "Great, thank you for the help."),
+    ],
+)
+def test_a_reply_to_no_proposal_settles_nothing(asked: str, reply: str) -> None:
+    """An answer is no choice, nor are a question and thanks."""
+    assert decided("I want business class on the flight back.", asked, reply) == ()
+
+
+def test_people_among_themselves_agree_in_words_of_their_own() -> None:
+    """A yes between people is often only a sign of having heard."""
+    assert (
+        extract_of(said("Ana: Shall we use the larger gift card for the upgrade?", "Ben: Yes, yes.")).context.decisions
+        == ()
+    )
+
+
+def test_a_later_reply_to_the_same_question_replaces_the_earlier_one() -> None:
+    """The user has the last word."""
+    found = decided("I want business class.", ASKED, "No, not yet.", ASKED, "Yes, please.")
+    assert [line.rpartition(": ")[2] for line in found] == ["Yes, please."]
+
+
+def test_an_answer_to_an_earlier_sentence_has_a_word_of_it() -> None:
+    """The end of a turn may be about something else."""
+    asked = "Would you like to add travel insurance? Your bags are free. I need the name of the second passenger."
+    refusal = "No, I do not want any travel insurance."
+    line = f"assistant: Would you like to add travel insurance? \u2013 user: {refusal}"
+    assert decided("Book it.", asked, refusal) == (line,)
+    assert decided("Book it.", asked, "Yes, her name is Ana Torres and she is my older sister.") == ()
