@@ -1,8 +1,8 @@
 """Trains the models that know a standing rule (docs/adr/0087), the end of one (docs/adr/0094), and a value replaced
 (docs/adr/0088).
 
-Reads what may be read of bench/written: the labelled sentences, the messages with and without a rule, the pairs of
-values and of rules with later messages, the chats. Plain
+Reads what may be read of bench/written: the labelled sentences, single and of turns, the messages with and without a
+rule, the pairs of values and of rules with later messages, the chats. Plain
 logistic regression by AdaGrad (Duchi et al., 2011), with a fixed seed.
 """
 
@@ -55,6 +55,9 @@ STEP_MAX = 127
 DIGITS = 3
 """Digits of the weight of a sign."""
 
+TURNS_TIMES = 2
+"""Times that a sentence of a turn is shown."""
+
 FOLDS = 4
 """Parts of the pairs; the model of each part has not seen it."""
 
@@ -74,9 +77,11 @@ def labelled() -> Iterator[Told]:
 
     The labels: `rule` (lays down a standing rule), `lifted` (takes one back), `once` (asks for one time), `habit`
     (tells of somebody's habit, duty or rule), `task`, `decision`, `proposal`, `question`, `open`, `report`, `fact`,
-    `talk`. All sentences without the label of a model are examples of what it is not, those of assistants, too.
+    `talk`. All sentences without the label of a model are examples of what it is not, those of assistants, too. Those
+    of whole turns, as services and tools hear them, weigh more: they are few.
     """
-    for path in sorted(WRITTEN.glob("sentences/*.tsv")):
+    turns = sorted(WRITTEN.glob("seen/turns/*.tsv"))
+    for path in (*sorted(WRITTEN.glob("sentences/*.tsv")), *turns * TURNS_TIMES):
         for line in path.read_text("utf-8").splitlines():
             label, _, sentence = line.split("\t")
             yield Told(sentence, label)

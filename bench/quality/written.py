@@ -28,7 +28,7 @@ from abridged.service.grounding.claims import evidence_of, texts_of, unsupported
 from abridged.service.grounding.support import concordance_of
 from abridged.service.summarizer.statements import judged
 from abridged.service.text.identifiers import numerals
-from abridged.service.text.standing import statements
+from abridged.service.text.standing import Act, statements
 from bench.player import MODEL_WINDOW, PlayedChat, played
 from bench.quality.ending import Ended, ended_read
 from bench.quality.examined import Share
@@ -290,15 +290,23 @@ HEADINGS = (
 
 @dataclass(slots=True)
 class Rules:
-    """Rules in single messages, each in a form of its own: those that are found, and the share of what is found that is
-    one."""
+    """Rules by the sentences that say them.
+
+    Attributes:
+        found: Rules in single messages, each in a form of its own, that are found.
+        right: The share of what is found there that is one.
+        quoted: Rules among the sentences of users of services and tools that are found, standing or tentative.
+        taken: The sentences there that are no rule, and are taken for one, standing or tentative.
+    """
 
     found: Share = field(default_factory=Share)
     right: Share = field(default_factory=Share)
+    quoted: Share = field(default_factory=Share)
+    taken: Share = field(default_factory=Share)
 
 
 def rules_read(folder: Path) -> Rules:
-    """Look for the rules of the messages of a folder."""
+    """Look for the rules of the messages and turns of a folder."""
     read = Rules()
     for path in sorted(folder.glob("rules/*.yaml")):
         for one in yaml.safe_load(path.read_text("utf-8")):
@@ -307,6 +315,11 @@ def rules_read(folder: Path) -> Rules:
             read.right.add(len(right), len(found))
             if one["rule"]:
                 read.found.add(bool(right), 1)
+    for path in sorted(folder.glob("turns/*.tsv")):
+        for line in path.read_text("utf-8").splitlines():
+            label, _, sentence = line.split("\t")
+            is_taken = any(said.may_be_rule for said in statements(sentence))
+            (read.quoted if label == Act.LAYS_DOWN else read.taken).add(is_taken, 1)
     return read
 
 

@@ -68,6 +68,9 @@ _LISTING: Final = re.compile(
     r"|#(?:include|define) |File \"|Traceback \(|[\w.\[\]'\"]{1,80} ?[-+*/|&:]?= ?[^=]|[\w.]{1,80}\(.{0,300}\)[;:,]?$"
 )
 _NUMBERED_LINE: Final = re.compile(_NUMBERED)
+_OUTPUT: Final = re.compile(r"\d{1,6}:(?: {2,}|$)|\S+ {4,}\S|/\*|\S+/$")
+"""A line of code with its number, a row of columns, a comment of code, or a folder alone."""
+
 _ENTRY: Final = re.compile(r"[a-z][\w.-]*: [^\s.?!]+", re.ASCII)
 """An entry of settings, `level: info`. A person's note of two words is taken for one, too."""
 
@@ -81,7 +84,7 @@ _QUESTION_END: Final = re.compile(r"[?\uff1f\u061f][\"'\u201d\u2019)\]]{0,3}$")
 _SYMBOLS: Final = re.compile(r"[][(){}=<>;|\\_*&^$#@+~\"'`/]")
 _SYMBOLS_SHARE_MAX: Final = 0.2
 
-_STATEMENT: Final = re.compile(r"[\w>]\(|\w ?[-+*/|&:]?=|::|->")
+_STATEMENT: Final = re.compile(r"[\w>)]\(|\w ?[-+*/|&:]?=|::|->")
 """A call, an assignment or a member: no wrapped line of prose, which may end in a semicolon, has one."""
 
 _STOPPED: Final = re.compile(r"[.!?\u2026\u061f\u0964\u3002\uff01\uff1f][\"'\u201d\u2019)\]]{0,3}$")
@@ -257,7 +260,7 @@ def _is_code(line: str) -> bool:
 def is_of_program(sentence: str) -> bool:
     """Return whether a sentence is a statement of a program, an entry of its settings, a line of a numbered listing, or
     a compiler's message: a person's list may end its items in semicolons, too."""
-    if _NUMBERED_LINE.match(sentence) or _ENTRY.fullmatch(sentence):
+    if _NUMBERED_LINE.match(sentence) or _OUTPUT.match(sentence) or _ENTRY.fullmatch(sentence):
         return True
     is_alone = sentence.isascii() and len(sentence.split()) < _PROSE_WORDS_MIN
     return sentence.endswith(("{", "}", ";")) and (is_alone or _STATEMENT.search(sentence) is not None)

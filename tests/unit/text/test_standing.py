@@ -203,12 +203,27 @@ def test_the_output_of_a_program_lays_down_no_rule(line):
     assert rules_in(f"{rule}\n\n{line}") == [rule]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '31:    print("Recovered flag: {}".format("".join(flag)))',
+        "telnet                             frames:36 bytes:2300",
+        "/* WARNING: Subroutine does not return */",
+        "if (uVar2 < (ulong)(long)local_20) break;",
+        "examples/",
+    ],
+)
+def test_a_line_of_code_or_columns_is_not_even_tentative(line):
+    """The words and signs of such a line are those of no language."""
+    assert tentative_in(line) == []
+
+
 @pytest.mark.parametrize("end", [";", ",", ""])
 def test_a_list_of_rules_may_have_semicolons(end):
     """A statement of a program has more than a semicolon."""
     rules = [
         f"- never push to main without asking me first{end}",
-        f"- ERROR handling: always raise, never swallow{end}",
+        f"- ERROR handling: please always raise, never swallow{end}",
     ]
 
     assert rules_in("\n".join(rules)) == rules
