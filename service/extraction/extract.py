@@ -107,9 +107,10 @@ def extract(
         count_tokens=count_tokens,
     )
     participants, decisions, open_points, tasks = shared
+    said = {passage.line: passage.place for passage in (*corpus.passages, *agreed)}
     context = RecordContext(
         participants=participants,
-        decisions=decisions,
+        decisions=tuple(sorted(decisions, key=lambda line: said.get(line, -1))),
         action_items=tuple(action for action in actions if action.task in tasks),
         unresolved=open_points,
         domain_entities=tuple(_fitting(names, int(budget * _ENTITIES_SHARE), count_tokens=count_tokens)),

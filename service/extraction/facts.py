@@ -60,7 +60,8 @@ _ASSISTANT: Final = "assistant"
 
 
 def decisions(best: Sequence[Scored], talk: Talk, agreed: Sequence[Passage], *, carried: Sequence[str]) -> list[str]:
-    """The decisions that still hold, most relevant first, by turns with those that users `agreed` to, newest first."""
+    """The decisions that still hold, most relevant first, by turns with those that users `agreed` to and with the
+    carried ones, newest first."""
     quotable = [scored.passage for scored in best if is_quotable(scored.passage, talk)]
     # A model's next step settles nothing; what it reports as done may.
     settling = [passage for passage in quotable if not (passage.by_model and is_promise(passage.text))]
@@ -80,7 +81,7 @@ def decisions(best: Sequence[Scored], talk: Talk, agreed: Sequence[Passage], *, 
             standing = [*left, (passage.line, subject)]
     lines = {line for line, _ in standing}
     new = by_turns(*([passage.line for passage in part if passage.line in lines] for part in (said, agreed)))
-    return by_turns(new, [line for line in carried if line in lines])[:DECISIONS_MAX]
+    return by_turns(new, [line for line in reversed(carried) if line in lines])[:DECISIONS_MAX]
 
 
 def action_items(
