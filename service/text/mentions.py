@@ -24,7 +24,7 @@ from abridged.service.text.identifiers import (
 from abridged.service.text.rows import as_rows, states_in, without_labels
 from abridged.service.text.secrets import MASK, mask_secrets, may_carry_secret
 from abridged.service.text.surroundings import Block, Surroundings
-from abridged.service.text.values import values
+from abridged.service.text.values import values, without_counters
 
 BLOCK_CHARS: Final = 65_536
 """Characters that are looked at at once. Only what a space joins, such as a date in words, can be cut between two."""
@@ -118,6 +118,8 @@ def _block_end(text: str, start: int) -> int:
 
 
 def _of_block(block: str, *, said: bool, in_rows: bool, by_line: bool) -> Iterator[Mention]:
+    if said and not in_rows:
+        block = without_counters(block)
     plain = with_ascii_digits(block)
     read = without_labels(plain) if in_rows else plain
     everything, pairs = _by_place(plain)

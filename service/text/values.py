@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Final, NamedTuple
 
 from abridged.service.text.identifiers import NUMBER_CHARS_MIN, Identifier, IdentifierKind, form_of
@@ -23,6 +23,14 @@ from abridged.service.text.phrases import Words, words_of
 _NUMBERED_LINE: Final = re.compile(r"^[ ]{0,6}([0-9]{1,6})(?:[:|]|\t)(?![0-9])", re.MULTILINE)
 _NUMBERED_LINES_MIN: Final = 2
 """Steps from a line to the next one."""
+
+_ITEM: Final = re.compile(
+    r"(?:(?P<line>^[ \t>*+#-]{0,12})|(?<=[.:;!?)])[ ]?|(?<=\S )(?=\(?[0-9]{1,2}\)))\(?"
+    r"(?P<number>[0-9]{1,2})[.)](?=\*{0,2}[ \t]+(?![0-9.,]+(?:\s|$))\S)",
+    re.MULTILINE,
+)
+"""The mark of an item of a list, at the begin of a line or, where a list has no lines, behind another sentence or in
+brackets."""
 
 RUN_CHUNKS_MAX: Final = 10
 """Chunks of one value: an IBAN in groups of four has nine."""
@@ -101,6 +109,26 @@ def is_listing(text: str) -> bool:
     """Return whether lines of a text begin with their numbers, as programs print files: these are no values."""
     numbers = [int(line[1]) for line in _NUMBERED_LINE.finditer(text)]
     return sum(after - before == 1 for before, after in pairwise(numbers)) >= _NUMBERED_LINES_MIN
+
+
+def without_counters(text: str) -> str:
+    """The text with spaces in place of the numbers that only count the items of a list: each stands beside the next."""
+    marks = [mark for mark in _ITEM.finditer(text) if not _opens_month(text, mark.end())]
+    lines = {int(mark["number"]) for mark in marks if mark["line"] is not None}
+    everything = lines | {int(mark["number"]) for mark in marks}
+    counted = next(number for number in count(1) if number not in everything)
+    at, kept = 0, list[str]()
+    for mark in marks:
+        number = int(mark["number"])
+        if 0 < number < counted != 2 or (mark["line"] is not None and lines & {number - 1, number + 1}):
+            kept += (text[at : mark.start()], " " * len(mark[0]))
+            at = mark.end()
+    return "".join((*kept, text[at:]))
+
+
+def _opens_month(text: str, at: int) -> bool:
+    following = _CHUNK.search(text, at)
+    return following is not None and _is_month(following[0])
 
 
 def values(text: str) -> Iterator[Identifier]:

@@ -183,3 +183,19 @@ def test_a_second_number_of_one_label_ends_where_it_is_written():
     assert ("gate 45", ", it costs 99 euros") in read
     assert ("99 euros", "") in read
     assert ("port 443", " today") in read
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("I need:\n\n1. Your user ID.\n2. The fee of $12.\n3. Box 7.", {"$12", "7"}),
+        ("Options:\n  4) gate 12 for 30 people\n  5) 8C8K4E", {"gate 12", "30 people", "8C8K4E"}),
+        ("It does this for the seed:1. Go over it, step by step.2. Add 55 to the sum.", {"55"}),
+        ("Send (1) the name, (2) the code K7.", {"K7"}),
+        ("The score is 3. The room is 12. Thanks", {"3", "12"}),
+        ("1. März ist frei\n2. April nicht", {"1. März", "2. April"}),
+    ],
+)
+def test_a_number_that_only_counts_an_item_is_no_value(text, found):
+    """The mark of an item stands beside the next one, on lines, in brackets or behind sentences; others are values."""
+    assert {mention.text for mention in mentions(text, said=True)} == found
