@@ -32,6 +32,9 @@ _REPEATS_MAX: Final = 5
 _BESIDE_CHARS: Final = 80
 """A name stands beside a value within this many characters of its line."""
 
+_OPENING: Final = ("(", "[", "{", '"', "`")
+"""Marks that open what their fact ends."""
+
 _REPLACED: Final = "no longer: "
 """The words before a fact whose value a newer one has replaced, and their tokens."""
 
@@ -406,9 +409,11 @@ def _line_of(entry: LedgerEntry) -> IdentifierKind | str:
 
 
 def _group(fact: LedgerEntry) -> str:
-    """The object, in data, or else the name of a fact."""
+    """The object, in data, or else the name of a fact; with the fact, if the name opens a bracket around it."""
     says = fact.text if fact.kind is IdentifierKind.STATE else fact.context
     name = says.rpartition(OF)[0] or says or fact.key
+    if name.endswith(_OPENING):
+        name += fact.key
     return f"{_REPLACED if fact.replaced_by else ''}{name}"
 
 

@@ -247,7 +247,7 @@ def _count(found: Found, mention: Mention, number: int, use: Use, *, is_data: bo
     found.use = min(found.use, use, key=_USES.index)
     if number == found.first and not found.context:
         # A message that goes takes its words along, so that those of a fact are of one message.
-        found.context, found.rest = mention.words.name, "" if is_data else mention.words.rest
+        found.context, found.rest = mention.words.name, mention.words.ending if is_data else mention.words.rest
     if found.numbers and found.numbers[-1] == number:
         return
     found.count += 1

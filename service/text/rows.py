@@ -75,7 +75,12 @@ def label_of(rows: str, start: int) -> str:
     """Return the text before the value at a place of rows; empty if the value does not begin there."""
     line = rows.rfind("\n", max(0, start - _LABEL_CHARS_MAX - 1), start) + 1
     label = _LABEL.match(rows, line)
-    return label[0].replace(_END, "") if label is not None and label.end() == start else ""
+    return without_ends(label[0]) if label is not None and label.end() == start else ""
+
+
+def without_ends(text: str) -> str:
+    """The text without the marks that end labels."""
+    return text.replace(_END, "")
 
 
 def states_in(rows: str) -> Iterator[tuple[str, int, int]]:

@@ -13,9 +13,11 @@ from functools import cache
 from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
+from abridged.service.text.brackets import REACH as BRACKETS_REACH
+from abridged.service.text.brackets import in_pairs
 from abridged.service.text.identifiers import Identifier, IdentifierKind
 from abridged.service.text.phrases import Phrase, Words, has_phrase, section_of, words_of
-from abridged.service.text.rows import label_of
+from abridged.service.text.rows import label_of, without_ends
 from abridged.service.text.secrets import MASK, may_carry_secret
 from abridged.service.text.sentences import is_question
 from abridged.service.text.words import is_spaceless, word_keys
@@ -28,6 +30,9 @@ that denies it may stand before them."""
 REST_CHARS_MAX: Final = 40
 LONG_REST_CHARS_MAX: Final = 60
 """Characters after a value that are read with it at most: of one that has a name, and of one without."""
+
+ROW_CHARS_MAX: Final = 24
+"""Characters of a row of data after its value that are read with it."""
 
 REACH_BEFORE: Final = 100
 REACH_AFTER: Final = 40
@@ -88,7 +93,7 @@ _PART: Final = re.compile(
 
 _PARTS_MAX: Final = 3
 
-_LABELLING: Final = re.compile(r"[\"']?[ \t]{0,3}(?:=>|[:=\uff1a])[ \t]{0,12}[\"']?")
+_LABELLING: Final = re.compile(r"[\"']?[ \t]{0,12}(?:=>|[:=\uff1a])[ \t]{0,12}[\"']?")
 _LABEL_CHARS_MIN: Final = 4
 """Characters of a label, such as the key of a JSON object, that names its value by itself."""
 
@@ -109,6 +114,7 @@ class Surroundings(NamedTuple):
         name: The text before the value that names it, as it was written, with what joins the value to it; else
             telling words after it; empty without any.
         rest: The text after the value that is read with it; empty without any.
+        ending: The part of it that ends the row, the bracket or the quotation in which the value stands.
         about: The keys of all words near it in its sentence, for comparison; in a log those of its name.
         sentence: The sentence, as far as a word in it may name the value, if somebody said it; else empty.
         supposed: True if its sentence asks, or supposes something, and so states no value.
@@ -119,6 +125,7 @@ class Surroundings(NamedTuple):
 
     name: str
     rest: str
+    ending: str = ""
     about: frozenset[str] = frozenset()
     sentence: str = ""
     supposed: bool = False
@@ -145,14 +152,21 @@ class Block:
         opening, closing = self._sentence_start(found.start), self._sentence_end(end)
         # Only a neighbour of the same kind gives way: `deploy v2 -> prod-7` renames nothing.
         is_turned = before is not None and before.kind is found.kind and self._turns_into(before, found)
-        name, is_beside = self._name(found)
-        rest = self._rest(end, REST_CHARS_MAX if name else LONG_REST_CHARS_MAX)
-        if not (name or self._tells(end, end + len(rest))):
+        name, is_beside, begin = self._name(found)
+        rest_end = self._rest_end(end, REST_CHARS_MAX if name else LONG_REST_CHARS_MAX)
+        if not (name or self._tells(end, rest_end)):
             name = self._name_behind(end, closing)
-        if may_carry_secret(f"{name}{found.text}{rest}"):
-            name = rest = ""
+        row_end = self._row_end(found)
+        name, ending = self._in_pairs(name, found, begin, row_end)
+        rest = self._in_pairs(name, found, found.start, max(rest_end, row_end))[1]
+        if may_carry_secret(f"{name}{found.text}{rest}{ending}"):
+            name = rest = ending = ""
         around = Surroundings(
-            name, rest, is_beside=is_beside, replaces=before.text if before is not None and is_turned else ""
+            name,
+            rest,
+            ending,
+            is_beside=is_beside,
+            replaces=before.text if before is not None and is_turned else "",
         )
         if not said:
             return around._replace(about=word_keys(name + rest))
@@ -175,29 +189,47 @@ class Block:
         stop = _STOP.search(self._text, end, reach)
         return stop.start() if stop is not None else reach
 
-    def _name(self, found: Identifier) -> tuple[str, bool]:
-        """The text before an identifier from the telling words nearest to it on, as it was written, and whether the
-        last of them stands beside it or labels it. A row of data is named by its own line as long as that has any."""
+    def _in_pairs(self, name: str, found: Identifier, begin: int, rest_end: int) -> tuple[str, str]:
+        """The name, which begins at `begin` if the text has it as it is, and the rest, with brackets in pairs."""
+        reach = BRACKETS_REACH + len(MASK)
+        around = self._text[max(0, begin - reach) : begin], self._text[rest_end : rest_end + reach]
+        before = around[0].rpartition("\n")[2].rpartition(MASK)[2][-BRACKETS_REACH:] if begin < found.start else ""
+        after = around[1].partition("\n")[0].partition(MASK)[0][:BRACKETS_REACH]
+        rest = _SPACES.sub(" ", self._text[found.end : rest_end]).rstrip()
+        return in_pairs(name, found.text, rest, before=before, after=after)
+
+    def _row_end(self, found: Identifier) -> int:
+        """The end of the row of data that a value begins, if it is near, or else the end of the value."""
+        end = found.end
+        if not (self._in_rows and label_of(self._text, found.start)):
+            return end
+        row = self._text[end : end + ROW_CHARS_MAX + 1].partition("\n")[0]
+        return end + len(row) if len(row) <= ROW_CHARS_MAX and MASK not in row else end
+
+    def _name(self, found: Identifier) -> tuple[str, bool, int]:
+        """The text before an identifier from the telling words nearest to it on, as it was written, whether the last
+        of them stands beside it or labels it, and where the text begins; for a label the identifier's place. A row of
+        data is named by its own line as long as that has any."""
         start = found.start
         begin = max(0, start - REACH_BEFORE, self._text.rfind(MASK, 0, start) + 1)
         line = self._text.rfind("\n", begin, start) + 1
         if self._in_rows and (label := label_of(self._text, start)):
-            return label, True
+            return label, True, start
         near = list(self._telling(line or begin, start))
         if not near and self._leads_on(line) and found.kind not in _TELL_THEMSELVES:
             near = list(self._telling(begin, start))
         if not near:
-            return "", False
+            return "", False, start
         at, nearest = near[-1]
         joining = self._text[at + len(nearest) : start]
         is_label = _LABELLING.fullmatch(joining) is not None
         if is_label and len(nearest) >= _LABEL_CHARS_MIN:
-            return f"{nearest}=", True
+            return f"{nearest}=", True, start
         lead = self._lead(near, start)
         if is_label:
-            return f"{_in_line(self._text[lead : at + len(nearest)])}=", True
+            return f"{_in_line(self._text[lead : at + len(nearest)])}=", True, start
         written = _in_line(self._text[lead:start]).lstrip(_OPENING)
-        return written + " " * self._text[start - 1].isspace(), _BESIDE.fullmatch(joining) is not None
+        return written + " " * self._text[start - 1].isspace(), _BESIDE.fullmatch(joining) is not None, lead
 
     def _leads_on(self, line: int) -> bool:
         """Return whether the text before a line may name what stands in the line."""
@@ -240,9 +272,9 @@ class Block:
         behind = [word for _, word in islice(telling, NAME_WORDS_MAX)]
         return " ".join(behind) + ": " if behind else ""
 
-    def _rest(self, end: int, chars_max: int) -> str:
-        """The end of the clause after a value, if it is short, and further values that only commas set off: `5 mg`
-        `la sera`, `Halle 3` `, Tor 12`."""
+    def _rest_end(self, end: int, chars_max: int) -> int:
+        """The end of what is read with a value: the end of its clause, if that is short, and further values that only
+        commas set off: `5 mg` `la sera`, `Halle 3` `, Tor 12`."""
         closed = _CLAUSE.match(self._text, end)
         at = closed.end() if closed is not None and closed.end() - end <= chars_max else end
         for _ in range(_PARTS_MAX):
@@ -250,7 +282,7 @@ class Block:
             if part is None:
                 break
             at = part.end()
-        return _SPACES.sub(" ", self._text[end:at]).rstrip()
+        return at
 
     def _tells(self, begin: int, end: int) -> bool:
         """Return whether a stretch has a telling word."""
@@ -305,7 +337,7 @@ def _without_values(text: str, found: list[Identifier]) -> str:
 
 
 def _in_line(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(without_ends(text).split())
 
 
 @cache

@@ -260,6 +260,14 @@ def fact(text: str, *numbers: int, context: str = "", use: Use = Use.USER, repla
     return made._replace(context_tokens=3 if context else 0, replaced_by=replaced_by, is_fact=True)
 
 
+def test_facts_in_brackets_have_lines_of_their_own():
+    """The name opens the bracket that the rest closes."""
+    first = fact("$130", 1, context="Economy (")._replace(rest="), Business ($378)")
+    made = ledger(first, fact("$109", 2, context="Economy (")._replace(rest=")"))
+
+    assert ledger_lines(made) == ["Facts as written:", "Economy ($130), Business ($378)", "Economy ($109)"]
+
+
 def test_a_fact_is_shown_with_its_name_or_not_at_all():
     """Facts come in the order in which they were first said; those of one name share a line, replaced ones say so."""
     made = ledger(

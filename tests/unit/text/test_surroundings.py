@@ -98,6 +98,49 @@ def test_a_short_end_of_the_clause_is_read_with_the_value(text, value, rest):
     assert found.words.rest == rest
 
 
+@pytest.mark.parametrize(
+    ("text", "value", "line"),
+    [
+        ("It flies to Orlando (MCO) on 2024-05-18 again", "2024-05-18", "Orlando (MCO) on 2024-05-18 again"),
+        ("Volumen (inkl. Keller)  46 m³", "46 m³", "Volumen (inkl. Keller) 46 m³"),
+        ("all is paid from the visit to the house at the sea) on 2024-05-18", "2024-05-18", "on 2024-05-18"),
+        ("It is a bay (width 81 cm) of oak", "81 cm", "width 81 cm of oak"),
+        (
+            "They add UNIQUE KEY uk_biz_no (tenant_id, biz_no) to it",
+            "uk_biz_no",
+            "add UNIQUE KEY uk_biz_no (tenant_id, biz_no)",
+        ),
+        ("Use the key in `next_cypher` for it", "next_cypher", "Use the key in `next_cypher` for it"),
+        ('The reservation ID is "4NQLHD". Thanks', "4NQLHD", 'reservation ID is "4NQLHD"'),
+        ("Recovered flag: flag{d|o9yx?_brnfj{}", "o9yx?_brnfj", "flag{d|o9yx?_brnfj{}"),
+        ("(a (b (c 9.8 kN", "9.8 kN", "9.8 kN"),
+    ],
+)
+def test_marks_of_a_fact_stand_in_pairs(text, value, line):
+    """A partner that stands near comes along, a lone mark goes."""
+    found = next(one for one in mentions(text, said=True) if one.text == value)
+
+    assert f"{found.words.name}{found.text}{found.words.rest}" == line
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "line"),
+    [
+        ("pyarrow (18.1.0+tw2)\nmore", "18.1.0+tw2", "pyarrow (18.1.0+tw2)"),
+        ("join keys differ - `id_region`: no match", "id_region", "join keys differ - `id_region`"),
+        ('watermark    = "PT20M"', "PT20M", "watermark=PT20M"),
+        ('{"address1": "825 Laurel Lane", "zip": "77243"}', "825 Laurel", "address1=825 Laurel Lane"),
+        ('{"name": "Delta 3 Dourges"}', "3 Dourges", "name=Delta 3 Dourges"),
+        ('{"note": "825 Laurel Lane is the house that they sold in May"}', "825 Laurel", "note=825 Laurel"),
+    ],
+)
+def test_a_value_of_data_ends_with_its_row_or_bracket(text, value, line):
+    """No other words after it are read with it."""
+    found = next(one for one in mentions(text, said=True, by_line=True) if one.text == value)
+
+    assert f"{found.words.name}{found.text}{found.words.ending}" == line
+
+
 def test_a_name_is_bounded():
     """The bounds are its number of words, and their distance."""
     words = " ".join(f"Hauptwort{letter}" for letter in "abcdefgh")
