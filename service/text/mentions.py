@@ -74,6 +74,24 @@ _KEY: Final = re.compile(r"[\"']\s{0,2}:")
 """The characters after a key of JSON, which names a value but is not one."""
 
 
+_STATEMENT: Final = re.compile(
+    r"(?!(?!for ).*\b\w+ \w+ \w+ \w)(?=.*(?:[\w>]\(|\w ?[-+*/|&:]?=|::|->|\w \*\w))(?!.*:$)"
+    r"|(?:(?:el)?if|for|while|with|def|class) .*[\w>]\(.*:$"
+)
+_DECLARATION: Final = re.compile(r"(?:[\w:<>]{1,40}[ *&]{1,3}){1,3}\w{1,40};")
+"""A line of a program: a statement with a call, an assignment or a member, and a declaration of a type and a name."""
+
+_LINE_CHARS_MAX: Final = 240
+"""Characters before and after a value within which its line is read."""
+
+_ASSIGNED: Final = re.compile(r"[^()=]{1,80}[=:]\s{0,12}[\"']?")
+_ENDING: Final = re.compile(r"[\"']?;")
+_IN_PROGRAMS: Final = frozenset(
+    {IdentifierKind.AMOUNT, IdentifierKind.NUMBER, IdentifierKind.CODE, IdentifierKind.SYMBOL}
+)
+"""Kinds that are parts of a program, in its statements."""
+
+
 class Mention(NamedTuple):
     """An identifier where a text names it.
 
@@ -135,7 +153,7 @@ def _of_block(block: str, *, said: bool, in_rows: bool, by_line: bool) -> Iterat
     around = Block(block, everything, in_rows=in_rows, by_line=by_line)
     before: Identifier | None = None
     for found in everything:
-        if not _counts(found, block, said=said):
+        if not _counts(found, block, said=said) or (not in_rows and _is_inner(found, block)):
             continue
         if found.kind is IdentifierKind.STATE:
             yield Mention(found.kind, found.text, _NAMED_BY_ITSELF)
@@ -223,6 +241,21 @@ def _counts(found: Identifier, block: str, *, said: bool) -> bool:
         return _KEY.match(block, end) is None
     # The end of an element, `</name>`, has the form of a path.
     return found.kind is not IdentifierKind.PATH or block[found.start - 1 : found.start] != "<"
+
+
+def _is_inner(found: Identifier, block: str) -> bool:
+    """Return whether a statement of a program has it for itself alone: a name of no function, or a number that is not
+    assigned as it is."""
+    if found.kind not in _IN_PROGRAMS:
+        return False
+    before = block[max(0, found.start - _LINE_CHARS_MAX) : found.start].rpartition("\n")[2]
+    after = block[found.end : found.end + _LINE_CHARS_MAX].partition("\n")[0]
+    line = f"{before}{found.text}{after}".strip()
+    if not line.endswith((";", "{", "}", ":")) or not (_STATEMENT.match(line) or _DECLARATION.fullmatch(line)):
+        return False
+    if found.kind is IdentifierKind.SYMBOL:
+        return not (found.text.endswith("()") or after.startswith("("))
+    return not (_ASSIGNED.fullmatch(before) and _ENDING.match(after))
 
 
 _SHORT_HASH: Final = re.compile(r"(?=.{7})[0-9]{5,}[a-f]{1,3}")

@@ -199,3 +199,24 @@ def test_a_second_number_of_one_label_ends_where_it_is_written():
 def test_a_number_that_only_counts_an_item_is_no_value(text, found):
     """The mark of an item stands beside the next one, on lines, in brackets or behind sentences; others are values."""
     assert {mention.text for mention in mentions(text, said=True)} == found
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("  char cVar1;", set()),
+        ("  ulong *local_10;", set()),
+        ('    puts("4");', set()),
+        ("    uVar1 = next_cypher(0xffffffff);", {"next_cypher(0xffffffff)", "0xffffffff"}),
+        ("  for (local_14 = 0; local_14 < 16; local_14 = local_14 + 1) {", set()),
+        ("for i in range(17):", set()),
+        ("POOL_MAX = 180;", {"180"}),
+        ("pool = open_pool(180)", {"open_pool(180)"}),
+        ("DELETE FROM ledger_line WHERE batch_id = 5;", {"ledger_line WHERE", "batch_id", "5"}),
+        ("limits: {cpu: 750m, memory: 2304Mi}", {"750m", "2304Mi"}),
+        ("Wir nehmen Raum_7; der Preis (netto) ist 47,50 €;", {"Raum_7", "47,50 €"}),
+    ],
+)
+def test_a_statement_of_a_program_has_no_values_of_its_own(line, found):
+    """Functions, addresses and what is assigned as it is are found in it; prose, settings and queries have theirs."""
+    assert {mention.text for mention in mentions(f"It does this:\n{line}\n", said=True)} == found
