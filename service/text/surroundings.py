@@ -20,6 +20,7 @@ from abridged.service.text.phrases import Phrase, Words, has_phrase, section_of,
 from abridged.service.text.rows import label_of, without_ends
 from abridged.service.text.secrets import MASK, may_carry_secret
 from abridged.service.text.sentences import is_question
+from abridged.service.text.stops import without_inner_stops
 from abridged.service.text.words import is_spaceless, word_keys
 
 NAME_WORDS_MAX: Final = 4
@@ -141,6 +142,7 @@ class Block:
     """
 
     def __init__(self, text: str, found: list[Identifier], *, in_rows: bool = False, by_line: bool = False) -> None:
+        self._clauses = without_inner_stops(text)
         self._text, self._in_rows, self._by_line = text, in_rows, by_line
         self._words = _without_values(text.replace(MASK, " " * len(MASK)), found)
         self._named = {one.start: one.end for one in found if one.kind not in _NEVER_NAMES}
@@ -181,12 +183,12 @@ class Block:
 
     def _sentence_start(self, start: int) -> int:
         begin = max(0, start - REACH_BEFORE)
-        stops = list(_STOP.finditer(self._text, begin, start))
+        stops = list(_STOP.finditer(self._clauses, begin, start))
         return stops[-1].end() if stops else begin
 
     def _sentence_end(self, end: int) -> int:
         reach = min(len(self._text), end + REACH_AFTER)
-        stop = _STOP.search(self._text, end, reach)
+        stop = _STOP.search(self._clauses, end, reach)
         return stop.start() if stop is not None else reach
 
     def _in_pairs(self, name: str, found: Identifier, begin: int, rest_end: int) -> tuple[str, str]:
@@ -275,10 +277,10 @@ class Block:
     def _rest_end(self, end: int, chars_max: int) -> int:
         """The end of what is read with a value: the end of its clause, if that is short, and further values that only
         commas set off: `5 mg` `la sera`, `Halle 3` `, Tor 12`."""
-        closed = _CLAUSE.match(self._text, end)
+        closed = _CLAUSE.match(self._clauses, end)
         at = closed.end() if closed is not None and closed.end() - end <= chars_max else end
         for _ in range(_PARTS_MAX):
-            part = _PART.match(self._text, at)
+            part = _PART.match(self._clauses, at)
             if part is None:
                 break
             at = part.end()

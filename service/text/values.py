@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from abridged.service.text.identifiers import NUMBER_CHARS_MIN, Identifier, IdentifierKind, form_of
 from abridged.service.text.phrases import Words, words_of
+from abridged.service.text.stops import CONTEXT_CHARS, is_inside
 
 _NUMBERED_LINE: Final = re.compile(r"^[ ]{0,6}([0-9]{1,6})(?:[:|]|\t)(?![0-9])", re.MULTILINE)
 _NUMBERED_LINES_MIN: Final = 2
@@ -225,7 +226,8 @@ def _continues(text: str, chunks: list[_Chunk], first: int, last: int) -> int:
     if not _SPACE.fullmatch(text, before.end + is_ordinal, after.start):
         return 0
     if is_ordinal or _is_month(after.text):
-        return int(_is_month(after.text) and _ORDINAL.fullmatch(before.text) is not None)
+        is_named = _is_month(after.text) or (is_ordinal and _is_numbered(text, before, after))
+        return int(is_named and _ORDINAL.fullmatch(before.text) is not None)
     if _ANY.fullmatch(after.text) and (_ANY.fullmatch(before.text) or _PLAIN.fullmatch(before.text)):
         return 1
     if _SIGNS.fullmatch(after.text):
@@ -240,6 +242,12 @@ def _continues(text: str, chunks: list[_Chunk], first: int, last: int) -> int:
         return 2 * (is_date and len(after.text) <= _JOINING_CHARS_MAX)
     is_quantity = last == first and before.text.isdigit() and len(before.text) < NUMBER_CHARS_MIN
     return int(is_quantity and _WORD.fullmatch(after.text) is not None)
+
+
+def _is_numbered(text: str, before: _Chunk, after: _Chunk) -> bool:
+    """Return whether a code goes on after the full stop of an ordinal: `3. OG`."""
+    opening = text[max(0, before.end + 1 - CONTEXT_CHARS) : before.end + 1]
+    return _CAPITALS.fullmatch(after.text) is not None and is_inside(opening, text[after.start : after.end])
 
 
 def _continues_moment(text: str, chunks: list[_Chunk], first: int, last: int) -> int:

@@ -89,6 +89,9 @@ def test_credentials_of_a_command_name_nothing():
         ("proszę dzwonić: 22 640 11 93 wew. 214, bo", "22 640 11 93", " wew. 214"),
         ("Das Konto 47110 haben sie gestern noch einmal sorgfältig geprüft, aber nicht gesperrt.", "47110", ""),
         ("It is 9.8 kN. Then we stop.", "9.8 kN", ""),
+        ("Es liegt in Rack 7, Pos. C4, das weiß ich.", "Rack 7", ", Pos. C4"),
+        ("Neu ist WE 14, 3. OG links. Die alte bleibt.", "3. OG", " links"),
+        ("Neu ist WE 14, 3. OG links. Die alte bleibt.", "WE 14", ", 3. OG links"),
     ],
 )
 def test_a_short_end_of_the_clause_is_read_with_the_value(text, value, rest):
