@@ -48,6 +48,10 @@ _CODED: Final = re.compile(
     re.ASCII,
 )
 _HOST: Final = re.compile(r"(?<![\w./@-])[a-z][a-z0-9]{1,20}(?:-[a-z0-9]{1,20}){1,4}-\d{1,6}(?![\w-]|\.\w)")
+_BOUND: Final = r"[<>=!~]=?=?[ ]?[0-9][0-9.]{0,20}[0-9*](?![\w.]*\w)"
+_BOUNDS: Final = re.compile(rf"(?<![<>=!~]){_BOUND}(?:,[ ]?{_BOUND}){{1,4}}", re.ASCII)
+"""Bounds of a version, which are one value together: `>=3.10,<3.13`."""
+
 _IN_LINE: Final = r"[^`\n\r\v\f\x1c-\x1e\x85\u2028\u2029]"
 """A character of a span of code that does not end its line, by what str.splitlines takes for an end."""
 
@@ -198,6 +202,7 @@ def _by_place(block: str) -> tuple[list[Identifier], dict[int, str]]:
             replaced[start] = first
     found += (Identifier(IdentifierKind.CODE, m["code"], m.start("code")) for m in _CODED.finditer(block))
     found += (Identifier(IdentifierKind.CODE, m[0], m.start()) for m in _HOST.finditer(block))
+    found += (Identifier(IdentifierKind.VERSION, m[0], m.start()) for m in _BOUNDS.finditer(block))
     found += _commands(block)
     return found, replaced
 
