@@ -25,6 +25,7 @@ from abridged.service.domain.record import (
 )
 from abridged.service.extraction import facts
 from abridged.service.extraction.agreements import agreements
+from abridged.service.extraction.calls import Call, calls_of, without_calls
 from abridged.service.extraction.entities import ranked_entities
 from abridged.service.extraction.open_points import unresolved
 from abridged.service.extraction.passages import LEAD, Passage, diverse, gathered, is_usable, ranked
@@ -45,6 +46,9 @@ _UNRESOLVED_SHARE: Final = 0.33
 _PARTICIPANTS_SHARE: Final = 0.06
 _SUMMARY_SHARE: Final = 0.5
 """Share of what the lists above leave; the key points get the rest."""
+
+_CALLS_SHARE: Final = 0.3
+"""Most of what the lists above leave that lines of calls take."""
 
 _LAST_MESSAGES: Final = 2
 """Messages at the end of a source whose questions nobody could reply to in it."""
@@ -75,14 +79,18 @@ def extract(
     numbers: Sequence[int] = (),
     superseded: Mapping[str, int] = MappingProxyType({}),
     in_ledger: Collection[str] | None = None,
+    with_calls: bool = False,
 ) -> Extract:
     """The extract of `messages`, continuing `previous`, in about `tokens_max` tokens.
 
     The summary always has a line, whatever the budget. `numbers` are those of the messages, by default from 1.
     No sentence is quoted for a value that is `superseded`. `in_ledger` are the identifiers, case folded, that a
-    ledger shows beside the record; None without a ledger.
+    ledger shows beside the record; None without a ledger. `with_calls` has key points tell of tool calls.
     """
-    corpus = gathered(messages, previous=previous, numbers=numbers)
+    numbers = numbers or range(1, len(messages) + 1)
+    called = calls_of(messages, numbers, previous) if with_calls else iter(())
+    talked = without_calls(previous) if previous is not None else None
+    corpus = gathered(messages, previous=talked, numbers=numbers)
     best = ranked(corpus, in_ledger=in_ledger)
     talk = talk_of(corpus)
     agreed = tuple(agreements(talk))
@@ -118,6 +126,8 @@ def extract(
     listed = {*context.decisions, *tasks, *context.unresolved}
     spent = (*listed, *context.participants, *context.domain_entities)
     left = max(0, budget - sum(_cost(text, count_tokens) for text in spent))
+    calls = _fitting_calls(called, int(left * _CALLS_SHARE), count_tokens=count_tokens)
+    left -= sum(_cost(call.line, count_tokens) for call in calls)
     stale = outdated(best, superseded)
     chosen = diverse(best, corpus, skipped=listed | stale)
     summed_up, others = _divided(chosen[: -(-len(chosen) // 2)], int(left * _SUMMARY_SHARE), count_tokens=count_tokens)
@@ -126,10 +136,19 @@ def extract(
     )
     return Extract(
         summary=_summary(summed_up or chosen[:1] or [one.passage for one in best if one.passage.line not in stale][:1]),
-        key_points=_lines(points[:KEY_POINTS_MAX]),
+        key_points=(*(call.line for call in calls), *_lines(points))[:KEY_POINTS_MAX],
         context=context,
-        rests_on=_rests_on((*corpus.passages, *agreed), previous, context.action_items),
+        rests_on=_rests_on((*corpus.passages, *agreed), previous, context.action_items)
+        | {call.line: call.numbers for call in calls if call.numbers},
     )
+
+
+def _fitting_calls(calls: Iterable[Call], tokens_max: int, *, count_tokens: CountTokens) -> list[Call]:
+    """The first calls whose lines fit `tokens_max`, in the order of the conversation."""
+    tried: dict[str, Call] = {}
+    lines = (tried.setdefault(call.line, call).line for call in calls)
+    fitting = [tried[line] for line in _fitting(lines, tokens_max, count_tokens=count_tokens)]
+    return sorted(fitting, key=lambda call: max(call.numbers, default=0))
 
 
 def _just_asked(previous: SummaryRecord | None) -> frozenset[str]:

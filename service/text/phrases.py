@@ -136,6 +136,7 @@ class Words(StrEnum):
     CAPITALIZED = "capitalized"
     LEADING = "leading"
     UNFINISHED = "unfinished"
+    LOOKING = "looking"
 
 
 _PARTS: Final = "parts"
