@@ -130,10 +130,7 @@ def extract(
     left -= sum(_cost(call.line, count_tokens) for call in calls)
     stale = outdated(best, superseded)
     chosen = diverse(best, corpus, skipped=listed | stale)
-    summed_up, others = _divided(chosen[: -(-len(chosen) // 2)], int(left * _SUMMARY_SHARE), count_tokens=count_tokens)
-    points, _ = _divided(
-        [*others, *chosen[-(-len(chosen) // 2) :]], left - int(left * _SUMMARY_SHARE), count_tokens=count_tokens
-    )
+    summed_up, points = _told(chosen, left, count_tokens=count_tokens)
     return Extract(
         summary=_summary(summed_up or chosen[:1] or [one.passage for one in best if one.passage.line not in stale][:1]),
         key_points=(*(call.line for call in calls), *_lines(points))[:KEY_POINTS_MAX],
@@ -141,6 +138,16 @@ def extract(
         rests_on=_rests_on((*corpus.passages, *agreed), previous, context.action_items)
         | {call.line: call.numbers for call in calls if call.numbers},
     )
+
+
+def _told(
+    chosen: Sequence[Passage], tokens_max: int, *, count_tokens: CountTokens
+) -> tuple[list[Passage], list[Passage]]:
+    """The passages of the summary, and those of the key points."""
+    half, for_summary = -(-len(chosen) // 2), int(tokens_max * _SUMMARY_SHARE)
+    summed_up, others = _divided(chosen[:half], for_summary, count_tokens=count_tokens)
+    points, _ = _divided([*others, *chosen[half:]], tokens_max - for_summary, count_tokens=count_tokens)
+    return summed_up, points
 
 
 def _fitting_calls(calls: Iterable[Call], tokens_max: int, *, count_tokens: CountTokens) -> list[Call]:

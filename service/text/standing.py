@@ -56,10 +56,10 @@ _PHRASES: Final = (
 )
 """Phrases that are evidence for or against an act beside the words."""
 
-RULE_FROM: Final = 0.45
+RULE_FROM: Final = 0.5
 """The log odds from which a sentence lays down a rule."""
 
-DOUBT_MAX: Final = 1.9
+DOUBT_MAX: Final = 1.95
 """The most that a tentative rule's log odds fall short of those that are needed."""
 
 _DOUBT_STEPS: Final = 100
