@@ -129,7 +129,9 @@ def extract(
     calls = _fitting_calls(called, int(left * _CALLS_SHARE), count_tokens=count_tokens)
     left -= sum(_cost(call.line, count_tokens) for call in calls)
     stale = outdated(best, superseded)
-    chosen = diverse(best, corpus, skipped=listed | stale)
+    replies = {passage.place for passage in agreed if passage.line in listed}
+    quoted = {passage.line for passage in corpus.passages if passage.place in replies}
+    chosen = diverse(best, corpus, skipped=listed | quoted | stale)
     summed_up, points = _told(chosen, left, count_tokens=count_tokens)
     return Extract(
         summary=_summary(summed_up or chosen[:1] or [one.passage for one in best if one.passage.line not in stale][:1]),

@@ -87,3 +87,12 @@ def test_an_answer_to_an_earlier_sentence_has_a_word_of_it() -> None:
     line = f"assistant: Would you like to add travel insurance? \u2013 user: {refusal}"
     assert decided("Book it.", asked, refusal) == (line,)
     assert decided("Book it.", asked, "Yes, her name is Ana Torres and she is my older sister.") == ()
+
+
+def test_a_reply_that_stands_with_its_question_is_no_key_point() -> None:
+    """A record says a thing once."""
+    reply = "Yes, let's go with the economy class for this option, please."
+    asked = "This option has a layover of two hours in Phoenix. Would you like to proceed with this option?"
+    extracted = extract_of(chat("I need the fastest flight to Houston on May 27.", asked, reply))
+
+    assert "\n".join((extracted.summary, *extracted.key_points, *extracted.context.decisions)).count(reply) == 1
