@@ -1,43 +1,56 @@
 """Finds what users agree to, or turn down, in a reply to a model: `Yes, please.` settles the question that it answers.
 
-A reply that cannot be read alone is quoted with the question.
+A reply is quoted whole, because its end may take back its beginning, and with the question unless it can be read alone.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from abridged.service.extraction.cues import asks, proposes, stands_alone
-from abridged.service.extraction.passages import Passage
+from abridged.service.extraction.passages import Corpus, Passage
 from abridged.service.extraction.talk import Talk
 from abridged.service.text.phrases import Phrase, section_of
-from abridged.service.text.sentences import CLIP_CHARS_MAX
+from abridged.service.text.sentences import CLIP_CHARS_MAX, terms_of
 from abridged.service.text.words import is_spaceless
 
 _REPLY_CHARS_MAX: Final = 160
-"""A longer sentence tells more than a consent."""
+"""A longer message tells more than a consent."""
 
 _ALONE_CHARS_MIN: Final = 40
 """A shorter reply, such as `Yes, three of them please.`, leans on its question."""
 
 _SPACELESS_CHARS: Final = 3
-"""Letters that a character says of a script without spaces."""
+"""Letters that one character of such a script counts as."""
 
 _LAST_SENTENCES: Final = 2
 """Sentences at the end of a turn that any reply speaks of; an earlier one has a word of its reply."""
 
+_ANSWER: Final = " \u2013 "
+"""The mark between a question and the reply to it."""
 
-def agreements(talk: Talk) -> Iterator[Passage]:
+
+def agreements(corpus: Corpus, talk: Talk) -> Iterator[Passage]:
     """The replies by which users agree or refuse, oldest first, each with the question if it needs it."""
-    for source, said in talk.said.items():
-        reply = said[0]
-        if not reply.by_model and _settles(reply.text):
-            settled = _settled(_turn_before(source, talk), reply)
-            if settled is not None:
-                yield settled
+    for source in talk.turns:
+        turn = talk.said.get(source - 1, ())
+        reply = " ".join(corpus.spoken[source].split())
+        if turn and turn[-1].by_model and _settles(reply):
+            asked = _question(turn, reply)
+            if asked is not None:
+                said = talk.said.get(source, ())
+                if len(said) == 1 and said[0].text == reply and not said[0].by_model and _is_readable(reply):
+                    yield said[0]
+                elif len(asked.text) + len(reply) + len(corpus.speakers[source]) < CLIP_CHARS_MAX - len(_ANSWER):
+                    yield _together(asked, f"{corpus.speakers[source]}: {reply}", source, corpus.numbers[source])
+
+
+def question_of(line: str) -> str:
+    """The question of a line that quotes it with its reply; empty of others."""
+    question, mark, _ = line.partition(_ANSWER)
+    return question if mark else ""
 
 
 def _settles(reply: str) -> bool:
@@ -46,25 +59,17 @@ def _settles(reply: str) -> bool:
     return len(reply) <= _REPLY_CHARS_MAX and any(openings) and not asks(reply)
 
 
-def _turn_before(source: int, talk: Talk) -> Sequence[Passage]:
-    """The sentences of the turn before that of `source` if a model has it; empty otherwise."""
-    at = bisect_left(talk.turns, source)
-    before = talk.said.get(talk.turns[at - 1], ()) if at else ()
-    return before if before and before[-1].by_model else ()
-
-
-def _settled(turn: Sequence[Passage], reply: Passage) -> Passage | None:
-    """The reply to a model's turn as it can be read; None if the turn proposed nothing that it settles."""
-    for at in reversed(range(len(turn))):
-        asked = turn[at]
-        if not (proposes(asked.text) and asks(asked.text)):
-            continue
-        if at + _LAST_SENTENCES >= len(turn) or asked.terms & reply.terms:
-            if _is_readable(reply.text):
-                return reply
-            alone = stands_alone(asked.text) or not at
-            return _together(asked if alone else replace(asked, text=f"{turn[at - 1].text} {asked.text}"), reply)
-    return None
+def _question(turn: Sequence[Passage], reply: str) -> Passage | None:
+    """The proposal of a model's turn that a reply settles: the last one with a word of it, or the only one if it stands
+    at the turn's end. A proposal that names nothing has the sentence before it."""
+    proposals = [at for at, passage in enumerate(turn) if proposes(passage.text) and asks(passage.text)]
+    terms = terms_of(reply)
+    about = [at for at in proposals if turn[at].terms & terms]
+    if not about and (len(proposals) != 1 or proposals[0] + _LAST_SENTENCES < len(turn)):
+        return None
+    at = (about or proposals)[-1]
+    asked = turn[at]
+    return asked if stands_alone(asked.text) or not at else replace(asked, text=f"{turn[at - 1].text} {asked.text}")
 
 
 def _is_readable(reply: str) -> bool:
@@ -73,15 +78,7 @@ def _is_readable(reply: str) -> bool:
     return chars >= _ALONE_CHARS_MIN and stands_alone(reply)
 
 
-def _together(asked: Passage, reply: Passage) -> Passage | None:
-    text = f"{asked.text} \u2013 {reply.speaker}: {reply.text}"
-    if len(text) > CLIP_CHARS_MAX:
-        return None
+def _together(asked: Passage, reply: str, source: int, number: int) -> Passage:
     return replace(
-        asked,
-        text=text,
-        source=reply.source,
-        place=reply.place,
-        terms=asked.terms | reply.terms,
-        numbers=(*asked.numbers, *reply.numbers),
+        asked, text=f"{asked.text}{_ANSWER}{reply}", source=source, numbers=(*asked.numbers, *filter(None, (number,)))
     )

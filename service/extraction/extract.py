@@ -25,7 +25,6 @@ from abridged.service.domain.record import (
 )
 from abridged.service.extraction import facts
 from abridged.service.extraction.agreements import agreements
-from abridged.service.extraction.calls import Call, calls_of, without_calls
 from abridged.service.extraction.entities import ranked_entities
 from abridged.service.extraction.open_points import unresolved
 from abridged.service.extraction.passages import LEAD, Passage, diverse, gathered, is_usable, ranked
@@ -46,9 +45,6 @@ _UNRESOLVED_SHARE: Final = 0.33
 _PARTICIPANTS_SHARE: Final = 0.06
 _SUMMARY_SHARE: Final = 0.5
 """Share of what the lists above leave; the key points get the rest."""
-
-_CALLS_SHARE: Final = 0.3
-"""Most of what the lists above leave that lines of calls take."""
 
 _LAST_MESSAGES: Final = 2
 """Messages at the end of a source whose questions nobody could reply to in it."""
@@ -79,21 +75,17 @@ def extract(
     numbers: Sequence[int] = (),
     superseded: Mapping[str, int] = MappingProxyType({}),
     in_ledger: Collection[str] | None = None,
-    with_calls: bool = False,
 ) -> Extract:
     """The extract of `messages`, continuing `previous`, in about `tokens_max` tokens.
 
     The summary always has a line, whatever the budget. `numbers` are those of the messages, by default from 1.
     No sentence is quoted for a value that is `superseded`. `in_ledger` are the identifiers, case folded, that a
-    ledger shows beside the record; None without a ledger. `with_calls` has key points tell of tool calls.
+    ledger shows beside the record; None without a ledger.
     """
-    numbers = numbers or range(1, len(messages) + 1)
-    called = calls_of(messages, numbers, previous) if with_calls else iter(())
-    talked = without_calls(previous) if previous is not None else None
-    corpus = gathered(messages, previous=talked, numbers=numbers)
+    corpus = gathered(messages, previous=previous, numbers=numbers)
     best = ranked(corpus, in_ledger=in_ledger)
     talk = talk_of(corpus)
-    agreed = tuple(agreements(talk))
+    agreed = tuple(agreements(corpus, talk))
     carried = previous.context if previous is not None else RecordContext()
     budget = int(tokens_max * (1 - _RENDERING_SHARE)) - _cost(LEAD, count_tokens)
 
@@ -115,10 +107,9 @@ def extract(
         count_tokens=count_tokens,
     )
     participants, decisions, open_points, tasks = shared
-    said = {passage.line: passage.place for passage in (*corpus.passages, *agreed)}
     context = RecordContext(
         participants=participants,
-        decisions=tuple(sorted(decisions, key=lambda line: said.get(line, -1))),
+        decisions=_in_order(decisions, carried.decisions, (*corpus.passages, *agreed)),
         action_items=tuple(action for action in actions if action.task in tasks),
         unresolved=open_points,
         domain_entities=tuple(_fitting(names, int(budget * _ENTITIES_SHARE), count_tokens=count_tokens)),
@@ -126,23 +117,27 @@ def extract(
     listed = {*context.decisions, *tasks, *context.unresolved}
     spent = (*listed, *context.participants, *context.domain_entities)
     left = max(0, budget - sum(_cost(text, count_tokens) for text in spent))
-    calls = _fitting_calls(called, int(left * _CALLS_SHARE), count_tokens=count_tokens)
-    left -= sum(_cost(call.line, count_tokens) for call in calls)
     stale = outdated(best, superseded)
-    replies = {passage.place for passage in agreed if passage.line in listed}
-    quoted = {passage.line for passage in corpus.passages if passage.place in replies}
+    replies = {passage.source for passage in agreed if passage.line in listed}
+    quoted = {passage.line for passage in corpus.passages if passage.source in replies}
     chosen = diverse(best, corpus, skipped=listed | quoted | stale)
-    summed_up, points = _told(chosen, left, count_tokens=count_tokens)
+    summed_up, points = _summary_and_points(chosen, left, count_tokens=count_tokens)
     return Extract(
         summary=_summary(summed_up or chosen[:1] or [one.passage for one in best if one.passage.line not in stale][:1]),
-        key_points=(*(call.line for call in calls), *_lines(points))[:KEY_POINTS_MAX],
+        key_points=_lines(points[:KEY_POINTS_MAX]),
         context=context,
-        rests_on=_rests_on((*corpus.passages, *agreed), previous, context.action_items)
-        | {call.line: call.numbers for call in calls if call.numbers},
+        rests_on=_rests_on((*corpus.passages, *agreed), previous, context.action_items),
     )
 
 
-def _told(
+def _in_order(lines: Iterable[str], carried: Sequence[str], passages: Iterable[Passage]) -> tuple[str, ...]:
+    """The lines in the order of the conversation, the carried ones first."""
+    places = {line: at - len(carried) for at, line in enumerate(carried)}
+    places |= {passage.line: passage.place for passage in passages}
+    return tuple(sorted(lines, key=lambda line: places[line]))
+
+
+def _summary_and_points(
     chosen: Sequence[Passage], tokens_max: int, *, count_tokens: CountTokens
 ) -> tuple[list[Passage], list[Passage]]:
     """The passages of the summary, and those of the key points."""
@@ -150,14 +145,6 @@ def _told(
     summed_up, others = _divided(chosen[:half], for_summary, count_tokens=count_tokens)
     points, _ = _divided([*others, *chosen[half:]], tokens_max - for_summary, count_tokens=count_tokens)
     return summed_up, points
-
-
-def _fitting_calls(calls: Iterable[Call], tokens_max: int, *, count_tokens: CountTokens) -> list[Call]:
-    """The first calls whose lines fit `tokens_max`, in the order of the conversation."""
-    tried: dict[str, Call] = {}
-    lines = (tried.setdefault(call.line, call).line for call in calls)
-    fitting = [tried[line] for line in _fitting(lines, tokens_max, count_tokens=count_tokens)]
-    return sorted(fitting, key=lambda call: max(call.numbers, default=0))
 
 
 def _just_asked(previous: SummaryRecord | None) -> frozenset[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from abridged.service.domain.record import ACTION_ITEMS_MAX, DECISIONS_MAX, PARTICIPANTS_MAX, ActionItem
+from abridged.service.extraction.agreements import question_of
 from abridged.service.extraction.cues import (
     is_action,
     is_decision,
@@ -66,18 +67,23 @@ def decisions(best: Sequence[Scored], talk: Talk, agreed: Sequence[Passage], *, 
     # A model's next step settles nothing; what it reports as done may.
     settling = [passage for passage in quotable if not (passage.by_model and is_promise(passage.text))]
     agreed = agreed[: -_CANDIDATES_MAX - 1 : -1]
-    replies = {passage.place for passage in agreed}
-    said = [p for p in settling if (is_decision(p.text) or is_reversal(p.text)) and p.place not in replies]
-    found = [*said[:_CANDIDATES_MAX], *agreed]
+    sources = {passage.source for passage in agreed}
+    said = [p for p in settling if (is_decision(p.text) or is_reversal(p.text)) and p.source not in sources]
     standing = [(line, _subject(said_by(line)[1])) for line in carried]
-    for passage in sorted(found, key=lambda passage: passage.place):
+    for passage in sorted((*said[:_CANDIDATES_MAX], *agreed), key=lambda passage: passage.place):
         subject = _subject(passage.text)
+        if passage.source in sources:
+            # A refused proposal leaves the decision that it was to change; another reply to it has the last word.
+            question = question_of(passage.line)
+            left = [item for item in standing if not question or question_of(item[0]) != question]
+            standing = [*left, (passage.line, subject)]
+            continue
         back = _back(passage.text, subject) if is_reversal(passage.text) else frozenset()
         left = [item for item in standing if not _replaces(subject, item[1], back=back)]
         if not stands_alone(passage.text):
             # The decision that it takes back no longer holds; the new one cannot be read here.
             standing = left if back else standing
-        elif len(left) < len(standing) or is_decision(passage.text) or passage.place in replies:
+        elif len(left) < len(standing) or is_decision(passage.text):
             standing = [*left, (passage.line, subject)]
     lines = {line for line, _ in standing}
     new = by_turns(*([passage.line for passage in part if passage.line in lines] for part in (said, agreed)))

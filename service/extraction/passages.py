@@ -1,7 +1,7 @@
 """The material of an extractive summary: sentences with their speakers, and what each is worth.
 
 Secrets, marks of chat templates and tags of our own frames are removed first. Tool results yield names, but sentences
-only if there is nothing else; `service.extraction.calls` tells what calls did.
+only if there is nothing else.
 
 A term's weight grows with the number of sentences that contain it, damped for those in nearly all. A sentence scores by
 the terms it shares with the whole (centroid); among a bounded number of the best, it also scores by how well the other
@@ -128,12 +128,14 @@ class Corpus:
         texts: All texts.
         spoken: The words of people and models in each.
         speakers: The speaker of each source; empty for earlier summaries and tools.
+        numbers: The number of each source's message; 0 for earlier summaries.
     """
 
     passages: tuple[Passage, ...]
     texts: tuple[str, ...]
     spoken: tuple[str, ...]
     speakers: tuple[str, ...]
+    numbers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ class Scored:
 def gathered(messages: Sequence[Message], *, previous: SummaryRecord | None, numbers: Sequence[int] = ()) -> Corpus:
     """The sentences of the earlier record and of `messages`, in this order. `numbers` are those of the messages, by
     default from 1."""
-    earlier = [cleaned(text) for text in _texts_of_record(previous)]
+    earlier = [_clean(text) for text in _texts_of_record(previous)]
     inherited = _inherited(previous)
     numbered = (*(0 for _ in earlier), *(numbers or range(1, len(messages) + 1)))
     texts = [_spoken_text(message) if _is_prose(message) else "" for message in messages]
@@ -187,6 +189,7 @@ def gathered(messages: Sequence[Message], *, previous: SummaryRecord | None, num
         texts=(*earlier, *(_naming(message) for message in messages)),
         spoken=spoken,
         speakers=speakers,
+        numbers=numbered,
     )
 
 
@@ -194,7 +197,7 @@ def speaker_of(message: Message) -> str:
     """The speaker's name, else the role; empty for a tool. Free of marks and secrets, on one line, and short."""
     if message.role is Role.TOOL:
         return ""
-    name = " ".join(cleaned(message.name).split())
+    name = " ".join(_clean(message.name).split())
     return name if 0 < len(name) <= _NAME_CHARS_MAX else message.role.value
 
 
@@ -207,7 +210,7 @@ def _uncapitalized(cited: Sequence[tuple[int, int, str]], speakers: Sequence[str
 
 def _spoken_text(message: Message) -> str:
     content = sent_content(message)
-    return cleaned(strip_chat_markup(content) if message.role is Role.ASSISTANT else content)
+    return _clean(strip_chat_markup(content) if message.role is Role.ASSISTANT else content)
 
 
 def _naming(message: Message) -> str:
@@ -215,8 +218,7 @@ def _naming(message: Message) -> str:
     return _TAG.sub(" ", _JSON_KEY.sub(" ", "\n".join(texts_of(message))))
 
 
-def cleaned(text: str) -> str:
-    """The text without secrets, marks of chat templates and tags of our frames."""
+def _clean(text: str) -> str:
     return mask_secrets(_TAG.sub("\n", strip_marks(text)))
 
 

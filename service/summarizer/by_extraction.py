@@ -82,9 +82,7 @@ class ExtractiveSummarizer:
         said = tuple((m.number, m.message) for m in work.telling)
         superseded = work.superseded
         extracted = form.extracted(
-            ExtractSource(said, work.previous, superseded, work.in_ledger, with_calls=True),
-            room.content_tokens,
-            self._counter.count,
+            ExtractSource(said, work.previous, superseded, work.in_ledger), room.content_tokens, self._counter.count
         )
         # An extract cannot be rewritten, so its narrative is cut.
         draft = fit_draft(extracted.draft, tokens_max=room.limit_tokens, cost=cost, cut_narrative=True)

@@ -72,14 +72,12 @@ NumberedMessage = tuple[int, Message]
 
 class ExtractSource(NamedTuple):
     """The numbered messages that an extract is made of, the record before them, the values that no longer hold, with
-    the messages that say so, and the identifiers that a ledger shows; None without a ledger. `with_calls` has it tell
-    of tool calls."""
+    the messages that say so, and the identifiers that a ledger shows; None without a ledger."""
 
     said: Sequence[NumberedMessage]
     previous: SummaryRecord | None = None
     superseded: Mapping[str, int] = MappingProxyType({})
     in_ledger: Collection[str] | None = None
-    with_calls: bool = False
 
     @property
     def messages(self) -> list[Message]:
@@ -126,7 +124,6 @@ def _extracted_facets(source: ExtractSource, tokens_max: int, count: Callable[[s
         numbers=[number for number, _ in source.said],
         superseded=source.superseded,
         in_ledger=source.in_ledger,
-        with_calls=source.with_calls,
     )
     context = found.context
     draft = Draft(

@@ -4,9 +4,8 @@ A statement of a model stands in its own words if the source proves it. In place
 source's own sentences that come nearest, with their speakers, as key points: what a model meant is kept, and what it
 made up is not told. Nothing takes the place of a statement that nothing is near, or of what the record says already.
 
-A statement that code has found, or that an earlier record names with its messages, needs no proof. It goes if a later
-message gave another value to what it says, unless it tells of a call: what was done stays done. A narrative is judged
-sentence by sentence for what contradicts its source.
+A statement that code has found, or that an earlier record names with its messages, needs no proof, and goes if a later
+message gave another value to what it says. A narrative is judged sentence by sentence for what contradicts its source.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from types import MappingProxyType
 from typing import Final
 
 from abridged.service.domain.message import Role
-from abridged.service.extraction.calls import is_of_call
 from abridged.service.extraction.cues import asks, is_decision, leaves_open
 from abridged.service.extraction.passages import speaker_of
 from abridged.service.extraction.replaced import superseding
@@ -102,7 +100,7 @@ def judged(
     for name, texts in statements.items() if not concordance.is_empty else ():
         for text in dict.fromkeys(texts):
             if text in rests_on:
-                if not is_of_call(text) and _is_outdated(name, text, rests_on[text], concordance, superseded):
+                if _is_outdated(name, text, rests_on[text], concordance, superseded):
                     outdated[name].add(text)
                 continue
             testimony = concordance.testimony(text, lambda line: bool(superseding(line, superseded)))

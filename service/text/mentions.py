@@ -48,7 +48,7 @@ _CODED: Final = re.compile(
     re.ASCII,
 )
 _HOST: Final = re.compile(r"(?<![\w./@-])[a-z][a-z0-9]{1,20}(?:-[a-z0-9]{1,20}){1,4}-\d{1,6}(?![\w-]|\.\w)")
-_BOUND: Final = r"[<>=!~]=?=?[ ]?[0-9][0-9.]{0,20}[0-9*](?![\w.]*\w)"
+_BOUND: Final = r"[<>=!~]=?=?[ ]?[0-9](?:[0-9.]{0,20}[0-9*])?(?![\w.]*\w)"
 _BOUNDS: Final = re.compile(rf"(?<![<>=!~]){_BOUND}(?:,[ ]?{_BOUND}){{1,4}}", re.ASCII)
 """Bounds of a version, which are one value together: `>=3.10,<3.13`."""
 

@@ -136,7 +136,6 @@ class Words(StrEnum):
     CAPITALIZED = "capitalized"
     LEADING = "leading"
     UNFINISHED = "unfinished"
-    LOOKING = "looking"
 
 
 _PARTS: Final = "parts"

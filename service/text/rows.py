@@ -66,13 +66,6 @@ def as_rows(text: str) -> str | None:
     return "\n".join(_rows(value, (), ""))
 
 
-def own_values(value: dict[str, Any]) -> list[str]:
-    """The name and the state that an object says of itself, each as `key=value`, the first of a kind; no secret."""
-    said = {key: _scalar(one) for key, one in value.items() if isinstance(one, str) and not names_secret(key)}
-    first = (next((key for key in said if pattern.search(key)), "") for pattern in (_NAMING, _STATE))
-    return [f"{_in_name(key)}={said[key]}" for key in first if 0 < len(said.get(key, "")) <= _NAME_CHARS_MAX]
-
-
 def without_labels(rows: str) -> str:
     """The rows with a mark that ends words in place of what stands before their values, which keep their places."""
     return _LABEL.sub(lambda label: f"{' ' * (len(label[0]) - 1)};", rows)

@@ -18,8 +18,6 @@ def extract_of(
     tokens_max: int = 600,
     superseded: Mapping[str, int] = MappingProxyType({}),
     in_ledger: Collection[str] | None = None,
-    with_calls: bool = False,
-    numbers: Sequence[int] = (),
 ) -> Extract:
     """The extract of `messages`, counted by the estimate."""
     count = EstimatingCounter().count
@@ -30,8 +28,6 @@ def extract_of(
         count_tokens=count,
         superseded=superseded,
         in_ledger=in_ledger,
-        with_calls=with_calls,
-        numbers=numbers,
     )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from abridged.service.domain.message import Message, Role
-from tests.support.extracts import extract_of
+from abridged.service.domain.record import RecordContext
+from abridged.service.extraction.extract import Extract
+from tests.support.extracts import extract_of, record_of
 from tests.unit.extraction.corpora import said
 
 ASKED = "The upgrade costs 113 euros. Would you like to use the gift card for the upgrade?"
@@ -26,6 +28,7 @@ def decided(*texts: str) -> tuple[str, ...]:
     [
         ("Would you like to use the gift card for the upgrade?", "Yes, please."),
         ("Would you like to use the gift card for the upgrade?", "No, leave it."),
+        ("Would you like to use the gift card for the upgrade?", "Yes."),
         ("Soll ich den Stand der Arbeit im Wiki festhalten?", "Ja, aber knapp."),
         ("您要不要现在取消这个航班的预订\uff1f", "好的。"),
     ],
@@ -96,3 +99,38 @@ def test_a_reply_that_stands_with_its_question_is_no_key_point() -> None:
     extracted = extract_of(chat("I need the fastest flight to Houston on May 27.", asked, reply))
 
     assert "\n".join((extracted.summary, *extracted.key_points, *extracted.context.decisions)).count(reply) == 1
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["No!! Yes, I am certain about that.", "Yes. No need to tell Maria.", "Yes please. Hmm, actually no, keep them."],
+)
+def test_a_reply_is_quoted_whole(reply: str) -> None:
+    """The end of a reply may take back its beginning."""
+    asked = "Shall I delete the old backups of the customers?"
+    assert decided("The disk is full.", asked, reply) == (f"assistant: {asked} \u2013 user: {reply}",)
+
+
+def test_a_reply_settles_the_question_that_it_has_a_word_of() -> None:
+    """The last question of two need not be the one, and a bare yes may be to either."""
+    asked = "Shall I book the hotel Astoria in Ulm? Shall I add the travel insurance?"
+
+    (line,) = decided("I go to Ulm.", asked, "Yes, book the hotel.")
+    assert line == "assistant: Shall I book the hotel Astoria in Ulm? \u2013 user: Yes, book the hotel."
+    assert decided("I go to Ulm.", asked, "Yes, please.") == ()
+
+
+def test_only_the_message_right_before_a_reply_asks_for_it() -> None:
+    """Messages that look like data are not read for sentences, and may have asked."""
+    asked, link = "Should I drop the table of customers?", "[Docs](http://x.example/y) are ready. Shall I publish them?"
+    assert decided("Clean up.", asked, "[from phone] No, leave it.", link, "Yes, please.") == ()
+
+
+def test_a_refused_change_leaves_the_decision_that_it_was_to_change() -> None:
+    """The old one holds because of it."""
+    budget = "user: We decided that the maximum budget for the hotel in Ulm is 400 EUR."
+    asked = "Shall I raise the maximum budget for the hotel in Ulm to 600 EUR?"
+    previous = record_of(Extract("The user plans a trip.", (), RecordContext(decisions=(budget,))))
+
+    found = extract_of(chat("Any news?", asked, "No, thanks."), previous=previous).context.decisions
+    assert found == (budget, f"assistant: {asked} \u2013 user: No, thanks.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -347,16 +346,6 @@ MESSAGES = st.builds(
     role=st.sampled_from(list(Role)),
     content=TEXTS,
     name=st.one_of(st.just(""), st.sampled_from(["Ana", "None", "Error", "user_42", "I cannot"]), TEXTS),
-    tool_calls=st.lists(
-        st.builds(
-            ToolCall,
-            id=st.sampled_from(["c1", "c2"]),
-            name=st.one_of(st.sampled_from(["update_order", "get_order", "bash"]), TEXTS),
-            arguments=st.one_of(TEXTS, st.dictionaries(TEXTS, TEXTS, max_size=4).map(json.dumps)),
-        ),
-        max_size=2,
-    ).map(tuple),
-    tool_call_id=st.sampled_from(["", "c1", "c2"]),
 )
 
 
@@ -364,9 +353,9 @@ MESSAGES = st.builds(
 @settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 def test_every_extract_passes_every_check(messages: list[Message], tokens_max: int) -> None:
     """The fallback of any messages can be committed; and so can the next one, made from it."""
-    first = extract_of(messages, tokens_max=tokens_max, with_calls=True)
+    first = extract_of(messages, tokens_max=tokens_max)
     record = record_of(first)
-    second = extract_of(messages[::-1], previous=record, tokens_max=tokens_max, with_calls=True)
+    second = extract_of(messages[::-1], previous=record, tokens_max=tokens_max)
 
     assert problems_of(first, sources_of(messages)) == ()
     assert problems_of(second, sources_of(messages, record)) == ()
@@ -380,7 +369,7 @@ def test_real_conversations_pass_every_check_over_three_passes() -> None:
         record = None
         for depth in range(3):
             part = messages[depth * third : (depth + 1) * third]
-            extracted = extract_of(part, previous=record, with_calls=True)
+            extracted = extract_of(part, previous=record)
             assert problems_of(extracted, sources_of(part, record)) == (), name
             if depth == 0:
                 kept.append(survival("\n".join(sources_of(part)), "\n".join(texts_by_field(extracted).values())))

@@ -478,12 +478,15 @@ def test_clauses_in_capitals_are_no_names() -> None:
 
 def test_decisions_stand_in_the_order_in_which_they_were_taken() -> None:
     """The later of two says what holds."""
-    older = "Ana: We decided to rent the small hall of the library in Ulm for the spring fair."
+    older = (
+        "Ana: We decided to rent the small hall of the library in Ulm for the spring fair.",
+        "Ben: We agreed to hire the brass band of Biberach for the opening of the museum.",
+    )
     messages = said(
         "Ben: We agreed to print the leaflets for the harbour tour in four colours.",
         "Ana: The harbour tour leaves from pier 7, and the leaflets for the tour go to the kiosk at pier 7.",
         "Ben: We agreed to pay the guides of the harbour tour by the hour, and the kiosk at pier 7 by the week.",
     )
 
-    decisions = after(messages, decisions=(older,)).decisions
-    assert [line.split()[-1] for line in decisions] == ["fair.", "colours.", "week."]
+    decisions = after(messages, decisions=older).decisions
+    assert [line.split()[-1] for line in decisions] == ["fair.", "museum.", "colours.", "week."]

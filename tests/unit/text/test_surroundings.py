@@ -21,6 +21,7 @@ def last(text: str) -> Mention:
         ("Ask OPS-4411 first. The release deadline is 2024-05-15.", "release deadline is ", "2024-05-15"),
         ("We are down to 9.8 kN of drawbar force.", "", "9.8 kN"),
         ("We support what is >=3.10,<3.13.", "support what is ", ">=3.10,<3.13"),
+        ("We support what is >=1.21,<2.", "support what is ", ">=1.21,<2"),
         ("requires numpy>=1.21, !=1.22.1,<2.0", "requires numpy", ">=1.21, !=1.22.1,<2.0"),
         ("The ribbon is Pantone 7527 C again.", "ribbon is Pantone ", "7527 C"),
         ('{"miete_kalt": "998,00"}', "miete_kalt=", "998,00"),
