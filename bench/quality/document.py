@@ -238,7 +238,7 @@ def _written_goals(half: written.Half) -> Iterator[Row]:
     yield _least("the share of these that are meant as one", _WRITTEN_RULES, rules.right.value)
     text = f"rules among the {rules.taken.whole + rules.quoted.whole:,} sentences of users of services and tools"
     yield f"{text}, standing or tentative", "", _percent(rules.quoted.value), ""
-    yield "sentences there that are no rule and are quoted as perhaps one", "", _percent(rules.taken.value), ""
+    yield "other sentences there, taken for a rule, standing or tentative", "", _percent(rules.taken.value), ""
     for kind in written.LIES:
         share = half.statements.caught[kind]
         yield _least(f"lies by other writers caught: {kind}, of {share.whole}", _LIES_CAUGHT, share.value)
