@@ -116,11 +116,11 @@ def without_counters(text: str) -> str:
     """The text with spaces in place of the numbers that only count the items of a list: each stands beside the next."""
     marks = [mark for mark in _ITEM.finditer(text) if not _opens_month(text, mark.end())]
     lines = {int(mark["number"]) for mark in marks if mark["line"] is not None}
-    inside: set[int] = set()
+    highest = 0
     for mark in marks:
         # Quantities in a sentence come in any order.
-        inside |= {int(mark["number"])} if int(mark["number"]) in (1, max(inside, default=0) + 1) else set()
-    counted = next(number for number in count(1) if number not in lines | inside)
+        highest += int(mark["number"]) == highest + 1
+    counted = next(number for number in count(highest + 1) if number not in lines)
     at, kept = 0, list[str]()
     for mark in marks:
         number = int(mark["number"])
