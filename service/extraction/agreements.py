@@ -36,15 +36,17 @@ def agreements(corpus: Corpus, talk: Talk) -> Iterator[Passage]:
     """The replies by which users agree or refuse, oldest first, each with the question if it needs it."""
     for source in talk.turns:
         turn = talk.said.get(source - 1, ())
+        if not (turn and turn[-1].by_model) or corpus.speakers[source] == turn[-1].speaker:
+            continue
         reply = " ".join(corpus.spoken[source].split())
-        if turn and turn[-1].by_model and _settles(reply):
-            asked = _question(turn, reply)
-            if asked is not None:
-                said = talk.said.get(source, ())
-                if len(said) == 1 and said[0].text == reply and not said[0].by_model and _is_readable(reply):
-                    yield said[0]
-                elif len(asked.text) + len(reply) + len(corpus.speakers[source]) < CLIP_CHARS_MAX - len(_ANSWER):
-                    yield _together(asked, f"{corpus.speakers[source]}: {reply}", source, corpus.numbers[source])
+        asked = _question(turn, reply) if _settles(reply) else None
+        if asked is None:
+            continue
+        said = talk.said.get(source, ())
+        if len(said) == 1 and said[0].text == reply and _is_readable(reply):
+            yield said[0]
+        elif len(asked.text) + len(reply) + len(corpus.speakers[source]) < CLIP_CHARS_MAX - len(_ANSWER):
+            yield _together(asked, f"{corpus.speakers[source]}: {reply}", source, corpus.numbers[source])
 
 
 def question_of(line: str) -> str:

@@ -134,3 +134,9 @@ def test_a_refused_change_leaves_the_decision_that_it_was_to_change() -> None:
 
     found = extract_of(chat("Any news?", asked, "No, thanks."), previous=previous).context.decisions
     assert found == (budget, f"assistant: {asked} \u2013 user: No, thanks.")
+
+
+def test_a_model_agrees_to_nothing_of_its_own() -> None:
+    """A model may go on in a second message."""
+    asked = "assistant: Shall I book the hotel Astoria in Ulm?"
+    assert extract_of(said("user: I go to Ulm.", asked, "assistant: Yes, please.")).context.decisions == ()
