@@ -25,10 +25,11 @@ from abridged.service.domain.record import (
 )
 from abridged.service.extraction import facts
 from abridged.service.extraction.agreements import agreements
+from abridged.service.extraction.calls import calls
 from abridged.service.extraction.entities import ranked_entities
 from abridged.service.extraction.open_points import unresolved
 from abridged.service.extraction.passages import LEAD, Passage, diverse, gathered, is_usable, ranked
-from abridged.service.extraction.replaced import outdated
+from abridged.service.extraction.replaced import outdated, superseding
 from abridged.service.extraction.talk import talk_of
 
 CountTokens = Callable[[str], int]
@@ -43,6 +44,7 @@ _DECISIONS_SHARE: Final = 0.2
 _ACTIONS_SHARE: Final = 0.1
 _UNRESOLVED_SHARE: Final = 0.33
 _PARTICIPANTS_SHARE: Final = 0.06
+_CALLS_SHARE: Final = 0.15
 _SUMMARY_SHARE: Final = 0.5
 """Share of what the lists above leave; the key points get the rest."""
 
@@ -114,8 +116,11 @@ def extract(
         unresolved=open_points,
         domain_entities=tuple(_fitting(names, int(budget * _ENTITIES_SHARE), count_tokens=count_tokens)),
     )
+    made = calls(messages, numbers or range(1, len(messages) + 1), corpus, previous)
+    standing = [call for call in made if not superseding(call.text, superseded)]
+    called, _ = _divided(standing, int(budget * _CALLS_SHARE), count_tokens=count_tokens)
     listed = {*context.decisions, *tasks, *context.unresolved}
-    spent = (*listed, *context.participants, *context.domain_entities)
+    spent = (*listed, *context.participants, *context.domain_entities, *_lines(called))
     left = max(0, budget - sum(_cost(text, count_tokens) for text in spent))
     stale = outdated(best, superseded)
     replies = {passage.source for passage in agreed if passage.line in listed}
@@ -124,9 +129,9 @@ def extract(
     summed_up, points = _summary_and_points(chosen, left, count_tokens=count_tokens)
     return Extract(
         summary=_summary(summed_up or chosen[:1] or [one.passage for one in best if one.passage.line not in stale][:1]),
-        key_points=_lines(points[:KEY_POINTS_MAX]),
+        key_points=_lines([*reversed(called), *points[: KEY_POINTS_MAX - len(called)]]),
         context=context,
-        rests_on=_rests_on((*corpus.passages, *agreed), previous, context.action_items),
+        rests_on=_rests_on((*corpus.passages, *agreed, *called), previous, context.action_items),
     )
 
 

@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from operator import mul
 from typing import Final
 
@@ -43,6 +44,11 @@ _TAG: Final = re.compile(
 _PLAIN_WORD: Final = re.compile(r"[a-z']+(?:[\s,]|$)")
 _UNCAPITALIZED_SHARE: Final = 0.25
 """Speakers who open more sentences than this in lower case write so; with others, it marks the rest of a sentence."""
+
+CALLED: Final = ": called "
+"""The words between a speaker and the tool that he calls."""
+
+_CALL_LINE: Final = re.compile(rf"[^:\n]{{1,60}}{CALLED}(?P<tool>[\w.:/-]{{1,64}})\(")
 
 _NAME_CHARS_MAX: Final = 60
 _EARLIER_WEIGHT: Final = 0.9
@@ -149,7 +155,7 @@ class Scored:
 def gathered(messages: Sequence[Message], *, previous: SummaryRecord | None, numbers: Sequence[int] = ()) -> Corpus:
     """The sentences of the earlier record and of `messages`, in this order. `numbers` are those of the messages, by
     default from 1."""
-    earlier = [_clean(text) for text in _texts_of_record(previous)]
+    earlier = [cleaned(text) for text in _texts_of_record(previous)]
     inherited = _inherited(previous)
     numbered = (*(0 for _ in earlier), *(numbers or range(1, len(messages) + 1)))
     texts = [_spoken_text(message) if _is_prose(message) else "" for message in messages]
@@ -197,7 +203,7 @@ def speaker_of(message: Message) -> str:
     """The speaker's name, else the role; empty for a tool. Free of marks and secrets, on one line, and short."""
     if message.role is Role.TOOL:
         return ""
-    name = " ".join(_clean(message.name).split())
+    name = " ".join(cleaned(message.name).split())
     return name if 0 < len(name) <= _NAME_CHARS_MAX else message.role.value
 
 
@@ -210,7 +216,7 @@ def _uncapitalized(cited: Sequence[tuple[int, int, str]], speakers: Sequence[str
 
 def _spoken_text(message: Message) -> str:
     content = sent_content(message)
-    return _clean(strip_chat_markup(content) if message.role is Role.ASSISTANT else content)
+    return cleaned(strip_chat_markup(content) if message.role is Role.ASSISTANT else content)
 
 
 def _naming(message: Message) -> str:
@@ -218,7 +224,8 @@ def _naming(message: Message) -> str:
     return _TAG.sub(" ", _JSON_KEY.sub(" ", "\n".join(texts_of(message))))
 
 
-def _clean(text: str) -> str:
+def cleaned(text: str) -> str:
+    """The text without marks of chat templates, frames and secrets."""
     return mask_secrets(_TAG.sub("\n", strip_marks(text)))
 
 
@@ -226,17 +233,29 @@ def _is_prose(message: Message) -> bool:
     return message.role is not Role.TOOL and message.content.lstrip()[:1] not in ("{", "[")
 
 
+def called_tool(line: str) -> str | None:
+    """The tool whose call a line of a record quotes; None of other lines."""
+    found = _CALL_LINE.match(line)
+    return None if found is None else found["tool"]
+
+
+def quoted_points(record: SummaryRecord | None) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The key points of a record, each with the messages that it names for it."""
+    if record is None:
+        return ()
+    return tuple(zip(record.key_points, chain(record.evidence.key_points, repeat(())), strict=False))
+
+
 def _texts_of_record(record: SummaryRecord | None) -> tuple[str, ...]:
-    """Summary and key points; the lists of the context are carried over as lists."""
-    return () if record is None else (record.summary, *record.key_points)
+    """Summary and key points without quoted calls; the lists of the context are carried over as lists."""
+    return () if record is None else (record.summary, *(line for line in record.key_points if not called_tool(line)))
 
 
 def _inherited(record: SummaryRecord | None) -> dict[str, tuple[int, ...]]:
     """The messages that each sentence of an earlier record's texts rests on."""
     if record is None:
         return {}
-    points = zip(record.key_points, record.evidence.key_points, strict=False)
-    return dict((*narrative_of(record), *points))
+    return dict((*narrative_of(record), *quoted_points(record)))
 
 
 def ranked(corpus: Corpus, *, in_ledger: Collection[str] | None = None) -> list[Scored]:

@@ -68,7 +68,11 @@ _USERINFO_RE: Final = re.compile(r"(?P<left>://[^\s/:@]{1,60}:)(?P<userinfo>[^\s
 
 _LONG_RUN_RE: Final = re.compile(r"(?<![\w+/=.-])[\w+/-]{40,500}={0,2}(?![\w+/=.])", re.ASCII)
 
-_NAMING_RE: Final = re.compile(rf"(?:{_PHRASE_NAMES}|{_KEY_NAMES}|secret|credential|authorization)", re.IGNORECASE)
+_NAMING_RE: Final = re.compile(
+    rf"(?:{_PHRASE_NAMES}|{_KEY_NAMES}|secret|credential|authorization"
+    r"|(?<![a-z])(?:pin|cv[vc]2?|otp|totp)(?![a-z]))",
+    re.IGNORECASE,
+)
 _CREDENTIALS_RE: Final = re.compile(
     r":[^\s/]+@|\s-[up]\s?\S|\s--?(?:user|pass|token|secret|key|auth|header)", re.IGNORECASE
 )
