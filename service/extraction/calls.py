@@ -7,15 +7,18 @@ messages.
 
 from __future__ import annotations
 
+import json
+import re
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from abridged.service.domain.message import Message, Role, ToolCall, sent_content
-from abridged.service.domain.record import SummaryRecord
+from abridged.service.domain.record import KEY_POINTS_MAX, SummaryRecord
 from abridged.service.extraction.passages import (
     CALLED,
+    RESULT,
     Corpus,
     Passage,
     called_tool,
@@ -24,26 +27,38 @@ from abridged.service.extraction.passages import (
     quoted_points,
     speaker_of,
 )
+from abridged.service.text import nested_json
 from abridged.service.text.secrets import may_carry_secret, names_secret
-from abridged.service.text.sentences import clipped, terms_of
+from abridged.service.text.sentences import CLIP_CHARS_MAX, clipped, terms_of
 from abridged.service.text.tool_error import is_error
 
+CALLS_MAX: Final = KEY_POINTS_MAX // 3
+"""Calls that a record tells of; the other key points are sentences."""
+
 _OF_A_TOOL: Final = 2
-"""Calls of one tool that a record tells of: the newest. A tool that is called all the time mostly looks."""
+"""Calls of one tool among them: the newest. A tool that is called all the time mostly looks."""
 
 _ARGUMENTS_CHARS: Final = 100
 _RESULT_CHARS: Final = 60
 """Characters of a call's arguments, of the beginning of its result, and of the end."""
 
 _READ_CHARS: Final = 2_000
-"""Characters at either end of a text that are read for it."""
-
-_RESULT: Final = " \u2013 "
-"""The mark between a call and its result."""
+"""Characters at either end of a result that are read for it."""
 
 _EMPTY: Final = "empty result"
-_BRACKETS: Final = ("{", "[")
 _CUT: Final = "\u2026"
+
+_FIRST_PART: Final = re.compile(r"\S*\s*")
+_LAST_PART: Final = re.compile(r"\S*$")
+
+
+class _Made(NamedTuple):
+    """A call, whether or not it may be quoted: `text` is None if it may not. `numbers` are of its messages."""
+
+    tool: str
+    speaker: str
+    text: str | None
+    numbers: tuple[int, ...]
 
 
 def calls(
@@ -51,67 +66,99 @@ def calls(
 ) -> list[Passage]:
     """The calls that a record of these numbered messages tells of, and those that `previous` tells of, newest first.
 
-    Each has the messages of the call and of its result, and its place among the sentences of `corpus`.
+    Each has the messages of the call and of its result, and its place among the sentences of `corpus`. A call that may
+    not be quoted leaves no place to an older one of its tool, which would stand there as the newest.
     """
     said = [max(passage.numbers, default=0) for passage in corpus.passages]
-    made = [
-        _passage(f"{speaker}{CALLED}{text}", (call, result), bisect_left(said, call))
-        for speaker, text, call, result in _answered(messages, numbers)
-    ]
-    carried = [
-        _passage(line, rests_on, 0) for line, rests_on in quoted_points(previous) if called_tool(line) is not None
-    ]
-    found: list[Passage] = []
-    told: Counter[str | None] = Counter()
-    for passage in reversed((*carried, *made)):
-        tool = called_tool(passage.line)
-        if tool is not None and told[tool] < _OF_A_TOOL and is_usable(passage.line):
-            told[tool] += 1
-            found.append(passage)
-    return found
+    found: dict[str, Passage] = {}
+    told: Counter[str] = Counter()
+    for made in reversed((*_carried(previous), *_made(messages, numbers))):
+        line = f"{made.speaker}{CALLED}{made.text}"
+        if told[made.tool] == _OF_A_TOOL or line in found:
+            continue
+        told[made.tool] += 1
+        if made.text and called_tool(line) == made.tool and len(line) <= CLIP_CHARS_MAX and is_usable(line):
+            place = bisect_left(said, made.numbers[0]) if made.numbers else 0
+            found[line] = Passage(
+                line, "", source=-1, place=place, nth=0, weight=0.0, terms=terms_of(line), numbers=made.numbers
+            )
+    return list(found.values())[:CALLS_MAX]
 
 
-def _passage(line: str, numbers: tuple[int, ...], place: int) -> Passage:
-    return Passage(
-        line, "", source=-1, place=place, nth=0, weight=0.0, terms=terms_of(line), by_model=True, numbers=numbers
-    )
+def _carried(previous: SummaryRecord | None) -> Iterator[_Made]:
+    for line, numbers in quoted_points(previous):
+        if (tool := called_tool(line)) is not None:
+            speaker, _, text = line.partition(CALLED)
+            yield _Made(tool, speaker, text, numbers)
 
 
-def _answered(messages: Sequence[Message], numbers: Sequence[int]) -> Iterator[tuple[str, str, int, int]]:
-    """Speaker, text, and the numbers of call and result, of each call that may be told, in the order of the results.
-
-    A result belongs to the oldest call of its id that has none.
-    """
-    waiting: dict[str, deque[tuple[str, ToolCall, int]]] = {}
+def _made(messages: Sequence[Message], numbers: Sequence[int]) -> list[_Made]:
+    """The calls, oldest first. A result belongs to the oldest call of its id that has none; one without an id to the
+    calls of the message before it."""
+    calls: list[_Made] = []
+    waiting: dict[str, deque[tuple[int, ToolCall]]] = {}
     for number, message in zip(numbers, messages, strict=True):
+        if message.role is not Role.TOOL:
+            waiting.pop("", None)
         for call in message.tool_calls:
-            waiting.setdefault(call.id, deque()).append((speaker_of(message), call, number))
-        if message.role is Role.TOOL and (calls := waiting.get(message.tool_call_id)):
-            speaker, call, called = calls.popleft()
-            if (text := _told(call, sent_content(message))) is not None:
-                yield speaker, text, called, number
+            waiting.setdefault(call.id, deque()).append((len(calls), call))
+            calls.append(_Made(call.name, speaker_of(message), None, (number,)))
+        if message.role is Role.TOOL and (of_id := waiting.get(message.tool_call_id)):
+            at, call = of_id.popleft()
+            if sent_content(message) or not message.attachments:
+                calls[at] = calls[at]._replace(
+                    text=_text(call, sent_content(message)), numbers=(*calls[at].numbers, number)
+                )
+    return calls
 
 
-def _told(call: ToolCall, result: str) -> str | None:
+def _text(call: ToolCall, result: str) -> str | None:
     """The call with both ends of its result; None if any of it may be a secret, or cannot be quoted."""
-    given = _on_one_line(call.arguments[:_READ_CHARS], _ARGUMENTS_CHARS)
-    came = _ends(result)
-    if may_carry_secret(call.arguments) or any(map(names_secret, (call.name, call.arguments, came))):
+    arguments = _data(call.arguments)
+    unescaped = json.dumps(arguments, ensure_ascii=False) if arguments is not None else ""
+    read = (call.name, call.arguments, unescaped, _begins(result), _ends(result))
+    if any(names_secret(text) or may_carry_secret(f" {text}") for text in read):
         return None
-    if not (given or not call.arguments.strip()) or not (came or not result.strip()):
+    given = clipped(_on_one_line(_begins(call.arguments)), _ARGUMENTS_CHARS)
+    is_shown = len(result) <= _RESULT_CHARS or is_error(result) or _data(result) is None
+    came = _quoted(result) if is_shown else _CUT
+    if (call.arguments.strip() and not given) or (result.strip() and not came):
         return None
-    return f"{call.name}({given}){_RESULT}{came or _EMPTY}"
+    return f"{call.name}({given}){RESULT}{came or _EMPTY}"
 
 
-def _ends(result: str) -> str:
-    """The beginning and the last line of a result; of long data that is no error, the first bracket alone."""
-    begins = result.lstrip()[:1]
-    if begins in _BRACKETS and len(result) > _RESULT_CHARS and not is_error(result):
-        return f"{begins}{_CUT}"
-    came = _on_one_line(result[:_READ_CHARS], _RESULT_CHARS)
-    last = _on_one_line(result[-_READ_CHARS:].rstrip().rpartition("\n")[2], _RESULT_CHARS)
-    return came if last in came else f"{came} {last}"
+def _data(text: str) -> Any:
+    """The value of the JSON of an object or a list; None of other texts."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        return nested_json.parsed(text)
+    except ValueError:
+        return None
 
 
-def _on_one_line(text: str, chars_max: int) -> str:
-    return clipped(" ".join(cleaned(text).split()), chars_max)
+def _begins(text: str) -> str:
+    """The beginning of a text that is read, up to a whole word."""
+    text = text.strip()
+    return text if len(text) <= _READ_CHARS else _LAST_PART.sub("", text[:_READ_CHARS])
+
+
+def _ends(text: str) -> str:
+    """The end of a text that is read, from a whole word on."""
+    text = text.strip()
+    return text if len(text) <= _READ_CHARS else _FIRST_PART.sub("", text[-_READ_CHARS:], count=1)
+
+
+def _quoted(result: str) -> str:
+    """The beginning and the end of a result, which is whole if it is short; empty if a word cannot be cut."""
+    first, last = _on_one_line(_begins(result)), _on_one_line(_ends(result))
+    if first == last and len(first) <= 2 * _RESULT_CHARS:
+        return first
+    last_line = _on_one_line(_ends(result).rpartition("\n")[2])
+    tail = last_line if len(last_line) <= _RESULT_CHARS else _FIRST_PART.sub("", last[-_RESULT_CHARS:], count=1)
+    head = clipped(first, _RESULT_CHARS)
+    return f"{head} {tail}" if head and tail else ""
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in cleaned(text)).split())

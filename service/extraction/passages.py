@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from operator import mul
@@ -48,7 +48,10 @@ _UNCAPITALIZED_SHARE: Final = 0.25
 CALLED: Final = ": called "
 """The words between a speaker and the tool that he calls."""
 
-_CALL_LINE: Final = re.compile(rf"[^:\n]{{1,60}}{CALLED}(?P<tool>[\w.:/-]{{1,64}})\(")
+RESULT: Final = " \u2013 "
+"""The mark between a call and its result."""
+
+_CALL_LINE: Final = re.compile(rf"[^:\n]{{1,60}}{CALLED}(?P<tool>[\w.:/-]{{1,64}})\([^\n]*\){RESULT}")
 
 _NAME_CHARS_MAX: Final = 60
 _EARLIER_WEIGHT: Final = 0.9
@@ -248,7 +251,13 @@ def quoted_points(record: SummaryRecord | None) -> tuple[tuple[str, tuple[int, .
 
 def _texts_of_record(record: SummaryRecord | None) -> tuple[str, ...]:
     """Summary and key points without quoted calls; the lists of the context are carried over as lists."""
-    return () if record is None else (record.summary, *(line for line in record.key_points if not called_tool(line)))
+    if record is None:
+        return ()
+    return ("\n".join(_uncalled(record.summary.split("\n"))), *_uncalled(record.key_points))
+
+
+def _uncalled(lines: Iterable[str]) -> list[str]:
+    return [line for line in lines if called_tool(line) is None]
 
 
 def _inherited(record: SummaryRecord | None) -> dict[str, tuple[int, ...]]:

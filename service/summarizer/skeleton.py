@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from abridged.service.domain.message import Message, Role
 from abridged.service.extraction.cues import asks, is_decision, is_done, is_reversal, leaves_open
+from abridged.service.extraction.passages import called_tool
 from abridged.service.extraction.talk import said_by
 from abridged.service.extraction.tasks import due_of, owner_of
 from abridged.service.grounding.claims import texts_of
@@ -97,7 +98,7 @@ class Skeleton:
     def told(self, draft: Draft, fits: Callable[[Draft], bool]) -> Draft:
         """The draft with the lines of the extract's that its narrative does not have, as many whole ones as fit."""
         for line in (*self.extract.summary.splitlines()[1:], *self.extract.key_points):
-            if said_by(line)[1] in draft.summary:
+            if said_by(line)[1] in draft.summary or called_tool(line) is not None:
                 continue
             longer = draft.model_copy(update={"summary": "\n".join(filter(None, (draft.summary, line)))})
             draft = longer if fits(longer) else draft

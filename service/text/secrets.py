@@ -69,12 +69,21 @@ _USERINFO_RE: Final = re.compile(r"(?P<left>://[^\s/:@]{1,60}:)(?P<userinfo>[^\s
 _LONG_RUN_RE: Final = re.compile(r"(?<![\w+/=.-])[\w+/-]{40,500}={0,2}(?![\w+/=.])", re.ASCII)
 
 _NAMING_RE: Final = re.compile(
-    rf"(?:{_PHRASE_NAMES}|{_KEY_NAMES}|secret|credential|authorization"
-    r"|(?<![a-z])(?:pin|cv[vc]2?|otp|totp)(?![a-z]))",
+    rf"{_PHRASE_NAMES}|{_KEY_NAMES}|secret|credential|authorization|cookie"
+    r"|(?:security|verification|one[_ -]?time)[_ -]?(?:code|pass)"
+    r"|passwort|kennwort|contrase[n\u00f1]a|senha|mot[_ ]de[_ ]passe|wachtwoord|has\u0142o"
+    r"|\u043f\u0430\u0440\u043e\u043b"
+    r"|\u5bc6\u7801|\u5bc6\u78bc|\u53e3\u4ee4|\u30d1\u30b9\u30ef\u30fc\u30c9|\ube44\ubc00\ubc88\ud638"
+    r"|(?<![a-z])(?:pass|auth|pin|cv[vc]2?|t?otp)(?:[_ -]?(?:code|number))?(?=[\"']?\s{0,2}[:=]|[\"']?$)",
     re.IGNORECASE,
 )
+"""Names in the languages of most users; short words only in the place of a key."""
+
+_HUMP_RE: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _CREDENTIALS_RE: Final = re.compile(
-    r":[^\s/]+@|\s-[up]\s?\S|\s--?(?:user|pass|token|secret|key|auth|header)", re.IGNORECASE
+    r":[^\s/:@]{1,200}@|//[^\s/@]{1,200}@|[\s\"']-[up]\s?\S|[\s\"']-\w{1,6}u[\s\"',]{1,4}[^\s\"']{1,60}:"
+    r"|[\s\"']--?(?:user|pass|token|secret|key|auth|header)",
+    re.IGNORECASE,
 )
 _BLOCK_BEGIN_RE: Final = re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _BLOCK_END: Final = "-----END "
@@ -86,8 +95,8 @@ def contains_secret(text: str) -> bool:
 
 
 def names_secret(key: str) -> bool:
-    """Return whether a key of data says that its value is a secret."""
-    return _NAMING_RE.search(key) is not None
+    """Return whether a key of data says that its value is a secret, or a text has such a name."""
+    return _NAMING_RE.search(_HUMP_RE.sub("_", key)) is not None
 
 
 def may_carry_secret(text: str) -> bool:

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from abridged.service.domain.message import Message, Role, ToolCall
+from abridged.service.domain.message import Attachment, Message, Role, ToolCall
 from abridged.service.domain.record import KEY_POINTS_MAX, RecordEvidence, SummaryRecord
-from abridged.service.extraction.calls import calls
+from abridged.service.extraction.calls import CALLS_MAX, calls
 from abridged.service.extraction.extract import Extract
-from abridged.service.extraction.passages import gathered
+from abridged.service.extraction.passages import called_tool, gathered
+from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.extracts import extract_of, record_of
 from tests.support.growth import grows_linearly
 from tests.unit.extraction.corpora import PLANNING, said
@@ -59,10 +60,15 @@ def test_a_call_is_quoted_with_its_result_and_rests_on_both_messages():
         ("", "empty result"),
         ("5.0", "5.0"),
         ('{"state": "moved", "berth": 4}', '{"state": "moved", "berth": 4}'),
-        ('{"rows": [' + "7, " * 200 + "7]}", "{\u2026"),
+        ('{"rows": [' + "7, " * 200 + "7]}", "\u2026"),
+        ("[10:00] moved the crane\n" * 9 + "[11:00] rolled back", "[11:00] rolled back"),
+        ("deploying " * 30 + "the health check failed, all rolled back", "the health check failed, all rolled back"),
+        (" " * 1_997 + "1234567 dollars paid", "1234567 dollars paid"),
+        ("9" * 30 + " lamps " * 900 + "67890 lamps", "67890 lamps"),
+        ("Running 120 tests" + " and checks" * 19 + "\n0", "\u2026 0"),
         ('{"status": "failed", "rows": [' + "7, " * 200 + "7]}", '{"status": "failed", "rows": [7, 7, 7'),
         ("collected 40 items\n" + "tests/test_a.py ....\n" * 30 + "1 failed, 39 passed", "1 failed, 39 passed"),
-        ("lone \ud7ff and \x00 marks", "lone \ud7ff and"),
+        ("turned \u202e and \x00 marks", "turned and marks"),
     ],
 )
 def test_the_result_is_quoted_from_both_ends(result: str, shown: str):
@@ -75,6 +81,52 @@ def test_the_result_is_quoted_from_both_ends(result: str, shown: str):
 def test_a_call_without_a_result_is_not_quoted():
     """Nobody knows whether it was made."""
     assert told(call("move_crane", "{}", "")[0]) == []
+
+
+@pytest.mark.parametrize(
+    "result", ["a" + " " * 1_995 + "1234567 " * 90, "1234567" + " " * 1_996 + "b", "1234567 " * 90 + "1234567"]
+)
+def test_numbers_are_not_cut(result: str):
+    """A part of a number is another number."""
+    (line,) = told(*call("count", "{}", result))
+
+    assert set(line.removesuffix("\u2026").split()[2:]) <= {"a", "b", "1234567", "1234567\u2026"}
+
+
+@pytest.mark.parametrize("name", ["pay\nnow", "pay now", "a" * 65, "", "pay(now"])
+def test_a_tool_with_a_strange_name_is_not_quoted(name: str):
+    """A later record could not tell that the line is a call's."""
+    assert told(*call(name, "{}", "done")) == []
+
+
+def test_a_line_that_a_record_would_clip_is_not_quoted():
+    """The end of its result would be lost."""
+    made, result = call("a" * 64, '{"b": "' + "c " * 90 + '"}', "lamps " * 90)
+
+    assert told(made._replace(name="Mr. " + "d" * 50), result) == []
+
+
+def test_a_sentence_about_a_call_is_no_quoted_call():
+    """It would be carried on as one."""
+    assert called_tool('kim: called transfer({"amount": 900}) and left') is None
+    assert called_tool("kim: called transfer({}) \u2013 done") == "transfer"
+
+
+def test_a_result_of_an_attachment_alone_is_not_called_empty():
+    """It holds the picture that nobody can quote."""
+    made, result = call("look", "{}", "")
+    picture = result._replace(attachments=(Attachment("image/png", "https://example.com/crane.png"),))
+
+    assert told(made, picture) == []
+
+
+def test_a_result_without_an_id_belongs_to_the_calls_right_before_it():
+    """An earlier call, which nobody answered, did not do it."""
+    unanswered = call("delete_all", "{}", "", call_id="")[0]
+
+    assert told(unanswered, *said("user: Stop."), *call("order", "{}", "placed", call_id="")) == [
+        "order({}) \u2013 placed"
+    ]
 
 
 def test_results_of_one_id_belong_to_its_calls_in_their_order():
@@ -107,8 +159,22 @@ def test_the_newest_two_calls_of_a_tool_are_quoted():
         ("verify", '{"otp": "445566"}', "ok"),
         ("unlock", '{"card_pin": "4711"}', "ok"),
         ("login", "{}", '{"access_token": "tulip"}'),
-        ("login", "{}", "ghp_" + "a1B2" * 9),
-        ("login", "{}", "aB3" * 40),
+        ("charge", '{"cardPin": "4711"}', "ok"),
+        ("charge", '{"pinCode": "4711"}', "ok"),
+        ("charge", '{"security_code": "4711"}', "ok"),
+        ("login", '{"user": "kim", "pass": "tulip"}', "ok"),
+        ("bash", '{"command": "DB_PASS=tulip ./run"}', "ok"),
+        ("login", '{"auth": ["kim", "tulip"]}', "ok"),
+        ("login", '{"contrase\\u00f1a": "tulip"}', "ok"),
+        ("login", '{"\u5bc6\u7801": "tulip"}', "ok"),
+        ("bash", '{"command": ["mysql", "-ptulip"]}', "ok"),
+        ("bash", '{"command": "curl -sSu kim:tulip https://example.com"}', "ok"),
+        ("bash", '{"command": "curl -H \'Cookie: session=4711\' example.com"}', "ok"),
+        ("clone", '{"url": "https://tulip42@example.com/repo"}', "ok"),
+        ("add_user", "{}", "x y " * 900 + "the new password:\ntulip-42"),
+        ("add_user", "{}", "the new password is\nhere: " + "x y " * 900),
+        ("status", "{}", "connected to redis://:tulip42@cache"),
+        ("add_user", "{}", "User kim has been created in the directory with role admin and a new password:\ntulip-42"),
     ],
 )
 def test_a_call_that_may_tell_of_a_secret_is_not_quoted(name: str, arguments: str, result: str):
@@ -136,8 +202,50 @@ def test_calls_leave_room_for_sentences():
     made = [m for n in range(60) for m in call(f"tool_{n}", '{"order": "A17"}', "done", call_id=f"c{n}")]
     extracted = extract_of((*PLANNING, *made), tokens_max=600)
 
-    assert 0 < len(called(extracted)) <= KEY_POINTS_MAX // 3
+    assert 0 < len(called(extracted)) <= CALLS_MAX
+    assert len(called(extract_of((*PLANNING, *made), tokens_max=8_000))) == CALLS_MAX
+    count = EstimatingCounter().count
+    assert sum(map(count, called(extract_of((*PLANNING, *made), tokens_max=300)))) <= 300 * 0.15
     assert set(extract_of(PLANNING, tokens_max=480).context.decisions) <= set(extracted.context.decisions)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "ghp_" + "a1B2" * 9,
+        "a1B2" * 30,
+        "x y " * 100 + "ghp_" + "a1B2" * 9 + (" z" * 2_000)[:1_966],
+        "the key:\n" * 90 + "a1B2" * 30,
+    ],
+)
+def test_a_key_in_a_result_is_masked(result: str):
+    """Its form tells, also where only its end is read."""
+    assert not any("B2a1" in line for line in told(*call("read", "{}", result)))
+
+
+def test_an_older_call_does_not_stand_as_the_newest_of_its_tool():
+    """Two newer ones cannot be quoted; the older one would tell that its version runs."""
+    newer = (*call("deploy", '{"token": "v2"}', "rolled back", call_id="2"), call("deploy", '{"v": 3}', "")[0])
+
+    assert told(*call("deploy", '{"v": 1}', "deployed"), *newer) == []
+
+
+def test_a_repeated_call_takes_one_place_and_rests_on_its_newest_messages():
+    """Polling says the same thing many times."""
+    polls = [m for n in range(5) for m in call("poll", "{}", "running", call_id=str(n))]
+    extracted = extract_of((*ASKED, *call("poll", "{}", "started"), *polls))
+
+    assert called(extracted) == ["poll({}) \u2013 started", "poll({}) \u2013 running"]
+    assert extracted.rests_on["assistant: called poll({}) \u2013 running"] == (12, 13)
+
+
+def test_a_quoted_call_in_a_narrative_is_not_divided_into_sentences():
+    """The first sentence of a result alone may say the contrary."""
+    line = "assistant: called pay({}) \u2013 Done. Then the bank refused it."
+    earlier = replace(recorded(extract_of(PLANNING)), summary=f"Planning went on.\n{line}")
+
+    assert not any("Done" in point for point in extract_of(ASKED, previous=earlier).key_points)
+    assert "Done" not in extract_of(ASKED, previous=earlier).summary
 
 
 def test_a_record_keeps_the_calls_of_the_one_before():
@@ -176,3 +284,9 @@ def test_many_calls_take_linear_time():
         return [m for n in range(count) for m in call("edit", '{"path": "a.py"}', "x " * 40, call_id=str(n))]
 
     assert grows_linearly(lambda messages: calls(messages, range(len(messages)), NOTHING_SAID, None), edits, size=8_000)
+
+
+@pytest.mark.parametrize("text", ['{"x":"' + ":" * 40_000 + '"}', "{" + '"a":1,' * 10_000 + '"b":2}', "-u" * 40_000])
+def test_long_arguments_take_linear_time(text: str):
+    """A program wrote them."""
+    assert grows_linearly(lambda part: told(*call("write", part, part)), lambda size: text[:size], size=len(text))

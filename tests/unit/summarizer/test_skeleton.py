@@ -275,6 +275,17 @@ def test_a_line_whose_last_words_the_narrative_has_is_no_line_that_it_has():
     assert line in told.summary.splitlines()
 
 
+def test_a_narrative_gets_no_quoted_calls():
+    """They are no sentences, and stand among the key points."""
+    skeleton = source_of(*TALK).skeleton
+    assert skeleton is not None
+    line = "assistant: called pay({}) \u2013 Done. Then the bank refused it."
+    skeleton = replace(skeleton, extract=skeleton.extract.model_copy(update={"key_points": [line]}))
+
+    assert line not in skeleton.told(Draft.of_text("Rosa paid the invoice."), lambda _: True).summary
+    assert line in skeleton.pointed(Draft.of_text("Rosa paid the invoice."), lambda _: True).key_points
+
+
 def test_a_record_without_key_points_has_those_of_the_extract_that_fit():
     """A model that is asked for the narrative alone writes none."""
     source = source_of(
