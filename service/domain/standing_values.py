@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Final, NamedTuple
 
 from abridged.service.text.identifiers import MONTHS, IdentifierKind
@@ -158,10 +158,15 @@ class StandingValues:
         if key in self._values:
             self._values[key].number = number
 
-    def _is_akin(self, key: str, one: Stated, form: _Form) -> bool:
-        """Return whether a value that holds differs in its numbers alone, and shares a word."""
-        known = self._values[key]
-        return known.form.pattern == form.pattern and not known.about.isdisjoint(one.about)
+    def is_in_family(self, key: str) -> bool:
+        """Return whether this value holds beside a family of others, each of a thing of its own."""
+        known = self._values.get(key)
+        return known is not None and len(self._family(key, known.about, known.form)) >= _FAMILY_MIN
+
+    def _family(self, key: str, about: Set[str], form: _Form) -> list[str]:
+        """The other values that hold, differ from one in their numbers alone, and share a word with it."""
+        alike = ((other, self._values[other]) for other in self._by_shape.get(form.shape, ()) if other != key)
+        return [other for other, one in alike if one.form.pattern == form.pattern and not one.about.isdisjoint(about)]
 
     def falls(self, key: str) -> None:
         """A value holds no longer."""
@@ -173,10 +178,9 @@ class StandingValues:
 
     def superseded_by(self, one: Stated) -> str:
         """The value of an earlier message that this one most likely supersedes; empty if none is likely to be."""
-        model = weighing(SUPERSEDES, Signs._fields)
         best, most = "", SAME_WORDS_FROM
         for key, signs in self.candidates(one):
-            odds, has_same_words = model.of(signs), signs.share == signs.kind == 1 and not signs.units
+            odds, has_same_words = odds_of(signs), signs.share == signs.kind == 1 and not signs.units
             if odds >= most and (has_same_words or odds >= SUPERSEDED_FROM):
                 best, most = key, odds
         return best
@@ -202,7 +206,7 @@ class StandingValues:
                 telling = (_PART_WEIGHT if is_spaceless(word) else 1.0) * len(followed) ** -0.5
                 for key in followed:
                     shared[key] = shared.get(key, 0.0) + telling
-        family = [key for key in alike if key != one.key and self._is_akin(key, one, form)]
+        family = self._family(one.key, one.about, form)
         if not one.told.says and (len(family) >= _FAMILY_MIN or any(_counts_up(key, one.key) for key in family)):
             return
         rare, since = 1 / (1 + len(alike)), one.number
@@ -215,6 +219,11 @@ class StandingValues:
             is_unrelated = not words and not one.told.says and one.told.change <= 0
             if not (known.is_listed or is_unrelated or _is_one(known.kind, key, one)):
                 yield key, _signs(one, one.told, form, key, known, min(words, _WORDS_MAX), rare)
+
+
+def odds_of(signs: Signs) -> float:
+    """The log odds that a value supersedes another, by these signs."""
+    return weighing(SUPERSEDES, Signs._fields).of(signs)
 
 
 def told_by(sentence: str, model: Likeness | None = None) -> Told | None:

@@ -30,6 +30,7 @@ from abridged.service.extraction.entities import ranked_entities
 from abridged.service.extraction.open_points import unresolved
 from abridged.service.extraction.passages import LEAD, Passage, diverse, gathered, is_usable, ranked
 from abridged.service.extraction.replaced import outdated, superseding
+from abridged.service.extraction.superseded import succeeded, superseded_in
 from abridged.service.extraction.talk import talk_of
 
 CountTokens = Callable[[str], int]
@@ -117,12 +118,14 @@ def extract(
         domain_entities=tuple(_fitting(names, int(budget * _ENTITIES_SHARE), count_tokens=count_tokens)),
     )
     made = calls(messages, numbers or range(1, len(messages) + 1), corpus, previous)
-    standing = [call for call in made if not superseding(call.text, superseded)]
+    gone = dict(superseded) | superseded_in(corpus.passages)
+    standing = [call for call in made if not superseding(call.text, gone)]
     called, _ = _divided(standing, int(budget * _CALLS_SHARE), count_tokens=count_tokens)
     listed = {*context.decisions, *tasks, *context.unresolved}
     spent = (*listed, *context.participants, *context.domain_entities, *_lines(called))
     left = max(0, budget - sum(_cost(text, count_tokens) for text in spent))
-    stale = outdated(best, superseded)
+    stale = outdated(best)
+    best = succeeded(best, gone)
     replies = {passage.source for passage in agreed if passage.line in listed}
     quoted = {passage.line for passage in corpus.passages if passage.source in replies}
     chosen = diverse(best, corpus, skipped=listed | quoted | stale)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from abridged.service.extraction.passages import Passage, Scored
@@ -74,19 +73,22 @@ class _Statement(NamedTuple):
     gives_up: frozenset[str]
 
 
-def superseding(text: str, superseded: Mapping[str, int]) -> int:
+def superseding(text: str, superseded: Mapping[str, int], *, said: int = 0) -> int:
     """The message after which a value of a text no longer holds; 0 for none.
 
-    A text that names another value of its kind, or speaks of a change, tells what became of the value.
+    A text that names another value of its kind, or speaks of a change, tells what became of the value. One of message
+    `said` tells of no later change.
     """
     named = list(mentions(text, said=True)) if superseded else []
     held = {one.kind for one in named if one.text.casefold() not in superseded}
-    gone = (one for one in named if one.kind not in held and not has_phrase(one.words.sentence, Phrase.CORRECTS))
-    return max((superseded.get(one.text.casefold(), 0) for one in gone), default=0)
+    gone = (one for one in named if one.kind not in held)
+    told = (one for one in gone if said or not has_phrase(one.words.sentence, Phrase.CORRECTS))
+    numbers = (superseded.get(one.text.casefold(), 0) for one in told)
+    return max((number for number in numbers if number > said), default=0)
 
 
-def outdated(best: Sequence[Scored], superseded: Mapping[str, int] = MappingProxyType({})) -> set[str]:
-    """The lines of the best passages whose value a later one of them replaced, or which is superseded."""
+def outdated(best: Sequence[Scored]) -> set[str]:
+    """The lines of the best passages whose value a later one of them replaced."""
     whole = (one.passage for one in best if not one.passage.fragment)
     read = sorted(map(_statement, islice(whole, _COMPARED_MAX)), key=lambda one: one.passage.place)
     statements = [_announced(one, before) for before, one in zip([None, *read], read, strict=False)]
@@ -94,7 +96,7 @@ def outdated(best: Sequence[Scored], superseded: Mapping[str, int] = MappingProx
     for at, new in enumerate(statements):
         if new.values or new.corrects:
             lines.update(old.passage.line for old in _replaced(new, statements[:at]))
-    return lines | {one.passage.line for one in statements if superseding(one.passage.text, superseded)}
+    return lines
 
 
 def _replaced(new: _Statement, earlier: Sequence[_Statement]) -> Iterator[_Statement]:

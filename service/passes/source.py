@@ -69,7 +69,7 @@ class PassSource:
             leaving = await self._chat(key, state, ranges) if ranges else ()
         finds, rules, read = await asyncio.to_thread(self._read, state, plan, leaving, staying)
         beside = partial(_ledger_beside, state, plan, finds)
-        return replace(work, finds=finds, rules=rules, leaving=read, ledger_beside=beside)
+        return replace(work, finds=finds, ledger=state.ledger, rules=rules, leaving=read, ledger_beside=beside)
 
     def _read(
         self,

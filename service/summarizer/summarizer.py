@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from abridged.service.domain.conversation import ShownRecord
 from abridged.service.domain.events import CAUSE_CHARS_MAX, ErrorClass, MessageAppended, PassPlan
-from abridged.service.domain.ledger import NOTHING_FOUND, LedgerFinds
+from abridged.service.domain.ledger import NO_LEDGER, NOTHING_FOUND, Ledger, LedgerFinds, joined_entries
 from abridged.service.domain.mechanical import is_mechanical
 from abridged.service.domain.message import Message
 from abridged.service.domain.policy import Policy
@@ -149,6 +149,7 @@ class PassWork:
     overlap: tuple[MessageAppended, ...] = ()
     merged: tuple[ShownRecord, ...] = ()
     finds: LedgerFinds = NOTHING_FOUND
+    ledger: Ledger = NO_LEDGER
     leaving: Leaving = NOTHING_LEAVES
     rules: RuleFinds = NO_RULES_FOUND
     redone: int = 0
@@ -161,8 +162,10 @@ class PassWork:
 
     @property
     def superseded(self) -> dict[str, int]:
-        """The identifiers, case folded, that no longer hold, with the messages that gave newer values."""
-        found = {entry.key: entry.replaced_by for entry in self.finds.entries if entry.replaced_by}
+        """The identifiers, case folded, that no longer hold, with the messages that gave newer values, as far as these
+        finds and the ledger before them know it."""
+        known = joined_entries((*self.ledger.entries, *self.finds.entries))
+        found = {entry.key: entry.replaced_by for entry in known if entry.replaced_by}
         return found | {one.key: one.number for one in self.finds.replaced}
 
     @property
@@ -279,6 +282,7 @@ class PassResult:
     interrupted: bool = False
     tried: tuple[str, ...] = ()
     finds: LedgerFinds = NOTHING_FOUND
+    ledger: Ledger = NO_LEDGER
     leaving: Leaving = NOTHING_LEAVES
     rules: RuleFinds = NO_RULES_FOUND
 

@@ -425,3 +425,12 @@ def test_a_superseded_value_is_told_unless_its_own_sentence_speaks_of_the_change
     """A change beside it is of another thing."""
     assert superseding("The port is 8443. The deadline was moved to 9 May.", {"8443": 5}) == 5
     assert superseding("It is no longer 8443, but another port.", {"8443": 5}) == 0
+
+
+def test_a_message_before_a_change_does_not_speak_of_it():
+    """Words of change in it are about something else: `the new flat`."""
+    text = "The deposit is no longer 2,900 EUR but 2,956 EUR."
+
+    assert superseding(text, {"2,900 eur": 5, "2,956 eur": 5}) == 0
+    assert superseding(text, {"2,900 eur": 5, "2,956 eur": 5}, said=4) == 5
+    assert superseding(text, {"2,900 eur": 5, "2,956 eur": 5}, said=5) == 0

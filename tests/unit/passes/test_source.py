@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from abridged.service.codec.values import canonical, message_to_proto
 from abridged.service.conversations.append_request import AppendRequest
 from abridged.service.conversations.table import Attention
 from abridged.service.domain.events import Settings
+from abridged.service.domain.ledger import Ledger, LedgerEntry, LedgerFinds, Replaced, Use
 from abridged.service.domain.message import Message
 from abridged.service.domain.policy import Policy
 from abridged.service.domain.render import shown_text
 from abridged.service.domain.sizes import ledger_tokens_max
 from abridged.service.passes.commits import CommitPauses
 from abridged.service.passes.source import PassSource
+from abridged.service.text.identifiers import IdentifierKind
 from abridged.service.tokenizers.estimated import EstimatingCounter
 from tests.support.reactors import ROLES, A, ReactorBench
 
@@ -61,3 +65,22 @@ async def test_no_identifier_is_in_a_ledger_that_is_switched_off():
     work = await PassSource(bench.conversations.log, EstimatingCounter()).work(A, state, state.pending)
 
     assert work.in_ledger is None
+
+
+async def test_a_pass_knows_what_the_ledger_knows_to_be_superseded():
+    """A pass may read messages again that have left before; what it finds itself is known, too."""
+    bench = ReactorBench(pauses=CommitPauses(), policy=Policy())
+    messages = tuple(Message(f"m{n}", ROLES[n % 2], f"Turn {n}: {listed(n, 40)}.") for n in range(14))
+    contents = {m.id: canonical(message_to_proto(m)) for m in messages}
+    await bench.conversations.append(A, AppendRequest(messages, contents, lambda: Settings(context_length=3_000)))
+    before = await bench.conversations.state(A)
+    assert before.pending is not None
+    gone, back = (
+        LedgerEntry(IdentifierKind.CODE, text, "", (1,), 1, Use.USER, 1, replaced_by=2) for text in ("A-1", "B-2")
+    )
+    state = before._replace(ledger=Ledger((gone, back)))
+
+    work = await PassSource(bench.conversations.log, EstimatingCounter()).work(A, state, before.pending)
+
+    again = replace(work, finds=LedgerFinds((back._replace(numbers=(9,), replaced_by=0),), (Replaced("c-3", 8),)))
+    assert (work.superseded["a-1"], again.superseded) == (2, {"a-1": 2, "c-3": 8})
