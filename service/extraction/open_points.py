@@ -8,6 +8,7 @@ question mark in any script. All look-ups are bounded by the passages of a corpu
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
@@ -59,6 +60,8 @@ _SHORTER_SHARE: Final = 0.5
 
 _TERMS_MIN: Final = 2
 
+_NUMBER: Final = re.compile(r"\d+")
+
 
 def unresolved(
     best: Sequence[Scored], talk: Talk, *, carried: Sequence[str], just_asked: Collection[str] = ()
@@ -105,12 +108,15 @@ def _left_open_until(point: Passage, talk: Talk) -> tuple[int, ...] | None:
     others, back = _replies(point, talk)
     after = [passage for passage in talk.said[point.source] if passage.place > point.place]
     in_a_breath = any(leaves_open(passage.text) and not asks(passage.text) for passage in after[:_BREATH])
+    reply = talk.said[others[0]] if others else ()
+    if _gives_value(reply, point.text) and not in_a_breath:
+        return None
     if asks(point.text) and not point.by_model:
         until = _left_by(others, back, talk)
         is_left = in_a_breath or bool(until) or _leaves_itself_open(point.text)
     else:
         until = (*others[:1], *back)
-        is_left = _is_left_at_once(point, talk.said[others[0]] if others else (), len(after), in_a_breath=in_a_breath)
+        is_left = _is_left_at_once(point, reply, len(after), in_a_breath=in_a_breath)
     if not is_left or _is_closed(point.terms, after=max((point.source, *until)), talk=talk):
         return None
     return until
@@ -152,6 +158,17 @@ def _puts_off(reply: str, point: str) -> bool:
     """
     puts_off = leaves_open(reply) or (leaves_open(point) and is_deferral(reply))
     return puts_off and not (leaves_rest_open(reply) or asks(reply))
+
+
+def _gives_value(reply: Sequence[Passage], question: str) -> bool:
+    """Return whether a reply begins by answering a question with a number, whatever it leaves open after it."""
+    asked = set(_NUMBER.findall(question))
+    for text in _first_heard(reply) if asks(question) else ():
+        if leaves_open(text) or asks(text):
+            return False
+        if not asked.issuperset(_NUMBER.findall(text)):
+            return True
+    return False
 
 
 def _left_by(others: Sequence[int], back: tuple[int, ...], talk: Talk) -> tuple[int, ...]:

@@ -95,6 +95,37 @@ def test_a_number_after_the_words_that_leave_a_matter_open_answers_nothing(quest
     assert open_points(f"assistant: {question}", f"user: {reply}") == (f"assistant: {question}",)
 
 
+@pytest.mark.parametrize(
+    ("question", "reply", "then", "is_open"),
+    [
+        (
+            "How large was the image before?",
+            "It was 131 MB. Shall I drop the zones?",
+            "Let's leave that for now.",
+            False,
+        ),
+        ("之前的镜像是多少？", "之前是 131MB，多出来的是 tzdata。", "不折腾了，先放着。", False),
+        ("Does the image of 131 MB still fit?", "The 131 MB, you mean.", "I don't know, let's see later.", True),
+        ("Who signs for the crate?", "Did you mean the one of 9:30?", "I don't know, let's see later.", True),
+        ("Will the bank pay it out? I'd have to ask them.", "Their number is 0621 4417.", "Thank you.", True),
+    ],
+)
+def test_a_reply_that_begins_with_a_number_answers(question: str, reply: str, then: str, is_open: bool) -> None:
+    """The proposal of the reply is put off, not the question; a number of the question answers nothing."""
+    points = open_points(f"user: {question}", f"assistant: {reply}", f"user: {then}")
+
+    assert any(question.startswith(point.removeprefix("user: ")) for point in points) is is_open
+
+
+def test_a_number_does_not_answer_a_proposal() -> None:
+    """Only a question has an answer."""
+    proposal = "I'd suggest a second guard for the northern pier."
+
+    points = open_points(f"assistant: {proposal}", "user: Priya comes at 9:30. That can wait.")
+
+    assert points == (f"assistant: {proposal}",)
+
+
 def test_a_next_step_does_not_say_whether_something_is_still_open() -> None:
     """A reply that begins with the answer does."""
     question = "assistant: Is the northern crane approved, or is that still open?"
