@@ -107,13 +107,13 @@ def test_a_line_that_a_record_would_clip_is_not_quoted():
 
 
 def test_a_sentence_about_a_call_is_no_quoted_call():
-    """It would be carried on as one."""
+    """A record would carry it on as one."""
     assert called_tool('kim: called transfer({"amount": 900}) and left') is None
     assert called_tool("kim: called transfer({}) \u2013 done") == "transfer"
 
 
 def test_a_result_of_an_attachment_alone_is_not_called_empty():
-    """It holds the picture that nobody can quote."""
+    """A picture is there, and nobody can quote it."""
     made, result = call("look", "{}", "")
     picture = result._replace(attachments=(Attachment("image/png", "https://example.com/crane.png"),))
 
@@ -219,7 +219,7 @@ def test_calls_leave_room_for_sentences():
     ],
 )
 def test_a_key_in_a_result_is_masked(result: str):
-    """Its form tells, also where only its end is read."""
+    """The form of the key tells, also where only the end is read."""
     assert not any("B2a1" in line for line in told(*call("read", "{}", result)))
 
 
