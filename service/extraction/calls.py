@@ -47,6 +47,8 @@ _READ_CHARS: Final = 2_000
 
 _EMPTY: Final = "empty result"
 _CUT: Final = "\u2026"
+_NOTHING: Final = ("", "{}")
+"""Arguments that tell nothing; nor does such a call with data that is not quoted."""
 
 _FIRST_PART: Final = re.compile(r"\S*\s*")
 _LAST_PART: Final = re.compile(r"\S*$")
@@ -122,7 +124,7 @@ def _text(call: ToolCall, result: str) -> str | None:
     given = clipped(_on_one_line(_begins(call.arguments)), _ARGUMENTS_CHARS)
     is_shown = len(result) <= _RESULT_CHARS or is_error(result) or _data(result) is None
     came = _quoted(result) if is_shown else _CUT
-    if (call.arguments.strip() and not given) or (result.strip() and not came):
+    if (call.arguments.strip() and not given) or (result.strip() and not came) or (came == _CUT and given in _NOTHING):
         return None
     return f"{call.name}({given}){RESULT}{came or _EMPTY}"
 

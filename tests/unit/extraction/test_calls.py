@@ -73,9 +73,18 @@ def test_a_call_is_quoted_with_its_result_and_rests_on_both_messages():
 )
 def test_the_result_is_quoted_from_both_ends(result: str, shown: str):
     """A failure stands at either end; long data that is no error is only said to be there."""
-    (line,) = told(*call("move_crane", "{}", result))
+    (line,) = told(*call("move_crane", '{"berth": 4}', result))
 
     assert shown in line.partition(" \u2013 ")[2]
+
+
+def test_a_call_with_nothing_to_tell_is_not_quoted():
+    """The line would have neither arguments nor data."""
+    data = '{"rows": [' + "7, " * 200 + "7]}"
+
+    assert told(*call("list_orders", "{}", data), *call("get_order", '{"order": 4}', data, call_id="2")) == [
+        'get_order({"order": 4}) \u2013 \u2026'
+    ]
 
 
 def test_a_call_without_a_result_is_not_quoted():
