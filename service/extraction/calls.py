@@ -11,8 +11,9 @@ import json
 import re
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 
 from abridged.service.domain.message import Message, Role, ToolCall, sent_content
 from abridged.service.domain.record import KEY_POINTS_MAX, SummaryRecord
@@ -55,12 +56,11 @@ _LAST_PART: Final = re.compile(r"\S*$")
 
 
 class _Made(NamedTuple):
-    """A call, whether or not it may be quoted: `text` is None if it may not. `numbers` are of its messages."""
+    """A call and its messages. `line` quotes it, and is empty if it may not be quoted."""
 
     tool: str
-    speaker: str
-    text: str | None
     numbers: tuple[int, ...]
+    line: Callable[[], str]
 
 
 def calls(
@@ -75,11 +75,10 @@ def calls(
     found: dict[str, Passage] = {}
     told: Counter[str] = Counter()
     for made in reversed((*_carried(previous), *_made(messages, numbers))):
-        line = f"{made.speaker}{CALLED}{made.text}"
-        if told[made.tool] == _OF_A_TOOL or line in found:
+        if told[made.tool] == _OF_A_TOOL or (line := made.line()) in found:
             continue
         told[made.tool] += 1
-        if made.text and called_tool(line) == made.tool and len(line) <= CLIP_CHARS_MAX and is_usable(line):
+        if called_tool(line) == made.tool and len(line) <= CLIP_CHARS_MAX and is_usable(line):
             place = bisect_left(said, made.numbers[0]) if made.numbers else 0
             found[line] = Passage(
                 line, "", source=-1, place=place, nth=0, weight=0.0, terms=terms_of(line), numbers=made.numbers
@@ -90,53 +89,42 @@ def calls(
 def _carried(previous: SummaryRecord | None) -> Iterator[_Made]:
     for line, numbers in quoted_points(previous):
         if (tool := called_tool(line)) is not None:
-            speaker, _, text = line.partition(CALLED)
-            yield _Made(tool, speaker, text, numbers)
+            yield _Made(tool, numbers, partial(str, line))
 
 
 def _made(messages: Sequence[Message], numbers: Sequence[int]) -> list[_Made]:
     """The calls, oldest first. A result belongs to the oldest call of its id that has none; one without an id to the
     calls of the message before it."""
     calls: list[_Made] = []
-    waiting: dict[str, deque[tuple[int, ToolCall]]] = {}
+    waiting: dict[str, deque[tuple[int, str, ToolCall]]] = {}
     for number, message in zip(numbers, messages, strict=True):
         if message.role is not Role.TOOL:
             waiting.pop("", None)
         for call in message.tool_calls:
-            waiting.setdefault(call.id, deque()).append((len(calls), call))
-            calls.append(_Made(call.name, speaker_of(message), None, (number,)))
+            waiting.setdefault(call.id, deque()).append((len(calls), speaker_of(message), call))
+            calls.append(_Made(call.name, (number,), lambda: ""))
         if message.role is Role.TOOL and (of_id := waiting.get(message.tool_call_id)):
-            at, call = of_id.popleft()
+            at, speaker, call = of_id.popleft()
             if sent_content(message) or not message.attachments:
-                calls[at] = calls[at]._replace(
-                    text=_text(call, sent_content(message)), numbers=(*calls[at].numbers, number)
-                )
+                line = partial(_line, speaker, call, sent_content(message))
+                calls[at] = _Made(call.name, (*calls[at].numbers, number), line)
     return calls
 
 
-def _text(call: ToolCall, result: str) -> str | None:
-    """The call with both ends of its result; None if any of it may be a secret, or cannot be quoted."""
-    arguments = _data(call.arguments)
+def _line(speaker: str, call: ToolCall, result: str) -> str:
+    """The call with both ends of its result; empty if any of it may be a secret, or cannot be quoted."""
+    begins, ends = _begins(result), _ends(result)
+    arguments = nested_json.data_of(call.arguments)
     unescaped = json.dumps(arguments, ensure_ascii=False) if arguments is not None else ""
-    read = (call.name, call.arguments, unescaped, _begins(result), _ends(result))
+    read = (call.name, call.arguments, unescaped, begins, ends)
     if any(names_secret(text) or may_carry_secret(f" {text}") for text in read):
-        return None
+        return ""
     given = clipped(_on_one_line(_begins(call.arguments)), _ARGUMENTS_CHARS)
-    is_shown = len(result) <= _RESULT_CHARS or is_error(result) or _data(result) is None
-    came = _quoted(result) if is_shown else _CUT
+    is_shown = len(result) <= _RESULT_CHARS or is_error(result) or nested_json.data_of(result) is None
+    came = _quoted(begins, ends) if is_shown else _CUT
     if (call.arguments.strip() and not given) or (result.strip() and not came) or (came == _CUT and given in _NOTHING):
-        return None
-    return f"{call.name}({given}){RESULT}{came or _EMPTY}"
-
-
-def _data(text: str) -> Any:
-    """The value of the JSON of an object or a list; None of other texts."""
-    if text.lstrip()[:1] not in ("{", "["):
-        return None
-    try:
-        return nested_json.parsed(text)
-    except ValueError:
-        return None
+        return ""
+    return f"{speaker}{CALLED}{call.name}({given}){RESULT}{came or _EMPTY}"
 
 
 def _begins(text: str) -> str:
@@ -151,12 +139,12 @@ def _ends(text: str) -> str:
     return text if len(text) <= _READ_CHARS else _FIRST_PART.sub("", text[-_READ_CHARS:], count=1)
 
 
-def _quoted(result: str) -> str:
-    """The beginning and the end of a result, which is whole if it is short; empty if a word cannot be cut."""
-    first, last = _on_one_line(_begins(result)), _on_one_line(_ends(result))
+def _quoted(begins: str, ends: str) -> str:
+    """The two ends of a result, which is whole if it is short; empty if a word cannot be cut."""
+    first, last = _on_one_line(begins), _on_one_line(ends)
     if first == last and len(first) <= 2 * _RESULT_CHARS:
         return first
-    last_line = _on_one_line(_ends(result).rpartition("\n")[2])
+    last_line = _on_one_line(ends.rpartition("\n")[2])
     tail = last_line if len(last_line) <= _RESULT_CHARS else _FIRST_PART.sub("", last[-_RESULT_CHARS:], count=1)
     head = clipped(first, _RESULT_CHARS)
     return f"{head} {tail}" if head and tail else ""

@@ -15,13 +15,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
 from operator import mul
 from typing import Final
 
 from abridged.service.domain.message import Message, Role, sent_content
 from abridged.service.domain.quoting import FRAMES
-from abridged.service.domain.record import SummaryRecord, narrative_of
+from abridged.service.domain.record import SummaryRecord, narrative_of, statements_of
 from abridged.service.extraction.cues import asks, has_value, is_courtesy, is_wish
 from abridged.service.grounding.claims import texts_of
 from abridged.service.grounding.draft import echoes_instructions, is_placeholder
@@ -244,9 +243,7 @@ def called_tool(line: str) -> str | None:
 
 def quoted_points(record: SummaryRecord | None) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """The key points of a record, each with the messages that it names for it."""
-    if record is None:
-        return ()
-    return tuple(zip(record.key_points, chain(record.evidence.key_points, repeat(())), strict=False))
+    return () if record is None else statements_of(record)[: len(record.key_points)]
 
 
 def _texts_of_record(record: SummaryRecord | None) -> tuple[str, ...]:

@@ -26,6 +26,16 @@ def parsed(text: str, **options: Any) -> Any:
     return json.loads(text, **options)
 
 
+def data_of(text: str, **options: Any) -> Any:
+    """The value of a text that is a JSON object or list, with the options of `json.loads`; None of any other text."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        return parsed(text, **options)
+    except (ValueError, RecursionError):
+        return None
+
+
 def require_depth(text: str) -> None:
     """Raise ValueError if more than DEPTH_MAX brackets are open at a time."""
     depth = 0

@@ -57,13 +57,8 @@ _IN_NAMES: Final = re.compile(r"[\s=]+")
 
 def as_rows(text: str) -> str | None:
     """The rows of a text that is a JSON object or array; None for any other text."""
-    if text.lstrip()[:1] not in ("{", "["):
-        return None
-    try:
-        value = nested_json.parsed(text, parse_int=str, parse_float=str)
-    except (ValueError, RecursionError):
-        return None
-    return "\n".join(_rows(value, (), ""))
+    value = nested_json.data_of(text, parse_int=str, parse_float=str)
+    return None if value is None else "\n".join(_rows(value, (), ""))
 
 
 def without_labels(rows: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from abridged.service.text.nested_json import DEPTH_MAX, outline, strictly_parsed
+from abridged.service.text.nested_json import DEPTH_MAX, data_of, outline, strictly_parsed
 from tests.support.growth import grows_linearly
 
 
@@ -24,3 +24,19 @@ def test_brackets_in_strings_do_not_count():
     """An outline has the structure alone."""
     assert outline('{"a":"[\\"[","b":[]}') == '{"":"","":[]}'
     assert strictly_parsed(f'["{"[" * (DEPTH_MAX + 1)}"]') == ["[" * (DEPTH_MAX + 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (' {"a": [1]}', {"a": [1]}),
+        ("[]", []),
+        ('"a"', None),
+        ("17", None),
+        ("{a}", None),
+        ("[" * 300 + "]" * 300, None),
+    ],
+)
+def test_data_are_objects_and_lists(text: str, value: object):
+    """A text of a person may be a number, and is no data."""
+    assert data_of(text) == value
