@@ -6,18 +6,15 @@ later one supersedes, if that is more likely than not: what else the sentence sa
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import Final
 
-from abridged.service.domain.ledger_entries import LISTED_MIN, stated_by
-from abridged.service.domain.standing_values import StandingValues, odds_of, shape_of, told_by
+from abridged.service.domain.standing_values import StandingValues
 from abridged.service.extraction.cues import has_value
 from abridged.service.extraction.passages import Passage, Scored
 from abridged.service.extraction.replaced import superseding
-from abridged.service.text.mentions import mentions
+from abridged.service.grounding.succession import values_said
 
 _SUPERSEDED_FROM: Final = 0.0
 """The log odds from which on a value counts as superseded."""
@@ -30,24 +27,15 @@ def superseded_in(passages: Iterable[Passage]) -> dict[str, int]:
     A value that is named again holds again, and one of a family does unless a phrase of change is said.
     """
     standing, found, changed = StandingValues(), dict[str, int](), set[str]()
-    spoken = (passage for passage in passages if passage.speaker and has_value(passage.text))
-    for number, said in groupby(spoken, key=lambda passage: passage.numbers[-1]):
-        named = [mention for passage in said for mention in mentions(passage.text, said=True)]
-        shapes = {mention.text.casefold(): shape_of(mention.text.casefold()) for mention in named}
-        times = Counter(shapes.values())
-        for key in shapes:
-            found.pop(key, None)
-            standing.named_again(key, number)
-        for mention in named:
-            key, words = mention.text.casefold(), mention.words
-            is_listed = times[shapes[key]] >= LISTED_MIN
-            stated = stated_by(mention, number, told_by(words.sentence), is_listed=is_listed)
-            if not words.supposed:
-                gone = {old for old, signs in standing.candidates(stated) if odds_of(signs) >= _SUPERSEDED_FROM}
-                gone |= {key} if words.dropped else set()
-                found |= dict.fromkeys(gone, number)
-                changed |= gone if stated.told is not None and stated.told.says else set()
-            standing.stands(stated)
+    spoken = ((one.numbers[-1], one.text) for one in passages if one.speaker and has_value(one.text))
+    for _, mention, stated, supersedes in values_said(spoken, standing):
+        if found.get(stated.key, stated.number) != stated.number:
+            del found[stated.key]
+        gone = {old for old, odds in supersedes if odds >= _SUPERSEDED_FROM}
+        if mention.words.dropped and not mention.words.supposed:
+            gone.add(stated.key)
+        found |= dict.fromkeys(gone, stated.number)
+        changed |= gone if stated.told is not None and stated.told.says else set()
     return {key: number for key, number in found.items() if key in changed or not standing.is_in_family(key)}
 
 

@@ -182,6 +182,64 @@ def test_a_value_for_which_there_is_a_later_one_proves_nothing():
     assert index.testimony("The importer has the port 6544.").is_proof
 
 
+OLD, BETWEEN = "The pool has max_conns=180 set.", ("Good morning.", "The weather is fine.", "Very fine.")
+NEW = "Config rolled out with max_conns=125 everywhere."
+
+
+def test_a_value_that_a_later_one_likely_supersedes_is_no_proof_and_is_quoted_beside_it():
+    """A word of change is not necessary, nor a word of the old sentence: the two look like one value and the next."""
+    found = said("Hello.", OLD, *BETWEEN, NEW, "Noted.").testimony("The pool is set to max_conns=180.")
+
+    assert (lines(found), found.is_proof) == ([OLD, NEW], False)
+
+
+def test_a_value_that_is_said_again_holds_again():
+    """The value in between superseded only what had been said before."""
+    again = "The pool has max_conns=180 set again."
+
+    assert said(OLD, *BETWEEN, NEW, *BETWEEN, again).testimony("The pool is set to max_conns=180 again.").is_proof
+
+
+def test_a_value_that_a_later_one_may_supersede_is_quoted_beside_it():
+    """A less likely one costs no statement its proof."""
+    old, new = "The crane is booked for 07:30.", "They moved us to 10:15 because of the market."
+    index = said("Hello.", old, *BETWEEN, new, "Noted.")
+
+    assert lines(index.testimony("Delivery at 07:30 by some crane.")) == [old, new]
+    assert lines(index.testimony("The crane is booked for 07:30 sharp.")) == [old]
+
+
+def test_neither_an_act_nor_a_sentence_loses_its_proof_to_another_value():
+    """A proposal stays one. A word-for-word statement gives way to a word of change alone."""
+    act = "I suggest max_conns=180 for the pool."
+    index = said("Hello.", act, *BETWEEN, NEW, "Noted.")
+
+    assert index.testimony("The assistant suggested max_conns=180 for the pool.").is_proof
+    assert said("Hello.", OLD, *BETWEEN, NEW).testimony(OLD).is_proof
+    assert not said("Hello.", OLD, *BETWEEN, f"Correction: {NEW}").testimony(OLD).is_proof
+
+
+def test_only_a_later_value_of_people_and_models_is_quoted_beside_one():
+    """A tool's changes nothing, nor does one that is outdated itself, or supersedes what the statement lacks."""
+    statement = "Perhaps some pool is set to max_conns=180."
+    messages = [Message("1", Role.USER, OLD), *(Message("", Role.USER, text) for text in BETWEEN)]
+    by_tool = concordance_of(enumerate([*messages, Message("2", Role.TOOL, NEW)], 1))
+    by_user = concordance_of(enumerate([*messages, Message("2", Role.USER, NEW)], 1))
+
+    assert lines(by_tool.testimony(statement)) == [OLD]
+    assert lines(by_user.testimony(statement)) == [OLD, NEW]
+    assert lines(by_user.testimony(statement, lambda text: text == NEW)) == [OLD]
+    assert lines(by_user.testimony("Perhaps some pool has connections set.")) == [OLD]
+
+
+def test_values_of_a_family_do_not_follow_each_other():
+    """Things with codes of one pattern are things of their own."""
+    things = ("red crate", "cold room", "side gate", "old barn", "new shed")
+    codes = [f"The {thing} has the code K-{n}00." for n, thing in enumerate(things)]
+
+    assert lines(said(*codes).testimony("K-000 opens a red crate.")) == [codes[0]]
+
+
 def test_a_value_that_is_outdated_is_not_quoted():
     """The source's newer words stand alone."""
     old, new = "The port of the importer is 5433.", "The port of the importer: 6544."
