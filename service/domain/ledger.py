@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 
 from abridged.service.domain.tokens import TokenSource, calibrated_tokens
 from abridged.service.text.identifiers import MEASURED, VALUES, IdentifierKind
+from abridged.service.text.naming import is_whole
 from abridged.service.text.rows import OF, column_of
-from abridged.service.text.words import is_spaceless, word_keys
+from abridged.service.text.words import word_keys
 
 NUMBERS_MAX: Final = 8
 """Messages that an entry names: the first and the newest ones."""
@@ -431,37 +432,21 @@ def _is_said(entry: LedgerEntry, text: str) -> bool:
 
 def _around(key: str, line: str) -> Iterator[str]:
     """The stretches of a line around each place of a key."""
-    at = line.find(key)
-    while at >= 0:
+    for at in _places(key, line):
         yield line[max(0, at - _BESIDE_CHARS) : at + len(key) + _BESIDE_CHARS]
-        at = line.find(key, at + len(key))
+
+
+def _places(key: str, text: str) -> Iterator[int]:
+    at = text.find(key)
+    while at >= 0:
+        yield at
+        at = text.find(key, at + 1)
 
 
 def _names_identifier(text: str, entry: LedgerEntry) -> bool:
-    """Return whether the text names the identifier, and not only a longer one that contains it, or a longer path."""
-    key, joining = entry.key, _JOINING - _IN_PATHS if entry.kind in _PATHS else _JOINING
-    start = text.find(key)
-    while start >= 0:
-        before, after = text[start - 1 : start], text[start + len(key) : start + len(key) + 1]
-        if not (_joins(before, key[0], joining) or _joins(after, key[-1], joining)):
-            return True
-        start = text.find(key, start + 1)
-    return False
-
-
-def _joins(beside: str, edge: str, joining: Collection[str]) -> bool:
-    """Return whether a character makes a name longer at whose edge it stands: no space ends a word among ideographs."""
-    if beside.isalnum():
-        return not (is_spaceless(beside) or is_spaceless(edge))
-    return beside in joining
-
-
-_JOINING: Final = frozenset("-_/@#")
-"""Characters that make a name longer; a full stop ends sentences, too."""
-
-_IN_PATHS: Final = frozenset("/")
-_PATHS: Final = frozenset({IdentifierKind.PATH, IdentifierKind.FILE})
-"""A longer path says where a file or folder is."""
+    """Return whether the text names the identifier, and not only a longer one that contains it."""
+    size = len(entry.key)
+    return any(is_whole(text, at, at + size) for at in _places(entry.key, text))
 
 
 def _is_noise(entry: LedgerEntry) -> bool:

@@ -299,6 +299,17 @@ def test_a_fact_that_the_record_says_beside_its_name_is_not_repeated():
     assert texts(NO_LEDGER.after(LedgerFinds(facts, (), ROOM, ROOM), beside)) == ["120 EUR"]
 
 
+@pytest.mark.parametrize(
+    ("value", "longer"), [("1.2", "1.2.3"), ("$5", "$5,000"), ("12345", "12345.67"), ("10:00", "10:00:30")]
+)
+def test_a_fact_that_the_record_says_as_a_part_of_another_value_is_shown(value, longer):
+    """A full stop, a comma and a colon between digits make a value longer, and end a sentence elsewhere."""
+    one = fact(value, 1, context="limit: ")
+
+    assert texts(NO_LEDGER.after(LedgerFinds((one,), (), ROOM, ROOM), f"The limit is {longer} now.")) == [value]
+    assert texts(NO_LEDGER.after(LedgerFinds((one,), (), ROOM, ROOM), f"The limit is {value}. Now.")) == []
+
+
 def test_a_labelled_value_of_a_tool_goes_before_one_that_stands_somewhere():
     """A key of JSON names its value, so that even a short one needs a place."""
     made = ledger(
